@@ -70,6 +70,7 @@ def main(
         given = [*(word for word in given[:2] if word != "help"), "--help"]
     if completion.ASKED in os.environ:
         completion.answer(program, _loader(instead), _summaries())
+    given = pasted_words(given, instead)
     name = next((word for word in given[:1] if not word.startswith("-")), "")
     try:
         two = " ".join(given[:2])
@@ -102,6 +103,65 @@ def main(
     except Exception as error:
         return _unexpected(f"{program} {name}", error)
     return code
+
+
+_LAUNCHERS: Final = frozenset(
+    {
+        "torchrun",
+        "deepspeed",
+        "accelerate",
+        "srun",
+        "sbatch",
+        "python",
+        "python3",
+        "mpirun",
+        "tune",
+        "trl",
+    }
+    | {"axolotl", "llamafactory-cli", "composer", "nemo", "litgpt", "swift"}
+)
+"""Programs that begin a command which somebody pastes."""
+
+
+def pasted_words(given: list[str], instead: Mapping[str, str]) -> list[str]:
+    """The words with the verb `paste` before them, where they begin with no verb but with what it
+    reads: a file, `-`, a model, or a command line. A verb's name goes before a file's.
+    """
+    first = given[0] if given else ""
+    if not first or instead or first in verbs.ours() or first in verbs.LAB:
+        return given
+    if first in _LAUNCHERS:
+        return [PASTE, shlex.join(given)]
+    if first != "-" and first.startswith("-"):
+        return [PASTE, *given] if any(_is_input(word) for word in given) else given
+    if first not in verbs.foreign() and _is_input(first):
+        return [PASTE, *given]
+    return given
+
+
+PASTE: Final = "paste"
+"""The verb of what has no verb."""
+
+
+def _is_input(word: str) -> bool:
+    """Whether a word is a file, standard input, several words of a command, or a model."""
+    if word == "-" or " " in word.strip():
+        return True
+    if not word or word.startswith("-"):
+        return False
+    from mofa_model import files
+
+    if files.path_kind(word) or re.search(r"\.(sh|ya?ml|json|toml|py|sbatch|slurm)$", word):
+        return True
+    if not re.search(r"[\d/]", word):  # a verb with a slip of the pen is no model
+        return False
+    from mofa_model import presets
+
+    return (
+        bool(presets.meanings("models", word))
+        or presets.is_address(word)
+        or bool(re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", word))
+    )
 
 
 @cache

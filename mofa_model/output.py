@@ -83,7 +83,7 @@ def emit(
     if form in ("table", "wide") and out.isatty():
         _draw(tables, out, wide=form == "wide")
         return
-    text = render(form, tables, document, records=records, width=_columns())
+    text = render(form, tables, document, records=records, width=columns())
     if form in ("json", "yaml", "html"):
         terminal.put(text, out)
     else:
@@ -240,7 +240,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
             bar.stop()
 
 
-def _columns() -> int:
+def columns() -> int:
     """Columns of a page that is no terminal: the variable COLUMNS, else 80."""
     said = os.environ.get("COLUMNS", "")
     return max(40, int(said)) if said.isdecimal() and len(said) < 6 else 80

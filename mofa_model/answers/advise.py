@@ -92,6 +92,18 @@ class AdviceAnswer(UserAnswer):
 
         return records(self.advice)
 
+    def brief_text(self, width: int = 80) -> str:
+        """The ten-second answer: at most twelve lines."""
+        from mofa_model.answers.brief import as_text, brief
+
+        return as_text(brief(self.advice, self._next()), width)
+
+    def _next(self) -> str:
+        """The command that makes the launch."""
+        if self.advice.strategy is None:
+            return ""
+        return f"{self.question.command('advise')} --save-dir out"
+
     def view(self) -> AdviceView:
         """What a page says of it."""
         from mofa_model.page import view_of

@@ -194,7 +194,8 @@ def add_options(
         elif how.reader is variations:
             extra["nargs"] = "+"
         if not how.flag.startswith("-"):
-            groups[how.group].add_argument(name, nargs="?", **extra)
+            several = extra.pop("action", "") == "append"
+            groups[how.group].add_argument(name, nargs="*" if several else "?", **extra)
             continue
         if how.is_required:
             extra["required"] = True

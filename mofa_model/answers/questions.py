@@ -320,6 +320,28 @@ class AdviceQuestion(LayoutQuestion):
     )
 
 
+class PasteQuestion(LayoutQuestion):
+    """What is best for what people have: scripts, files of settings, models, machines."""
+
+    pasted: Names = declared(
+        names,
+        "FILE",
+        "scripts, files of a trainer, a config.json, manifests, outputs of nvidia-smi or sinfo;"
+        " - is standard input; or a model",
+        default=(),
+        kw_only=False,
+        group="",
+    )
+    top: int = option(
+        whole, "--top K", "alternatives to find", default=5, bounds=(0, 100), group=_ANSWER
+    )
+    launch: str | None = option(
+        text,
+        "--launch TRAINER",
+        "trainer whose arguments or files are printed (default: the one that was read)",
+    )
+
+
 class ExplainQuestion(TrainingQuestion):
     """Where the time and the memory of one strategy go."""
 

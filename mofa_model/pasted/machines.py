@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from mofa_model.identity.facts import Fact
+from mofa_model.identity.sbatch import BatchScript, devices_of_gres
 
-_DIRECTIVE: Final = re.compile(r"^\s*#SBATCH\s+(.*)$")
 _PRODUCT: Final = (
     r"(?:GB200|GB300|GH200|B200|B300|H100|H200|H800|H20|A100|A800|V100|MI\d{3}X?|L40S?|L4|A10G?|A40|A30"
     r"|T4|RTX[ -]?\w+|TPU[ -]?v\d\w?)"
@@ -19,52 +18,6 @@ SPOKEN: Final = re.compile(
     re.IGNORECASE,
 )
 """A device as people write it in words: `8xA100`, `8 x H100s (80GB)`."""
-_SHORT: Final = {
-    "-N": "--nodes", "-n": "--ntasks", "-G": "--gpus", "-C": "--constraint", "-p": "--partition",
-    "-c": "--cpus-per-task", "-J": "--job-name", "-t": "--time", "-A": "--account", "-w": "--nodelist",
-    "-q": "--qos", "-o": "--output", "-e": "--error",
-}  # fmt: skip
-
-
-class Directive(NamedTuple):
-    """An option that a script gives to its scheduler."""
-
-    name: str
-    value: str
-    line: int
-    """Counted from one. [1]"""
-
-
-def directives(text: str) -> Iterator[Directive]:
-    """The options in lines `#SBATCH …`.
-
-    >>> [(one.name, one.value) for one in directives("#SBATCH -N 4 --gres=gpu:a100:8 # all")]
-    [('--nodes', '4'), ('--gres', 'gpu:a100:8')]
-    """
-    for number, line in enumerate(text.splitlines(), 1):
-        found = _DIRECTIVE.match(line)
-        if not found:
-            continue
-        words = re.sub(r"\s#.*$", "", found[1]).split()
-        yield from options(words, number)
-
-
-def options(words: list[str], number: int) -> Iterator[Directive]:
-    """Options of sbatch or srun among words."""
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if not word.startswith("-"):
-            continue
-        name, equals, value = word.partition("=")
-        if not name.startswith("--") and len(name) > 2 and not equals:
-            name, value, equals = name[:2], name[2:], "="
-        name = _SHORT.get(name, name)
-        if not equals and at < len(words) and not words[at].startswith("-"):
-            value = words[at]
-            at += 1
-        yield Directive(name, value.strip("\"'"), number)
 
 
 def _whole(text: str) -> int | None:
@@ -72,48 +25,56 @@ def _whole(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def asked_of_slurm(found: list[Directive], name: str) -> dict[str, Fact]:
-    """Nodes, devices of a node and of the job, and the device, of a script's options."""
+def asked_of_slurm(script: BatchScript) -> dict[str, Fact]:
+    """Nodes, devices of a node and of the job, and the device, of a script's directives."""
+    own = {one.name: one for one in script.directives if not one.component}  # the last one counts
     said: dict[str, Fact] = {}
-    tasks: dict[str, Fact] = {}
-    for one in found:
-        where = f"{name}:{one.line}"
-        whole = _whole(one.value)
-        if one.name == "--nodes" and whole:
-            said["nodes"] = Fact(whole, where)
-        elif one.name in {"--gpus-per-node", "--gres"}:
-            each = re.search(r"(?:^|gpu:)(?:([\w.-]*[a-zA-Z][\w.-]*):)?(\d+)(?:,|\(|$)", one.value)
-            if one.name == "--gres" and "gpu" not in one.value:
-                continue
-            if each:
-                said["gpus_per_node"] = Fact(int(each[2]), where)
-                if each[1] and each[1] != "gpu":
-                    said["gpu"] = Fact(each[1], where)
-        elif one.name == "--gpus":
-            every = re.fullmatch(r"(?:([\w.-]+):)?(\d+)", one.value)
-            if every:
-                said["gpus"] = Fact(int(every[2]), where)
-                if every[1]:
-                    said["gpu"] = Fact(every[1], where)
-        elif one.name in {"--ntasks-per-node", "--ntasks", "--gpus-per-task"} and whole:
-            tasks[one.name] = Fact(whole, where)
-        elif one.name == "--constraint":
-            if spoken := SPOKEN.search(one.value.replace("_", " ").replace("&", " ")):
-                said.setdefault("gpu", Fact(_device(spoken), where))
-    each_task, per_node = tasks.get("--gpus-per-task"), tasks.get("--ntasks-per-node")
-    if "gpus_per_node" not in said and each_task and per_node:
-        said["gpus_per_node"] = Fact(each_task.value * per_node.value, per_node.source)
-    if "nodes" not in said and per_node and (every := tasks.get("--ntasks")):
-        if every.value % per_node.value == 0 and every.value > per_node.value:
-            said["nodes"] = Fact(every.value // per_node.value, every.source)
-    if per_node:
-        said["tasks_per_node"] = per_node
-    if "--ntasks" in tasks:
-        said["tasks"] = tasks["--ntasks"]
-    if "gpus" in said and "nodes" in said and "gpus_per_node" not in said:
-        if said["gpus"].value % said["nodes"].value == 0:
-            said["gpus_per_node"] = Fact(said["gpus"].value // said["nodes"].value, said["gpus"].source)
+
+    def add(name: str, value: object, directive: str) -> None:
+        if value:
+            said[name] = Fact(value, f"{script.name}:{own[directive].line_number}")
+
+    for name, word in (
+        ("nodes", "nodes"),
+        ("tasks_per_node", "ntasks-per-node"),
+        ("tasks", "ntasks"),
+    ):
+        if word in own:
+            add(name, _whole(own[word].value.text), word)
+    for word in ("gres", "gpus-per-node"):
+        found = devices_of_gres(_as_gres(own[word].value.text)) if word in own else None
+        if found is not None:
+            add("gpus_per_node", found[0], word)
+            add("gpu", found[1].lower(), word)
+    if "gpus" in own and (found := devices_of_gres(_as_gres(own["gpus"].value.text))):
+        add("gpus", found[0], "gpus")
+        add("gpu", found[1].lower(), "gpus")
+    if "constraint" in own and "gpu" not in said:
+        spoken_of = SPOKEN.search(re.sub("[_&]", " ", own["constraint"].value.text))
+        add("gpu", _device(spoken_of) if spoken_of else "", "constraint")
+    if "gpus-per-task" in own and "gpus_per_node" not in said and "tasks_per_node" in said:
+        each = _whole(own["gpus-per-task"].value.text) or 0
+        add("gpus_per_node", each * said["tasks_per_node"].value, "gpus-per-task")
+    _counted(said)
     return said
+
+
+def _as_gres(text: str) -> str:
+    """A number of GPUs as Slurm writes generic resources: `8`, `a100:8`."""
+    return text if text.startswith(("gpu", "gres")) or "," in text else f"gpu:{text}"
+
+
+def _counted(said: dict[str, Fact]) -> None:
+    """Add nodes from tasks, and devices of a node from those of the job."""
+    each, every = said.get("tasks_per_node"), said.get("tasks")
+    if "nodes" not in said and each and every and every.value > each.value:
+        nodes, rest = divmod(every.value, each.value)
+        if not rest:
+            said["nodes"] = Fact(nodes, every.source)
+    if {"gpus", "nodes"} <= said.keys() and "gpus_per_node" not in said:
+        each_node, rest = divmod(said["gpus"].value, said["nodes"].value)
+        if not rest:
+            said["gpus_per_node"] = Fact(each_node, said["gpus"].source)
 
 
 def _device(found: re.Match[str]) -> str:
@@ -137,17 +98,27 @@ def spoken(text: str, name: str) -> dict[str, Fact]:
         for pattern, fact in _IN_COMMENTS:
             if (match := re.search(pattern, comment)) and fact not in found:
                 found[fact] = Fact(int(match[1]), where)
-        if (match := re.search(r"(\d+) nodes?\W+(?:of|x|with|×)\W*(\d+)", comment)) and "nodes" not in found:
-            found["nodes"], found["gpus_per_node"] = Fact(int(match[1]), where), Fact(int(match[2]), where)
-        one = re.search(rf"(?<![\w.])(\d+)\s?[xX×]?\s?(?:NVIDIA )?{_PRODUCT}s?\b(?:\W*\d+GB)? (?:machine|node)\b", comment)
-        if many := re.search(rf"(?<![\w.])(\d+) {_PRODUCT} nodes", comment):
-            found.setdefault("nodes", Fact(int(many[1]), where))
-        one = one or re.search(rf"\((\d+) {_PRODUCT}/node\)", comment)
-        if one:
-            found.setdefault("gpus_per_node", Fact(int(one[1]), where))
+        if (
+            match := re.search(r"(\d+) nodes?\W+(?:of|x|with|×)\W*(\d+)", comment)
+        ) and "nodes" not in found:
+            found["nodes"], found["gpus_per_node"] = (
+                Fact(int(match[1]), where),
+                Fact(int(match[2]), where),
+            )
+        _of_nodes(found, comment, where)
     if len(devices) == 1:
         found["gpu"] = next(iter(devices.values()))
     return found
+
+
+def _of_nodes(found: dict[str, Fact], comment: str, where: str) -> None:
+    """`8xA100 machine` and `(8 H100/node)` say devices of a node, `16 H100 nodes` says nodes."""
+    device = rf"(?<![\w.])(\d+)\s?[xX×]?\s?(?:NVIDIA )?{_PRODUCT}s?\b"
+    if many := re.search(rf"(?<![\w.])(\d+) {_PRODUCT} nodes", comment):
+        found.setdefault("nodes", Fact(int(many[1]), where))
+    for form in (rf"{device}(?:\W*\d+GB)? (?:machine|node)\b", rf"\((\d+) {_PRODUCT}/node\)"):
+        if each := re.search(form, comment):
+            found.setdefault("gpus_per_node", Fact(int(each[1]), where))
 
 
 _IN_COMMENTS: Final = (
@@ -165,7 +136,9 @@ def of_nvidia_smi(text: str, name: str) -> dict[str, Fact]:
     memory = 0
     for number, line in enumerate(text.splitlines(), 1):
         listed = re.match(r"\s*GPU \d+: (.+?)\s*(?:\(UUID|$)", line)
-        row = re.match(r"\|\s+\d+\s+((?:NVIDIA|Tesla|Quadro|GeForce|A100|H100)[\w .()/-]*?)\s{2,}", line)
+        row = re.match(
+            r"\|\s+\d+\s+((?:NVIDIA|Tesla|Quadro|GeForce|A100|H100)[\w .()/-]*?)\s{2,}", line
+        )
         csv = re.match(r"\s*(?:\d+, )?((?:NVIDIA|Tesla)[\w .()/-]+?)(?:, (\d+) MiB.*)?\s*$", line)
         if one := listed or row or csv:
             devices.append((one[1], number))
@@ -197,8 +170,17 @@ def _rounded(memory: int) -> int:
 
 def of_sinfo(text: str, name: str) -> dict[str, Fact]:
     """Nodes and devices of the largest group of alike nodes that `sinfo` lists."""
-    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    head = next((at for at, (_, words) in enumerate(lines) if {"NODELIST", "NODES", "STATE", "GRES"} & set(words)), None)
+    lines = [
+        (number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()
+    ]
+    head = next(
+        (
+            at
+            for at, (_, words) in enumerate(lines)
+            if {"NODELIST", "NODES", "STATE", "GRES"} & set(words)
+        ),
+        None,
+    )
     if head is None:
         return {}
     names = lines[head][1]
@@ -215,7 +197,11 @@ def of_sinfo(text: str, name: str) -> dict[str, Fact]:
             continue
         each = words[at["GRES"]] if "GRES" in at and at["GRES"] < len(words) else ""
         if "NODES" in at and words[at["NODES"]].isdigit():
-            listed = words[at["NODELIST"]] if "NODELIST" in at and at["NODELIST"] < len(words) else str(len(groups))
+            listed = (
+                words[at["NODELIST"]]
+                if "NODELIST" in at and at["NODELIST"] < len(words)
+                else str(len(groups))
+            )
             if listed in nodes:
                 continue  # a node in two partitions is one node
             nodes.add(listed)
@@ -247,10 +233,15 @@ def of_scontrol(text: str, name: str) -> dict[str, Fact]:
         where = f"{name}:{number}"
         if (one := re.search(r"\bNumNodes=(\d+)", line)) and "nodes" not in found:
             found["nodes"] = Fact(int(one[1]), where)
-        for pattern in (r"gres/gpu:?([\w.-]*?)[=:](\d+)", r"\bGres=gpu:(?:([\w.-]*[a-zA-Z][\w.-]*):)?(\d+)"):
+        for pattern in (
+            r"gres/gpu:?([\w.-]*?)[=:](\d+)",
+            r"\bGres=gpu:(?:([\w.-]*[a-zA-Z][\w.-]*):)?(\d+)",
+        ):
             for device in re.finditer(pattern, line):
                 per_node = "TresPerNode" in line or "Gres=" in line or bool(nodes)
-                found.setdefault("gpus_per_node" if per_node else "gpus", Fact(int(device[2]), where))
+                found.setdefault(
+                    "gpus_per_node" if per_node else "gpus", Fact(int(device[2]), where)
+                )
                 if device[1]:
                     found.setdefault("gpu", Fact(device[1].lower(), where))
         if one := re.search(r"TresPerNode=\S*gpu[:=](?:([\w.-]*[a-zA-Z][\w.-]*)[:=])?(\d+)", line):

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
+from mofa_model import presets
 from mofa_model.identity.facts import Fact
 from mofa_model.pasted.reading import PastedFacts
 
 _WHOLE: Final = ("layers", "hidden", "heads")
 
 
-def missing(found: PastedFacts) -> list[str]:
+def missing(pasted_facts: PastedFacts) -> list[str]:
     """What nobody says: device, number of devices, model, sequence, batch, in this order."""
-    facts = found.facts
-    if found.other:
+    facts = pasted_facts.facts
+    if pasted_facts.other:
         return ["not a language model"]
-    asked = [] if "gpu" in facts else ["gpu"]
+    asked = [] if "gpu" in facts and not _of_two_sizes(facts["gpu"]) else ["gpu"]
     if "gpus" not in facts:
-        asked.append("gpus-per-node" if "nodes" in facts else "nodes" if "gpus_per_node" in facts else "gpus")
+        asked.append(
+            "gpus-per-node" if "nodes" in facts else "nodes" if "gpus_per_node" in facts else "gpus"
+        )
     if not has_model(facts):
         asked.append("model")
     if "seq" not in facts:
@@ -26,6 +30,20 @@ def missing(found: PastedFacts) -> list[str]:
     if "global_batch" not in facts and "micro_batch" not in facts:
         asked.append("global_batch")
     return asked
+
+
+def _of_two_sizes(device: Fact) -> bool:
+    """Whether a device that a text names without its memory has it in sizes far apart, as A100 has.
+
+    >>> _of_two_sizes(Fact("a100", "x")), _of_two_sizes(Fact("h100", "x"))
+    (True, False)
+    """
+    word = str(device.value).lower()
+    if device.source == "--gpu" or re.search(r"\d+ ?gb", word):
+        return False
+    alike = [one for one in presets.names("devices") if one.startswith(f"{word}-")]
+    sizes = [int(found[1]) for one in alike if (found := re.search(r"-(\d+)gb", one))]
+    return bool(sizes) and max(sizes) > 1.5 * min(sizes)
 
 
 def has_model(facts: Mapping[str, Fact]) -> bool:

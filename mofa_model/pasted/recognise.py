@@ -61,53 +61,78 @@ _COMMANDS: Final = re.compile(
 
 
 def kind_of(text: str, name: str = "") -> PastedKind:
-    """The kind of a text.
+    r"""The kind of a text.
 
-    >>> kind_of("#!/bin/bash\\n#SBATCH -N 4\\nsrun python t.py").value
+    >>> kind_of("#!/bin/bash\n#SBATCH -N 4\nsrun python t.py").value
     'sbatch'
     >>> kind_of('{"model_type": "llama", "hidden_size": 64, "vocab_size": 9}').value
     'hf-config'
     """
-    head = text.lstrip("\ufeff \t\r\n")
-    if re.search(r"(?m)^\s*#(SBATCH|PBS|BSUB)\b", text):
-        return PastedKind.SBATCH
-    if re.match(r"#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b", head):
-        return PastedKind.SBATCH if name.lower().endswith((".slurm", ".sbatch")) else PastedKind.SHELL
-    if re.search(r"(?m)NVIDIA-SMI \d|^\s*GPU \d+: ", text) or re.match(r"(name|index), ?(name|memory)", head):
-        return PastedKind.NVIDIA_SMI
-    if re.search(r"(?m)\bJobId=\d+|^NodeName=\S+ ", text):
-        return PastedKind.SCONTROL
-    first = head.partition("\n")[0]
-    if re.search(r"\bNODELIST\b", first) and re.search(r"\b(PARTITION|STATE|NODES|GRES)\b", first):
-        return PastedKind.SINFO
-    if head[:1] in "{[" and head[:1]:
+    ways = (_by_head, _by_brackets, _by_ending, _by_form)
+    lower = name.lower()
+    found = (kind for way in ways if (kind := way(text, lower)) is not None)
+    return next(found, PastedKind.UNKNOWN)
+
+
+_HEADS: Final = (
+    (PastedKind.SBATCH, re.compile(r"(?m)^\s*#(SBATCH|PBS|BSUB)\b")),
+    (
+        PastedKind.NVIDIA_SMI,
+        re.compile(r"(?m)NVIDIA-SMI \d|^\s*GPU \d+: |\A\s*(name|index), ?(name|memory)"),
+    ),
+    (PastedKind.SCONTROL, re.compile(r"(?m)\bJobId=\d+|^NodeName=\S+ ")),
+    (
+        PastedKind.SINFO,
+        re.compile(r"\A\s*(?=[^\n]*\bNODELIST\b)[^\n]*\b(PARTITION|STATE|NODES|GRES)\b"),
+    ),
+)
+"""What stands in texts of a kind and in no other."""
+
+
+def _by_head(text: str, name: str) -> PastedKind | None:
+    if re.match(r"\s*#!\s*\S*(?:/|env )(?:ba|z|da|k)?sh\b", text) and not _HEADS[0][1].search(text):
+        return PastedKind.SBATCH if name.endswith((".slurm", ".sbatch")) else PastedKind.SHELL
+    return next((kind for kind, form in _HEADS if form.search(text)), None)
+
+
+def _by_brackets(text: str, name: str) -> PastedKind | None:
+    if text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}:
         try:
             return _of_object(json.loads(text), PastedKind.JSON)
         except (ValueError, RecursionError):
             pass
-    lower = name.lower()
-    if not lower.endswith((".yaml", ".yml")) and re.search(r"(?m)^\s*\[+[A-Za-z_][\w.\"-]*\]+\s*(#.*)?$", text):
+    if not name.endswith((".yaml", ".yml")) and re.search(
+        r"(?m)^\s*\[+[A-Za-z_][\w.\"-]*\]+\s*(#.*)?$", text
+    ):
         try:
             tomllib.loads(text)
-            return PastedKind.TOML
         except (ValueError, RecursionError):
-            pass
-    if lower.endswith((".slurm", ".sbatch")):
-        return PastedKind.SBATCH
-    if lower.endswith((".sh", ".bash", ".sub")):
-        return PastedKind.SHELL
-    if lower.endswith(".py") or re.match(r"#!.*python", head) or _is_python(text):
-        return PastedKind.PYTHON
-    found = _mapping(text, lower)
-    if found is not None:
-        return found
-    if lower.endswith((".yaml", ".yml")):
-        return PastedKind.YAML
-    if lower.endswith(".toml"):
+            return None
         return PastedKind.TOML
-    if _COMMANDS.search(text):
-        return PastedKind.SHELL
-    return PastedKind.UNKNOWN
+    return None
+
+
+_ENDINGS: Final = {
+    ".slurm": PastedKind.SBATCH, ".sbatch": PastedKind.SBATCH, ".sh": PastedKind.SHELL, ".bash": PastedKind.SHELL,
+    ".sub": PastedKind.SHELL, ".py": PastedKind.PYTHON,
+}  # fmt: skip
+
+
+def _by_ending(text: str, name: str) -> PastedKind | None:
+    found = _ENDINGS.get(name[name.rfind(".") :] if "." in name else "")
+    if found is None and (re.match(r"\s*#!.*python", text) or _is_python(text)):
+        return PastedKind.PYTHON
+    return found
+
+
+def _by_form(text: str, name: str) -> PastedKind | None:
+    if (found := _mapping(text, name)) is not None:
+        return found
+    if name.endswith((".yaml", ".yml")):
+        return PastedKind.YAML
+    if name.endswith(".toml"):
+        return PastedKind.TOML
+    return PastedKind.SHELL if _COMMANDS.search(text) else None
 
 
 def _is_python(text: str) -> bool:
@@ -152,13 +177,16 @@ def _of_paths(paths: set[str], otherwise: PastedKind, whole: set[str] | None = N
     if "distributed_type" in top or "compute_environment" in top:
         return PastedKind.ACCELERATE
     if otherwise is PastedKind.JSON or whole is not None:
-        if top & {"zero_optimization", "train_micro_batch_size_per_gpu"} or "fp16.enabled" in paths or "bf16.enabled" in paths:
-            if not top & {"pipe_parallel_size", "model_parallel_size", "num_layers", "num-layers"}:
-                return PastedKind.DEEPSPEED
+        neox = top & {"pipe_parallel_size", "model_parallel_size", "num_layers", "num-layers"}
+        if not neox and (top & _DEEPSPEED or {"fp16.enabled", "bf16.enabled"} & paths):
+            return PastedKind.DEEPSPEED
         plain = {one.rpartition(".")[2] for one in paths}
         if any(keys <= plain for keys in _MODEL_KEYS) and not top & _TRAINS:
             return PastedKind.MODEL
     return otherwise
+
+
+_DEEPSPEED: Final = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 
 
 class TrainerRow(NamedTuple):
@@ -213,7 +241,19 @@ ROWS: Final = (
 )  # fmt: skip
 """In the order in which they are asked."""
 
-STARTERS: Final = frozenset({"torchrun", "deepspeed", "accelerate", "composer", "mpirun", "mpiexec", "srun", "torchpippy", "colossalai"})
+STARTERS: Final = frozenset(
+    {
+        "torchrun",
+        "deepspeed",
+        "accelerate",
+        "composer",
+        "mpirun",
+        "mpiexec",
+        "srun",
+        "torchpippy",
+        "colossalai",
+    }
+)
 _ASIDE: Final = re.compile(
     r"(^|[/._-])(eval|evaluat\w*|convert\w*|preprocess\w*|prepare\w*|download\w*|tok_train|tok_eval|vllm[-_.]serve|serve"
     r"|infer\w*|generate|test_weight|merge\w*|tokenize\w*|dataset|export|setup|install\w*|benchmark_data|stop|status|report)([/._-]|$)"
@@ -239,17 +279,41 @@ def program_at(call: ProgramCall) -> tuple[int, str]:
             if re.fullmatch(r"[A-Za-z_$][\w.${}]*", following):
                 return at + 1, following
         if re.search(r"\.(py|pyz)$", text) and not text.startswith("-") and "=" not in text:
-            if re.search(r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$|numa\w*\.py$", text) and following:
+            if (
+                re.search(
+                    r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$|numa\w*\.py$", text
+                )
+                and following
+            ):
                 at += 1
                 continue
             return at, text
         at += 1
     for number, text in enumerate(texts):
         plain = text.rpartition("/")[2]
-        if plain in {"axolotl", "llamafactory-cli", "trl", "swift", "litgpt", "xtuner", "nemo", "automodel", "megatron", "oumi", "ilab"}:
+        if plain in {
+            "axolotl",
+            "llamafactory-cli",
+            "trl",
+            "swift",
+            "litgpt",
+            "xtuner",
+            "nemo",
+            "automodel",
+            "megatron",
+            "oumi",
+            "ilab",
+        }:
             return number, plain
         if plain == "tune" and "run" in texts[number : number + 2]:
-            recipe = next((n for n in range(number + 1, len(texts)) if re.search(r"_(distributed|single_device)$", texts[n])), number)
+            recipe = next(
+                (
+                    n
+                    for n in range(number + 1, len(texts))
+                    if re.search(r"_(distributed|single_device)$", texts[n])
+                ),
+                number,
+            )
             return recipe, texts[recipe]
     for number, text in enumerate(texts[1:], 1):
         if re.search(r"\.(sh|bash)$", text) and not text.startswith("-"):
@@ -270,48 +334,89 @@ def trains(call: ProgramCall) -> int:
         return 0
     if at == len(texts) and not named:
         return 1 if starter and len(texts) > 4 else 0
-    options = sum(one.startswith("--") or re.match(r"\+{0,2}[\w.]+=", one) is not None for one in texts[at:])
-    return 2 + 6 * bool(named) + 3 * starter + min(options, 40) + 4 * bool(re.search(r"train|tune|sft", program))
+    options = sum(
+        one.startswith("--") or re.match(r"\+{0,2}[\w.]+=", one) is not None for one in texts[at:]
+    )
+    return (
+        2
+        + 6 * bool(named)
+        + 3 * starter
+        + min(options, 40)
+        + 4 * bool(re.search(r"train|tune|sft", program))
+    )
 
 
 def by_program(call: ProgramCall) -> str:
     """The trainer whose program a command starts; empty where none is known."""
     at, program = program_at(call)
-    near = " ".join([program, *call.texts[max(0, at - 1) : at]])
     for row in ROWS:
-        if re.search(row.programs, program, re.IGNORECASE if row.trainer in {"megatron-lm", "maxtext"} else 0):
+        if re.search(
+            row.programs, program, re.IGNORECASE if row.trainer in {"megatron-lm", "maxtext"} else 0
+        ):
             return row.trainer
     for row in ROWS:
-        if any(re.search(row.programs, word) for word in call.texts[at + 1 : at + 3] if word.endswith((".py", ".yaml", ".yml"))):
+        if any(
+            re.search(row.programs, word)
+            for word in call.texts[at + 1 : at + 3]
+            if word.endswith((".py", ".yaml", ".yml"))
+        ):
             return row.trainer
-    del near
     return ""
 
 
-def trainer_of(call: ProgramCall | None, settings: Sequence[Setting], said: Said | None, text: str, name: str) -> str:
+def trainer_of(call: ProgramCall | None, settings: Sequence[Setting], said: Said, text: str) -> str:
     """The trainer of a command with its options; empty where nobody is known."""
     keys = {one.key for one in settings} | {one.path for one in settings}
-    megatron = {"tensor_model_parallel_size", "num_layers", "hidden_size", "num_attention_heads", "seq_length"} & keys
-    deepspeed = bool({"zero_stage", "deepspeed", "deepspeed_config", "ds_sequence_parallel_size", "deepspeed_activation_checkpointing"} & keys)
+    megatron = {
+        "tensor_model_parallel_size",
+        "num_layers",
+        "hidden_size",
+        "num_attention_heads",
+        "seq_length",
+    } & keys
+    deepspeed = bool(
+        {
+            "zero_stage",
+            "deepspeed",
+            "deepspeed_config",
+            "ds_sequence_parallel_size",
+            "deepspeed_activation_checkpointing",
+        }
+        & keys
+    )
     found = by_program(call) if call is not None else ""
-    if found == "megatron-lm" and (deepspeed or re.search(r"megatron[-_]?deepspeed", text, re.IGNORECASE)):
+    if found == "megatron-lm" and (
+        deepspeed or re.search(r"megatron[-_]?deepspeed", text, re.IGNORECASE)
+    ):
         return "megatron-deepspeed"
     if found:
         return found
     if deepspeed and len(megatron) >= 3:
         return "megatron-deepspeed"
     for row in ROWS:
-        if row.options and any(option in keys or any(one.startswith(f"{option}.") for one in keys) for option in row.options):
-            return "megatron-deepspeed" if row.trainer == "megatron-lm" and deepspeed else row.trainer
+        if row.options and any(
+            option in keys or any(one.startswith(f"{option}.") for one in keys)
+            for option in row.options
+        ):
+            return (
+                "megatron-deepspeed" if row.trainer == "megatron-lm" and deepspeed else row.trainer
+            )
     if said is not None:
         for one in said.program_calls:
             if other := by_program(one):
                 return other
-    if found := next((row.trainer for row in ROWS if row.trainer not in {"olmo", "pytorch-ddp", "pytorch-fsdp", "transformers", "nemo"} and re.search(row.programs, _words(text))), ""):
+    if found := next(
+        (
+            row.trainer
+            for row in ROWS
+            if row.trainer not in {"olmo", "pytorch-ddp", "pytorch-fsdp", "transformers", "nemo"}
+            and re.search(row.programs, _words(text))
+        ),
+        "",
+    ):
         return found
     if call is not None and {"model_name_or_path", "base_model"} & keys:
         return "transformers"
-    del name
     return ""
 
 
@@ -320,7 +425,7 @@ def _words(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
-def trainer_of_file(settings: Sequence[Setting], text: str, name: str, kind: PastedKind) -> str:
+def trainer_of_file(settings: Sequence[Setting], text: str, kind: PastedKind) -> str:
     """The trainer whose file of settings this is; empty where nobody is known."""
     if kind is PastedKind.DEEPSPEED:
         return "deepspeed"
@@ -335,13 +440,34 @@ def trainer_of_file(settings: Sequence[Setting], text: str, name: str, kind: Pas
         own = {"hidden_dim", "n_layers"} <= known or {"d_model", "n_layer", "seq_len"} <= known
         return "open_lm" if own and "model_type" not in known else ""
     if kind is PastedKind.PYTHON:
-        return next((row.trainer for row in ROWS if row.trainer != "olmo" and re.search(_IMPORTS.get(row.trainer, rf"(?m)^\s*(from|import) {row.trainer.replace('-', '_')}\b"), text)), "")
+        return next(
+            (
+                row.trainer
+                for row in ROWS
+                if row.trainer != "olmo"
+                and re.search(
+                    _IMPORTS.get(
+                        row.trainer, rf"(?m)^\s*(from|import) {row.trainer.replace('-', '_')}\b"
+                    ),
+                    text,
+                )
+            ),
+            "",
+        )
     for row in ROWS:
         if any(all(place in known for place in places) for places in row.marks):
             return row.trainer
-    if {"train.global_batch_size", "train.micro_batch_size"} & known and "model.seq_length" in known:
+    if {
+        "train.global_batch_size",
+        "train.micro_batch_size",
+    } & known and "model.seq_length" in known:
         return "megatron-bridge"
-    return "megatron-lm" if {"tensor_model_parallel_size", "pipeline_model_parallel_size"} <= {one.rpartition(".")[2] for one in known} else ""
+    return (
+        "megatron-lm"
+        if {"tensor_model_parallel_size", "pipeline_model_parallel_size"}
+        <= {one.rpartition(".")[2] for one in known}
+        else ""
+    )
 
 
 _IMPORTS: Final = {
@@ -359,3 +485,54 @@ _IMPORTS: Final = {
     "ms-swift": r"(?m)^\s*(from|import) swift\b",
     "lit-gpt": r"(?m)^\s*(from|import) (lit_gpt|litgpt)\b",
 }  # fmt: skip
+
+
+def options_of(call: ProgramCall) -> tuple[list[Setting], list[Setting]]:
+    """The options before a command's program, which its starters read, and those behind it."""
+    at, _ = program_at(call)
+    before, behind = list[Setting](), list[Setting]()
+    words = call.words
+    for number, word in enumerate(words):
+        following = words[number + 1].text if number + 1 < len(words) else "-"
+        pair = _option(word.text, following) if number else None
+        if pair is not None:
+            value = pair[1].strip().strip("\"'")
+            made = Setting(reader.key(pair[0]), value, word.where, "option")
+            (before if number < at else behind).append(made)
+    return before, behind
+
+
+def _option(text: str, following: str) -> tuple[str, str] | None:
+    """Name and value of a word that is an option: `--a 1`, `--a=1`, `a=1`, `a: 1`."""
+    name, equals, value = text.partition("=")
+    if text.startswith("-"):
+        if not re.fullmatch(r"--?[A-Za-z_][\w./-]*", name):
+            return None
+        if equals:
+            return name, value
+        negative = re.fullmatch(r"-[\d.]+(e-?\d+)?", following)
+        return name, "true" if following.startswith("-") and not negative else following
+    if equals and re.fullmatch(r"\+{0,2}[A-Za-z_][\w./-]*", name):
+        return name, value
+    if re.fullmatch(r"[\w.]+:", text) and not following.startswith("-"):
+        return text[:-1], following
+    return None
+
+
+_STARTED: Final = (
+    ("torchrun", re.compile(r"\btorchrun\b|torch\.distributed\.(run|launch)|\btune run\b")),
+    ("accelerate", re.compile(r"\baccelerate\b")),
+    ("deepspeed", re.compile(r"\bdeepspeed\b")),
+    ("composer", re.compile(r"\bcomposer\b")),
+    ("mpirun", re.compile(r"\bmpi(run|exec)\b")),
+    ("srun", re.compile(r"\bsrun\b")),
+)
+
+
+def starter_of(call: ProgramCall | None) -> str:
+    """What starts the processes of a command: a starter before its program; `plain` without one."""
+    if call is None:
+        return ""
+    at, _ = program_at(call)
+    joined = " ".join(text.rpartition("/")[2] for text in call.texts[:at])
+    return next((name for name, form in _STARTED if form.search(joined)), "plain")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from mofa_model.errors import InputError
@@ -147,7 +147,7 @@ def of_python(text: str, name: str) -> list[Setting]:
 
 class _Python:
     def __init__(self, tree: ast.Module, name: str) -> None:
-        self._tree, self._name = tree, name
+        self._tree, self._file = tree, name
         self._constants: dict[str, ast.expr] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):
@@ -163,34 +163,16 @@ class _Python:
 
     def _walk(self, node: ast.AST, section: str) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            plain = [*node.args.posonlyargs, *node.args.args]
-            pairs = list(zip(plain[len(plain) - len(node.args.defaults) :], node.args.defaults, strict=True))
-            pairs += [(one, value) for one, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value is not None]
-            self._scopes.append({one.arg: value for one, value in pairs})
-            for one, value in pairs:
-                self._add(one.arg, value, "")
-            for inner in node.body:
-                self._walk(inner, section)
-            self._scopes.pop()
+            self._function(node, section)
             return
         if isinstance(node, ast.Call):
-            called = _called(node)
-            self._call(node, called)
-            for one in node.keywords:
-                if one.arg:
-                    self._add(one.arg, one.value, called)
-            for inner in ast.iter_child_nodes(node):
-                self._walk(inner, called)
-            return
-        if isinstance(node, ast.Assign):
+            section = _called(node)
+            self._call(node, section)
+        elif isinstance(node, ast.Assign):
             for target in node.targets:
-                named = _dotted(target)
-                if named:
-                    self._add(named, node.value, "")
+                self._add(_dotted(target), node.value, "")
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            named = _dotted(node.target)
-            if named:
-                self._add(named, node.value, "")
+            self._add(_dotted(node.target), node.value, "")
         elif isinstance(node, ast.Dict):
             for word, value in zip(node.keys, node.values, strict=True):
                 if isinstance(word, ast.Constant) and isinstance(word.value, str):
@@ -198,7 +180,22 @@ class _Python:
         for inner in ast.iter_child_nodes(node):
             self._walk(inner, section)
 
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, section: str) -> None:
+        """A function: its parameters have their defaults."""
+        plain, given = [*node.args.posonlyargs, *node.args.args], node.args.defaults
+        pairs = list(zip(plain[len(plain) - len(given) :], given, strict=True))
+        named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+        pairs += [(one, value) for one, value in named if value is not None]
+        self._scopes.append({one.arg: value for one, value in pairs})
+        for one, value in pairs:
+            self._add(one.arg, value, "")
+        for inner in node.body:
+            self._walk(inner, section)
+        self._scopes.pop()
+
     def _call(self, node: ast.Call, called: str) -> None:
+        for one in node.keywords:
+            self._add(one.arg or "", one.value, called)
         if called == "from_pretrained" and node.args:
             owner = _dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
             if not re.search(r"token|processor", owner, re.IGNORECASE):
@@ -208,11 +205,13 @@ class _Python:
             if default is not None and isinstance(node.args[0].value, str):
                 self._add(node.args[0].value, default, "")
         elif isinstance(node.func, ast.Attribute) and _dotted(node.func.value)[:1].isupper():
-            where = f"{self._name}:{node.lineno}"
-            self._found.append(Setting(key(_dotted(node.func.value)), node.func.attr, where, "source"))
+            where = f"{self._file}:{node.lineno}"
+            self._found.append(
+                Setting(key(_dotted(node.func.value)), node.func.attr, where, "source")
+            )
 
     def _add(self, word: str, value: ast.expr, section: str) -> None:
-        given = self._value(value, 0)
+        given = self._value(value, 0) if word else None
         if given is None or given == "":
             return
         text = str(given).lower() if isinstance(given, bool) else str(given)
@@ -220,40 +219,63 @@ class _Python:
             text = str(int(given))
         path = key(f"{section}.{word}" if section else word)
         line = getattr(value, "lineno", 1)
-        self._found.append(Setting(path, text, f"{self._name}:{line}", "source"))
+        self._found.append(Setting(path, text, f"{self._file}:{line}", "source"))
 
     def _value(self, value: ast.expr, depth: int) -> object:
-        if depth > 8:
+        """What an expression says, as far as constants tell; None where they do not."""
+        if depth > _DEEPEST:
             return None
-        if isinstance(value, ast.Constant):
-            return value.value if isinstance(value.value, str | int | float) else None
-        if isinstance(value, ast.Name):
-            for scope in reversed(self._scopes):
-                if value.id in scope:
-                    return self._value(scope[value.id], depth + 1)
-            known = self._constants.get(value.id)
-            return value.id if known is None and value.id[:1].isupper() else None if known is None else self._value(known, depth + 1)
-        if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub):
-            inner = self._value(value.operand, depth + 1)
-            return -inner if isinstance(inner, int | float) else None
-        if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or):
-            return next((one for one in (self._value(each, depth + 1) for each in value.values) if one), None)
-        if isinstance(value, ast.BinOp):
-            return _calculated(value.op, self._value(value.left, depth + 1), self._value(value.right, depth + 1))
-        if isinstance(value, ast.Attribute):
-            return value.attr
-        if isinstance(value, ast.Call):
-            called = _called(value)
-            if called in {"int", "float", "str"} and len(value.args) == 1:
-                inner = self._value(value.args[0], depth + 1)
-                try:
-                    return {"int": int, "float": float, "str": str}[called](inner) if isinstance(inner, str | int | float) else None
-                except ValueError:
-                    return None
-            if called in {"get", "getenv", "environ"} and len(value.args) == 2:
-                return self._value(value.args[1], depth + 1)
-            return called or None
-        return None
+        how: dict[type[ast.expr], Callable[[Any, int], object]] = {
+            ast.Constant: self._constant,
+            ast.Name: self._name,
+            ast.UnaryOp: self._sign,
+            ast.BoolOp: self._either,
+            ast.BinOp: self._product,
+            ast.Attribute: self._attribute,
+            ast.Call: self._made,
+        }
+        found = how.get(type(value))
+        return None if found is None else found(value, depth + 1)
+
+    def _constant(self, value: ast.Constant, _: int) -> object:
+        return value.value if isinstance(value.value, str | int | float) else None
+
+    def _name(self, value: ast.Name, depth: int) -> object:
+        for scope in (*reversed(self._scopes), self._constants):
+            if value.id in scope:
+                return self._value(scope[value.id], depth)
+        return value.id if value.id[:1].isupper() else None  # a class
+
+    def _sign(self, value: ast.UnaryOp, depth: int) -> object:
+        inner = self._value(value.operand, depth)
+        return -inner if isinstance(inner, int | float) and isinstance(value.op, ast.USub) else None
+
+    def _either(self, value: ast.BoolOp, depth: int) -> object:
+        found = (self._value(one, depth) for one in value.values)
+        return next((one for one in found if one), None) if isinstance(value.op, ast.Or) else None
+
+    def _product(self, value: ast.BinOp, depth: int) -> object:
+        return _calculated(
+            value.op, self._value(value.left, depth), self._value(value.right, depth)
+        )
+
+    def _attribute(self, value: ast.Attribute, _: int) -> object:
+        return value.attr
+
+    def _made(self, value: ast.Call, depth: int) -> object:
+        called = _called(value)
+        if called in _TYPES and len(value.args) == 1:
+            inner = self._value(value.args[0], depth)
+            try:
+                return _TYPES[called](inner) if isinstance(inner, str | int | float) else None
+            except ValueError:
+                return None
+        if called in {"get", "getenv"} and len(value.args) == 2:
+            return self._value(value.args[1], depth)
+        return called or None
+
+
+_TYPES: Final[Mapping[str, Callable[[Any], object]]] = {"int": int, "float": float, "str": str}
 
 
 def _calculated(how: ast.operator, left: object, right: object) -> object:

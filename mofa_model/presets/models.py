@@ -175,6 +175,56 @@ def config_file(name: str, *, field: str) -> Path | None:
         ) from None
 
 
+_SHAPE: Final = (
+    "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k", "gated",
+)  # fmt: skip
+"""What a shape in words may say."""
+
+
+def shape_named(text: str, *, field: str = "--model") -> Transformer:
+    """A decoder by its shape alone: with a gate as Llama's, with experts as Mixtral's, else as
+    StarCoder 2's.
+
+    >>> shape_named("layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256,gated=true").layers
+    32
+    """
+    said: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if name not in _SHAPE:
+            raise UnknownName(field, name, _SHAPE)
+        said[name] = value
+    sizes: dict[str, int] = {}
+    for name in _SHAPE[:-1]:
+        if name in said:
+            if not said[name].isdecimal() or not 0 < int(said[name]) < 10**9:
+                raise BadValue(field, f"{name}={said[name]}", "give a whole number above zero")
+            sizes[name] = int(said[name])
+    for name in ("layers", "hidden", "heads", "vocab"):
+        if name not in sizes:
+            raise BadValue(field, text, f"say {name}=… too")
+    if sizes["hidden"] % sizes["heads"]:
+        right = f"{sizes['heads']} heads must divide it"
+        raise BadValue(field, f"hidden={sizes['hidden']}", right)
+    gated = said.get("gated", "false").lower() in {"true", "1"} or "experts" in sizes
+    config: dict[str, Any] = {
+        "model_type": "mixtral" if "experts" in sizes else "llama" if gated else "starcoder2",
+        "num_hidden_layers": sizes["layers"],
+        "hidden_size": sizes["hidden"],
+        "num_attention_heads": sizes["heads"],
+        "num_key_value_heads": sizes.get("kv_heads", sizes["heads"]),
+        "intermediate_size": sizes.get("ffn", 4 * sizes["hidden"]),
+        "vocab_size": sizes["vocab"],
+        "max_position_embeddings": 2**20,
+    }
+    if "experts" in sizes:
+        config |= {
+            "num_local_experts": sizes["experts"],
+            "num_experts_per_tok": sizes.get("top_k", 2),
+        }
+    return from_config(config, name=f"decoder-{sizes['layers']}x{sizes['hidden']}")
+
+
 _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
 """How files of weights end."""
 
@@ -186,6 +236,8 @@ def model_named(text: str, *, field: str = "--model") -> Transformer:
     >>> model_named("meta-llama/Llama-3.1-8B").name
     'llama3-8b'
     """
+    if text.startswith("layers="):
+        return shape_named(text, field=field)
     text = text if files.path_kind(text) else entries.model_id(text)
     also = "or give a model hub's file: --model config.json"
     known = entries.meanings("models", text)

@@ -27,6 +27,7 @@ GROUP: Final = "mofa.verbs"
 """The entry-point group in which other distributions register verbs."""
 
 SUMMARIES: Final[Mapping[str, str]] = {
+    "paste": "advice for what you have: mofa FILE, mofa -, mofa MODEL",
     "advise": "recommend a strategy and a checkpoint interval for a training job",
     "which": "which GPUs a fine-tune needs, whether it fits, how long it takes and what it costs",
     "annotate": "write the advice into manifests as annotations",

@@ -1,0 +1,156 @@
+"""The ten-second answer: verdict, layout, what changes against today, one grade of evidence, and the
+command to run. One decision for command, page, Python and notebook.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from mofa_model import units
+from mofa_model.advice import Advice, Status
+from mofa_model.bands.odds import in_percent
+from mofa_model.strategy import Strategy
+from mofa_model.strategy_text import format_strategy, short_strategy
+from mofa_model.units import GIB
+
+LONGEST: Final = 12
+"""Lines of the answer. [1]"""
+_VERDICTS: Final = {
+    Status.RECOMMENDED: "run this",
+    Status.LOW_CONFIDENCE: "run this, but try it first: few measured runs are like it",
+    Status.NO_RECOMMENDATION: "nothing runs",
+}
+
+
+class BriefLine(NamedTuple):
+    """A line of the answer."""
+
+    word: str
+    says: str
+
+
+def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
+    """The answer in a few lines; `command` is what to run next."""
+    place = f"{advice.model} on {advice.gpus} {advice.device}"
+    if advice.strategy is None or advice.predicted is None:
+        lines = [
+            BriefLine("verdict", f"{_VERDICTS[advice.status]}: {place}"),
+            BriefLine("why", advice.explanation),
+        ]
+        lines += [BriefLine("instead", one) for one in advice.nearest[:1]]
+        return tuple(lines)
+    kept = bool(advice.kept)
+    verdict = "keep today's layout" if kept else _VERDICTS[advice.status]
+    p = advice.predicted
+    step = f"{units.format(p.step_seconds.target, 's', 3)}, {p.tokens_per_second.target:,.0f} tokens/s, MFU {p.mfu.target:.0%}"
+    memory = f"{p.memory_bytes.lower / GIB:.0f} to {p.memory_bytes.upper / GIB:.0f} of {float(advice.memory_limit_bytes) / GIB:.0f} GiB"
+    if advice.odds is not None:
+        memory += f", fits with {in_percent(advice.odds.fits)}"
+    every = units.format(float(advice.checkpoint_interval_seconds or 0), "s", 2)
+    with_trainer = (
+        f" ({advice.trainer}, {advice.precision})" if advice.trainer else f" ({advice.precision})"
+    )
+    lines = [
+        BriefLine("verdict", f"{verdict}: {place}"),
+        BriefLine("layout", f"{short_strategy(advice.strategy)}{with_trainer}"),
+    ]
+    if today := _today(advice):
+        lines.append(BriefLine("today", today))
+    lines += [
+        BriefLine("step", step),
+        BriefLine("memory", memory),
+        BriefLine("save", f"every {advice.checkpoint_interval_steps} steps ({every})"),
+        BriefLine("evidence", _grade(advice)),
+    ]
+    if command:
+        lines.append(BriefLine("next", command))
+    return tuple(lines)
+
+
+def _today(advice: Advice) -> str:
+    """What changes against today, and its odds."""
+    today = advice.current
+    if today is None or advice.strategy is None:
+        return ""
+    if today.strategy is None or today.predicted is None:
+        return f"does not run: {today.reason}"
+    changes = ", ".join(_changes(today.strategy, advice.strategy))
+    if not changes:
+        return "it is this layout"
+    faster = 1.0 + float(today.gain)
+    odds = advice.odds.beats if advice.odds is not None else None
+    surely = f", faster with {in_percent(odds)}" if odds is not None else ""
+    speed = (
+        f"{faster:.2f} times as fast"
+        if faster >= 1.005
+        else "as fast"
+        if faster > 0.995
+        else f"{1 / faster:.2f} times as slow"
+    )
+    fits = (
+        f"; today's fits with {in_percent(today.odds.fits)}"
+        if today.odds is not None and today.odds.fits < 0.9
+        else ""
+    )
+    return f"{changes}: {speed}{surely}{fits}"
+
+
+def _changes(before: Strategy, after: Strategy) -> Iterator[str]:
+    """Keys whose words differ, as `tp 4→2`; dp follows from the others."""
+    old, new = (
+        dict(part.split("=") for part in format_strategy(one).split(",")) for one in (before, after)
+    )
+    for key in dict.fromkeys([*old, *new]):
+        left, right = old.get(key), new.get(key)
+        if left != right and key != "dp":
+            yield f"{key} {left or 'off'}→{right or 'off'}"
+
+
+def _grade(advice: Advice) -> str:
+    """One grade of evidence, with what it rests on."""
+    basis = advice.basis.evidence if advice.basis else ""
+    grade = (
+        "weak"
+        if advice.status is Status.LOW_CONFIDENCE
+        else "good"
+        if float(advice.confidence) >= 0.75
+        else "fair"
+    )
+    runs = re.split(r"[;,(]", basis.removeprefix("evidence: "))[0].strip()
+    return f"{grade}: {runs or advice.explanation.partition(';')[0]}, confidence {float(advice.confidence):.0%}"
+
+
+_FIRST: Final = ("today", "verdict", "why", "layout", "evidence", "read", "note")
+"""Lines that are broken before others are, where not all can be."""
+
+
+def as_text(brief_lines: tuple[BriefLine, ...], width: int = 80) -> str:
+    """The lines for a screen of some width, at most twelve: long ones are broken, then cut.
+
+    >>> print(as_text((BriefLine("layout", "tp8 pp4"), BriefLine("next", "mofa x")), 40), end="")
+    layout    tp8 pp4
+    next      mofa x
+    """
+    room = max(20, width - 10)
+    # A command is copied as it is: the terminal breaks it.
+    parts = {
+        line: [line.says] if line.word == "next" else textwrap.wrap(line.says, room) or [""]
+        for line in brief_lines
+    }
+    spare = LONGEST - len(brief_lines)
+    wanted = sorted(brief_lines, key=lambda line: (*_FIRST, line.word).index(line.word))
+    for line in wanted:
+        kept = parts[line][: 1 + max(0, spare)]
+        spare -= len(kept) - 1
+        if len(kept) < len(parts[line]):
+            kept[-1] = kept[-1][: room - 1] + "…"
+        parts[line] = kept
+    rows = [
+        (line.word if first else "", one)
+        for line in brief_lines
+        for first, one in zip((True, *[False] * 99), parts[line], strict=False)
+    ]
+    return "".join(f"{word:<9} {one}".rstrip() + "\n" for word, one in rows)

@@ -1,0 +1,535 @@
+"""What people have, answered: a script, a file of settings, a model, a machine, or several of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, suppress
+from dataclasses import replace
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import presets
+from mofa_model.answers.answer import UserAnswer, asked_by
+from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
+from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraining
+from mofa_model.identity.facts import Fact, model_preset
+from mofa_model.pasted.missing import has_model, missing
+from mofa_model.pasted.reading import Pasted, PastedFacts, read
+from mofa_model.pasted.recognise import PastedKind
+from mofa_model.records import dataclass
+from mofa_model.tables import Column, Table
+
+if TYPE_CHECKING:
+    from mofa_model.answers.advise import AdviceAnswer
+    from mofa_model.launch import Reading
+
+ASKED: Final[Mapping[str, tuple[str, str]]] = {
+    "gpu": ("--gpu", "h100"),
+    "gpus": ("--gpus", "64"),
+    "nodes": ("--nodes", "8"),
+    "gpus-per-node": ("--gpus-per-node", "8"),
+    "model": ("--model", "llama3-8b"),
+    "seq": ("--seq", "8192"),
+    "global_batch": ("--global-batch", "512"),
+}
+"""What may be asked: the option that answers it, and an example."""
+MOST: Final = 2
+"""Questions that a terminal is asked. [1]"""
+_GIVEN: Final = {
+    "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "gpus_per_node": "gpus_per_node", "model": "model",
+    "seq": "sequence_length", "global_batch": "global_batch_size",
+}  # fmt: skip
+"""Facts that options say, by the fields of the question."""
+_FRAMEWORKS: Final = {
+    "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "nemo": "megatron-bridge", "megatron-deepspeed": "megatron-deepspeed",
+    "torchtitan": "torchtitan", "trl": "trl", "axolotl": "axolotl", "llama-factory": "llama-factory", "torchtune": "torchtune",
+    "nanotron": "nanotron", "llm-foundry": "llm-foundry", "maxtext": "maxtext", "deepspeed": "deepspeed", "accelerate": "accelerate",
+}  # fmt: skip
+"""Our names of trainers; for others the best of all trainers is advised."""
+_STATES: Final = {"none": "replicated", "zero1": "distributed", "zero2": "zero2", "zero3": "zero3"}
+_WORDS: Final = {
+    "gpu": "device", "gpus": "devices", "nodes": "nodes", "gpus_per_node": "devices of a node", "seq": "sequence",
+    "global_batch": "global batch", "micro_batch": "micro-batch", "lora_rank": "rank of adapters", "kv_heads": "KV heads",
+    "ffn": "width of the feed-forward part", "top_k": "experts of a token", "vocab": "vocabulary",
+    "dp": "data-parallel ranks", "interval": "steps between checkpoints",
+}  # fmt: skip
+
+
+_SHOWN: Final = frozenset({"model", "seq", "global_batch", "gpus", "precision", "task"})
+"""Facts that stand in the ten-second answer."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PasteAnswer(UserAnswer):
+    """What was read, what is missing, and the advice where nothing is."""
+
+    question: PasteQuestion
+    pasted_facts: PastedFacts
+    asks: tuple[str, ...] = ()
+    """What has to be said before there is an answer."""
+    answer: AdviceAnswer | None = None
+    asked: AdviceQuestion | None = None
+    """The same as a question of `mofa advise`."""
+    notes: tuple[str, ...] = ()
+    """What was read and does not enter the answer, each in one sentence."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Facts with their places, and the answer."""
+        pasted_facts = self.pasted_facts
+        return {
+            "kind": pasted_facts.kind.value,
+            "trainer": pasted_facts.trainer or None,
+            "facts": {
+                name: {"value": fact.value, "source": fact.source}
+                for name, fact in sorted(pasted_facts.facts.items())
+            },
+            "asks": list(self.asks),
+            "conflicts": list(pasted_facts.disagree),
+            "notes": list(self.notes),
+            "command": None if self.asked is None else self.asked.command("advise"),
+            "answer": None if self.answer is None else self.answer.document,
+        }
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What was read; the advice stands in `answer`."""
+        pasted_facts = self.pasted_facts
+        what = f"{', '.join(name for name, _ in pasted_facts.parts)}: {pasted_facts.kind.value}"
+        rows = tuple(
+            (_WORDS.get(name, name), str(fact.value), fact.source)
+            for name, fact in pasted_facts.facts.items()
+        )
+        columns = (Column("fact"), Column("value", align="left"), Column("where", align="left"))
+        title = f"Read: {what}{f' of {pasted_facts.trainer}' if pasted_facts.trainer else ''}"
+        return [
+            Table(
+                title=title, columns=columns, rows=rows, notes=(*pasted_facts.disagree, *self.notes)
+            )
+        ]
+
+    def brief_text(self, width: int = 80) -> str:
+        """The ten-second answer, with what was read and what to run."""
+        from mofa_model.answers.brief import BriefLine, as_text, brief
+
+        if self.answer is None:
+            return ""
+        said = [
+            f"{_WORDS.get(name, name)} {fact.value}"
+            for name, fact in self.pasted_facts.facts.items()
+            if name in _SHOWN
+        ]
+        named = ", ".join(name.rpartition("/")[2] for name, _ in self.pasted_facts.parts)
+        lines = list(
+            brief(self.answer.advice, f"mofa {self.again} --save-dir out" if self.again else "")
+        )
+        if named:
+            trainer = f" ({self.pasted_facts.trainer})" if self.pasted_facts.trainer else ""
+            lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(said)}"))
+        for one in (*self.pasted_facts.disagree, *self.notes)[:1]:
+            lines.insert(len(lines) - 1, BriefLine("note", one))
+        return as_text(tuple(lines), width)
+
+    @property
+    def again(self) -> str:
+        """What the command was given, so that it can be given again."""
+        names = [name for name, _ in self.pasted_facts.parts if name != "standard input"]
+        words = self.question.command("").split(" ", 2)[2:]
+        return " ".join([*map(shlex.quote, names), *words])
+
+    @property
+    def records(self) -> Table:
+        """The facts, one in a row."""
+        return self.tables[0]
+
+    def raise_for_status(self) -> None:
+        """Raise what stands in the way: what is missing, or that nothing is trained."""
+        if self.pasted_facts.other:
+            raise NotTraining(f"{self.pasted_facts.other}; mofa advises language models")
+        if self.asks:
+            raise Missing(dict(ASKED[name] for name in self.asks), also=_known(self.pasted_facts))
+        if self.answer is not None:
+            self.answer.raise_for_status()
+
+
+def _known(pasted_facts: PastedFacts) -> str:
+    said = [
+        f"{_WORDS.get(name, name)} {pasted_facts.facts[name].value}"
+        for name in ("model", "seq", "global_batch", "gpus")
+        if name in pasted_facts.facts
+    ]
+    named = ", ".join(name for name, _ in pasted_facts.parts)
+    return f"{named} says {', '.join(said)}" if said else f"{named} says none of them"
+
+
+@asked_by(PasteQuestion)
+def paste(
+    question: PasteQuestion,
+    advance: Callable[[float], None] = lambda _: None,
+    launched_by: str = "",
+) -> PasteAnswer:
+    """Advice for what people have: scripts, files of settings, models, machines."""
+    return answered(question, texts_of(question.pasted), advance, launched_by)
+
+
+def texts_of(names: Sequence[str]) -> list[Pasted]:
+    """The texts of files; `-` is standard input."""
+    from mofa_model import files
+
+    folders = {
+        one: f"{one.rstrip('/')}/config.json" for one in names if files.path_kind(one) == "folder"
+    }
+    paths = [folders.get(one, one) for one in names]
+    return [Pasted(files.read_text(one), "standard input" if one == "-" else one) for one in paths]
+
+
+def answered(
+    question: PasteQuestion, texts: Sequence[Pasted], advance: Callable[[float], None] = lambda _: None,
+    launched_by: str = "",
+) -> PasteAnswer:  # fmt: skip
+    """Advice for texts."""
+    from mofa_model.answers.advise import advise
+
+    if not texts and not question.model:
+        raise InputError("give a file, - for standard input, or a model: mofa train.sh --gpu h100")
+    pasted_facts = (
+        read(texts) if texts else PastedFacts(kind=PastedKind.MODEL, trainer="", facts={})
+    )
+    _check(pasted_facts, texts)
+    pasted_facts = replace(
+        pasted_facts, facts={**pasted_facts.facts, **_said(question, pasted_facts)}
+    )
+    asks = tuple(missing(pasted_facts))
+    if asks:
+        return PasteAnswer(question=question, pasted_facts=pasted_facts, asks=asks)
+    asked, notes = question_for(question, pasted_facts)
+    answer = advise.of(asked, advance, launched_by)
+    return PasteAnswer(
+        question=question, pasted_facts=pasted_facts, answer=answer, asked=asked, notes=tuple(notes)
+    )
+
+
+def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
+    for one, (name, kind) in zip(texts, pasted_facts.parts, strict=False):
+        if not one.text.strip():
+            raise BadFile(
+                name, "is empty; give a script, a file of settings, or a model's config.json"
+            )
+        if kind is PastedKind.UNKNOWN:
+            first = " ".join(one.text.split())[:60]
+            raise BadFile(
+                name,
+                f"is nothing that is known here; it begins with {first!r}; give a shell or batch script, a file of a"
+                " trainer, a config.json, a manifest, or the output of nvidia-smi, sinfo -N or scontrol show",
+            )
+
+
+def _said(question: PasteQuestion, pasted_facts: PastedFacts) -> dict[str, Fact]:
+    """What options say, in the place of what was read."""
+    given = question.changed_fields()
+    said = {
+        fact: Fact(value, question.options[field].flag)
+        for fact, field in _GIVEN.items()
+        if (value := given.get(field)) is not None
+    }
+    for name in ("gpus", "nodes", "gpus_per_node"):
+        if name in said:
+            said[name] = Fact(_whole(said[name].value), said[name].source)
+    facts = {**pasted_facts.facts, **said}
+    if (
+        "gpus" not in said
+        and {"nodes", "gpus_per_node"} & said.keys()
+        and {"nodes", "gpus_per_node"} <= facts.keys()
+    ):
+        said["gpus"] = Fact(
+            facts["nodes"].value * facts["gpus_per_node"].value, "--nodes x --gpus-per-node"
+        )
+    return said
+
+
+def _whole(value: object) -> int:
+    from mofa_model import units
+
+    return units.count(str(value), field="--gpus")
+
+
+def question_for(
+    question: PasteQuestion, pasted_facts: PastedFacts
+) -> tuple[AdviceQuestion, list[str]]:
+    """What `mofa advise` is asked, and what of the texts does not enter it."""
+    facts, notes = pasted_facts.facts, list[str]()
+    given = {
+        name: value
+        for name, value in question.changed_fields().items()
+        if name in AdviceQuestion.options
+    }
+    gpus = int(facts["gpus"].value)
+    asked: dict[str, Any] = {**given}
+    asked["model"] = given.get("model") or _model(pasted_facts, notes)
+    asked["gpu"] = str(facts["gpu"].value)
+    asked.pop("nodes", None)
+    asked["gpus"] = str(gpus)
+    each = facts.get("gpus_per_node")
+    if each is not None and "gpus_per_node" not in given and gpus % int(each.value) == 0:
+        asked["gpus_per_node"] = int(each.value)
+    asked["sequence_length"] = str(facts["seq"].value)
+    asked["global_batch_size"] = str(
+        facts["global_batch"].value if "global_batch" in facts else _batch(pasted_facts, notes)
+    )
+    if "precision" in facts and "precision" not in given:
+        asked["precision"] = (_recipe(str(facts["precision"].value), pasted_facts),)
+    framework = _FRAMEWORKS.get(pasted_facts.trainer)
+    if framework is not None and not {"framework", "stack", "launch"} & given.keys():
+        asked["framework"] = framework
+    asked |= _tuning(pasted_facts, given, notes)
+    if "current" not in given and (current := _current(pasted_facts, gpus, notes)):
+        asked["current"] = current
+    if pasted_facts.trainer and framework is None:
+        notes.append(
+            f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
+        )
+    made = AdviceQuestion(**asked)
+    return _runnable(made, notes), notes
+
+
+def _batch(pasted_facts: PastedFacts, notes: list[str]) -> int:
+    """The batch of a step, from that of a rank."""
+    facts = pasted_facts.facts
+
+    def degree(name: str) -> int:
+        return int(facts[name].value) if name in facts else 1
+
+    gpus, taken = int(facts["gpus"].value), degree("tp") * degree("pp") * degree("cp")
+    ranks = max(1, gpus // taken)
+    total = int(facts["micro_batch"].value) * degree("accumulation") * ranks
+    notes.append(
+        f"global batch: micro-batch {facts['micro_batch'].value} x accumulation {degree('accumulation')} x {ranks} ranks = {total}"
+    )
+    return total
+
+
+def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
+    """The model: a file of it, its preset, its id, or its shape."""
+    facts = pasted_facts.facts
+    file = next((name for name, kind in pasted_facts.parts if kind is PastedKind.MODEL), None)
+    if (
+        file is not None
+        and has_model({k: v for k, v in facts.items() if k != "model"})
+        and file != "standard input"
+    ):
+        return file
+    named = str(facts["model"].value) if "model" in facts else ""
+    if named and (preset := _preset(named)):
+        return preset
+    whole = {
+        name: facts[name].value
+        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k")
+        if name in facts
+    }
+    if {"layers", "hidden", "heads"} <= whole.keys():
+        if _gated(pasted_facts):
+            whole["gated"] = "true"
+        for name, otherwise in (("vocab", 50304),):
+            if name not in whole:
+                whole[name] = otherwise
+                notes.append(f"vocabulary: nobody says it; {otherwise} is taken")
+        if "experts" in whole and "top_k" not in whole:
+            whole["top_k"] = 2
+            notes.append("experts of a token: nobody says them; 2 are taken")
+        return ",".join(f"{name}={value}" for name, value in whole.items())
+    try:
+        presets.model_named(named)
+    except MofaError:
+        alike = _alike(named)
+        if not alike:
+            raise
+        notes.append(
+            f"{named} is not known here; by its name it has the shape of {alike}; else give --model config.json"
+        )
+        return alike
+    return named
+
+
+def _preset(named: str) -> str:
+    """The preset of a name in any spelling; empty where there is none."""
+    dashed = named.replace("_", "-").replace(" ", "-")
+    for one in (
+        named,
+        dashed,
+        re.sub(r"(\d)-(\d)(?=-)", r"\1.\2", dashed),
+        re.sub(r"^([a-z]+)-(\d)", r"\1\2", dashed),
+    ):
+        if found := model_preset(one):
+            return found
+        if len(presets.meanings("models", one)) == 1:
+            return one
+    return ""
+
+
+def _alike(named: str) -> str:
+    """The preset whose family and size a name has, as those of tuned models have; empty where none is one.
+
+    >>> _alike("open-r1/Qwen2.5-Math-7B-RoPE-300k"), _alike("DeepSeek-V3-config-verl"), _alike("x/y")
+    ('qwen2.5-7b', 'deepseek-v3', '')
+    """
+    tail = named.rstrip("/").rpartition("/")[2].replace("_", "-").lower()
+    words = tail.split("-")
+    for until in range(len(words), 0, -1):
+        if found := _preset("-".join(words[:until])):
+            return found
+    family = re.match(r"(?:meta-)?([a-z]+)-?v?(\d+(?:\.\d+)?)?(?![a-z0-9]*b\b)", tail)
+    size = re.search(r"(?<![a-z0-9.])(\d+(?:\.\d+)?b)(?![a-z0-9])", tail)
+    if family and size:
+        for one in (f"{family[1]}{family[2] or ''}-{size[1]}", f"{family[1]}-{size[1]}"):
+            if found := _preset(one):
+                return found
+    plain = re.sub(r"[^a-z0-9]", "", tail)
+    near = [
+        one for one in presets.names("models") if re.sub(r"[^a-z0-9]", "", one).startswith(plain)
+    ]
+    return near[0] if len(near) == 1 and len(plain) > 5 else ""
+
+
+def _gated(pasted_facts: PastedFacts) -> bool:
+    """Whether the feed-forward part has a gate, as those of Llama's family have."""
+    for one in pasted_facts.settings:
+        if one.key in {
+            "swiglu",
+            "use_swiglu",
+            "glu_activation",
+            "is_llama_config",
+        } and one.value.lower() not in {"false", "0"}:
+            return True
+        if one.key in {
+            "activation_type",
+            "hidden_act",
+            "activation_function",
+            "ffn_type",
+            "mlp_type",
+            "glu_activation",
+            "type",
+            "model_type",
+            "model_config_name",
+        } and re.search(r"swiglu|silu|geglu|llama|mistral|mixtral|qwen", one.value.lower()):
+            return True
+    return (
+        "ffn" in pasted_facts.facts
+        and "hidden" in pasted_facts.facts
+        and pasted_facts.facts["ffn"].value % pasted_facts.facts["hidden"].value != 0
+    )
+
+
+def _recipe(word: str, pasted_facts: PastedFacts) -> str:
+    if word != "fp8":
+        return word
+    told = next(
+        (
+            one.value.lower()
+            for one in pasted_facts.settings
+            if one.key in {"fp8_recipe", "float8_recipe_name", "recipe_name"}
+        ),
+        "",
+    )
+    for form, name in (
+        ("mxfp8", "mxfp8"),
+        ("block", "fp8-block"),
+        ("row", "fp8-rowwise"),
+        ("tensorwise", "fp8-tensorwise"),
+        ("current", "fp8-current"),
+    ):
+        if form in told:
+            return name
+    return "fp8-tensorwise" if pasted_facts.trainer == "torchtitan" else "fp8-delayed"
+
+
+def _tuning(
+    pasted_facts: PastedFacts, given: Mapping[str, Any], notes: list[str]
+) -> dict[str, Any]:
+    facts = pasted_facts.facts
+    task = str(facts["task"].value) if "task" in facts else ""
+    made: dict[str, Any] = {}
+    if (task in {"lora", "qlora"} or "lora_rank" in facts) and "adapter_rank" not in given:
+        made["adapter_rank"] = int(facts["lora_rank"].value) if "lora_rank" in facts else 16
+        if "lora_rank" not in facts:
+            notes.append("rank of adapters: nobody says it; 16 is taken")
+        if task == "qlora":
+            made["base"] = "nf4"
+    if task == "dpo" and "task" not in given:
+        made["task"] = "dpo"
+    elif task and task not in {"pre-training", "full fine-tune", "lora", "qlora", "dpo", "sft"}:
+        notes.append(
+            f"{task}: its generation and its other models are not priced; the answer is for training the model"
+        )
+    return made
+
+
+def _current(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
+    """Today's layout: by the trainer's own words, else by the facts."""
+    from mofa_model.launch import read as read_launch
+    from mofa_model.strategy_text import parse_strategy
+
+    facts = pasted_facts.facts
+    layers = int(facts["layers"].value) if "layers" in facts else None
+    if pasted_facts.command is not None and not any(
+        "$" in word for word in pasted_facts.command.texts if word.startswith("-")
+    ):
+        with suppress(InputError):
+            reading: Reading = read_launch(pasted_facts.command.texts)
+            if reading.layout and {"tp", "pp", "mbs"} & reading.layout.keys():
+                reading.strategy(gpus, layers=layers, field="current")
+                return shlex.join(pasted_facts.command.texts)
+    pairs = [
+        f"{name}={facts[name].value}" for name in ("tp", "pp", "cp", "ep", "vpp") if name in facts
+    ]
+    if "micro_batch" in facts:
+        pairs.append(f"mbs={facts['micro_batch'].value}")
+    if "sharding" in facts:
+        host = "-cpu" if "offload" in facts and "optimizer" in str(facts["offload"].value) else ""
+        state = _STATES[str(facts["sharding"].value)]
+        pairs.append(f"optimizer={state}{host if state != 'replicated' else ''}")
+    if "recompute" in facts:
+        pairs.append(f"recompute={facts['recompute'].value}")
+    if (
+        any(
+            one.key == "sequence_parallel" and one.value.lower() in {"true", "1"}
+            for one in pasted_facts.settings
+        )
+        and "tp" in facts
+        and facts["tp"].value > 1
+    ):
+        pairs.append("sp=true")
+    if not {"tp", "pp", "cp", "ep", "sharding"} & facts.keys():
+        return ""
+    text = ",".join(pairs)
+    try:
+        parse_strategy(text, gpus, field="today's layout")
+    except InputError as error:
+        notes.append(f"{error}; it is not compared")
+        return ""
+    return text
+
+
+def _runnable(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
+    """The question without what its trainer, as it is known here, would refuse."""
+    from mofa_model.answers.advise import request_of
+
+    def refused(one: AdviceQuestion) -> str:
+        with redirect_stderr(StringIO()):  # what is not priced is said with the answer, once
+            try:
+                request_of(one)
+            except InputError as error:
+                return str(error)
+        return ""
+
+    why = refused(asked)
+    for without, said in (
+        (replace(asked, current=None), "today's layout"),
+        (replace(asked, framework=None), str(asked.framework)),
+        (replace(asked, framework=None, current=None), f"{asked.framework} and today's layout"),
+    ):
+        if why and without != asked and not refused(without):
+            notes.append(f"{why}; the answer leaves {said} out")
+            return without
+    return asked

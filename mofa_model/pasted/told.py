@@ -1,0 +1,167 @@
+"""What a command and its files say, looked up by the keys of `words.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from mofa_model.identity.commands import ProgramCall
+from mofa_model.identity.facts import Fact
+from mofa_model.identity.settings import Setting
+from mofa_model.pasted.recognise import PastedKind, program_at
+from mofa_model.records import dataclass
+
+OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", ""})
+"""Values that switch nothing on."""
+_ASIDE: Final = (
+    "eval|evaluation|val|valid|validation|test|infer|inference|generation|vllm|sglang|teacher|draft"
+    "|reward|critic|embedding|tokenizer_config|monitoring|dataloader_val|dataset_val|profiler"
+    "|benchmark|sampling"
+)
+"""Sections of what is not trained."""
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    return tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))
+
+
+@cache
+def words_of(trainer: str) -> Mapping[str, Sequence[str]]:
+    """Keys of each fact, in a trainer's words."""
+    tables = _tables()
+    return {**tables["any"], **tables.get(trainer, {})}
+
+
+def number(text: str) -> int | None:
+    """A whole number as files and commands write it; None where it is none.
+
+    >>> number("8_192"), number("1e3"), number("auto"), number("4096.0"), number("16 * 2")
+    (8192, 1000, None, 4096, None)
+    """
+    plain = text.strip().strip("\"'").replace("_", "").replace(",", "")
+    if re.fullmatch(r"[+-]?\d{1,18}", plain):
+        return int(plain)
+    if re.fullmatch(r"[+-]?\d{1,18}(\.\d*)?([eE][+]?\d{1,2})?", plain):
+        value = float(plain)
+        return int(value) if value.is_integer() else None
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """Settings of one input, with what they belong to."""
+
+    settings: tuple[Setting, ...]
+    trainer: str
+    kind: PastedKind
+    text: str
+    name: str
+    """What places in the text are called."""
+    call: ProgramCall | None = None
+    """The command that trains; None of a file."""
+
+    @property
+    def place(self) -> str:
+        """Where the command stands, else the file."""
+        return self.name if self.call is None else self.call.where
+
+    @property
+    def program(self) -> str:
+        """The command up to its program and the two words behind it; empty of a file."""
+        if self.call is None:
+            return ""
+        return " ".join(self.call.texts[: program_at(self.call)[0] + 3])
+
+    def row(self, fact: str) -> Sequence[str]:
+        """The keys of a fact."""
+        return words_of(self.trainer)[fact]
+
+    def each(self, words: Sequence[str]) -> Iterator[Setting]:
+        """Settings of some keys, the first key first. Of one key's options the last counts first,
+        and of a file's keys the one that is least deep.
+        """
+        for word in words:
+            same = [one for one in self.settings if _has(one.path, word)]
+            yield from (one for one in reversed(same) if one.origin == "option")
+            rest = [one for one in same if one.origin != "option"]
+            yield from sorted(rest, key=lambda one: one.path.count(".") * (one.origin == "file"))
+
+    def first(self, *words: str) -> Setting | None:
+        """The setting that counts of some keys."""
+        return next(self.each(words), None)
+
+    def whole(self, words: Sequence[str]) -> Fact | None:
+        """The first whole number above zero of some keys."""
+        for one in self.each(words):
+            value = number(one.value)
+            if value is not None and value > 0:
+                return Fact(value, one.where)
+        return None
+
+    def on(self, *words: str) -> Setting | None:
+        """The first of some switches that is on."""
+        found = (self.first(word) for word in words)
+        return next(
+            (one for one in found if one is not None and one.value.lower() not in OFF), None
+        )
+
+    def having(self, *keys: str) -> bool:
+        """Whether one of some keys is there."""
+        return any(one.key in keys for one in self.settings)
+
+    def of_training(self) -> Told:
+        """The same without what is not trained: evaluation, other models, and the text's pictures."""
+        more = {"verl": "", "nemo-automodel": "|rollout|ref"}.get(self.trainer, "|rollout|ref|ci")
+        aside = re.compile(rf"(^|[._])({_ASIDE}{more})([._]|$)")
+        kept: Iterable[Setting] = (one for one in self.settings if not aside.search(one.path))
+        if self.trainer == "verl":
+            other = re.compile(r"actor_rollout_ref\.(ref|rollout)\.")
+            kept = (one for one in kept if not other.search(one.path))
+        kept = list(kept)
+        if self.kind is PastedKind.MODEL:
+            kept = _of_text(kept)
+        return Told(
+            settings=tuple(kept),
+            trainer=self.trainer,
+            kind=self.kind,
+            text=self.text,
+            name=self.name,
+            call=self.call,
+        )
+
+
+def _has(path: str, word: str) -> bool:
+    if "." in word:
+        return path == word or path.endswith(f".{word}")
+    return path.rpartition(".")[2] == word
+
+
+def _of_text(settings: Sequence[Setting]) -> list[Setting]:
+    """What a model of text and images says of its text."""
+    inside = [
+        one._replace(path=one.path.removeprefix("text_config."))
+        for one in settings
+        if one.path.startswith("text_config.")
+    ]
+    if any(one.path in {"num_hidden_layers", "hidden_size"} for one in inside):
+        return inside
+    return [one for one in settings if "vision" not in one.path and "audio" not in one.path]
+
+
+Rule = Callable[[Told], Fact | None]
+"""What one way of saying a fact says."""
+
+
+def first_of(rules: Sequence[Rule], told: Told) -> Fact | None:
+    """What the first rule says that says anything."""
+    return next((fact for rule in rules if (fact := rule(told)) is not None), None)
+
+
+def said_of(setting: Setting | None, value: str) -> Fact | None:
+    """A fact at the place of a setting; None without the setting or a value."""
+    return Fact(value, setting.where) if setting is not None and value else None

@@ -1,0 +1,217 @@
+"""`mofa FILE`: what people have, read and answered; nothing in it is run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from mofa_model import files, output, terminal
+from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.questions import PasteQuestion
+from mofa_model.errors import InputError, MofaError
+
+if TYPE_CHECKING:
+    from mofa_model.answers.pasted import PasteAnswer
+    from mofa_model.pasted.reading import Pasted
+
+EXAMPLES: Final = """\
+examples:
+  mofa train.sbatch --gpu h100
+  a script with the file of settings that it names
+    mofa launch.slurm config.yaml --gpu h100
+  the machine as nvidia-smi shows it, the model as its config.json
+    nvidia-smi | mofa config.json - --seq 8192 --global-batch 512
+  a model alone
+    mofa llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 512
+  a command line
+    mofa torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096
+  the launch that it advises, as files
+    mofa train.sbatch --gpu h100 --save-dir out
+  a file with the name of a verb
+    mofa ./advise"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add what is read, what nobody says in it, and what to make of the answer."""
+    groups = add_options(parser, PasteQuestion)
+    answer = groups["answer"]
+    answer.add_argument(
+        "--save-dir", metavar="FOLDER", help="write the launch: a script, a manifest, the answer"
+    )
+    answer.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="let --save-dir write into a folder that is not empty",
+    )
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Answer; exit code 2 where something has to be said first, 3 where nothing runs."""
+    from mofa_model.answers import pasted
+
+    question = question_of(PasteQuestion, arguments)
+    question, texts, manifest = _given(question)
+    if arguments.save_dir:
+        files.check_folder(arguments.save_dir, overwrite=arguments.overwrite)
+    if manifest:
+        return _manifest(question, arguments, manifest)
+    launched_by = "--save-dir" if arguments.save_dir else ""
+    with output.progress("searching", total=1.0) as advance:
+        found = pasted.answered(question, texts, advance, launched_by)
+        if found.asks and arguments.output in {"table", "wide"} and _is_spoken_to():
+            question = _asked(found)
+            found = pasted.answered(question, texts, advance, launched_by)
+    _print(found, arguments.output)
+    if arguments.save_dir and found.answer is not None and found.answer.launch is not None:
+        from mofa_model.verbs import advise_folder
+
+        names = advise_folder.save(arguments.save_dir, found.answer, "JobSet")
+        terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
+    found.raise_for_status()
+    return 0
+
+
+def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
+    """The question without its texts, the texts, and the manifest of a job where that is what is given."""
+    from mofa_model.answers.pasted import texts_of
+    from mofa_model.pasted.reading import Pasted
+    from mofa_model.pasted.recognise import PastedKind, kind_of
+
+    names = list(question.pasted)
+    paths = [one for one in names if one == "-" or files.path_kind(one)]
+    others = [one for one in names if one not in paths]
+    if others and any(one.startswith("-") or " " in one for one in others):
+        return (
+            replace(question, pasted=()),
+            [Pasted(shlex.join(names) if len(names) > 1 else names[0], "the command")],
+            "",
+        )
+    if len(others) > 1 or (others and question.model):
+        raise InputError(f"{others[0]}: there is no such file, and a model is given already")
+    if others:
+        if others[0].endswith(
+            (
+                ".sh",
+                ".yaml",
+                ".yml",
+                ".json",
+                ".toml",
+                ".py",
+                ".sbatch",
+                ".slurm",
+                ".txt",
+                ".cfg",
+                ".conf",
+            )
+        ):
+            raise InputError(f"{others[0]}: there is no such file{_near(others[0])}")
+        question = replace(question, model=others[0])
+    texts = texts_of(paths)
+    jobs = [one for one in texts if kind_of(one.text, one.name) is PastedKind.KUBERNETES]
+    manifest = jobs[0].name if jobs else ""
+    if jobs and manifest == "standard input":
+        manifest = _kept(jobs[0].text, ".yaml")
+    renamed = [
+        one._replace(name=_kept(one.text, ".json"))
+        if one.name == "standard input" and kind_of(one.text) is PastedKind.MODEL
+        else one
+        for one in texts
+    ]
+    return replace(question, pasted=()), renamed, manifest
+
+
+def _kept(text: str, ending: str) -> str:
+    """A text from standard input as a file, which other readers open by its name."""
+    import atexit
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.NamedTemporaryFile("w", suffix=ending, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return file.name
+
+
+def _near(name: str) -> str:
+    """A file beside with a name like this one."""
+    from difflib import get_close_matches
+    from pathlib import Path
+
+    folder = Path(name).parent
+    try:
+        there = [one.name for one in folder.iterdir() if one.is_file()][:2000]
+    except OSError:
+        return ""
+    near = get_close_matches(Path(name).name, there, n=1)
+    return f"; did you mean {folder / near[0]}?" if near else ""
+
+
+def _manifest(question: PasteQuestion, arguments: Namespace, path: str) -> int:
+    """A Kubernetes object is answered as `mofa advise` answers it."""
+    from mofa_model.answers.advise import advise
+    from mofa_model.answers.questions import AdviceQuestion
+
+    given = {k: v for k, v in question.changed_fields().items() if k in AdviceQuestion.options}
+    asked = AdviceQuestion(file=path, **given)
+    with output.progress("searching", total=1.0) as advance:
+        found = advise.of(asked, advance, "--save-dir" if arguments.save_dir else "")
+    if arguments.output == "table":
+        terminal.put(found.brief_text(_width()))
+    else:
+        document: dict[str, object] = {
+            "kind": "kubernetes",
+            "trainer": found.advice.trainer or None,
+            "facts": {},
+            "asks": [],
+            "answer": found.document,
+        }
+        output.emit(arguments.output, found.tables_of(wide=True), document, records=found.records)
+    if arguments.save_dir and found.launch is not None:
+        from mofa_model.verbs import advise_folder
+
+        names = advise_folder.save(arguments.save_dir, found, "JobSet")
+        terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
+    found.raise_for_status()
+    return 0
+
+
+def _print(found: PasteAnswer, form: str) -> None:
+    if form == "table":
+        if found.answer is not None:
+            terminal.put(found.brief_text(_width()))
+        return
+    tables = list(found.tables)
+    if found.answer is not None:
+        tables += found.answer.tables_of(wide=True)
+    output.emit(form, tables, found.document, records=found.records)
+
+
+def _width() -> int:
+    return output.columns()
+
+
+def _is_spoken_to() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _asked(found: PasteAnswer) -> PasteQuestion:
+    """The question with what a person answers; at most two are asked."""
+    from mofa_model.answers.pasted import ASKED, MOST
+
+    if len(found.asks) > MOST or found.pasted_facts.other:
+        found.raise_for_status()
+    said = {}
+    for name in found.asks:
+        flag, example = ASKED[name]
+        field = next(how.name for how in PasteQuestion.options.values() if flag in how.flags)
+        sys.stderr.write(f"{flag.lstrip('-').replace('-', ' ')} (for example {example}): ")
+        sys.stderr.flush()
+        value = sys.stdin.readline().strip()
+        if not value:
+            raise MofaError(f"{flag}: nothing was said; give it as an option")
+        said[field] = PasteQuestion.options[field].read(value)
+    return replace(found.question, **said)

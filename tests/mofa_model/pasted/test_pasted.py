@@ -1,0 +1,150 @@
+"""What people have is recognised by what stands in it, and read with the place of each fact."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from mofa_model.answers.brief import LONGEST
+from mofa_model.answers.pasted import answered
+from mofa_model.answers.questions import PasteQuestion
+from mofa_model.cli import main, pasted_words
+from mofa_model.errors import InputError
+from mofa_model.pasted.missing import missing
+from mofa_model.pasted.reading import Pasted, read
+
+INPUTS = YAML(typ="safe").load(Path(__file__).with_name("inputs.yaml").read_text("utf-8"))
+SCRIPT = INPUTS[0]
+
+
+@pytest.mark.parametrize("given", INPUTS, ids=lambda one: one["name"])
+def test_an_input_of_each_form_is_recognised_and_each_fact_in_it_is_read(given):
+    found = read([Pasted(given["text"], given["name"])])
+    said = {name: found.facts[name].value for name in given["facts"] if name in found.facts}
+    assert (found.kind.value, found.trainer) == (given["kind"], given["trainer"])
+    assert said == given["facts"]
+    assert missing(found) == given["asks"]
+
+
+@pytest.mark.parametrize("given", INPUTS, ids=lambda one: one["name"])
+def test_a_fact_has_the_line_where_it_stands_or_says_what_it_was_derived_from(given):
+    found = read([Pasted(given["text"], given["name"])])
+    lines = given["text"].count("\n") + 1
+    for name, fact in found.facts.items():
+        place = re.match(rf"{re.escape(given['name'])}(:(\d+))?", fact.source)
+        assert place or fact.source.startswith("derived: "), (name, fact)
+        assert place is None or int(place[2] or 1) <= lines
+
+
+def test_the_line_of_a_fact_is_that_of_its_option_though_a_variable_gives_the_value():
+    found = read([Pasted(SCRIPT["text"], "gpt.sbatch")])
+    text = SCRIPT["text"].splitlines()
+    for name, word in (("layers", "--num-layers"), ("global_batch", "--global-batch-size")):
+        line = int(found.facts[name].source.rpartition(":")[2])
+        assert word in text[line - 1]
+
+
+def test_a_script_and_the_file_that_it_names_are_read_together_with_one_answer():
+    script = "torchrun --nnodes 2 --nproc_per_node 8 run_train.py --config-file nano.yaml"
+    nano = next(one for one in INPUTS if one["name"] == "nano.yaml")
+    found = read([Pasted(script, "x.sh"), Pasted(nano["text"], "nano.yaml")])
+    assert found.trainer == "nanotron"
+    assert (found.facts["gpus"].value, found.facts["seq"].value) == (16, 2048)
+    assert any("gpus" in one or "x.sh" in one for one in found.disagree) or found.facts["dp"].value == 2
+
+
+def test_a_machine_beside_a_model_gives_device_and_number():
+    smi = next(one for one in INPUTS if one["name"] == "smi.txt")
+    model = next(one for one in INPUTS if one["name"] == "config.json")
+    found = read([Pasted(model["text"], "config.json"), Pasted(smi["text"], "smi.txt")])
+    assert missing(found) == ["seq", "global_batch"]
+    assert found.facts["gpus"].value == 2
+
+
+def test_two_values_of_one_option_are_a_contradiction_that_is_said():
+    text = "torchrun pretrain_gpt.py --seq-length 2048 --seq-length 4096 --num-layers 2"
+    found = read([Pasted(text, "x.sh")])
+    assert found.facts["seq"].value == 4096
+    assert found.disagree == ("seq_length is 2048 by x.sh:1 and 4096 by x.sh:1; the last counts",)
+
+
+def test_nothing_of_an_input_is_run_and_no_secret_is_echoed(tmp_path, capsys):
+    trap = tmp_path / "ran"
+    script = tmp_path / "train.sh"
+    script.write_text(
+        f"touch {trap}; $(touch {trap}); `touch {trap}`\nexport HF_TOKEN=hf_secretsecret1\n"
+        "torchrun --nproc_per_node 8 train.py --model_name_or_path meta-llama/Llama-3.1-8B"
+        " --hf_token hf_secretsecret2 --max_length 4096 --per_device_train_batch_size 1\n"
+    )
+    python = tmp_path / "train.py"
+    python.write_text(f"import nemo_run\nopen({str(trap)!r}, 'w')\nx = dict(seq_length=4096, api_key='hf_secretsecret3')\n")
+    for path in (script, python):
+        main([str(path), "-o", "json"])
+        main([str(path), "--gpu", "h100"])
+    said = "".join(capsys.readouterr())
+    assert not trap.exists()
+    assert "hf_secret" not in said
+
+
+def test_json_has_kind_trainer_facts_with_sources_and_what_is_asked(tmp_path, capsys):
+    path = tmp_path / "axo.yml"
+    path.write_text(next(one for one in INPUTS if one["name"] == "axo.yml")["text"])
+    assert main([str(path), "-o", "json"]) == 2
+    said, wrong = capsys.readouterr()
+    document = json.loads(said)
+    assert (document["kind"], document["trainer"], document["asks"]) == ("yaml", "axolotl", ["gpu", "gpus"])
+    assert document["facts"]["seq"] == {"value": 8192, "source": f"{path}:5"}
+    assert document["answer"] is None
+    assert "--gpu and --gpus: are missing" in wrong
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_first_answer_has_at_most_twelve_lines_on_any_screen(width):
+    for given in (SCRIPT, *(one for one in INPUTS if one["name"] in {"axo.yml", "titan.toml"})):
+        question = PasteQuestion(gpu="h200", gpus=None if given is SCRIPT else "128")
+        found = answered(question, [Pasted(given["text"], given["name"])])
+        lines = found.brief_text(width).splitlines()
+        assert len(lines) <= LONGEST
+        assert all(len(line) <= width for line in lines if not line.startswith("next"))
+        assert [line.split()[0] for line in lines if line[:1].strip()][:3] == ["verdict", "read", "layout"]
+
+
+def test_todays_layout_is_the_one_that_was_read_and_the_answer_says_what_changes():
+    found = answered(PasteQuestion(), [Pasted(SCRIPT["text"], "gpt.sbatch")])
+    today = found.answer.advice.current.strategy
+    assert (int(today.tp), int(today.pp), int(today.dp), int(today.mbs)) == (4, 2, 4, 2)
+    assert re.search(r"(?m)^today +.*→", found.brief_text(200))
+
+
+def test_a_shape_in_words_is_a_model_of_as_many_parameters_as_its_config():
+    from mofa_model.equations.parameters import total_parameters
+    from mofa_model.presets.models import from_config, model_named
+
+    words = "layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256,gated=true"
+    llama = {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
+    llama |= {"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256}
+    assert total_parameters(model_named(words)) == total_parameters(from_config(llama))
+
+
+def test_a_verb_goes_before_a_file_and_a_slip_of_the_pen_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("advise").write_text("x")
+    Path("train.sh").write_text("torchrun t.py")
+    assert pasted_words(["advise", "--help"], {}) == ["advise", "--help"]
+    assert pasted_words(["./advise"], {}) == ["paste", "./advise"]
+    assert pasted_words(["train.sh"], {}) == ["paste", "train.sh"]
+    assert pasted_words(["-"], {}) == ["paste", "-"]
+    assert main(["advize"]) == 2
+    assert main(["trian.sh"]) == 2
+    said = capsys.readouterr().err
+    assert "did you mean advise?" in said
+    assert "did you mean train.sh?" in said
+
+
+def test_an_unknown_text_is_refused_with_what_is_read():
+    with pytest.raises(InputError, match=r"is nothing that is known here.*nvidia-smi"):
+        answered(PasteQuestion(), [Pasted("Dear Sir or Madam, thank you", "letter.txt")])
+    with pytest.raises(InputError, match="is empty"):
+        answered(PasteQuestion(), [Pasted("  \n", "none.txt")])
