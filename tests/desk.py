@@ -8,6 +8,15 @@ _PRODUCTS = "device,recipe,m,n,k,seconds_best\n" + "".join(
     f"gb200,bf16,{64 << i},4096,4096,{1e-5 * 2**i}\n" for i in range(9)
 )
 GIVEN = {
+    "train.sbatch": """\
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --gpus-per-node=8
+srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 pretrain_gpt.py \\
+  --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --swiglu \\
+  --seq-length 4096 --micro-batch-size 1 --global-batch-size 256 --bf16 --use-distributed-optimizer \\
+  --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2
+""",
     "job.yaml": (ROOT / "examples/llama3-405b.yaml").read_text(),
     "pool.yaml": (ROOT / "examples/h100-east.yaml").read_text(),
     "failures.csv": "time,node,class\n3600,a,pod\n7200,b,job\n",

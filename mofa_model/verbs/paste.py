@@ -19,19 +19,16 @@ if TYPE_CHECKING:
 
 EXAMPLES: Final = """\
 examples:
-  mofa train.sbatch --gpu h100
-  a script with the file of settings that it names
-    mofa launch.slurm config.yaml --gpu h100
-  the machine as nvidia-smi shows it, the model as its config.json
-    nvidia-smi | mofa config.json - --seq 8192 --global-batch 512
+  `mofa FILE` is short for this verb; a verb's name goes before a file's
+    mofa paste train.sbatch --gpu h100
+  all that was read, with file and line, and the whole advice
+    mofa paste train.sbatch --gpu h100 -o wide
+  a manifest, from standard input
+    mofa paste -
   a model alone
-    mofa llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 512
-  a command line
-    mofa torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096
+    mofa paste llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 512
   the launch that it advises, as files
-    mofa train.sbatch --gpu h100 --save-dir out
-  a file with the name of a verb
-    mofa ./advise"""
+    mofa paste train.sbatch --gpu h100 --save-dir out"""
 
 
 def configure(parser: ArgumentParser) -> None:

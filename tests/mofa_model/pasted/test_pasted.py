@@ -52,7 +52,10 @@ def test_a_script_and_the_file_that_it_names_are_read_together_with_one_answer()
     found = read([Pasted(script, "x.sh"), Pasted(nano["text"], "nano.yaml")])
     assert found.trainer == "nanotron"
     assert (found.facts["gpus"].value, found.facts["seq"].value) == (16, 2048)
-    assert any("gpus" in one or "x.sh" in one for one in found.disagree) or found.facts["dp"].value == 2
+    assert (
+        any("gpus" in one or "x.sh" in one for one in found.disagree)
+        or found.facts["dp"].value == 2
+    )
 
 
 def test_a_machine_beside_a_model_gives_device_and_number():
@@ -79,7 +82,9 @@ def test_nothing_of_an_input_is_run_and_no_secret_is_echoed(tmp_path, capsys):
         " --hf_token hf_secretsecret2 --max_length 4096 --per_device_train_batch_size 1\n"
     )
     python = tmp_path / "train.py"
-    python.write_text(f"import nemo_run\nopen({str(trap)!r}, 'w')\nx = dict(seq_length=4096, api_key='hf_secretsecret3')\n")
+    python.write_text(
+        f"import nemo_run\nopen({str(trap)!r}, 'w')\nx = dict(seq_length=4096, api_key='hf_secretsecret3')\n"
+    )
     for path in (script, python):
         main([str(path), "-o", "json"])
         main([str(path), "--gpu", "h100"])
@@ -94,7 +99,11 @@ def test_json_has_kind_trainer_facts_with_sources_and_what_is_asked(tmp_path, ca
     assert main([str(path), "-o", "json"]) == 2
     said, wrong = capsys.readouterr()
     document = json.loads(said)
-    assert (document["kind"], document["trainer"], document["asks"]) == ("yaml", "axolotl", ["gpu", "gpus"])
+    assert (document["kind"], document["trainer"], document["asks"]) == (
+        "yaml",
+        "axolotl",
+        ["gpu", "gpus"],
+    )
     assert document["facts"]["seq"] == {"value": 8192, "source": f"{path}:5"}
     assert document["answer"] is None
     assert "--gpu and --gpus: are missing" in wrong
@@ -108,7 +117,11 @@ def test_the_first_answer_has_at_most_twelve_lines_on_any_screen(width):
         lines = found.brief_text(width).splitlines()
         assert len(lines) <= LONGEST
         assert all(len(line) <= width for line in lines if not line.startswith("next"))
-        assert [line.split()[0] for line in lines if line[:1].strip()][:3] == ["verdict", "read", "layout"]
+        assert [line.split()[0] for line in lines if line[:1].strip()][:3] == [
+            "verdict",
+            "read",
+            "layout",
+        ]
 
 
 def test_todays_layout_is_the_one_that_was_read_and_the_answer_says_what_changes():
@@ -123,7 +136,12 @@ def test_a_shape_in_words_is_a_model_of_as_many_parameters_as_its_config():
     from mofa_model.presets.models import from_config, model_named
 
     words = "layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256,gated=true"
-    llama = {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
+    llama = {
+        "model_type": "llama",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+    }
     llama |= {"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256}
     assert total_parameters(model_named(words)) == total_parameters(from_config(llama))
 
