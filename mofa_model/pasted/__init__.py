@@ -1,1 +1,17 @@
-"""What people have, read: scripts, files of settings, models, machines. Nothing in it is run."""
+"""What people have, read: scripts, files of settings, models, machines. Nothing in it is run.
+
+May import: identity, presets, yaml_text, files. Imported by: answers, verbs.
+
+    read([Pasted(text, name), …])   PastedFacts: kind, trainer, facts with their places
+    missing(pasted_facts)           what has to be asked
+
+    recognise   what a text is, by what stands in it, and whose
+    scripts     a script as its author means it, followed by `identity.sbatch`
+    settings    files and Python sources as settings with their lines
+    machines    nvidia-smi, sinfo, scontrol, directives, and devices in comments
+    told        settings looked up by the keys of words.toml, which has every trainer's words
+    choices     precision, sharding, recomputation, offloading, optimizer: rules, the surest first
+    tasks       the model's name, and what is trained
+    sums        what several settings say together
+    launches    on how many devices a command is started
+"""

@@ -29,6 +29,7 @@ ANSWERS = {
     "sweep": f"sweep {JOB} --vary gpus=64,128 --constraint pp=1",
     "calibrate": "calibrate --from-runs runs.csv",
     "which": "which --model llama3-8b --tokens 5M --gpu l4",
+    "paste": "paste llama3-8b --gpu h100 --gpus 8 --seq 4096 --global-batch 64",
     "presets": "presets",
     "presets models": "presets models",
     "presets devices": "presets devices",
