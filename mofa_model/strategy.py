@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -373,7 +374,20 @@ _PLAINEST: Final = Strategy()
 
 def acting(strategy: Strategy) -> tuple[Axis, ...]:
     """The axes that have something to act on in a layout."""
-    return _acting_at(*(getattr(strategy, name) for name in DEGREES))
+    return _acting_at(*_degrees(strategy))
+
+
+def acting_names(strategy: Strategy) -> frozenset[str]:
+    """The names of the axes that have something to act on in a layout."""
+    return _names_acting_at(*_degrees(strategy))
+
+
+_degrees: Final = attrgetter(*DEGREES)
+
+
+@lru_cache(maxsize=4096)
+def _names_acting_at(*degrees: float) -> frozenset[str]:
+    return frozenset(axis.name for axis in _acting_at(*degrees))
 
 
 @lru_cache(maxsize=4096)

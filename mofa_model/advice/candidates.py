@@ -194,9 +194,9 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     ]
     if not _lifted(request):
         asked = _asked(request)
-        weights *= [
-            loss_of(sum(name.partition("=")[0] not in asked for name in some)) for some in unproven
-        ]
+        new = [sum(name.partition("=")[0] not in asked for name in some) for some in unproven]
+        losses = {count: loss_of(count) for count in {*new}}
+        weights *= [losses[count] for count in new]
     weights *= np.exp(seen.centres["step"])
     return sorted(
         (

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -23,28 +25,32 @@ from mofa_model.advice.verdict import DOUBTED
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
 from mofa_model.bands.odds import LayoutOdds
+from mofa_model.checks import field_names
 from mofa_model.estimate import Estimate, estimate
-from mofa_model.estimate.block_time import BlockTime, block_times
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.stage_time import StageTime, stage_times
 from mofa_model.estimate.step import (
+    StepInputs,
     StepTime,
     hop_time,
+    inputs_of,
     least_step,
     step_time,
     tokens_per_second,
     utilisation,
 )
 from mofa_model.estimate.terms import host_memory_limit
-from mofa_model.placement import kind_of_stages
-from mofa_model.records import dataclass
+from mofa_model.placement import kind_of_stages, spread, stages_of
+from mofa_model.records import dataclass, varied
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
 from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
 from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
-from mofa_model.search.local import LOCAL
+from mofa_model.search.local import LocalShapes
+from mofa_model.spec import Cluster, Transformer
 from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
-from mofa_model.strategy import Strategy
+from mofa_model.strategy import DEGREES, ContextMode, Strategy
 from mofa_model.units import Bytes, Numeric, Range, Ratio, Seconds
 
 if TYPE_CHECKING:
@@ -60,11 +66,14 @@ class PricedLayout:
 
     strategy: Strategy
     problem: SearchCase
-    estimate: Estimate
-    """Every term by the closed forms."""
     step_terms: StepTime
     """Parts of the step; those of the pipeline by replay, where it was replayed."""
     replayed: bool
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Every term by the closed forms, which of most layouts nobody asks for."""
+        return estimate(self.problem.workload, self.problem.cluster, self.strategy)
 
     @property
     def step_time(self) -> float:
@@ -84,83 +93,112 @@ def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
 
 
 def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
-    """Layouts in full; pipelines with the same order of operations are replayed together."""
-    known: dict[Hashable, list[BlockTime]] = {}
-    estimates = [
-        estimate(problem.workload, problem.cluster, s, _blocks(problem, s, known))
-        for problem, s in cases
-    ]
-    walks: dict[tuple[Any, ...], list[int]] = {}
-    for at, ((_, s), one) in enumerate(zip(cases, estimates, strict=True)):
-        if s.pp > 1 and 2 * s.pp * s.vpp * one.micro_batches <= MOST_OPERATIONS:
-            key = (s.schedule, s.pp, int(one.micro_batches), s.vpp, s.pipeline_overlap)
-            walks.setdefault(key, []).append(at)
-    steps = {at: one.step_terms for at, one in enumerate(estimates)}
-    for members in walks.values():
-        replayed = _replayed([(*cases[at], estimates[at]) for at in members])
-        steps |= dict(zip(members, replayed, strict=True))
-    walked = {at for members in walks.values() for at in members}
+    """Layouts in full; those of a family are priced at once, and pipelines with the same order of
+    operations are replayed together.
+    """
+    inputs: dict[int, StepInputs] = {}
+    passes: dict[int, NDArray[Any]] = {}
+    problems: dict[int, list[int]] = {}
+    for at, (problem, _) in enumerate(cases):
+        problems.setdefault(id(problem), []).append(at)
+    for members in problems.values():
+        w, c = cases[members[0]][0].workload, cases[members[0]][0].cluster
+        layouts = [cases[at][1] for at in members]
+        every = {n: np.array([getattr(s, n) for s in layouts], dtype=float) for n in DEGREES}
+        modes = np.array([_MODES.index(s.context_mode) for s in layouts])
+        local = LocalShapes(w, c, {"mode": modes, **every})
+        families: dict[Hashable, list[int]] = {}
+        for row, s in enumerate(layouts):
+            families.setdefault((_KIND(s), s.recompute_layers > 0), []).append(row)
+        for some in families.values():
+            rows = np.array(some)
+            family = varied(layouts[some[0]], **{n: column[rows] for n, column in every.items()})
+            layers, head = spread(local.times(family), local.position[rows])
+            kinds = stages_of(w.model, family, c.calibration.placement, 1)
+            stages = stage_times(w, c, family, kinds, layers, head)
+            found = inputs_of(w, c, family, kinds, stages)
+            for at, row in enumerate(some):
+                inputs[members[row]] = _inputs_of_row(found, layouts[row], at)
+                passes[members[row]] = _passes(w.model, c, layouts[row], stages, at)
+    walks: dict[Hashable, list[int]] = {}
+    for at, (_, s) in enumerate(cases):
+        m = int(inputs[at].micro_batches)
+        if s.pp > 1 and 2 * s.pp * s.vpp * m <= MOST_OPERATIONS:
+            walks.setdefault((s.schedule, s.pp, m, s.vpp, s.pipeline_overlap), []).append(at)
+    for some in walks.values():
+        inputs |= zip(
+            some,
+            _replayed([inputs[at] for at in some], [passes[at] for at in some]),
+            strict=True,
+        )
+    walked = {at for some in walks.values() for at in some}
     return [
         PricedLayout(
-            strategy=s,
-            problem=problem,
-            estimate=estimates[at],
-            step_terms=steps[at],
-            replayed=at in walked,
+            strategy=s, problem=problem, step_terms=step_time(inputs[at]), replayed=at in walked
         )
         for at, (problem, s) in enumerate(cases)
     ]
 
 
-def _blocks(
-    problem: SearchCase, s: Strategy, known: dict[Hashable, list[BlockTime]]
-) -> list[BlockTime] | None:
-    """Times of a layout's blocks, computed once for all layouts with its local shape; None where
-    layers of a stage differ.
+_KIND: Final = attrgetter(*(name for name in field_names(Strategy) if name not in DEGREES))
+"""What the layouts of a family have in common."""
+_MODES: Final = tuple(ContextMode)
+_NUMBERS: Final = ("micro_batches", "slowest", "pipeline", "hops")
+
+
+def _of_row(value: Any, row: int) -> Any:
+    return value[..., row] if np.ndim(value) else value
+
+
+def _inputs_of_row(family: StepInputs, s: Strategy, row: int) -> StepInputs:
+    """What the step of one layout of a family is computed from, by the closed forms."""
+    exchange = {name: _of_row(value, row) for name, value in vars(family.exchange).items()}
+    return varied(
+        family,
+        strategy=s,
+        exchange=varied(family.exchange, **exchange),
+        **{name: _of_row(getattr(family, name), row) for name in _NUMBERS},
+    )
+
+
+def _passes(
+    model: Transformer, cluster: Cluster, s: Strategy, stages: StageTime, row: int
+) -> NDArray[Any]:
+    """Forward, input gradients and weight gradients of every virtual stage for one micro-batch of
+    one layout of a family, [passes, virtual stages]. [s]
     """
-    if s.chunk_layers:
-        return None
-    key = id(problem), s.context_mode, *(getattr(s, name) for name in LOCAL)
-    if key not in known:
-        known[key] = block_times(problem.workload, problem.cluster, s)
-    return known[key]
+    kinds = kind_of_stages(model, s, cluster.calibration.placement)
+    chunks = _of_row(stages.total, row)[kinds] / s.vpp
+    line = (
+        np.concatenate([chunks, chunks[::-1]]) if s.schedule.folded else np.tile(chunks, int(s.vpp))
+    )
+    forward, weight = (_of_row(x, row) for x in (stages.forward_share, stages.weight_share))
+    return np.stack([line * forward, line * (1.0 - forward - weight), line * weight])
 
 
-def _replayed(layouts: list[tuple[SearchCase, Strategy, Estimate]]) -> list[StepTime]:
-    """Steps with the replayed time of their pipelines, which all have one order of operations."""
-    _, s, first = layouts[0]
-    order = s.schedule.order(int(s.pp), int(first.micro_batches), int(s.vpp))
-    chunks = np.stack([_chunks(*one) for one in layouts], axis=-1)
-    forward = np.array([float(one.stage_time.forward_share) for _, _, one in layouts])
-    weight = np.array([float(one.stage_time.weight_share) for _, _, one in layouts])
-    hops = np.array([[float(hop_time(p.workload, p.cluster, s)) for p, s, _ in layouts]])
+def _replayed(layouts: list[StepInputs], passes: list[NDArray[Any]]) -> list[StepInputs]:
+    """What steps are computed from, with the replayed time of their pipelines, which all have one
+    order of operations.
+    """
+    first = layouts[0]
+    s = first.strategy
+    order = s.schedule.operations(int(s.pp), int(first.micro_batches), int(s.vpp))
     # The same walk with and without hops, side by side.
+    forward, inward, weight = _twice(np.stack(passes, axis=-1))
+    hops = np.array([[float(hop_time(x.workload, x.cluster, x.strategy)) for x in layouts]])
     makespan = replay(
         order,
-        forward=_twice(chunks * forward),
-        input_gradient=_twice(chunks * (1.0 - forward - weight)),
-        weight_gradient=_twice(chunks * weight),
+        forward=forward,
+        input_gradient=inward,
+        weight_gradient=weight,
         hop=np.concatenate([0.0 * hops, hops], axis=1),
         blocking=not s.pipeline_overlap,
     ).makespan
     alone, with_hops = np.split(np.asarray(makespan), 2)
     return [
-        step_time(
-            replace(
-                one.step_inputs, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at])
-            )
-        )
-        for at, (_, _, one) in enumerate(layouts)
+        varied(one, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))
+        for at, one in enumerate(layouts)
     ]
-
-
-def _chunks(problem: SearchCase, s: Strategy, found: Estimate) -> NDArray[Any]:
-    """Time of every virtual stage for one micro-batch, forward and backward. [s]"""
-    kinds = kind_of_stages(problem.workload.model, s, problem.cluster.calibration.placement)
-    chunks = np.asarray(found.stage_time.total)[kinds] / s.vpp
-    return (
-        np.concatenate([chunks, chunks[::-1]]) if s.schedule.folded else np.tile(chunks, int(s.vpp))
-    )
 
 
 def _twice(times: NDArray[Any]) -> NDArray[Any]:

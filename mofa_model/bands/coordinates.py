@@ -9,18 +9,18 @@ of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final
 
 from mofa_model import presets
-from mofa_model.axes.words import Number
+from mofa_model.axes.words import Number, Word
 from mofa_model.checks import field_names
 from mofa_model.errors import InputError
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import AXES, Strategy, acting
+from mofa_model.strategy import AXES, Strategy, acting_names
 from mofa_model.units import Ratio
 
 OTHER: Final = 3.0
@@ -72,11 +72,15 @@ class Coordinates:
 
     def word(self, name: str) -> str:
         """What stands under a coordinate or a key of the layout."""
-        return (
-            str(getattr(self, name))
-            if name in PLACES
-            else self.layout.get(name, PLAIN.get(name, ""))
-        )
+        return words_at((self,), name)[0]
+
+
+def words_at(layouts: Sequence[Coordinates], name: str) -> list[str]:
+    """What stands under a coordinate or a key, of each of many layouts: as `Coordinates.word`."""
+    if name in PLACES:
+        return [str(getattr(one, name)) for one in layouts]
+    plain = PLAIN.get(name, "")
+    return [one.layout.get(name, plain) for one in layouts]
 
 
 def coordinates(
@@ -101,14 +105,17 @@ def layout_of(strategy: Strategy) -> dict[str, str]:
     said.
     """
     # Most fields are the plainest, and a search asks about hundreds of strategies.
-    changed = {name for name, value in vars(strategy).items() if value != _PLAINEST[name]}
-    said = (
-        (word.key, word.write(strategy))
-        for axis in acting(strategy)
-        for word in axis.words
-        if not changed.isdisjoint(word.reads)
-    )
-    return {key: text for key, text in said if text != PLAIN[key]}
+    changed = frozenset(name for name, value in vars(strategy).items() if value != _PLAINEST[name])
+    acts = acting_names(strategy)
+    said = {word.key: word.write(strategy) for axis, word in _words_on(changed) if axis in acts}
+    return {key: text for key, text in said.items() if text != PLAIN[key]}
+
+
+@cache
+def _words_on(fields: frozenset[str]) -> tuple[tuple[str, Word], ...]:
+    """Words that depend on some fields of a strategy, each with the name of its axis."""
+    every = ((axis.name, word) for axis in AXES for word in axis.words)
+    return tuple((axis, word) for axis, word in every if not fields.isdisjoint(word.reads))
 
 
 def words_of(fields: Mapping[str, Any]) -> dict[str, str]:

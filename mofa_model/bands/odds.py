@@ -33,7 +33,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.bands.coordinates import Coordinates, apart
+from mofa_model.bands.coordinates import Coordinates, apart, words_at
 from mofa_model.bands.table import QUANTITIES, MeasuredRuns, distinct, positions
 from mofa_model.bands.variance import REPEATED as MEMORY_REPEATED
 from mofa_model.bands.variance import (
@@ -207,7 +207,7 @@ class LayoutOdds:
         }
         far = np.zeros((len(some), len(self.layouts)))
         for name in sorted(names):
-            texts = [layout.word(name) for layout in self.layouts]
+            texts = words_at(self.layouts, name)
             words = distinct(texts)
             if len(words) == 1:
                 continue

@@ -288,17 +288,32 @@ class Support:
 
     def unmeasured(self, layout: Mapping[str, str]) -> tuple[str, ...]:
         """Features of a layout that none of them has."""
-        features = {
-            key: word
-            for key, word in layout.items()
-            if _feature(key, word) and key not in _NO_FEATURE
-        }
-        return tuple(f"{key}={word}" for key, word in features.items() if not self._have(key, word))
+        known = self._new
+        for pair in layout.items():
+            if pair not in known:
+                key, word = pair
+                counts = key not in _NO_FEATURE and bool(_feature(key, word))
+                known[pair] = counts and not self._have(key, word)
+        return tuple(f"{key}={word}" for key, word in layout.items() if known[key, word])
 
     def complexity(self, layout: Mapping[str, str]) -> float:
         """Features that a layout switches on, each by how rare it is, in bits. [1]"""
+        known = self._bits
         on = [pair for pair in layout.items() if pair[1] != "false" and pair[0] not in _NO_FEATURE]
-        return sum(1.0 + math.log2((self.among + 1.0) / (self._have(*pair) + 1.0)) for pair in on)
+        for pair in on:
+            if pair not in known:
+                known[pair] = 1.0 + math.log2((self.among + 1.0) / (self._have(*pair) + 1.0))
+        return sum(known[pair] for pair in on)
+
+    @cached_property
+    def _new(self) -> dict[tuple[str, str], bool]:
+        """Whether no run has a feature, of those that were asked for: candidates share few."""
+        return {}
+
+    @cached_property
+    def _bits(self) -> dict[tuple[str, str], float]:
+        """How rare a feature is, likewise. [1]"""
+        return {}
 
     def beyond(self, key: str, word: str) -> float:
         """How far a value of an axis or size is beyond what was measured, in doublings. [1]"""

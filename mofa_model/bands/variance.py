@@ -50,6 +50,7 @@ from mofa_model.bands.coordinates import (
     class_of,
     family_of,
     in_family,
+    words_at,
 )
 from mofa_model.bands.table import (
     EXPERTS,
@@ -201,7 +202,7 @@ def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
     """Variance of what is each layout's own. [1]"""
     found = np.full(len(layouts), known.noise**2)
     for name, slope in known.slopes.items():
-        texts = [one.word(name) for one in layouts]
+        texts = words_at(layouts, name)
         words = distinct(texts)
         doublings = np.array([max(0.0, math.log2(float(word))) for word in words])
         found += np.square(slope * doublings[positions(texts, words)])
@@ -215,10 +216,12 @@ def beyond_scales(
     way of its own. [1]
     """
     kinds = [(one.stack, EXPERTS in one.blocks.split("+")) for one in layouts]
-    known = {kind: support(runs, kind[0], experts=kind[1]) for kind in distinct(kinds)}
+    kept = distinct(kinds)
+    known = [support(runs, stack, experts=experts) for stack, experts in kept]
+    at = positions(kinds, kept).tolist()
     ways: dict[str, Array] = {}
     for name in (*SIZES, *sorted({key for one in layouts for key in one.layout})):
-        asked = list(zip(kinds, [one.word(name) for one in layouts], strict=True))
+        asked = list(zip(at, words_at(layouts, name), strict=True))
         words = distinct(asked)
         costs = np.array([known[kind].beyond(name, word) for kind, word in words])
         if not costs.any():

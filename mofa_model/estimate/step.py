@@ -8,7 +8,7 @@ from that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, reduce
 from operator import add
@@ -19,14 +19,14 @@ import numpy as np
 from mofa_model.checks import anything, array_axes
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.equations.pipeline import bubble_time
-from mofa_model.estimate.block_time import BlockTime, on_distinct_rows, tokens_per_rank
+from mofa_model.estimate.block_time import on_distinct_rows, tokens_per_rank
 from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.gradient_exchange import (
     GradientExchange,
     exposed_time,
     gradient_exchange,
 )
-from mofa_model.estimate.layer_time import layer_times, layer_works
+from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.stage_time import StageTime, head_time, stage_times
 from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
 from mofa_model.placement import Stages, stages_of
@@ -214,35 +214,15 @@ def estimate(
     workload: Workload,
     cluster: Cluster,
     strategy: Strategy,
-    times_of_blocks: Sequence[BlockTime] | None = None,
 ) -> Estimate:
-    """Step time and memory of one layout, or of every layout of a family at once, Eq. (16); times
-    of blocks where they are known and all layers of a stage run alike.
-    """
+    """Step time and memory of one layout, or of every layout of a family at once, Eq. (16)."""
     s = strategy
-    m = micro_batches(workload, s)
     axes = max(workload.axes, cluster.axes, array_axes(s))
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
-    if times_of_blocks is None:
-        layers = on_distinct_rows(workload, cluster, s, _layers)
-    else:
-        layers = layer_times(
-            workload, cluster, s, layer_works(workload, cluster, s, times_of_blocks)
-        )
+    layers = on_distinct_rows(workload, cluster, s, _layers)
     head = on_distinct_rows(workload, cluster, s, head_time)
     stage = stage_times(workload, cluster, s, stages, layers, sum(head.values()))
-    flow = pipeline_flow(s, stage, m)
-    pipeline = s.schedule.time(flow)
-    inputs = StepInputs(
-        workload=workload,
-        cluster=cluster,
-        strategy=s,
-        micro_batches=m,
-        slowest=stage.slowest,
-        pipeline=pipeline,
-        hops=exposed_hops(s, flow, pipeline, hop_time(workload, cluster, s)),
-        exchange=gradient_exchange(workload, cluster, s, stages, m),
-    )
+    inputs = inputs_of(workload, cluster, s, stages, stage)
     return Estimate(
         stage_kinds=stages,
         layer_times=layers[: len(workload.model.kinds)],
@@ -250,6 +230,25 @@ def estimate(
         stage_time=stage,
         step_inputs=inputs,
         step_terms=step_time(inputs),
+    )
+
+
+def inputs_of(
+    workload: Workload, cluster: Cluster, s: Strategy, stage_kinds: Stages, stage: StageTime
+) -> StepInputs:
+    """What a step is computed from, by the times of its stages."""
+    m = micro_batches(workload, s)
+    flow = pipeline_flow(s, stage, m)
+    pipeline = s.schedule.time(flow)
+    return StepInputs(
+        workload=workload,
+        cluster=cluster,
+        strategy=s,
+        micro_batches=m,
+        slowest=stage.slowest,
+        pipeline=pipeline,
+        hops=exposed_hops(s, flow, pipeline, hop_time(workload, cluster, s)),
+        exchange=gradient_exchange(workload, cluster, s, stage_kinds, m),
     )
 
 

@@ -5,8 +5,6 @@ Device i runs the virtual stages i, p + i, 2 p + i, ...
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
 from typing import ClassVar, Final
 
 import numpy as np
@@ -15,12 +13,14 @@ from mofa_model.equations.pipeline import cooldown_time, exposed_hops, steady_ti
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.schedules.schedule import (
+    KINDS,
+    POSITION,
     Flow,
     Operation,
     OperationKind,
+    Operations,
     Order,
     Schedule,
-    Step,
     at_least_one,
 )
 from mofa_model.units import Count, Seconds
@@ -38,6 +38,17 @@ class OneFOneB(Schedule):
     value: ClassVar[str] = "1f1b"
 
     def order(self, p: int, m: int, v: int = 1) -> Order:
+        """Steps of every device, as `operations` has them."""
+        every = self.operations(p, m, v)
+        rows = (every.kind[0], every.virtual_stage[0], every.microbatch[0])
+        steps = [
+            (Operation(KINDS[kind], k, j),)
+            for kind, k, j in zip(*(row.tolist() for row in rows), strict=True)
+        ]
+        many = 2 * m * v
+        return tuple(tuple(steps[i * many : (i + 1) * many]) for i in range(p))
+
+    def operations(self, p: int, m: int, v: int = 1) -> Operations:
         """Megatron's order: micro-batches go in groups of p through one chunk after the other.
 
         With v > 1 a device starts with (v - 1) p + 2 (p - i - 1) forwards, p - i - 1 more than are
@@ -49,7 +60,33 @@ class OneFOneB(Schedule):
             raise BadValue(
                 "microbatches", m, f"with virtual stages write a multiple of the {p} stages"
             )
-        return tuple(tuple(_alternating(i, p, m, v)) for i in range(p))
+        device, turn, chunks = np.arange(p)[:, None], np.arange(m * v), m * v
+        chunk, microbatch = turn % (p * v) // p, turn // (p * v) * p + turn % p
+        below = p - device - 1
+        every = below if v == 1 else (v - 1) * p + 2 * below
+        ahead = np.minimum(chunks, every)
+        # A forward and a backward in turn, after the forwards ahead and before the backwards left.
+        forwards = np.where(turn < ahead, turn, 2 * turn - ahead)
+        backwards = np.where(turn < chunks - ahead, ahead + 2 * turn + 1, chunks + turn)
+        kind, stage, at, wave = np.zeros((4, p, 2 * chunks), dtype=np.intp)
+        kind[device, forwards] = POSITION[OperationKind.FORWARD]
+        kind[device, backwards] = POSITION[OperationKind.BACKWARD]
+        stage[device, forwards] = chunk * p + device
+        stage[device, backwards] = (v - 1 - chunk) * p + device
+        at[device, forwards] = at[device, backwards] = microbatch
+        # Two waves a turn: a forward waits for the device before, and device 0 for the last one's
+        # forward of p turns ago; with one backward behind each forward those meet the same.
+        later = (1 if v == 1 else 2) * device
+        wave[device, forwards] = 2 * turn + later
+        wave[device, backwards] = 2 * (every + turn) + later + 1
+        return Operations(
+            steps=[2 * chunks] * p,
+            kind=kind.reshape(1, -1),
+            virtual_stage=stage.reshape(1, -1),
+            microbatch=at.reshape(1, -1),
+            there=np.ones((1, kind.size), dtype=bool),
+            wave=wave.reshape(-1),
+        )
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0
@@ -94,26 +131,6 @@ class OneFOneB(Schedule):
     def fill(self, flow: Flow) -> Seconds:
         """Warm-up and cool-down without hops, (sum C - max C) / v, Eqs. (10), (12). [s]"""
         return (flow.total - flow.slowest) / flow.virtual
-
-
-def _alternating(i: int, p: int, m: int, v: int) -> Iterator[Step]:
-    groups = [range(first, min(first + p, m)) for first in range(0, m, p)]
-    forward, backward = OperationKind.FORWARD, OperationKind.BACKWARD
-    forwards = [
-        (Operation(forward, c * p + i, j),) for group in groups for c in range(v) for j in group
-    ]
-    backwards = [
-        (Operation(backward, c * p + i, j),)
-        for group in groups
-        for c in reversed(range(v))
-        for j in group
-    ]
-    ahead = min(m * v, p - i - 1 if v == 1 else (v - 1) * p + 2 * (p - i - 1))
-    return chain(
-        forwards[:ahead],
-        chain.from_iterable(zip(forwards[ahead:], backwards, strict=False)),  # backwards are more
-        backwards[m * v - ahead :],
-    )
 
 
 ONE_F_ONE_B = OneFOneB()

@@ -29,9 +29,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, ClassVar, NamedTuple
+from itertools import chain
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.equations.pipeline import THIRD
 from mofa_model.errors import BadValue
@@ -62,6 +64,57 @@ Step = tuple[Operation, ...]
 
 Order = tuple[tuple[Step, ...], ...]
 """For each device its steps, first to last; times are not part of it."""
+
+
+KINDS: Final = tuple(OperationKind)
+POSITION: Final = {kind: at for at, kind in enumerate(KINDS)}
+"""The number of each kind in arrays."""
+Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Operations:
+    """An order in arrays, device after device: [operations of a step, steps]."""
+
+    steps: Sequence[int]
+    """Steps of each device."""
+    kind: Numbers
+    virtual_stage: Numbers
+    microbatch: Numbers
+    there: NDArray[np.bool_]
+    """Whether a step has so many operations; where not, the others are 0."""
+    wave: Numbers | None = None
+    """A number for each step, higher than that of any step that it waits for, [steps]; None where
+    the schedule knows none."""
+
+    @classmethod
+    def of(cls, order: Order) -> Operations:
+        """The arrays of an order."""
+        steps = list(chain.from_iterable(order))
+        many = np.array([len(step) for step in steps], dtype=np.intp)
+        most = int(many.max(initial=1))
+        there = np.arange(most)[:, None] < many
+        table = np.zeros((len(steps), most, 3), dtype=np.intp)
+        operations = ((POSITION[kind], k, j) for step in steps for kind, k, j in step)
+        numbers = np.fromiter(chain.from_iterable(operations), dtype=np.intp)
+        table[there.T] = numbers.reshape(-1, 3)
+        kind, stage, microbatch = table.transpose(2, 1, 0)
+        return cls([len(some) for some in order], kind, stage, microbatch, there)
+
+    @property
+    def depth(self) -> int:
+        """Virtual stages. [1]"""
+        return int(np.max(self.virtual_stage)) + 1
+
+    @property
+    def microbatches(self) -> int:
+        """Micro-batches. [1]"""
+        return int(np.max(self.microbatch)) + 1
+
+    def operation(self, step: int, slot: int = 0) -> Operation:
+        """An operation of a step."""
+        kind, k, j = (int(x[slot, step]) for x in (self.kind, self.virtual_stage, self.microbatch))
+        return Operation(KINDS[kind], k, j)
 
 
 def at_least_one(**numbers: int) -> None:
@@ -115,6 +168,10 @@ class Schedule(ABC):
     @abstractmethod
     def order(self, p: int, m: int, v: int = 1) -> Order:
         """Steps of every device, for p stages, m micro-batches and v virtual stages per device."""
+
+    def operations(self, p: int, m: int, v: int = 1) -> Operations:
+        """The order in arrays, which a schedule with a long one may make at once."""
+        return Operations.of(self.order(p, m, v))
 
     @abstractmethod
     def in_flight(

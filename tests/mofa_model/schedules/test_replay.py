@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mofa_model.errors import BadValue
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from mofa_model.schedules.replay import replay
-from mofa_model.schedules.schedule import Operation, OperationKind
+from mofa_model.schedules.schedule import Operation, OperationKind, Operations
 
 ORDERS = [
     ONE_F_ONE_B.order(4, 6),
@@ -113,3 +113,36 @@ def test_blocking_never_helps(order, f, i, w, hop):
         replay(order, **given_times, blocking=True).makespan
         >= replay(order, **given_times).makespan
     )
+
+
+SIZES = [(1, 1, 1), (1, 5, 1), (2, 2, 1), (4, 2, 1), (5, 13, 1), (8, 8, 1), (3, 64, 1)]
+LOOPED = [
+    (1, 3, 4),
+    (2, 2, 2),
+    (3, 3, 5),
+    (4, 4, 2),
+    (4, 16, 3),
+    (8, 8, 8),
+    (16, 32, 2),
+    (5, 40, 7),
+]
+
+
+@pytest.mark.parametrize(("p", "m", "v"), SIZES + LOOPED)
+def test_waves_that_1f1b_states_give_the_bits_of_waves_that_are_found(p, m, v):
+    stated = (INTERLEAVED if v > 1 else ONE_F_ONE_B).operations(p, m, v)
+    read = Operations.of(INTERLEAVED.order(p, m, v))
+    assert read.wave is None
+    for name in ("kind", "virtual_stage", "microbatch", "there"):
+        assert (getattr(stated, name) == getattr(read, name)).all()
+    wave = {stated.operation(at): int(number) for at, number in enumerate(stated.wave)}
+    for (kind, stage, j), number in wave.items():
+        before = -1 if kind is OperationKind.FORWARD else 1
+        assert number > wave.get(Operation(kind, stage + before, j), -1)
+        assert number >= wave[Operation(OperationKind.FORWARD, stage, j)]
+    assert (np.diff(stated.wave.reshape(p, -1)) > 0).all()
+    f, b, hop = np.random.default_rng(p * m).uniform(0.1, 2.0, (3, p * v, 4))
+    given_times = times(f, b, hop=hop[: max(1, p * v - 1)])
+    for blocking in (False, True):
+        found = [replay(one, **given_times, blocking=blocking).makespan for one in (stated, read)]
+        assert found[0].tolist() == found[1].tolist()
