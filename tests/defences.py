@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from mofa_operator.observe.prometheus.client import NotAnAnswer, QueryResult
+
 
 class Defence(NamedTuple):
     """One defence."""
@@ -40,6 +42,20 @@ def _refuse_when_full(_):
             self._open[connection] = None
 
     return add
+
+
+def _twice(parsed):
+    """An answer with the same series twice is one like any other."""
+
+    def lenient(raw, query, most):
+        try:
+            return parsed(raw, query, most)
+        except NotAnAnswer as error:
+            if "the same series twice" in str(error):
+                return QueryResult(samples=())
+            raise
+
+    return lenient
 
 
 def _as_it_comes(_):
@@ -73,7 +89,7 @@ DEFENCES: dict[str, Defence] = {
     "matchers of one's own are few": Defence("**amplify**", "mofa_operator.observe.progress.telemetry:MOST_OWN", _value(10**6), "tests/hostile/test_attested.py::test_many_matchers_cost_a_bounded_number_of_queries_and_the_others_are_told"),
     "values are quoted": Defence("text with quotes or PromQL", "mofa_operator.observe.prometheus.promql:quoted", _value(lambda text: f'"{text}"'), "tests/mofa_operator/observe/test_promql.py"),
     "answers are bounded": Defence("a Prometheus that lies", f"{CLIENT}:Prometheus._read", _value(lambda self, response: response.read()), f"{ANSWERS}::test_an_answer_without_end_is_cut_off_at_the_limit"),
-    "no series comes twice": Defence("a Prometheus that lies", f"{CLIENT}:parsed", lambda parsed: lambda raw, query, most: parsed(b'{"status":"success","data":{"resultType":"vector","result":[]}}', query, most), ANSWERS),
+    "no series comes twice": Defence("a Prometheus that lies", f"{CLIENT}:parsed", _twice, f"{ANSWERS}::test_garbage_is_no_answer"),
     "one namespace, one vote": Defence("**teach**", "mofa_operator.evidence:JobEvidence.namespace", _value(property(lambda said: said.job)), f"{TAUGHT}::test_sixteen_jobs_of_one_namespace_have_one_vote"),
     "the fence is believed by its own refusal": Defence("took over the operator", "mofa_operator.control.fence:_POLICY", _value(""), "tests/mofa_operator/control/test_fence.py::test_only_the_policys_own_refusal_proves_it"),
     "no script may run": Defence("markup in names", "mofa_operator.page.server:HEADERS", _value({}), "tests/mofa_operator/page/test_pages.py::test_the_routes_answer_and_forbid_scripts"),
