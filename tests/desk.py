@@ -26,6 +26,15 @@ srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 pretrain_gpt.py \\
     "runs.csv": _RUNS,
     "tables/gemm.csv": _PRODUCTS,
     "results.json": '[{"id": "mlperf-next-llama31-8b-b200-8", "step_seconds": 0.5}]',
+    **{
+        name: (ROOT / "tests/data/slurm" / file).read_text()
+        for name, file in (
+            ("nodes.txt", "nodes.txt"),
+            ("events.txt", "events.txt"),
+            ("sacct.txt", "runs.txt"),
+            ("sacct.json", "sacct-json.json"),
+        )
+    },
     "train.log": (ROOT / "tests/data/logs/megatron.log").read_text(),
 }
 """Files by name."""

@@ -158,7 +158,7 @@ CHAINS = {
         "mofa_operator.observe.history.pool_samples.pool_timelines",
         "mofa_operator.incidents.node_incidents.node_incidents",
         "mofa_operator.incidents.past.past",
-        "mofa_operator.observe.history.history._history",
+        "mofa_operator.observe.history.history.history_of_past",
         "mofa_operator.observe.history.history._evidence",
         "mofa_operator.decide.history.read",
         "mofa_operator.decide.pool.profile",

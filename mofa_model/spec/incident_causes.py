@@ -72,6 +72,9 @@ GPU_FATAL: Final = IncidentCause(
 )
 GPU_LOST: Final = IncidentCause("gpu-lost", True, "a GPU is gone while its node stays ready")
 NIC: Final = IncidentCause("nic", True, "a network link of the node is down")
+NODE_UNHEALTHY: Final = IncidentCause(
+    "node-unhealthy", True, "the scheduler or a health check closed the node by itself"
+)
 PROCESS_CRASH: Final = IncidentCause(
     "process-crash", True, "a process was killed from outside or from below"
 )
@@ -123,6 +126,10 @@ EVICTION: Final = IncidentCause(
 RESUBMISSION: Final = IncidentCause(
     "resubmission", False, "it was deleted and made again under the same name", _USER
 )
+CANCELLED: Final = IncidentCause(
+    "cancelled", False, "its user or an administrator cancelled it", _USER
+)
+TIME_LIMIT: Final = IncidentCause("time-limit", False, "it reached its time limit", _USER)
 COMPLETED: Final = IncidentCause("completed", False, "it was done", _NOTHING)
 SIDECAR: Final = IncidentCause(
     "sidecar", False, "a helper container restarted; training went on", _NOTHING

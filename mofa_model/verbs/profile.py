@@ -16,6 +16,8 @@ examples:
   mofa profile --gpu h100 --class pod=3.0:262 --out pool.yaml
   mofa profile --show h100-east     one that comes with the package
   mofa profile --measure            of the machine that this runs on
+  mofa profile --slurm              one for each kind of GPU node of this Slurm, with its failures
+  mofa profile --slurm nodes.txt sacct.txt events.txt
   mofa profile --from-cluster       one for each kind of GPU node, by KUBECONFIG"""
 GROUP: Final = "mofa.sources"
 """Entry-point group of live sources. `pools` is a function () -> pools, each with product,
@@ -30,6 +32,13 @@ def configure(parser: ArgumentParser) -> None:
         "--from-cluster",
         action="store_true",
         help="one profile for each kind of GPU node of the cluster (needs mofa-advisor[operator])",
+    )
+    parser.add_argument(
+        "--slurm",
+        nargs="*",
+        metavar="FILE",
+        help="one profile for each kind of GPU node of a Slurm site, with the failures that were "
+        "counted; of what scontrol show node, sacct and sacctmgr show event printed, or asked here",
     )
     parser.add_argument(
         "--measure",
@@ -86,6 +95,8 @@ def run(arguments: Namespace) -> int:
     """Print or write the profile."""
     if arguments.measure:
         text = _measured(arguments)
+    elif arguments.slurm is not None:
+        text = _from_slurm(arguments)
     elif arguments.from_cluster:
         text = _from_cluster(arguments)
     else:
@@ -137,6 +148,87 @@ def _from_cluster(arguments: Namespace) -> str:
     return "---\n".join(_checked(one) for one in found)
 
 
+def _from_slurm(arguments: Namespace) -> str:
+    """A profile for each kind of GPU node of a Slurm site; the others are named on stderr."""
+    import time
+    from collections import defaultdict
+
+    from mofa_model import presets
+    from mofa_model.errors import UnknownName
+    from mofa_model.slurm import SlurmNode, ask, read
+    from mofa_model.units import DAY
+
+    now = time.time()
+    records = (
+        read([(files.read_text(one, largest=_LARGEST), one) for one in arguments.slurm])
+        if arguments.slurm
+        else ask(now - 30 * DAY, now)
+    )
+    groups: defaultdict[tuple[str, int], list[SlurmNode]] = defaultdict(list)
+    for node in records.node_records:
+        if node.devices:
+            groups[node.product or next(iter(node.features), ""), node.devices].append(node)
+    found: list[dict[str, Any]] = []
+    unknown: list[str] = []
+    for (product, per_node), nodes in groups.items():
+        try:
+            gpu = presets.resolve("devices", arguments.gpu or product, field="type of gpu in Gres")
+        except UnknownName as error:
+            unknown.append(f"{len(nodes)} nodes: {error}")
+            continue
+        name = arguments.name or gpu
+        name = (
+            name if all(one["metadata"]["name"] != name for one in found) else f"{name}-{per_node}"
+        )
+        least = min((one.memory_bytes for one in nodes if one.memory_bytes), default=0.0)
+        arguments.host_memory = arguments.host_memory or (
+            f"{least / 2**30:.0f} GiB" if least else None
+        )
+        made = _manifest(arguments, name, gpu, per_node, {})
+        made["status"] = {"nodes": {"total": len(nodes), "ready": sum(one.usable for one in nodes)}}
+        found.append(made)
+    if not found:
+        why = "; ".join(unknown) or "no node has gpu in its Gres"
+        raise InputError(f"--slurm: {why}; give --gpu")
+    for text in unknown:
+        terminal.tell(f"left out: {text}")
+    if records.runs and not arguments.classes:
+        rows = _counted(arguments.slurm)
+        for made in found:
+            if rows:
+                made["spec"].setdefault("failures", {})["classes"] = rows
+    return "---\n".join(_checked(one) for one in found)
+
+
+def _counted(outputs: list[str]) -> list[dict[str, Any]]:
+    """The failures of a site as classes of a profile; none where nothing counts them here."""
+    from importlib.metadata import entry_points
+
+    try:
+        (point,) = entry_points(group=GROUP, name="slurm")
+        observed = point.load()(outputs, None)
+    except (ModuleNotFoundError, ValueError):
+        terminal.tell("failures are not counted without mofa-advisor[operator]")
+        return []
+    days = max((seen.node_days for seen in observed.classes.values()), default=0.0)
+    if days < _LEAST_NODE_DAYS:
+        terminal.tell(f"failures are left out: {days:.3g} node-days say nothing of a rate")
+        return []
+    return [
+        {
+            "name": name,
+            "failuresPerThousandNodeDays": f"{1000 * seen.failures / seen.node_days:.4g}",
+            "recoverySeconds": round(seen.mean_recovery or RecoveryClass(name).seconds),
+        }
+        for name, seen in observed.classes.items()
+        if seen.node_days > 0 and seen.failures
+    ]
+
+
+_LEAST_NODE_DAYS: Final = 10.0
+"""Node-days from which on failures are written into a profile. Ours. [node d]"""
+_LARGEST: Final = 2**29
+"""Bytes of one saved output of Slurm. [B]"""
 _SMI: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
 

@@ -26,7 +26,8 @@ CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
 GROUP: Final = "mofa.sources"
 """Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures,
-`profile` one from a name to the manifest of a ClusterProfile."""
+`profile` one from a name to the manifest of a ClusterProfile, `slurm` one (files, profile) ->
+ObservedFailures."""
 
 EXAMPLES: Final = """\
 examples:
@@ -42,6 +43,9 @@ examples:
   what would have helped a pool, by its own account; the number of a fleet
     mofa incidents --prometheus http://prometheus:9090 --account -o json > past.json
     mofa rates --what-would-help past.json --gpus-per-node 8 --save 20s
+  of a Slurm site: by its commands on the PATH, or by what they printed
+    mofa rates --slurm
+    mofa rates --slurm nodes.txt sacct.json events.txt --assumed 0.005
   in CI: exit 5 when an assumption is contradicted
     mofa rates --failures 40 --node-days 7000 --assumed 0.005 --check
 
@@ -76,9 +80,16 @@ def configure(parser: ArgumentParser) -> None:
     seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
     seen.add_argument("--prometheus", metavar="URL", help="a live server")
     seen.add_argument(
+        "--slurm",
+        nargs="*",
+        metavar="FILE",
+        help="a Slurm site: what scontrol show node, sacct and sacctmgr show event printed; "
+        "without a file they are asked here",
+    )
+    seen.add_argument(
         "--profile",
         metavar="NAME|FILE",
-        help="with --prometheus: the pool to ask about, a bundled profile or a manifest",
+        help="with --prometheus or --slurm: the pool to ask about, a bundled profile or a manifest",
     )
     held = parser.add_argument_group("assumed")
     held.add_argument(
@@ -166,7 +177,9 @@ def run(arguments: Namespace) -> int:
             f"{seen} failures were counted; give the node-days in which that was, above 0",
         )
     assumed, recovery, weight = _assumptions(arguments, observed)
-    if arguments.prometheus is None:  # files and counts name what failed; nothing else did
+    if (
+        arguments.prometheus is None and arguments.slurm is None
+    ):  # files and counts name what failed; nothing else did
         none = FailureEvidence(node_days=observed.node_days)
         observed = replace(observed, classes=dict.fromkeys(assumed, none) | dict(observed.classes))
     assessment = assess(
@@ -223,14 +236,25 @@ def _check(arguments: Namespace) -> None:
 def _observed(arguments: Namespace) -> ObservedFailures:
     from mofa_model.reliability.observed import ObservedFailures
 
-    ways = [arguments.prometheus, arguments.events, arguments.count, arguments.failures]
+    ways = [
+        arguments.prometheus,
+        arguments.slurm,
+        arguments.events,
+        arguments.count,
+        arguments.failures,
+    ]
     if all(way is None for way in ways):
-        also = "or --events and --exposure with files, or --prometheus with --profile"
+        also = "or --events and --exposure with files, --prometheus with --profile, or --slurm"
         raise Missing({"--failures": "419", "--node-days": "110592"}, also=also)
     if sum(way is not None for way in ways) != 1:
-        raise BadValue("observed", None, "give one of --failures, --count, --events, --prometheus")
+        raise BadValue(
+            "observed", None, "give one of --failures, --count, --events, --prometheus, --slurm"
+        )
     if arguments.prometheus is not None:
         return _live(arguments.prometheus, arguments.profile)
+    if arguments.slurm is not None:
+        of_site: ObservedFailures = _source("slurm")(arguments.slurm, arguments.profile)
+        return of_site
     if arguments.events is not None:
         return _from_files(
             arguments.events, arguments.exposure, arguments.node_days, arguments.possible_node_days

@@ -19,6 +19,7 @@
     lives, series   its pods, and what exporters would have shown of it
     blocks          that as a block of Prometheus' store; promtool would take minutes
     nodes           fake GPU nodes: created, failed, cordoned, recovered
+    slurm           a real Slurm: controller, database, a daemon for each node; slurm_faults: jobs that come to harm on it
     client          a small client of the API server
     exporter        kube-state-metrics' series from the live API
     trainer         a job that pretends to train

@@ -147,6 +147,7 @@ class _JobTime:
     ) -> None:
         self._name, self._facts, self._loading = name, facts, loading
         self._step = timelines.sample_spacing
+        self._frees_nodes = timelines.frees_nodes
         self._steps_seen = bool(timelines.stalls.get(name))
         self._places = places(pods)
         self._pods = [
@@ -258,6 +259,8 @@ class _JobTime:
         A node that it had before is its own until its pod is gone, one that it has after for all of
         the standstill.
         """
+        if self._frees_nodes:
+            return
         whole = Span(one.start, one.end)
         ends = self._held.near(Span(one.end - 1.0, one.end + 1.0))
         after = {pod.node for _, (pod, span) in ends if span.start <= one.end < span.end + 1.0}

@@ -515,6 +515,8 @@ class PoolTimelines:
     """When any node was sampled."""
     sample_spacing: float
     """Time between samples. [s]"""
+    frees_nodes: bool = False
+    """Whether a job that stands still has given its nodes back, as under Slurm."""
 
     @property
     def silences(self) -> list[Span]:

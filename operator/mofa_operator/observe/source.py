@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -19,17 +19,15 @@ from typing import Any, Final
 from mofa_model.errors import BadFile, BadValue, MofaError, SourceUnreachable
 from mofa_model.manifest.surroundings import bundled_profiles, manifests_of
 from mofa_model.reliability.observed import ObservedFailures
-from mofa_model.spec.evidence import DatedEvidence
-from mofa_model.units import DAY
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError
 from mofa_operator.credentials import Credentials
 from mofa_operator.keys import CLUSTER_PROFILE, NODE
-from mofa_operator.observe.history.history import read_history
+from mofa_operator.observe.history.history import observed_of, read_history
 from mofa_operator.observe.nodes import facts_of, pools_of
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.settings import PrometheusSettings
-from mofa_operator.snapshot import COVERED, History, NoHistory
+from mofa_operator.snapshot import NoHistory
 
 PATIENCE: Final = 120.0
 """Longest wait for one query: a person waits for it, and asks once. [s]"""
@@ -45,30 +43,7 @@ async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Ob
         found = await read_history(prometheus, body, time.time())
     if isinstance(found, NoHistory):
         raise SourceUnreachable(f"Prometheus at {prometheus.address}: {found.message}")
-    exposed = {node: days for node, days in found.node_days_by_node.items() if days > 0}
-    return ObservedFailures(
-        classes=found.classes,
-        past=tuple(
-            DatedEvidence(date=day.date, days=day.covered / DAY, classes=day.classes)
-            for day in found.days
-        ),
-        possible=found.node_days / found.coverage if found.coverage > 0 else None,
-        by_node={node: count for node, count in found.by_node.items() if node in exposed},
-        node_days_by_node=exposed,
-        recoveries=dict(found.recoveries),
-        notes=tuple(_notes(found)),
-    )
-
-
-def _notes(found: History) -> Iterator[str]:
-    """What is missing from a history, and what that means, in sentences."""
-    for series in found.missing:
-        yield f"There is no series {series}: only class {', '.join(found.classes)} can be counted."
-    if round(100 * found.coverage) < COVERED:
-        yield "Part of the window has no data; only what was seen counts as exposure."
-    elif not sum(one.failures for one in found.classes.values()):
-        yield "No failure was seen: the rate comes from the assumption, and from that exposure."
-    yield from (f"{warning}." for warning in found.warnings)
+    return observed_of(found)
 
 
 def environment(url: str) -> PrometheusSettings:

@@ -10,15 +10,19 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
-from mofa_model.errors import BadValue, SourceUnreachable, UnknownName
+from mofa_model.errors import BadValue, Missing, SourceUnreachable, UnknownName
 from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.tables import Column, Table
 from mofa_operator.incidents.incident import PHASES, Incident
 from mofa_operator.incidents.timelines import Span
-from mofa_operator.snapshot import NoHistory
+
+if TYPE_CHECKING:
+    from mofa_model.manifest.cluster_profile import IncidentRules
+    from mofa_operator.incidents.past import Past
+    from mofa_operator.observe.prometheus.promql import Pool
 
 _WINDOW: Final = 30 * units.DAY
 """How far back the command looks where nobody says it. [s]"""
@@ -37,6 +41,9 @@ examples:
   where the node-time went, by cause and by job; a report of the last week, for a page
     mofa incidents --prometheus http://prometheus:9090 --account
     mofa incidents --prometheus http://prometheus:9090 --account week -o html > week.html
+  of a Slurm site: by its commands on the PATH, or by what they printed
+    mofa incidents --slurm --account
+    mofa incidents --slurm nodes.txt sacct.json events.txt --nodes partition=batch
   as the operator counts a profile's pool; this one was no failure, and the operator's line for it
     mofa incidents --prometheus http://prometheus:9090 --profile pool.yaml \\
         --overrule node/gpu-17@2026-11-02T09:30:00Z=planned-drain
@@ -50,6 +57,9 @@ exit codes: 0 read, 2 bad input, 4 the server does not answer or its series say 
 
 _OPTIONS: Final = (
     ("--prometheus", "URL", "address of the Prometheus server"),
+    ("--slurm", "FILE",
+     ("in place of --prometheus, a Slurm site: what scontrol show node, sacct and sacctmgr show "
+      "event printed, as text or JSON; without a file they are asked here")),
     ("--match", "LABEL=VALUE", "what every series carries; may be repeated"),
     ("--nodes", "LABEL=VALUE",
      "node labels of the pool; may be repeated (default: nodes with GPUs)"),
@@ -70,7 +80,7 @@ _REPEATED: Final = ("--match", "--nodes", "--overrule")
 def configure(parser: ArgumentParser) -> None:
     """Add the server, what of it, and when."""
     for name, metavar, said in _OPTIONS:
-        more: dict[str, Any] = {"required": True} if name == "--prometheus" else {}
+        more: dict[str, Any] = {"nargs": "*"} if name == "--slurm" else {}
         more |= {"action": "append", "default": []} if name in _REPEATED else {}
         parser.add_argument(name, metavar=metavar, help=said, **more)
     parser.set_defaults(node_label="")
@@ -95,12 +105,7 @@ def run(arguments: Namespace) -> int:
     from mofa_model.spec.account import node_days_lost
     from mofa_operator.evidence import date_of
     from mofa_operator.incidents.incident import time_apart
-    from mofa_operator.incidents.past import Past
-    from mofa_operator.observe.history.history import pool_past
-    from mofa_operator.observe.history.pool_samples import window_days
-    from mofa_operator.observe.prometheus.client import Prometheus
     from mofa_operator.observe.prometheus.promql import Pool
-    from mofa_operator.observe.source import environment
     from mofa_operator.verbs.account_tables import account_document, tables_of
 
     end = time.time() if arguments.end is None else _moment("--end", arguments.end)
@@ -123,17 +128,13 @@ def run(arguments: Namespace) -> int:
     stated = _overruling(arguments.overrule)
     rules = rules.model_copy(update={"overruled": rules.overruled | stated})
 
-    async def read(tell: Callable[[float], None]) -> Past | NoHistory:
-        async with Prometheus(environment(arguments.prometheus)) as prometheus:
-            first = window_days(end, end - start)[0].start
-            return await pool_past(prometheus, pool, Span(first, end), rules, progress=tell)
-
-    with output.progress("reading Prometheus", 1.0) as tell:
-        found = asyncio.run(read(tell))
-    if isinstance(found, NoHistory):
-        raise SourceUnreachable(
-            f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}"
-        )
+    if (arguments.prometheus is None) is (arguments.slurm is None):
+        raise Missing({"--prometheus": "http://prometheus:9090"}, also="or --slurm, one of the two")
+    if arguments.slurm is not None:
+        found = _slurm_past(arguments, rules, start, end)
+        start, end = found.sampled[0].start, found.sampled[-1].end
+    else:
+        found = _prometheus_past(arguments, pool, rules, start, end)
     for text in stated:
         if not any(time_apart(one, text) is not None for one in found.incidents):
             raise BadValue(
@@ -178,6 +179,44 @@ def run(arguments: Namespace) -> int:
     )
     output.emit(arguments.output, tables, document)
     return 0
+
+
+def _prometheus_past(
+    arguments: Namespace, pool: Pool, rules: IncidentRules, start: float, end: float
+) -> Past:
+    """The past by the series of a server; moments in seconds of the epoch. [s]"""
+    from mofa_operator.observe.history.history import pool_past
+    from mofa_operator.observe.history.pool_samples import window_days
+    from mofa_operator.observe.prometheus.client import Prometheus
+    from mofa_operator.observe.source import environment
+    from mofa_operator.snapshot import NoHistory
+
+    async def read(tell: Callable[[float], None]) -> Past | NoHistory:
+        async with Prometheus(environment(arguments.prometheus)) as prometheus:
+            first = window_days(end, end - start)[0].start
+            return await pool_past(prometheus, pool, Span(first, end), rules, progress=tell)
+
+    with output.progress("reading Prometheus", 1.0) as tell:
+        found = asyncio.run(read(tell))
+    if isinstance(found, NoHistory):
+        raise SourceUnreachable(
+            f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}"
+        )
+    return found
+
+
+def _slurm_past(arguments: Namespace, rules: IncidentRules, start: float, end: float) -> Past:
+    """The past by the records of Slurm: of files all of it, where nobody says when. [s]"""
+    from mofa_operator.observe.slurm import slurm_past, slurm_records
+
+    labels = _pairs("--nodes", arguments.nodes)
+    partition = labels.pop("partition", "")
+    if labels:
+        right = "under --slurm give partition=NAME"
+        raise BadValue("--nodes", ",".join(arguments.nodes), right)
+    asked = not arguments.slurm or arguments.start is not None or arguments.end is not None
+    records = slurm_records(arguments.slurm, start, end)
+    return slurm_past(records, rules, (start, end) if asked else None, partition=partition)
 
 
 def _recovery_lines(phases: Mapping[str, tuple[float, ...]]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -26,8 +26,9 @@ from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec, IncidentRules
 from mofa_model.manifest.parsing import cluster_profile
+from mofa_model.reliability.observed import ObservedFailures
 from mofa_model.spec.account import Lasting, NodeTime
-from mofa_model.spec.evidence import FailureEvidence
+from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 from mofa_model.spec.incident_causes import NODE_LOST, InterruptionClass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, HOUR
@@ -56,7 +57,7 @@ from mofa_operator.observe.history.pool_samples import (
 )
 from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
 from mofa_operator.observe.prometheus.promql import Pool, untrusted
-from mofa_operator.snapshot import History, NoHistory
+from mofa_operator.snapshot import COVERED, History, NoHistory
 from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
@@ -156,7 +157,7 @@ async def read_history(
     )
     if isinstance(found, NoHistory):
         return found
-    return replace(_history(found, days, settled), counted_by=by)
+    return replace(history_of_past(found, days, settled), counted_by=by)
 
 
 def _next_begin(days: Sequence[Span]) -> float | None:
@@ -348,26 +349,28 @@ def _gone_nodes_warning(nodes: frozenset[str], there: set[str], found: Past) -> 
     return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
 
 
-def _history(found: Past, days: Sequence[Span], settled: SettledDays | None) -> History:
-    """The history that a past comes to; of days that the ledger holds it says nothing."""
-    window = days[-1].end - days[0].start
-    ready = {node: length(spans) for node, spans in found.exposed.items()}
-    busy = sum(map(length, found.training_spans.values()))
+def history_of_past(
+    seen_past: Past, day_spans: Sequence[Span], settled: SettledDays | None
+) -> History:
+    """The history that a past comes to; of day_spans that the ledger holds it says nothing."""
+    window = day_spans[-1].end - day_spans[0].start
+    ready = {node: length(spans) for node, spans in seen_past.exposed.items()}
+    busy = sum(map(length, seen_past.training_spans.values()))
     whole = sum(ready.values()) + (DAY * settled.node_days if settled is not None else 0.0)
     rests_on_jobs = (busy > 0 and busy >= BUSY * whole) or (settled is not None and settled.by_jobs)
-    since = days[0].start if settled is None else settled.until
-    exposed = found.training_spans if rests_on_jobs else found.exposed
+    since = day_spans[0].start if settled is None else settled.until
+    exposed = seen_past.training_spans if rests_on_jobs else seen_past.exposed
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
     fault = InterruptionClass.FAULT
     interruptions = [
         one
-        for one in found.incidents
+        for one in seen_past.incidents
         if one.cause.interrupts
         and (one.cause.counts or one.cause.by is not fault)
         and (settled is None or one.start >= since)
     ]
     of_nodes = [one for one in interruptions if one.kind != "job" and one.cause.by is fault]
-    counts_restarts = any(pod.containers for pod in found.pool_pods)
+    counts_restarts = any(pod.containers for pod in seen_past.pool_pods)
     if rests_on_jobs:
         by_class = {
             level.value: [i for i in interruptions if i.kind == "job" and i.recovery_class is level]
@@ -377,9 +380,9 @@ def _history(found: Past, days: Sequence[Span], settled: SettledDays | None) -> 
     else:  # the loss of a node replaces its pods; a domain fails once
         by_class = {RecoveryClass.POD.value: of_nodes}
     missing: tuple[str, ...] = ()
-    if found.pod_timelines and not any(pod.node for pod in found.pod_timelines.values()):
+    if seen_past.pod_timelines and not any(pod.node for pod in seen_past.pod_timelines.values()):
         missing = ("kube_pod_info",)
-    elif not rests_on_jobs and not found.pool_pods:
+    elif not rests_on_jobs and not seen_past.pool_pods:
         missing = ("kube_pod_labels of training pods",)
     elif rests_on_jobs and not counts_restarts:
         missing = ("kube_pod_container_status_restarts_total",)
@@ -388,18 +391,20 @@ def _history(found: Past, days: Sequence[Span], settled: SettledDays | None) -> 
         classes={name: _evidence(exposure, many) for name, many in by_class.items()},
         node_days=exposure,
         window=window,
-        coverage=min(1.0, length(found.sampled) / window),
+        coverage=min(1.0, length(seen_past.sampled) / window),
         by_node=dict(Counter(name for i in of_nodes for name in i.nodes or (i.name,))),
         node_days_by_node={
             node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds
         },
         missing=missing,
-        warnings=found.warnings,
-        at=days[-1].end,
-        days=_by_day(found, [day for day in days if day.start >= since], exposed, by_class),
+        warnings=seen_past.warnings,
+        at=day_spans[-1].end,
+        days=_by_day(
+            seen_past, [day for day in day_spans if day.start >= since], exposed, by_class
+        ),
         recoveries={name: times for name, times in recoveries.items() if times},
-        phases={name: median(times) for name, times in found.phases.items()},
-        lasting=found.lasting,
+        phases={name: median(times) for name, times in seen_past.phases.items()},
+        lasting=seen_past.lasting,
     )
 
 
@@ -456,3 +461,33 @@ def _by_day(
             )
         )
     return tuple(made)
+
+
+def observed_of(history_seen: History) -> ObservedFailures:
+    """A history as the check of assumptions takes it."""
+    exposed = {node: days for node, days in history_seen.node_days_by_node.items() if days > 0}
+    return ObservedFailures(
+        classes=history_seen.classes,
+        past=tuple(
+            DatedEvidence(date=day.date, days=day.covered / DAY, classes=day.classes)
+            for day in history_seen.days
+        ),
+        possible=history_seen.node_days / history_seen.coverage
+        if history_seen.coverage > 0
+        else None,
+        by_node={node: count for node, count in history_seen.by_node.items() if node in exposed},
+        node_days_by_node=exposed,
+        recoveries=dict(history_seen.recoveries),
+        notes=tuple(_notes(history_seen)),
+    )
+
+
+def _notes(found: History) -> Iterator[str]:
+    """What is missing from a history, and what that means, in sentences."""
+    for series in found.missing:
+        yield f"There is no series {series}: only class {', '.join(found.classes)} can be counted."
+    if round(100 * found.coverage) < COVERED:
+        yield "Part of the window has no data; only what was seen counts as exposure."
+    elif not sum(one.failures for one in found.classes.values()):
+        yield "No failure was seen: the rate comes from the assumption, and from that exposure."
+    yield from (f"{warning}." for warning in found.warnings)

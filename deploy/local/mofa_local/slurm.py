@@ -1,0 +1,323 @@
+"""A real Slurm on loopback ports: munged, MariaDB, slurmdbd, slurmctld, and a slurmd for each node.
+
+    with Processes(folder) as processes:
+        site = SlurmSite(folder, processes, nodes=4)
+        site.start()
+        site.ask("sinfo", "-N")
+
+All of them are Debian's, as `INSTALL` says; they run as root, with keys and a database of their own, and leave nothing
+outside the folder. A node has generic resources `gpu` that are counted and not there. Nothing here talks to another Slurm.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mofa_local import LocalStackError
+from mofa_local.ports import HOST, free_ports
+from mofa_local.processes import Processes
+
+INSTALL: Final = (
+    "apt-get install -y --no-install-recommends slurmctld slurmd slurmdbd slurm-client "
+    "slurm-wlm-mysql-plugin munge mariadb-server"
+)
+"""How the programs come onto a Debian machine."""
+PROGRAMS: Final = (
+    "munged", "mariadbd", "mariadb-install-db", "mysql", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct",
+)  # fmt: skip
+PATIENCE: Final = 60.0
+"""How long a command may take. [s]"""
+DOWN_AFTER: Final = 4
+"""How long a node may be silent before it is down. [s]"""
+
+
+def missing() -> str:
+    """Why no Slurm can run here, in one line; empty = it can."""
+    lacking = [one for one in PROGRAMS if shutil.which(one, path=_path()) is None]
+    if lacking:
+        return f"no Slurm here: {', '.join(lacking)} missing; as root: {INSTALL}"
+    return "" if os.geteuid() == 0 else "no Slurm here: its daemons start as root alone"
+
+
+def _path() -> str:
+    return os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/bin"))
+
+
+@dataclass
+class SlurmSite:
+    """One cluster of Slurm."""
+
+    folder: Path
+    processes: Processes
+    nodes: int = 4
+    """Nodes. [1]"""
+    devices: int = 8
+    """GPUs of a node. [1]"""
+    product: str = "h100"
+    """Their type in its own words."""
+
+    def __post_init__(self) -> None:
+        """Draw the ports and write the files."""
+        self.folder = self.folder.resolve()
+        for name in ("spool", "state", "database", "log"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.ports = dict(
+            zip(("database", "dbd", "ctld", *self.names), free_ports(3 + self.nodes), strict=True)
+        )
+        self._write()
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes' names."""
+        return [f"gpu{number:02d}" for number in range(1, self.nodes + 1)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the commands of Slurm need to find this one."""
+        return {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": _path()}
+
+    def start(self) -> None:
+        """Start all of it, and wait until every node is idle."""
+        self._start_munge()
+        self._start_database()
+        self.processes.start(
+            "slurmdbd",
+            ["slurmdbd", "-D"],
+            environment=self.environment,
+            ready=lambda: self._listens("dbd"),
+        )
+        self.ask("sacctmgr", "-i", "add", "cluster", "mofa")
+        self.ask("sacctmgr", "-i", "add", "account", "lab", "Cluster=mofa")
+        self.ask("sacctmgr", "-i", "add", "user", "root", "Account=lab")
+        self.processes.start(
+            "slurmctld",
+            ["slurmctld", "-D", "-f", self.folder / "slurm.conf"],
+            environment=self.environment,
+            ready=lambda: self._listens("ctld"),
+        )
+        for name in self.names:
+            self.start_node(name)
+        self.wait_for(
+            "every node is idle", lambda: self.states() == dict.fromkeys(self.names, "idle")
+        )
+
+    def start_node(self, name: str) -> None:
+        """Start the daemon of a node."""
+        self.processes.start(
+            f"slurmd-{name}",
+            ["slurmd", "-D", "-N", name, "-f", self.folder / "slurm.conf"],
+            environment=self.environment,
+        )
+
+    def kill_node(self, name: str) -> None:
+        """End a node as if its power were lost: its daemons first, then what it runs."""
+        self.processes.kill(f"slurmd-{name}")
+        marked = f"SLURMD_NODENAME={name}".encode()
+        log = f"{self.folder}/log/slurmd.{name}.log"
+        programs = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes()
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                is_step = command.startswith(b"slurmstepd") and any(
+                    str(one.readlink()) == log for one in (entry / "fd").iterdir()
+                )
+            except OSError:
+                continue
+            if is_step:
+                _end(int(entry.name))
+            elif (
+                marked in environment
+                and f"SLURM_CONF={self.folder}/slurm.conf".encode() in environment
+            ):
+                programs.append(int(entry.name))
+        for one in programs:
+            _end(one)
+
+    def ask(self, *words: str | Path, text: str | None = None) -> str:
+        """What a command of Slurm prints; it has to succeed."""
+        done = self.run(*words, text=text)
+        if done.returncode:
+            raise LocalStackError(f"{words[0]}: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    def run(self, *words: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        """A command of Slurm, however it ends."""
+        return subprocess.run(
+            [str(one) for one in words], input=text, capture_output=True, text=True, check=False,
+            timeout=PATIENCE, env={**os.environ, **self.environment}, cwd=self.folder,
+        )  # fmt: skip
+
+    def submit(self, script: str, *options: str) -> int:
+        """Hand a script to sbatch; the number of its job."""
+        made = self.ask("sbatch", "--parsable", *options, text=script)
+        return int(made.strip().partition(";")[0])
+
+    def states(self) -> dict[str, str]:
+        """The state of every node."""
+        rows = self.ask("sinfo", "-h", "-N", "-o", "%N %T").split("\n")
+        return dict(row.split() for row in rows if row)
+
+    def wait_for(self, what: str, holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
+        """Wait until something holds."""
+        end = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > end:
+                raise LocalStackError(f"slurm: {what}: not after {seconds:.0f} s")
+            time.sleep(0.2)
+
+    # --- its parts ----------------------------------------------------------------------------
+
+    def _listens(self, name: str) -> bool:
+        with socket.socket() as one:
+            one.settimeout(0.5)
+            return one.connect_ex((HOST, self.ports[name])) == 0
+
+    def _start_munge(self) -> None:
+        key = self.folder / "munge.key"
+        if not key.exists():
+            key.write_bytes(os.urandom(128))
+            key.chmod(0o400)
+        where = self.folder / "munge.socket"
+        self.processes.start(
+            "munged",
+            ["munged", "--foreground", "--force", "--num-threads=2", f"--socket={where}", f"--key-file={key}",
+             f"--log-file={self.folder}/log/munged.log", f"--pid-file={self.folder}/munged.pid",
+             f"--seed-file={self.folder}/munged.seed"],
+            ready=where.exists,
+        )  # fmt: skip
+
+    def _start_database(self) -> None:
+        data, where = self.folder / "database", self.folder / "database.socket"
+        if not any(data.iterdir()):
+            done = subprocess.run(
+                ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db",
+                 "--auth-root-authentication-method=normal"],
+                capture_output=True, text=True, check=False, env={**os.environ, "PATH": _path()},
+            )  # fmt: skip
+            if done.returncode:
+                raise LocalStackError(f"mariadb-install-db: {done.stderr.strip()[-300:]}")
+        self.processes.start(
+            "mariadbd",
+            ["mariadbd", "--no-defaults", f"--datadir={data}", "--user=root", f"--socket={where}",
+             f"--port={self.ports['database']}", f"--bind-address={HOST}", "--innodb-buffer-pool-size=64M",
+             "--innodb-log-file-size=32M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"],
+            environment={"PATH": _path()},
+            ready=lambda: self._listens("database"),
+        )  # fmt: skip
+        words = (
+            "CREATE USER IF NOT EXISTS 'slurm'@'%' IDENTIFIED BY 'slurm'; "
+            "GRANT ALL ON *.* TO 'slurm'@'%';"
+        )
+        done = subprocess.run(
+            ["mysql", "--no-defaults", f"--socket={where}", "-uroot", "-e", words],
+            capture_output=True, text=True, check=False, env={**os.environ, "PATH": _path()},
+        )  # fmt: skip
+        if done.returncode:
+            raise LocalStackError(f"mysql: {done.stderr.strip()}")
+
+    def _write(self) -> None:
+        here = self.folder
+        host = socket.gethostname().partition(".")[0]
+        cpus = max(1, self.devices * 4)
+        node_lines = [
+            f"NodeName={name} NodeHostname={host} NodeAddr={HOST} Port={self.ports[name]} CPUs={cpus} "
+            f"RealMemory=64000 Gres=gpu:{self.product}:{self.devices} Feature={self.product},hbm State=UNKNOWN"
+            for name in self.names
+        ]
+        together = ",".join(self.names)
+        _written(
+            here / "slurm.conf",
+            "ClusterName=mofa",
+            f"SlurmctldHost={host}({HOST})",
+            f"SlurmctldPort={self.ports['ctld']}",
+            "SlurmUser=root",
+            "SlurmdUser=root",
+            f"AuthInfo=socket={here}/munge.socket",
+            f"StateSaveLocation={here}/state",
+            f"SlurmdSpoolDir={here}/spool/%n",
+            f"SlurmctldPidFile={here}/slurmctld.pid",
+            f"SlurmdPidFile={here}/slurmd.%n.pid",
+            f"SlurmctldLogFile={here}/log/slurmctld.log",
+            f"SlurmdLogFile={here}/log/slurmd.%n.log",
+            "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none",
+            "MpiDefault=none",
+            "LaunchParameters=disable_send_gids",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_Core",
+            "SchedulerType=sched/backfill",
+            "SchedulerParameters=bf_interval=2,sched_interval=5,batch_sched_delay=0,sched_min_interval=0",
+            "PreemptType=preempt/partition_prio",
+            "PreemptMode=REQUEUE",
+            "GresTypes=gpu",
+            "AccountingStorageType=accounting_storage/slurmdbd",
+            f"AccountingStorageHost={HOST}",
+            f"AccountingStoragePass={here}/munge.socket",
+            f"AccountingStoragePort={self.ports['dbd']}",
+            "AccountingStorageTRES=gres/gpu",
+            "JobAcctGatherType=jobacct_gather/none",
+            "ReturnToService=2",
+            f"SlurmdTimeout={DOWN_AFTER}",
+            "SlurmdParameters=config_overrides",
+            "KillWait=2",
+            "CompleteWait=0",
+            "MinJobAge=3600",
+            "InactiveLimit=0",
+            "JobRequeue=1",
+            "RequeueExit=99",
+            "TCPTimeout=2",
+            "MessageTimeout=5",
+            *node_lines,
+            f"PartitionName=batch Nodes={together} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=REQUEUE OverSubscribe=NO",
+            f"PartitionName=urgent Nodes={together} MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF OverSubscribe=NO",
+        )
+        devices = here / "devices"
+        devices.mkdir(exist_ok=True)
+        for number in range(self.devices):  # a node without the files of its GPUs has none
+            (devices / f"gpu{number}").touch()
+        last = self.devices - 1
+        numbers = f"[0-{last}]" if last else "0"
+        _written(
+            here / "gres.conf",
+            f"NodeName={together} Name=gpu Type={self.product} File={devices}/gpu{numbers}",
+        )
+        _written(here / "cgroup.conf", "CgroupAutomount=no")
+        _written(
+            here / "slurmdbd.conf",
+            f"DbdHost={host}",
+            f"DbdAddr={HOST}",
+            f"DbdPort={self.ports['dbd']}",
+            f"AuthInfo=socket={here}/munge.socket",
+            "SlurmUser=root",
+            f"PidFile={here}/slurmdbd.pid",
+            f"LogFile={here}/log/slurmdbd.log",
+            "StorageType=accounting_storage/mysql",
+            f"StorageHost={HOST}",
+            f"StoragePort={self.ports['database']}",
+            "StorageUser=slurm",
+            "StoragePass=slurm",
+            "StorageLoc=slurm",
+        )
+        (here / "slurmdbd.conf").chmod(0o600)
+
+
+def _written(path: Path, *lines: str) -> None:
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _end(process: int) -> None:
+    try:
+        os.kill(process, 9)
+    except OSError:
+        return

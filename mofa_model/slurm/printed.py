@@ -1,0 +1,465 @@
+"""Reads what sinfo, scontrol, sacct and sacctmgr print: text in any of their forms, and JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from mofa_model.errors import BadFile
+from mofa_model.slurm.hosts import hosts_of
+from mofa_model.slurm.slurm_records import NodeEvent, SlurmNode, SlurmRecords, SlurmRun
+
+_GRES: Final = re.compile(r"(?:gres[/:])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?[:=](?P<count>\d+)")
+_PAIR: Final = re.compile(r"(\w[\w:/]*)=")
+_FLAGS: Final = {
+    "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN",
+    "!": "POWER_DOWN", "$": "MAINT", "@": "REBOOT", "^": "REBOOT", "-": "PLANNED",
+}  # fmt: skip
+"""Signs behind a state. Source: sinfo(1), NODE STATE CODES."""
+_SHORT: Final = {
+    "drng": ("DRAINING",), "drain": ("DRAIN",), "drained": ("DRAIN", "IDLE"), "comp": ("COMPLETING",),
+    "draining": ("DRAIN",), "alloc": ("ALLOCATED",), "mix": ("MIXED",), "resv": ("RESERVED",), "futr": ("FUTURE",),
+    "failg": ("FAILING",), "unk": ("UNKNOWN",), "plnd": ("PLANNED",), "inval": ("INVAL",), "maint": ("MAINT",),
+}  # fmt: skip
+_ENDS: Final = frozenset(
+    {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY"}
+    | {
+        "REQUEUED",
+        "BOOT_FAIL",
+        "DEADLINE",
+        "REVOKED",
+        "RESIZING",
+        "RUNNING",
+        "PENDING",
+        "SUSPENDED",
+    }
+)
+_COLUMNS: Final = re.compile(r"\S+")
+
+
+def is_slurm(text: str) -> bool:
+    """Whether a text is the output of one of these commands.
+
+    >>> is_slurm("NodeName=gpu01 Arch=x86_64"), is_slurm("PARTITION AVAIL  TIMELIMIT  NODES STATE NODELIST")
+    (True, True)
+    """
+    return _form(text) != ""
+
+
+def read(outputs: Iterable[tuple[str, str]]) -> SlurmRecords:
+    """Records of outputs, each a text and what it is called."""
+    found = SlurmRecords()
+    for text, name in outputs:
+        form = _form(text)
+        if not form:
+            right = "give what sinfo, scontrol show node, sacct or sacctmgr show event printed"
+            raise BadFile(name, f"it is no output of Slurm that is known; {right}")
+        made = _READERS[form](text, name)
+        found = found.joined_with(made)
+    return found
+
+
+def _form(text: str) -> str:
+    plain = text.lstrip()
+    if plain.startswith("{"):
+        return "json"
+    first = next((line for line in plain.splitlines() if line.strip()), "")
+    if re.match(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d", first):  # sinfo -l says when
+        first = plain.partition("\n")[2].lstrip().partition("\n")[0]
+    words = {one.strip().upper().rstrip("+") for one in re.split(r"[|\s]+", first)}
+    if re.match(r"NodeName=", first):
+        return "scontrol"
+    if re.search(r"(?m)^SlurmdTimeout\s*=", plain):
+        return "config"
+    if {"STATE", "NODELIST"} & words == {"STATE", "NODELIST"} and not {"JOBID", "JOBIDRAW"} & words:
+        return "sinfo"
+    if {"NODENAME"} & words and {"TIMESTART", "START"} & words:
+        return "events"
+    if {"JOBID", "JOBIDRAW"} & words and "STATE" in words:
+        return "sacct"
+    return ""
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def _table(text: str, name: str) -> Iterator[dict[str, str]]:
+    """Rows of a table by its headers: separated by bars, or in columns under a line of headers."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if re.match(r"[A-Z][a-z]{2} [A-Z][a-z]{2} ", lines[0]):
+        lines = lines[1:]
+    head = lines[0]
+    if "|" in head:
+        names = [one.strip().upper() for one in head.strip().rstrip("|").split("|")]
+        for line in lines[1:]:
+            cells = line.rstrip("\n").split("|")
+            if len(cells) > len(names) and names[-1] != "COMMENT":
+                cells = cells[: len(names)]
+            yield dict(zip(names, (one.strip() for one in cells), strict=False))
+        return
+    spots = [
+        (found.group().upper(), found.start(), found.end()) for found in _COLUMNS.finditer(head)
+    ]
+    names = [one for one, _, _ in spots]
+    if len(lines) > 1 and re.fullmatch(r"[-\s]+", lines[1]):  # dashes say how wide each column is
+        rules = [(found.start(), found.end()) for found in _COLUMNS.finditer(lines[1])]
+        for line in lines[2:]:
+            yield {column: line[a:b].strip() for column, (a, b) in zip(names, rules, strict=False)}
+        return
+    for number, line in enumerate(lines[1:], 2):
+        cells = line.split(None, len(names) - 1)
+        if len(cells) < len(names) - 1:
+            raise BadFile(name, f"line {number} has {len(cells)} columns of {len(names)}")
+        yield dict(zip(names, (one.strip() for one in cells), strict=False))
+
+
+def _of_sinfo(text: str, name: str) -> SlurmRecords:
+    found: dict[str, SlurmNode] = {}
+    for row in _table(text, name):
+        devices, product = _gres(row.get("GRES", ""))
+        partition = row.get("PARTITION", "").rstrip("*")
+        for host in hosts_of(row.get("NODELIST", "")):
+            before = found.get(host)
+            parts = before.partitions if before else ()
+            found[host] = SlurmNode(
+                name=host,
+                states=_states(row.get("STATE", "")),
+                devices=devices,
+                product=product,
+                partitions=(*parts, partition) if partition and partition not in parts else parts,
+                features=_features(row.get("AVAIL_FEATURES", row.get("AVAIL_FE", ""))),
+                cpus=_whole(row.get("CPUS", "")),
+                memory_bytes=_whole(row.get("MEMORY", "")) * 2.0**20,
+                reason="" if row.get("REASON", "none") == "none" else row["REASON"],
+            )
+    return SlurmRecords(node_records=tuple(found.values()), sources=(name,))
+
+
+def _of_scontrol(text: str, name: str) -> SlurmRecords:
+    found = []
+    for block in re.split(r"(?m)^(?=NodeName=)", text):
+        if not block.strip():
+            continue
+        pairs = _pairs(block)
+        devices, product = _gres(pairs.get("Gres", ""))
+        if not devices:
+            devices = _gres(pairs.get("CfgTRES", ""))[0]
+        reason, since = _reason(pairs.get("Reason", ""))
+        found.append(
+            SlurmNode(
+                name=pairs.get("NodeName", ""),
+                states=_states(pairs.get("State", "")),
+                devices=devices,
+                product=product,
+                partitions=tuple(one for one in pairs.get("Partitions", "").split(",") if one),
+                features=_features(pairs.get("AvailableFeatures", "")),
+                cpus=_whole(pairs.get("CPUTot", "")),
+                memory_bytes=_whole(pairs.get("RealMemory", "")) * 2.0**20,
+                reason=reason,
+                reason_since=since,
+                booted=_moment(pairs.get("BootTime", "")),
+            )
+        )
+    return SlurmRecords(node_records=tuple(found), sources=(name,))
+
+
+def _pairs(block: str) -> dict[str, str]:
+    """Keys with values, which may have blanks in them."""
+    plain = re.sub(r"\s+", " ", block).strip()
+    marks = [
+        found
+        for found in _PAIR.finditer(plain)
+        if found.start() == 0 or plain[found.start() - 1] == " "
+    ]
+    ends = [found.start() for found in marks[1:]] + [len(plain)]
+    made: dict[str, str] = {}
+    for found, end in zip(marks, ends, strict=True):
+        made.setdefault(found[1], plain[found.end() : end].strip())
+    return made
+
+
+def _reason(text: str) -> tuple[str, float]:
+    found = re.fullmatch(r"(.*?)\s*\[(?:[^\]@]*)@([^\]]+)\]", text)
+    return (found[1], _moment(found[2])) if found else (text, 0.0)
+
+
+def _of_sacct(text: str, name: str) -> SlurmRecords:
+    found = []
+    for row in _table(text, name):
+        job_id = row.get("JOBIDRAW") or row.get("JOBID", "")
+        shown = row.get("JOBID") or job_id
+        if not job_id or "." in job_id or "." in shown:
+            continue  # a step
+        words = row.get("STATE", "").split()
+        state = (words[0] if words else "").rstrip("+").upper()
+        state = (
+            state
+            if state in _ENDS
+            else next((one for one in sorted(_ENDS) if state and one.startswith(state)), state)
+        )
+        code, _, signal = row.get("EXITCODE", "0:0").partition(":")
+        found.append(
+            SlurmRun(
+                job_id=shown,
+                name=row.get("JOBNAME", ""),
+                user=row.get("USER", ""),
+                partition=row.get("PARTITION", ""),
+                state=state,
+                cancelled_by=words[2] if len(words) > 2 and words[1] == "by" else "",
+                exit_code=_whole(code),
+                exit_signal=_whole(signal),
+                submitted=_moment(row.get("SUBMIT", "")),
+                begun=_moment(row.get("START", "")),
+                ended=_moment(row.get("END", "")),
+                hosts=hosts_of(row.get("NODELIST", "")),
+                devices=_gres(row.get("ALLOCTRES", row.get("TRES", "")))[0],
+                limit_seconds=_limit(row.get("TIMELIMIT", "")),
+                reason=row.get("REASON", ""),
+                comment=row.get("COMMENT", ""),
+            )
+        )
+    return SlurmRecords(runs=tuple(found), sources=(name,))
+
+
+def _of_events(text: str, name: str) -> SlurmRecords:
+    found = []
+    for row in _table(text, name):
+        node = row.get("NODENAME", "")
+        begun = _moment(row.get("TIMESTART", row.get("START", "")))
+        if not node or not begun:
+            continue  # of the whole cluster
+        found.append(
+            NodeEvent(
+                node=node,
+                begun=begun,
+                ended=_moment(row.get("TIMEEND", row.get("END", ""))),
+                states=_states(row.get("STATE", "")),
+                reason=row.get("REASON", ""),
+                user=row.get("USER", "").partition("(")[0],
+            )
+        )
+    return SlurmRecords(node_events=tuple(found), sources=(name,))
+
+
+def _of_config(text: str, name: str) -> SlurmRecords:
+    found = re.search(r"(?m)^SlurmdTimeout\s*=\s*(\d+)", text)
+    return SlurmRecords(silent_seconds=float(found[1]) if found else 0.0, sources=(name,))
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def _of_json(text: str, name: str) -> SlurmRecords:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadFile(name, "it is no JSON, or is cut off") from None
+    told = [one for one in _list(body.get("errors")) if isinstance(one, Mapping)]
+    if told and not (body.get("jobs") or body.get("nodes") or body.get("sinfo")):
+        why = told[0].get("description") or told[0].get("error") or "no reason"
+        raise BadFile(name, f"Slurm answered with an error: {why}")
+    nodes = [_json_node(one) for one in _list(body.get("nodes")) if isinstance(one, Mapping)]
+    for row in _list(body.get("sinfo")):
+        nodes += _json_sinfo(row)
+    runs = [_json_run(one) for one in _list(body.get("jobs")) if isinstance(one, Mapping)]
+    if "nodes" not in body and "jobs" not in body and "sinfo" not in body:
+        raise BadFile(name, "it has neither jobs nor nodes of Slurm")
+    return SlurmRecords(node_records=tuple(nodes), runs=tuple(runs), sources=(name,))
+
+
+def _json_node(one: Mapping[str, Any]) -> SlurmNode:
+    devices, product = _gres(str(one.get("gres") or ""))
+    state = one.get("state")
+    states = [str(state)] if isinstance(state, str) else [str(part) for part in _list(state)]
+    states += [str(part) for part in _list(one.get("state_flags"))]
+    features = one.get("features")
+    return SlurmNode(
+        name=str(one.get("name") or ""),
+        states=tuple(dict.fromkeys(part.upper() for part in states)),
+        devices=devices or _gres(str(one.get("tres") or ""))[0],
+        product=product,
+        partitions=tuple(str(part) for part in _list(one.get("partitions"))),
+        features=_features(features)
+        if isinstance(features, str)
+        else tuple(map(str, _list(features))),
+        cpus=int(_number(one.get("cpus"))),
+        memory_bytes=_number(one.get("real_memory")) * 2.0**20,
+        reason=str(one.get("reason") or ""),
+        reason_since=_number(one.get("reason_changed_at")),
+        booted=_number(one.get("boot_time")),
+    )
+
+
+def _json_sinfo(row: Any) -> list[SlurmNode]:
+    """A row of `sinfo --json` since 23.02: nodes that are alike."""
+    if not isinstance(row, Mapping):
+        return []
+    devices, product = _gres(str(_part(row, "gres").get("total") or ""))
+    nodes = _part(row, "nodes")
+    state = _part(row, "node").get("state")
+    states = tuple(str(one).upper() for one in (_list(state) or [state]) if one)
+    memory = _part(row, "memory").get("maximum")
+    partition = row.get("partition")
+    name = partition.get("name") if isinstance(partition, Mapping) else partition
+    reason = row.get("reason")
+    why = reason.get("description") if isinstance(reason, Mapping) else reason
+    return [
+        SlurmNode(
+            name=host,
+            states=states,
+            devices=devices,
+            product=product,
+            partitions=(str(name),) if name else (),
+            features=_features(str(_part(row, "features").get("total") or "")),
+            cpus=int(_number(_part(row, "cpus").get("maximum"))),
+            memory_bytes=_number(memory) * 2.0**20,
+            reason=str(why or ""),
+        )
+        for listed in _list(nodes.get("nodes"))
+        for host in hosts_of(str(listed))
+    ]
+
+
+def _json_run(one: Mapping[str, Any]) -> SlurmRun:
+    state = one.get("state")
+    current = state.get("current") if isinstance(state, Mapping) else one.get("job_state", state)
+    states = [str(part) for part in (_list(current) or [current or ""])]
+    times, code = _part(one, "time"), _part(one, "exit_code")
+    told = _part(code, "signal")
+    array = _part(one, "array")
+    task = array.get("task_id", array.get("task"))
+    within = _number(array.get("job_id"))
+    job_id = str(one.get("job_id", ""))
+    if within and task is not None and not (isinstance(task, Mapping) and not task.get("set")):
+        job_id = f"{int(within)}_{int(_number(task))}"
+    devices = sum(
+        int(_number(part.get("count")))
+        for part in _list(_part(one, "tres").get("allocated"))
+        if isinstance(part, Mapping) and part.get("type") == "gres" and part.get("name") == "gpu"
+    )
+    hosts = str(one.get("nodes") or "")
+    killed = one.get("kill_request_user") or ""
+    comment = one.get("comment")
+    return SlurmRun(
+        job_id=job_id,
+        name=str(one.get("name") or ""),
+        user=str(one.get("user") or _part(one, "association").get("user") or ""),
+        partition=str(one.get("partition") or ""),
+        state=states[0].upper(),
+        cancelled_by=str(killed) if "CANCELLED" in states[0].upper() else "",
+        exit_code=int(_number(code.get("return_code"))),
+        exit_signal=int(_number(told.get("signal_id", told.get("id")))),
+        submitted=_number(times.get("submission")),
+        begun=_number(times.get("start")),
+        ended=_number(times.get("end")),
+        hosts=hosts_of(hosts),
+        devices=devices,
+        limit_seconds=_number(times.get("limit")) * 60.0,
+        reason=str(_part(one, "state").get("reason") or ""),
+        comment=str(comment.get("job") or "")
+        if isinstance(comment, Mapping)
+        else str(comment or ""),
+    )
+
+
+_READERS: Final = {
+    "sinfo": _of_sinfo,
+    "scontrol": _of_scontrol,
+    "sacct": _of_sacct,
+    "events": _of_events,
+    "config": _of_config,
+    "json": _of_json,
+}
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def _gres(text: str) -> tuple[int, str]:
+    """GPUs and their type in a list of resources; a type and the total stand in TRES both.
+
+    >>> _gres("gpu:h100:8(S:0-1),nvme:1"), _gres("billing=2,gres/gpu=16,gres/gpu:h100=16")
+    ((8, 'h100'), (16, 'h100'))
+    """
+    plain, typed, kind = 0, 0, ""
+    for one in re.split(r",(?![^(]*\))", text):
+        found = _GRES.match(one.strip())
+        if found is None:
+            continue
+        if found["type"]:
+            typed, kind = typed + int(found["count"]), kind or found["type"]
+        else:
+            plain += int(found["count"])
+    return (max(plain, typed), kind)
+
+
+def _states(text: str) -> tuple[str, ...]:
+    """States of a node by their long names.
+
+    >>> _states("drain*"), _states("DOWN+DRAIN+NOT_RESPONDING"), _states("mixed"), _states("drng")
+    (('DRAIN', 'NOT_RESPONDING'), ('DOWN', 'DRAIN', 'NOT_RESPONDING'), ('MIXED',), ('DRAINING',))
+    """
+    found: list[str] = []
+    for part in text.strip().split("+"):
+        bare = part.rstrip("*~#%!$@^-")
+        found += _SHORT.get(bare.lower(), (bare.upper(),)) if bare else ()
+        found += [_FLAGS[sign] for sign in part[len(bare) :] if sign in _FLAGS]
+    return tuple(dict.fromkeys(found))
+
+
+def _features(text: str) -> tuple[str, ...]:
+    return tuple(one for one in text.split(",") if one and one != "(null)")
+
+
+def _whole(text: str) -> int:
+    found = re.match(r"\d+", text.strip())
+    return int(found.group()) if found else 0
+
+
+def _number(value: Any) -> float:
+    """A number; since 23.02 one may be written {"set": true, "infinite": false, "number": 5}."""
+    if isinstance(value, Mapping):
+        return (
+            _number(value.get("number")) if value.get("set") and not value.get("infinite") else 0.0
+        )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value < 2**32 - 2 else 0.0
+
+
+def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = body.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _moment(text: str) -> float:
+    """A moment in seconds of the epoch; 0 = none is said. Times without a zone are local. [s]"""
+    plain = text.strip()
+    if not plain or plain.lower() in {"unknown", "none", "n/a", "(null)"}:
+        return 0.0
+    if plain.isdigit():
+        return float(plain)
+    try:
+        return datetime.fromisoformat(plain).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _limit(text: str) -> float:
+    """A time limit; 0 = none. [s]
+
+    >>> _limit("1-02:00:00"), _limit("00:10:00"), _limit("UNLIMITED"), _limit("05:00")
+    (93600.0, 600.0, 0.0, 300.0)
+    """
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", text.strip())
+    if found is None:
+        return 0.0
+    days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
+    return float(days * 86400 + hours * 3600 + minutes * 60 + seconds)

@@ -1,0 +1,441 @@
+"""The past of a Slurm site: the same incidents and the same account as of a cluster with Prometheus.
+
+Slurm says itself why a job or a node stopped, so nothing is deduced but from words: the state of a
+run, the reason of a node, and who wrote it. Nodes are given back when a run ends; what happens to a
+job between two runs costs its nodes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mofa_model.errors import SourceUnreachable
+from mofa_model.files import read_text
+from mofa_model.manifest.cluster_profile import IncidentRules
+from mofa_model.manifest.surroundings import named_profile
+from mofa_model.reliability.observed import ObservedFailures
+from mofa_model.slurm import NodeEvent, SlurmNode, SlurmRecords, SlurmRun, ask, read
+from mofa_model.slurm.slurm_records import AWAY, CLOSED
+from mofa_model.spec import incident_causes as causes
+from mofa_model.spec.incident_causes import IncidentCause, XidMeaning
+from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_model.units import DAY
+from mofa_operator.incidents.account import account
+from mofa_operator.incidents.incident import Incident, of_node, overruled
+from mofa_operator.incidents.past import Past
+from mofa_operator.incidents.timelines import (
+    CORDON,
+    READY,
+    NodeTimeline,
+    PodTimeline,
+    PoolTimelines,
+    SignalTimeline,
+    Span,
+    ValueRun,
+    joined,
+    length,
+    overlap,
+    without,
+)
+from mofa_operator.observe.history.history import history_of_past, observed_of
+from mofa_operator.observe.history.pool_samples import days_of
+
+_LARGEST: Final = 2**29
+"""Bytes of one saved output. [B]"""
+_LOOK_BACK: Final = 30 * DAY
+"""How far back this machine's Slurm is asked. [s]"""
+_SECOND: Final = 1.0
+"""Slurm's records are to the second. [s]"""
+_NEAR: Final = 120.0
+"""A run that ends within this time of a node's incident ended by it. Ours. [s]"""
+_AGAIN: Final = DAY
+"""A run of the same name and user that begins within this time goes on with the work. Ours. [s]"""
+_REASONS: Final[Sequence[tuple[re.Pattern[str], IncidentCause]]] = tuple(
+    (re.compile(pattern, re.IGNORECASE), cause)
+    for pattern, cause in (
+        (r"gres/gpu.*(lower|count)|(gpu|device).*(lost|missing|fallen|fell|off the bus)", causes.GPU_LOST),
+        (r"unexpectedly rebooted", causes.REBOOT),
+        (r"\b(ecc|nvlink|nvswitch|dcgm|gpu|hbm|row.?remap|cuda|nvidia)", causes.GPU_FATAL),
+        (r"\b(nic|infiniband|ib\d*|mlx\d?|roce|link (is )?down|link flap|hca|port down)\b", causes.NIC),
+        (r"kill task failed|prolog|epilog|health.?check|\bnhc\b|low (real)?memory", causes.NODE_UNHEALTHY),
+        (r"low (tmpdisk|socket)|batch job complete failure|duplicate jobid", causes.NODE_UNHEALTHY),
+        (r"not responding|unreachable|no response|panic|power (loss|failure|supply)|psu|crash", causes.NODE_DOWN),
+    )
+)  # fmt: skip
+"""What the reason of a node says. Most are words of slurmctld, slurmd and health checks."""
+_SILENT: Final = re.compile("not responding", re.IGNORECASE)
+_TOLD: Final = 10.0
+"""Between a node's end and that of its jobs, as slurmctld writes both down. Ours. [s]"""
+_XID: Final = re.compile(r"\bxid\D{0,3}(\d+)", re.IGNORECASE)
+_CRASHES: Final = frozenset({4, 6, 7, 8, 9, 11})
+"""Signals of processes that were killed from outside or from below. [1]"""
+_BY_STATE: Final[Mapping[str, IncidentCause]] = {
+    "NODE_FAIL": causes.NODE_DOWN,
+    "BOOT_FAIL": causes.NODE_DOWN,
+    "LAUNCH_FAILED": causes.NODE_UNHEALTHY,
+    "PREEMPTED": causes.PREEMPTION,
+    "REQUEUED": causes.RESUBMISSION,
+    "CANCELLED": causes.CANCELLED,
+    "REVOKED": causes.CANCELLED,
+    "TIMEOUT": causes.TIME_LIMIT,
+    "DEADLINE": causes.TIME_LIMIT,
+    "OUT_OF_MEMORY": causes.OOM_KILLED,
+}
+
+
+def slurm_records(files: Sequence[str], start: float, end: float) -> SlurmRecords:
+    """Records of saved outputs; without a file, of the Slurm of this machine. [s]"""
+    return (
+        read([(read_text(one, largest=_LARGEST), one) for one in files])
+        if files
+        else ask(start, end)
+    )
+
+
+def observed(files: Sequence[str], profile: str | None) -> ObservedFailures:
+    """The failures of a Slurm site, by the rules of a profile where one is named."""
+    now = time.time()
+    rules = IncidentRules() if profile is None else named_profile(profile).spec.incidents
+    found = slurm_past(slurm_records(files, now - _LOOK_BACK, now), rules)
+    whole = found.sampled[0]
+    return observed_of(replace(history_of_past(found, days_of(whole), None), missing=()))
+
+
+def cause_of(event: NodeEvent, stated: Mapping[str, str]) -> IncidentCause:
+    """Why a node was away or closed; `stated` are meanings of XIDs by number.
+
+    >>> cause_of(NodeEvent(node="a", begun=1, states=("DRAIN",), reason="Xid 79"), {}).word
+    'gpu-lost'
+    >>> cause_of(NodeEvent(node="a", begun=1, states=("DRAIN",), reason="new cables"), {}).word
+    'planned-drain'
+    """
+    if found := _XID.search(event.reason):
+        code = int(found[1])
+        if code == causes.OFF_THE_BUS:
+            return causes.GPU_LOST
+        meaning = causes.meaning(code, stated)
+        return causes.GPU_FATAL if meaning is XidMeaning.HARDWARE else causes.USER_XID
+    for pattern, cause in _REASONS:
+        if pattern.search(event.reason):
+            return cause
+    return causes.NODE_DOWN if {*event.states} & AWAY else causes.DRAIN
+
+
+def slurm_past(
+    slurm_site: SlurmRecords,
+    rules: IncidentRules,
+    window: tuple[float, float] | None = None,
+    *,
+    partition: str = "",
+) -> Past:
+    """What happened to the nodes with GPUs of a site; `window` is from when to when. [s]"""
+    slurm_site = _dated_back(slurm_site)
+    whole = _window(slurm_site) if window is None else Span(*window)
+    nodes = _pool(slurm_site, partition)
+    if not nodes:
+        of = f" of partition {partition}" if partition else ""
+        raise SourceUnreachable(f"Slurm: no node{of} is in what was read; give scontrol show node")
+    runs = [one for one in slurm_site.runs if {*one.hosts} & nodes.keys() and one.begun]
+    if any(node.devices for node in nodes.values()):
+        runs = [one for one in runs if one.devices]
+    runs = [one for one in runs if one.begun < whole.end and (one.ended or whole.end) > whole.start]
+    jobs = _jobs(runs)
+    events = _events(slurm_site, nodes, whole)
+    found = [incident for name in nodes for incident in _of_node(name, events[name], whole, rules)]
+    found = overruled(found, rules.overruled)
+    by_node: defaultdict[str, list[Incident]] = defaultdict(list)
+    for one in found:
+        by_node[one.name].append(one)
+    pods = _pods(jobs, nodes, whole)
+    begun: defaultdict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        for host in run.hosts:
+            begun[host].append(run.begun)
+    of_jobs = [
+        one for name, some in jobs.items() for one in _of_job(name, some, by_node, begun, whole)
+    ]
+    found += overruled(of_jobs, rules.overruled)
+    timelines = PoolTimelines(
+        node_timelines={name: _timeline(one, events[name], whole) for name, one in nodes.items()},
+        pod_timelines=pods,
+        gpu_busy={},
+        stalls={},
+        sampled=(whole,),
+        sample_spacing=_SECOND,
+        frees_nodes=True,
+    )
+    training: defaultdict[str, list[Span]] = defaultdict(list)
+    job_seconds: defaultdict[str, float] = defaultdict(float)
+    for pod in pods.values():
+        spans = overlap([pod.running(_SECOND)], [whole])
+        training[pod.node] += spans
+        job_seconds[pod.job] += length(spans)
+    return Past(
+        incidents=tuple(sorted(found, key=lambda one: (one.start, one.kind, one.name))),
+        exposed={
+            name: without(
+                [whole],
+                [
+                    *(Span(one.start, one.end) for one in by_node[name] if one.cause.counts),
+                    *(Span(one.begun, one.ended or whole.end) for one in events[name]),
+                ],
+            )
+            for name in nodes
+        },
+        training_spans={name: joined(spans) for name, spans in training.items()},
+        job_seconds=dict(job_seconds),
+        sampled=(whole,),
+        pod_timelines=pods,
+        account=account(timelines, found, rules.checkpoint_seconds),
+        warnings=tuple(_warnings(slurm_site)),
+        cordons={
+            name: joined(Span(one.begun, one.ended or whole.end) for one in some)
+            for name, some in events.items()
+        },
+    )
+
+
+def _dated_back(records: SlurmRecords) -> SlurmRecords:
+    """The records with the moments at which nodes fell silent: Slurm waits before it says so."""
+    wait = records.silent_seconds
+    events = tuple(
+        replace(one, begun=one.begun - wait) if _SILENT.search(one.reason) else one
+        for one in records.node_events
+    )
+    silent = [(one.node, one.begun) for one in records.node_events if _SILENT.search(one.reason)]
+    runs = tuple(
+        replace(one, ended=max(one.begun, one.ended - wait))
+        if one.state == "NODE_FAIL"
+        and any(
+            abs(at - one.ended) <= max(_TOLD, wait / 4) and node in one.hosts for node, at in silent
+        )
+        else one
+        for one in records.runs
+    )
+    return replace(records, runs=runs, node_events=events)
+
+
+def _warnings(records: SlurmRecords) -> Iterable[str]:
+    if not records.node_events:
+        yield (
+            "Slurm's record of its nodes is missing: failures are counted by the jobs that they "
+            "ended; give sacctmgr show event as well"
+        )
+    if not records.runs:
+        yield "Slurm's record of its jobs is missing: give what sacct printed as well"
+
+
+def _window(records: SlurmRecords) -> Span:
+    moments = [at for one in records.runs for at in (one.begun, one.ended, one.submitted) if at]
+    moments += [at for one in records.node_events for at in (one.begun, one.ended) if at]
+    if not moments:
+        raise SourceUnreachable("Slurm: nothing that was read has a time; give what sacct printed")
+    return Span(min(moments), max(*moments, min(moments) + _SECOND))
+
+
+def _pool(records: SlurmRecords, partition: str) -> dict[str, SlurmNode]:
+    nodes = {one.name: one for one in records.node_records}
+    for run in records.runs:
+        for host in run.hosts if run.devices else ():
+            nodes.setdefault(
+                host, SlurmNode(name=host, devices=run.devices // max(1, len(run.hosts)))
+            )
+    if partition:
+        nodes = {name: one for name, one in nodes.items() if partition in one.partitions}
+    having = {name: one for name, one in nodes.items() if one.devices}
+    return having or nodes
+
+
+def _jobs(runs: Sequence[SlurmRun]) -> dict[str, list[SlurmRun]]:
+    """Runs by the job whose work they go on with: its number, or name and user one after the other."""
+    found: dict[str, list[SlurmRun]] = {}
+    of_id: dict[str, str] = {}
+    for run in sorted(runs, key=lambda one: (one.begun, one.job_id)):
+        name = of_id.get(run.job_id)
+        if name is None:
+            plain = f"{run.user or 'nobody'}/{run.name or run.job_id}"
+            before = found.get(plain)
+            goes_on = before is None or (
+                0 < before[-1].ended <= run.begun and run.begun - before[-1].ended < _AGAIN
+            )
+            name = of_id[run.job_id] = plain if goes_on else f"{plain}-{run.job_id}"
+        found.setdefault(name, []).append(run)
+    return found
+
+
+def _pods(
+    jobs: Mapping[str, Sequence[SlurmRun]], nodes: Mapping[str, SlurmNode], whole: Span
+) -> dict[str, PodTimeline]:
+    """A run on a node, as the pod that it would be."""
+    return {
+        f"{run.job_id}@{run.begun:.0f}/{host}": PodTimeline(
+            job=name,
+            attempt=str(number),
+            slot=str(place),
+            node=host,
+            created=run.begun,
+            started=run.begun,
+            last=run.ended or whole.end,
+            over=run.ended or None,
+            failed=run.state in {"FAILED", "NODE_FAIL"},
+            succeeded=run.state == "COMPLETED",
+            preempted=run.state == "PREEMPTED",
+            out_of_memory=run.state == "OUT_OF_MEMORY",
+        )
+        for name, runs in jobs.items()
+        for number, run in enumerate(runs)
+        for place, host in enumerate(run.hosts)
+        if host in nodes
+    }
+
+
+def _events(
+    records: SlurmRecords, nodes: Mapping[str, SlurmNode], whole: Span
+) -> dict[str, list[NodeEvent]]:
+    """Events of each node; what a node says of itself now, where slurmdbd has no event of it."""
+    found: dict[str, list[NodeEvent]] = {name: [] for name in nodes}
+    for one in records.node_events:
+        within = one.begun < whole.end and (one.ended or whole.end) > whole.start
+        if one.node in found and within and {*one.states} & (AWAY | CLOSED):
+            found[one.node].append(one)
+    for name, node in nodes.items():
+        is_open = any(not one.ended for one in found[name])
+        if not node.usable and node.reason_since and not is_open and node.reason_since < whole.end:
+            found[name].append(
+                NodeEvent(
+                    node=name, begun=node.reason_since, states=node.states, reason=node.reason
+                )
+            )
+    return found
+
+
+def _of_node(
+    name: str, events: Sequence[NodeEvent], whole: Span, rules: IncidentRules
+) -> Iterable[Incident]:
+    """Incidents of a node: events that touch are one, with the cause of the first that counts."""
+    groups: list[list[NodeEvent]] = []
+    for one in sorted(events, key=lambda one: one.begun):
+        if groups and one.begun - (groups[-1][-1].ended or one.begun) <= _SECOND:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    for group in groups:
+        told = [(cause_of(one, rules.xids), one) for one in group]
+        cause = next((cause for cause, _ in told if cause.counts), told[0][0])
+        evidence = [
+            f"{'+'.join(one.states)} in Slurm" + (f": {one.reason}" if one.reason else "")
+            for _, one in told
+        ]
+        end = group[-1].ended or whole.end
+        yield replace(
+            of_node(name, group[0].begun, end, cause, *evidence), timed=bool(group[-1].ended)
+        )
+
+
+def _of_job(
+    name: str,
+    runs: Sequence[SlurmRun],
+    by_node: Mapping[str, Sequence[Incident]],
+    begun: Mapping[str, Sequence[float]],
+    whole: Span,
+) -> Iterable[Incident]:
+    for number, run in enumerate(runs):
+        if (
+            not run.ended
+            or run.ended > whole.end
+            or run.state in {"COMPLETED", "RUNNING", "SUSPENDED"}
+        ):
+            continue
+        after = runs[number + 1] if number + 1 < len(runs) else None
+        fault = _fault(run, by_node, begun)
+        cause = _cause(run, fault)
+        end = after.begun if after is not None else run.ended + RecoveryClass.JOB.seconds
+        evidence = [f"job {run.job_id} ended as {run.state}"]
+        if run.exit_signal or run.exit_code:
+            evidence.append(
+                f"signal {run.exit_signal}" if run.exit_signal else f"exit code {run.exit_code}"
+            )
+        if fault is not None:
+            evidence.append(f"{fault.name}: {fault.evidence[0]}")
+        yield Incident(
+            kind="job",
+            name=name,
+            start=run.ended,
+            end=max(end, run.ended + _SECOND),
+            cause=cause,
+            evidence=tuple(evidence),
+            nodes=(fault.name,) if fault is not None else (),
+            fault=fault,
+            recovery_class=RecoveryClass.JOB,
+            timed=after is not None,
+            phases={"queue": after.begun - run.ended} if after is not None else {},
+            stood=len(run.hosts),
+            share=1.0 if cause.counts else 0.0,
+        )
+
+
+def _fault(
+    run: SlurmRun,
+    by_node: Mapping[str, Sequence[Incident]],
+    begun: Mapping[str, Sequence[float]],
+) -> Incident | None:
+    """The incident of a node that ended a run: not one after which the node began another."""
+    if run.state not in {"NODE_FAIL", "FAILED", "BOOT_FAIL", "LAUNCH_FAILED"}:
+        return None
+    near = [
+        one
+        for host in run.hosts
+        for one in by_node.get(host, ())
+        if one.cause.counts and one.start - _NEAR <= run.ended and run.begun < one.end
+    ]
+    near = [
+        one
+        for one in near
+        if abs(one.start - run.ended) <= _NEAR
+        and not any(run.ended <= at < one.start for at in begun.get(one.name, ()))
+    ]
+    return min(near, key=lambda one: abs(one.start - run.ended), default=None)
+
+
+def _cause(run: SlurmRun, fault: Incident | None) -> IncidentCause:
+    if fault is not None and (run.state != "FAILED" or run.exit_signal):
+        return fault.cause
+    if (cause := _BY_STATE.get(run.state)) is not None:
+        return cause
+    killed = run.exit_signal in _CRASHES or run.exit_code - 128 in _CRASHES
+    return causes.PROCESS_CRASH if killed else causes.USER_CRASH
+
+
+def _timeline(node: SlurmNode, events: Sequence[NodeEvent], whole: Span) -> NodeTimeline:
+    """A node as the time line that it would be."""
+
+    def line(closed: Sequence[Span], inside: float) -> tuple[ValueRun, ...]:
+        made = [ValueRun(a, b, inside) for a, b in joined(closed)]
+        made += [ValueRun(a, b, 1.0 - inside) for a, b in without([whole], closed)]
+        return tuple(sorted(made, key=lambda one: one.start))
+
+    spans = {
+        is_down: [
+            Span(max(one.begun, whole.start), min(one.ended or whole.end, whole.end))
+            for one in events
+            if bool({*one.states} & AWAY) is is_down
+        ]
+        for is_down in (True, False)
+    }
+    return NodeTimeline(
+        name=node.name,
+        timelines=(
+            SignalTimeline(node.name, READY, (), line(spans[True], 0.0)),
+            SignalTimeline(node.name, CORDON, (), line(spans[False], 1.0)),
+        ),
+        signals=frozenset({READY, CORDON}),
+        spacing={READY: _SECOND, CORDON: _SECOND},
+        labels={"partition": ",".join(node.partitions)},
+        presence=(whole,),
+        sampled=(whole,),
+    )

@@ -1,0 +1,85 @@
+"""A real Slurm came to harm, and its records say so: incidents, rates, account."""
+
+import json
+from pathlib import Path
+
+import pytest
+from slurm_truth import JSON, TEXT, scored
+
+from mofa_model.cli import main
+from mofa_model.manifest.cluster_profile import IncidentRules
+from mofa_model.slurm import NodeEvent, SlurmRecords, SlurmRun
+from mofa_operator.observe.slurm import cause_of, slurm_past
+
+SEEN = Path(__file__).parents[2] / "data" / "slurm"
+
+
+@pytest.mark.parametrize("names", [TEXT, JSON], ids=["text", "json"])
+def test_of_40_jobs_95_percent_are_found_and_95_percent_of_what_is_found_happened(names) -> None:
+    score = scored(SEEN, names)
+    assert score.truth >= 15
+    assert score.recall >= 0.95
+    assert score.precision >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("reason", "states", "word", "counts"),
+    [
+        ("Not responding", ("DOWN", "NOT_RESPONDING"), "node-down", True),
+        ("Node unexpectedly rebooted", ("DOWN",), "reboot", True),
+        ("NVRM: Xid 79, GPU has fallen off the bus", ("DRAIN",), "gpu-lost", True),
+        ("Xid 94", ("DRAIN",), "gpu-fatal", True),
+        ("xid 31 seen", ("DRAIN",), "user-xid", False),
+        ("gres/gpu count reported lower than configured (7 < 8)", ("DRAIN",), "gpu-lost", True),
+        ("uncorrectable ECC on GPU 3", ("DRAIN",), "gpu-fatal", True),
+        ("mlx5_2 link down", ("DRAIN",), "nic", True),
+        ("Kill task failed", ("DRAIN",), "node-unhealthy", True),
+        ("NHC: check_fs_mount /scratch", ("DRAIN",), "node-unhealthy", True),
+        ("moving racks", ("DRAIN",), "planned-drain", False),
+        ("", ("DOWN",), "node-down", True),
+    ],
+)
+def test_twelve_reasons_have_their_causes(reason, states, word, counts) -> None:
+    cause = cause_of(NodeEvent(node="a", begun=1.0, states=states, reason=reason), {})
+    assert (cause.word, cause.counts) == (word, counts)
+
+
+def test_a_run_that_ends_with_its_node_is_blamed_on_it_and_goes_on_in_the_next() -> None:
+    records = SlurmRecords(
+        runs=(
+            SlurmRun(job_id="1", name="a", user="u", state="NODE_FAIL", submitted=1, begun=1000, ended=5000,
+                     hosts=("n1", "n2"), devices=16),
+            SlurmRun(job_id="1", name="a", user="u", state="COMPLETED", submitted=5000, begun=5600, ended=9000,
+                     hosts=("n2", "n3"), devices=16),
+        ),
+        node_events=(NodeEvent(node="n1", begun=4990, ended=8000, states=("DRAIN",), reason="Xid 79"),),
+    )  # fmt: skip
+    past = slurm_past(records, IncidentRules())
+    job = next(one for one in past.incidents if one.kind == "job")
+    assert (job.cause.word, job.nodes, job.seconds, job.timed) == ("gpu-lost", ("n1",), 600.0, True)
+    days = {one.state.value: 0.0 for one in past.account}
+    for one in past.account:
+        days[one.state.value] += one.node_days
+    trained = days["kept"] + days["redone"] + days["rendezvous"]
+    assert trained == pytest.approx((4000 * 2 + 3400 * 2) / 86400, abs=1e-3)
+
+
+def test_three_verbs_read_the_files(capsys) -> None:
+    files = [str(SEEN / name) for name in TEXT]
+    assert main(["incidents", "--slurm", *files, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sum(one["counts"] for one in found["incidents"]) >= 4
+    assert main(["rates", "--slurm", *files, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+    assert main(["profile", "--slurm", files[0]]) == 0
+    said = capsys.readouterr().out
+    assert "gpu: h100-80gb-sxm" in said
+    assert "total: 8" in said
+
+
+def test_without_slurm_one_line_says_so(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["incidents", "--slurm"]) == 4
+    assert capsys.readouterr().err.strip() == (
+        "mofa incidents: Slurm: there is no scontrol on the PATH; give files with what it printed"
+    )
