@@ -569,7 +569,7 @@ def _said(walked: Walked, text: str, name: str, files: Mapping[str, str]) -> Sai
                 for path in dict.fromkeys(word.text.rpartition("/")[2] for word in words)
                 if path in files
             ]
-    for key, value in walked.holds.items():
+    for key, value in walked.shell_values.items():
         plain = isinstance(value, Traced) and not key.startswith("SLURM_")
         if plain and isinstance(value, Traced) and not is_secret(key, value.text):
             said.variables[key] = PlacedVariable(key, value.text, where(value.place))

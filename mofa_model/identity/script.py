@@ -89,7 +89,7 @@ class Walked:
     """What a script would run, in its order."""
 
     followed: list[Call] = dataclasses.field(default_factory=list)
-    holds: dict[str, Value] = dataclasses.field(default_factory=dict)
+    shell_values: dict[str, Value] = dataclasses.field(default_factory=dict)
     """Variables at its end; those of its environment are among them."""
     documents: list[tuple[str, Traced]] = dataclasses.field(default_factory=list)
     """Here-documents: the file that one is written to, empty = a program reads it; the text."""
@@ -138,7 +138,7 @@ _SPECIAL: Final = frozenset({"#", "?", "$", "!", "-", "@", "*", "0", "_"})
 
 class _Walker:
     def __init__(self, environment: Mapping[str, Value], answer: Answer) -> None:
-        self.walked = Walked(holds=dict(environment))
+        self.walked = Walked(shell_values=dict(environment))
         self._answer = answer
         self._functions: dict[str, Any] = {}
         self._arguments: list[Traced] = []
@@ -223,7 +223,7 @@ class _Walker:
         kept = {}
         for one in assigned:
             name = one["Name"]["Value"]
-            kept[name] = self.walked.holds.get(name)
+            kept[name] = self.walked.shell_values.get(name)
             self._assign(one)
         try:
             return self._call(words, self._place(rows[0]), inside, given) if words else True
@@ -232,21 +232,21 @@ class _Walker:
                 if words and words[0].text in {"export", "eval", "read", "."}:
                     continue
                 if value is None:
-                    self.walked.holds.pop(name, None)
+                    self.walked.shell_values.pop(name, None)
                 else:
-                    self.walked.holds[name] = value
+                    self.walked.shell_values[name] = value
 
     def _Block(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
         return self._statements(node.get("Stmts") or (), inside)
 
     def _Subshell(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
-        before = dict(self.walked.holds)
+        before = dict(self.walked.shell_values)
         try:
             return self._statements(node.get("Stmts") or (), inside)
         except _Left:
             return None
         finally:
-            self.walked.holds = before
+            self.walked.shell_values = before
 
     def _TimeClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
         return self._statement(node["Stmt"], inside) if node.get("Stmt") else True
@@ -284,7 +284,7 @@ class _Walker:
             if not items:
                 return True
             before = len(self.walked.followed)
-            self.walked.holds[loop["Name"]["Value"]] = items[0]
+            self.walked.shell_values[loop["Name"]["Value"]] = items[0]
             self._once(node, inside)
             named = [one for one in self.walked.followed[before:] if not _is_small(one)]
             if len(items) > 1 and named:
@@ -416,7 +416,7 @@ class _Walker:
 
     def _do_unset(self, words: list[Traced], _inside: object, _given: object) -> bool:
         for one in words[1:]:
-            self.walked.holds.pop(one.text, None)
+            self.walked.shell_values.pop(one.text, None)
         return True
 
     def _do_read(self, words: list[Traced], _inside: object, given: Traced) -> bool | None:
@@ -424,15 +424,15 @@ class _Walker:
         as_array = any(re.fullmatch(r"-\w*a\w*", one.text) for one in words[1:])
         if not given.text or "$(" in given.text:
             return False
-        signs = self.walked.holds.get("IFS")
+        signs = self.walked.shell_values.get("IFS")
         signs_text = signs.text if isinstance(signs, Traced) else _BLANKS
         first_line = given.slice(0, len(given.text.partition("\n")[0]))
         if as_array and names:
-            self.walked.holds[names[-1]] = list(_split(first_line, signs_text, 0))
+            self.walked.shell_values[names[-1]] = list(_split(first_line, signs_text, 0))
             return True
         parts = list(_split(first_line, signs_text, len(names)))
         for number, name in enumerate(names):
-            self.walked.holds[name] = parts[number] if number < len(parts) else EMPTY
+            self.walked.shell_values[name] = parts[number] if number < len(parts) else EMPTY
         return True
 
     def _do_exit(self, _words: list[Traced], _inside: object, _given: object) -> None:
@@ -483,7 +483,7 @@ class _Walker:
         if text is None:
             return {"-n": True, "-z": False}.get(op)
         if op == "-v":
-            return text in self.walked.holds
+            return text in self.walked.shell_values
         return {"-n": bool(text), "-z": not text}.get(op)
 
     def _plain_test(self, texts: Sequence[str]) -> bool | None:
@@ -521,7 +521,7 @@ class _Walker:
                     return int(text)
                 if not re.fullmatch(r"[A-Za-z_]\w*", text):
                     break
-                value = self.walked.holds.get(text)
+                value = self.walked.shell_values.get(text)
                 if not isinstance(value, Traced):
                     raise _Unknown
                 text = value.text.strip()
@@ -536,7 +536,7 @@ class _Walker:
             result = self._arithmetic(node["Y"])
             if op != "=":
                 result = _counted(op[:-1], self._arithmetic(node["X"]), result)
-            self.walked.holds[name] = traced(str(result))
+            self.walked.shell_values[name] = traced(str(result))
             return result
         if op == "?":
             pair = node["Y"]
@@ -548,7 +548,7 @@ class _Walker:
         value = self._arithmetic(node["X"])
         if op in {"++", "--"}:
             after = value + (1 if op == "++" else -1)
-            self.walked.holds[self._text(node["X"]).text] = traced(str(after))
+            self.walked.shell_values[self._text(node["X"]).text] = traced(str(after))
             return value if node.get("Post") else after
         return {"-": -value, "+": value, "!": int(not value), "~": ~value}[op]
 
@@ -572,7 +572,7 @@ class _Walker:
         return self._source.slice(self._spot(node), self._spot(node, end=True))
 
     def _assign(self, node: Any) -> None:
-        name, variables = node["Name"]["Value"], self.walked.holds
+        name, variables = node["Name"]["Value"], self.walked.shell_values
         old = variables.get(name)
         value: Value
         if "Array" in node:
@@ -733,7 +733,7 @@ class _Walker:
         if name in {"@", "*"}:
             rows = self._arguments
         else:
-            value = self.walked.holds.get(name)
+            value = self.walked.shell_values.get(name)
             rows = value if isinstance(value, list) else [] if value is None else [value]
         if part.get("Length"):
             yield _Piece(traced(str(len(rows))), True)
@@ -767,7 +767,7 @@ class _Walker:
             return traced(str(len(self._arguments)))
         if name == "?":
             return traced("0")
-        value = self.walked.holds.get(name)
+        value = self.walked.shell_values.get(name)
         if isinstance(value, list):
             spot = 0 if index is None else self._try_arithmetic(index)
             if spot is None or not -len(value) <= spot < len(value):
@@ -802,7 +802,7 @@ class _Walker:
                 return value
             given = self._text(word) if word else EMPTY
             if op in {":=", "="}:
-                self.walked.holds[part["Param"]["Value"]] = given
+                self.walked.shell_values[part["Param"]["Value"]] = given
             return given
         if op in {":+", "+"}:
             there = value is not None and (op == "+" or bool(value.text))
