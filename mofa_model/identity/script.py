@@ -96,6 +96,11 @@ class Walked:
     notes: list[str] = dataclasses.field(default_factory=list)
     """What was not followed, each in one sentence."""
 
+    @property
+    def holds(self) -> Mapping[str, Value]:
+        """The same as `shell_values`, to read."""
+        return self.shell_values
+
 
 Answer: TypeAlias = Callable[[str], str | None]
 """What a command substitution would print, by its words; None = only a machine knows."""

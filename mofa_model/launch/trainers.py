@@ -239,6 +239,15 @@ def _left(run: LaunchSettings, found: Launch) -> list[str]:
     return notes
 
 
+def matching(words: Sequence[str]) -> str:
+    """The trainer whose command it is; empty where none knows it.
+
+    >>> matching(["torchrun", "pretrain_gpt.py", "--tensor-model-parallel-size", "2"])
+    'megatron'
+    """
+    return next((name for name, one in _TRAINERS.items() if one.matches(words)), "")
+
+
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What a launch command says; `open_file` reads files that it names, None = it reads none.
 

@@ -32,6 +32,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "which": "which GPUs a fine-tune needs, whether it fits, how long it takes and what it costs",
     "annotate": "write the advice into manifests as annotations",
     "explain": "one strategy: every time term and memory term, with equation numbers",
+    "check": "review launch scripts: fit, refusals, slower than before, checkpoint interval",
     "ettr": "effective training time ratio and the best checkpoint interval",
     "rates": "check assumed failure rates against observed ones",
     "simulate": "a run under failures, event by event",

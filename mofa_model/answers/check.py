@@ -1,0 +1,323 @@
+"""What a reviewer of a launch has to know: will it fit, will its trainer take it, is it slower than
+what it replaces, does it save as often as the pool needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mofa_model import presets, units
+from mofa_model.answers.explain import ExplainAnswer, explain
+from mofa_model.answers.training import problems_of
+from mofa_model.errors import InputError
+from mofa_model.identity import BatchScript, LaunchFound, model_preset
+from mofa_model.identity.commands import ProgramCall
+from mofa_model.launch import TRAINERS, launch, read
+from mofa_model.launch.trainers import matching
+from mofa_model.records import dataclass
+from mofa_model.strategy_text import format_strategy
+
+RULES: Final[Mapping[str, str]] = {
+    "does-not-fit": "the layout needs more device memory than there is",
+    "refused": "the trainer, Slurm or the devices do not take it",
+    "slower": "a step takes longer than before the change, for each sequence",
+    "interval": "checkpoints are too rare or too frequent for the pool, or for the time limit",
+    "not-read": "what is missing before anything can be said",
+}
+"""Findings by the id of their rule."""
+SLOWER: Final = 0.05
+"""Share by which a step may be slower than before. [1]"""
+LOST: Final = 0.01
+"""Share of all time that an interval may cost against the best one. Ours. [1]"""
+_NEEDED: Final = {
+    "model": "--model", "device_kind": "--gpu", "devices": "--gpus",
+    "sequence_length": "--seq", "global_batch": "--global-batch",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One line of a review."""
+
+    rule: str
+    file: str
+    line_number: int
+    """[1]"""
+    message: str
+
+    @property
+    def level(self) -> str:
+        """The word of SARIF: error, warning, note."""
+        return {"slower": "warning", "interval": "warning", "not-read": "note"}.get(
+            self.rule, "error"
+        )
+
+    @property
+    def text(self) -> str:
+        """As compilers write it."""
+        return f"{self.file}:{self.line_number}: {self.level}: {self.message} [{self.rule}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewBounds:
+    """What holds for all files of a review."""
+
+    given: Mapping[str, Any]
+    """Facts that the command states, by their names."""
+    profile: str | None = None
+    """The pool's profile: a name or a file."""
+    slower: float = SLOWER
+    """[1]"""
+    lost: float = LOST
+    """[1]"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Priced:
+    """A script with its price."""
+
+    answer: ExplainAnswer
+    batch: int
+    place: int
+    """Line where the layout stands. [1]"""
+
+    @property
+    def seconds(self) -> float:
+        """A sequence's share of a step. [s]"""
+        return self.answer.step_seconds / self.batch
+
+
+def review(script: BatchScript, before: BatchScript | None, bounds: ReviewBounds) -> list[Finding]:
+    """The findings of one file; `before` is what it replaces."""
+    found = list(_of_slurm(script))
+    try:
+        refused = _refused(script)
+    except InputError as error:
+        refused = Finding(rule="refused", file=script.name, line_number=1, message=str(error))
+    if refused is not None:
+        return [*found, refused]
+    if script.launch_found is None:
+        return found
+    facts = _facts(script, bounds)
+    missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
+    if missing:
+        said = f"give {', '.join(missing)}: the script does not say it"
+        return [*found, _finding("not-read", script, script.launch_found.where, said)]
+    try:
+        now = _priced(script, script.launch_found, facts)
+    except InputError as error:
+        return [*found, _finding("refused", script, script.launch_found.where, str(error))]
+    summary = now.answer.document["summary"]
+    if not now.answer.fits:
+        needs = units.format(summary["memory_bytes"], "B")
+        limit = units.format(summary["memory_limit_bytes"], "B")
+        message = f"the layout needs {needs} of a device that has {limit}"
+        found.append(
+            Finding(rule="does-not-fit", file=script.name, line_number=now.place, message=message)
+        )
+    if before is not None and before.launch_found is not None:
+        found += _slower(script, before, now, bounds)
+    found += _interval(script, now, facts, bounds)
+    return found
+
+
+def _of_slurm(script: BatchScript) -> Sequence[Finding]:
+    """What sbatch does not do with the script."""
+    marks = ("sbatch puts no variable", "sbatch does not read it")
+    found = []
+    for note in script.notes:
+        if any(mark in note for mark in marks):
+            place, _, said = note.removeprefix(f"{script.name}:").partition(": ")
+            found.append(
+                Finding(rule="refused", file=script.name, line_number=int(place), message=said)
+            )
+    return found
+
+
+def _refused(script: BatchScript) -> Finding | None:
+    """The trainer's argument that is not taken."""
+    if script.launch_found is not None:
+        return None
+    for call in script.said.program_calls:
+        trainer = matching(call.texts)
+        if not trainer or call.texts[0].rpartition("/")[2] not in _STARTERS:
+            continue
+        try:
+            read(call.texts)
+        except InputError as error:
+            return _finding("refused", script, _where(call, str(error)), str(error))
+    return None
+
+
+_STARTERS: Final = frozenset({"torchrun", "python", "python3", "accelerate", "deepspeed", "uv"})
+
+
+def _where(call: ProgramCall, message: str) -> str:
+    """Where the argument stands that a message names."""
+    named = (
+        one.where
+        for one in call.words
+        if one.text.startswith("--") and one.text.partition("=")[0] in message
+    )
+    bare = (
+        one.where for one in call.words if one.text.lstrip("-").partition("=")[0] in message.split()
+    )
+    return next(named, next(bare, call.where))
+
+
+def _finding(rule: str, script: BatchScript, where: str, message: str) -> Finding:
+    line = where.rpartition(":")[2]
+    return Finding(
+        rule=rule, file=script.name, line_number=int(line) if line.isdigit() else 1, message=message
+    )
+
+
+def _facts(script: BatchScript, bounds: ReviewBounds) -> dict[str, Any]:
+    facts = {name: one.value for name, one in script.facts.items()}
+    facts |= {name: value for name, value in bounds.given.items() if value is not None}
+    if bounds.profile is not None and not facts.get("device_kind"):
+        from mofa_model.manifest.surroundings import named_profile
+
+        facts["device_kind"] = named_profile(bounds.profile).spec.gpu
+    kind = str(facts.get("device_kind") or "")
+    facts["device_kind"] = kind.removeprefix("nvidia-").removeprefix("amd-")
+    if facts.get("model"):
+        facts["model"] = model_preset(str(facts["model"])) or facts["model"]
+    return facts
+
+
+def _priced(script: BatchScript, told: LaunchFound, facts: Mapping[str, Any]) -> _Priced:
+    """What the layout takes; an error where it cannot be."""
+    layers = int(presets.model(str(facts["model"])).layers)
+    layout = told.reading.strategy(int(facts["devices"]), layers=told.reading.layers or layers)
+    asked: dict[str, Any] = {
+        "model": facts["model"],
+        "gpu": facts["device_kind"],
+        "gpus": int(facts["devices"]),
+        "global_batch_size": int(facts["global_batch"]),
+        "sequence_length": int(facts["sequence_length"]),
+        "strategy": format_strategy(layout),
+    }
+    if facts.get("precision") in {"bf16", "fp16"}:
+        asked["precision"] = "bf16"
+    answer = explain(**asked)
+    if told.reading.trainer in TRAINERS:
+        launch(layout, told.reading.trainer, problems_of(answer.question)[0])
+    place = told.where.rpartition(":")[2]
+    return _Priced(
+        answer=answer,
+        batch=int(facts["global_batch"]),
+        place=_layout_line(script) or (int(place) if place.isdigit() else 1),
+    )
+
+
+def _layout_line(script: BatchScript) -> int:
+    """The line where the layout's first degree stands; 0 = nowhere. [1]"""
+    parallel = script.facts.get("parallel")
+    line = "" if parallel is None else parallel.source.rpartition(":")[2]
+    return int(line) if line.isdigit() else 0
+
+
+def _slower(
+    script: BatchScript, before: BatchScript, now: _Priced, bounds: ReviewBounds
+) -> Sequence[Finding]:
+    old_facts = _facts(before, bounds)
+    assert before.launch_found is not None  # noqa: S101 - the caller has seen it
+    if any(not old_facts.get(name) for name in _NEEDED):
+        return []
+    same = _facts(script, bounds)
+    if any(
+        same.get(name) != old_facts.get(name)
+        for name in ("model", "device_kind", "devices", "sequence_length")
+    ):
+        return []  # another question: there is nothing to compare
+    try:
+        old = _priced(before, before.launch_found, old_facts)
+    except InputError:
+        return []
+    ratio = now.seconds / old.seconds - 1
+    if not old.answer.fits or ratio <= bounds.slower:
+        return []
+    message = (
+        f"a step takes {units.format(now.answer.step_seconds, 's')}, {100 * ratio:.0f} % more for "
+        f"each sequence than before the change"
+    )
+    return [Finding(rule="slower", file=script.name, line_number=now.place, message=message)]
+
+
+def _interval(
+    script: BatchScript, now: _Priced, facts: Mapping[str, Any], bounds: ReviewBounds
+) -> Sequence[Finding]:
+    """Whether the steps between two checkpoints suit the pool and the time limit."""
+    from mofa_model.answers.ettr import ettr
+
+    said = script.facts.get("checkpoint_interval")
+    if said is None:
+        return []
+    steps, seconds = int(said.value), now.answer.step_seconds
+    limit = script.facts.get("time_limit_seconds")
+    if limit is not None and steps * seconds > float(limit.value) and "signal" not in script.facts:
+        message = (
+            f"the first checkpoint comes after {units.format(steps * seconds, 's')}, and the time "
+            f"limit is {units.format(float(limit.value), 's')}: nothing is ever saved; save more "
+            "often, or add --signal and save on it"
+        )
+        return [_finding("interval", script, said.source, message)]
+    nodes = facts.get("nodes") or max(
+        1, int(facts["devices"]) // int(facts.get("devices_per_node") or 8)
+    )
+    asked: dict[str, Any] = {"step": f"{seconds} s", "nodes": float(nodes), "model": facts["model"]}
+    if bounds.profile is not None:
+        asked["profile"] = bounds.profile
+    try:
+        told = ettr(interval=steps, **asked).document
+    except InputError:
+        return []
+    lost = told["interval"]["best_ettr"] - told["ettr"]["target"]
+    if lost <= bounds.lost:
+        return []
+    best = told["interval"]
+    message = (
+        f"saving every {steps} steps costs {100 * lost:.1f} % of the time against every "
+        f"{best['best_steps']}; {best['flat_from']} to {best['flat_to']} are about as good"
+    )
+    return [_finding("interval", script, said.source, message)]
+
+
+def sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
+    """Findings as SARIF 2.1.0, which code hosts show beside the diff."""
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "mofa check",
+                        "version": version,
+                        "rules": [
+                            {"id": name, "shortDescription": {"text": said}}
+                            for name, said in RULES.items()
+                        ],
+                    }
+                },
+                "results": [
+                    {
+                        "ruleId": one.rule,
+                        "level": one.level,
+                        "message": {"text": one.message},
+                        "locations": [
+                            {
+                                "physicalLocation": {
+                                    "artifactLocation": {"uri": one.file},
+                                    "region": {"startLine": one.line_number},
+                                }
+                            }
+                        ],
+                    }
+                    for one in findings
+                ],
+            }
+        ],
+    }

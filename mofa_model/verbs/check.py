@@ -1,0 +1,165 @@
+"""`mofa check FILE…`: what a reviewer of launches has to know, one line a finding."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Final
+
+from mofa_model import output, terminal, units
+from mofa_model.errors import BadValue
+from mofa_model.tables import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mofa_model.answers.check import Finding
+    from mofa_model.identity import BatchScript
+
+FOUND: Final = 5
+"""Exit code where something was found."""
+
+EXAMPLES: Final = """\
+Reads batch scripts of Slurm and shell scripts, and runs nothing of them.
+
+examples:
+  mofa check train.sbatch
+  a pull request: against what it changes, for the pool, as a code host shows it
+    mofa check --base origin/main --profile h100-east --sarif found.sarif slurm/*.sbatch
+  annotations of the diff, in a workflow
+    mofa check --base origin/main --annotate train.sbatch
+
+exit codes: 0 nothing found, 2 bad input, 5 something was found (notes are no finding)"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The files, what they replace, and what no file says."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="batch scripts and shell scripts")
+    parser.add_argument(
+        "--base", metavar="REF", help="what they replace: a commit or branch of git"
+    )
+    parser.add_argument(
+        "--profile", metavar="NAME|FILE", help="the pool: its devices, failures and storage"
+    )
+    parser.add_argument(
+        "--model", metavar="MODEL", help="the model, where a script does not say it"
+    )
+    parser.add_argument("--gpu", metavar="GPU", help="the device, likewise")
+    for name, said in (
+        ("gpus", "devices"),
+        ("seq", "tokens of a sequence"),
+        ("global-batch", "sequences of a step"),
+    ):
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{said}, likewise")
+    parser.add_argument(
+        "--slower", type=units.number, default=0.05, metavar="P",
+        help="share by which a step may be slower than before (default: 0.05)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--lost", type=units.number, default=0.01, metavar="P",
+        help="share of the time that a checkpoint interval may cost (default: 0.01)",
+    )  # fmt: skip
+    parser.add_argument("--sarif", metavar="FILE", help="also write the findings as SARIF 2.1.0")
+    parser.add_argument(
+        "--annotate", action="store_true", help="print workflow commands of GitHub Actions"
+    )
+    output.add_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Read, price, compare, print."""
+    from mofa_model import VERSION, files
+    from mofa_model.answers.check import ReviewBounds, review, sarif
+    from mofa_model.identity import read_script
+
+    for name in ("slower", "lost"):
+        if not 0 <= getattr(arguments, name) < 10:
+            raise BadValue(f"--{name}", getattr(arguments, name), "give a share, for example 0.05")
+    bounds = ReviewBounds(
+        given={
+            "model": arguments.model,
+            "device_kind": arguments.gpu,
+            "devices": arguments.gpus,
+            "sequence_length": arguments.seq,
+            "global_batch": arguments.global_batch,
+        },
+        profile=arguments.profile,
+        slower=arguments.slower,
+        lost=arguments.lost,
+    )
+    found: list[Finding] = []
+    for name in arguments.files:
+        script = read_script(files.read_text(name), name)
+        found += review(script, _before(name, arguments.base), bounds)
+    if arguments.sarif:
+        files.write_text(arguments.sarif, output.as_json(sarif(found, VERSION)))
+    if arguments.annotate:
+        for one in found:
+            terminal.put(_annotation(one) + "\n")
+    else:
+        output.emit(arguments.output, [_table(found)], {"findings": [_row(one) for one in found]})
+    return FOUND if any(one.level != "note" for one in found) else 0
+
+
+def _row(one: Finding) -> dict[str, object]:
+    return {
+        "rule": one.rule,
+        "level": one.level,
+        "file": one.file,
+        "line": one.line_number,
+        "message": one.message,
+    }
+
+
+def _table(found: Sequence[Finding]) -> Table:
+    return Table(
+        title="Findings",
+        columns=(
+            Column("where", align="left", copied=True),
+            Column("rule", align="left"),
+            Column("what", align="left"),
+        ),
+        rows=tuple((f"{one.file}:{one.line_number}", one.rule, one.message) for one in found),
+        notes=() if found else ("Nothing was found.",),
+    )
+
+
+def _annotation(one: Finding) -> str:
+    """A finding as a workflow command; what would end it is escaped."""
+    word = {"note": "notice"}.get(one.level, one.level)
+    said = one.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    place = one.file.replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+    return f"::{word} file={place},line={one.line_number},title=mofa {one.rule}::{said}"
+
+
+def _before(name: str, base: str | None) -> BatchScript | None:
+    """The file as it was in a commit; None where it is new there."""
+    import subprocess
+    from pathlib import Path
+
+    from mofa_model.errors import InputError
+    from mofa_model.identity import read_script
+
+    if base is None:
+        return None
+    if base.startswith("-"):
+        raise BadValue("--base", base, "give a commit or a branch")
+    path = Path(name).resolve()
+    try:
+        known = subprocess.run(
+            ["git", "-C", str(path.parent), "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"],
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+        if known.returncode:
+            raise BadValue("--base", base, "give a commit or a branch of the files' own repository")
+        done = subprocess.run(
+            ["git", "-C", str(path.parent), "show", f"{known.stdout.strip()}:./{path.name}"],
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        raise BadValue("--base", base, "git is needed for it, and cannot be run here") from None
+    if done.returncode:
+        return None
+    try:
+        return read_script(done.stdout, name)
+    except InputError:
+        return None

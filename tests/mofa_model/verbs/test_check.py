@@ -1,0 +1,135 @@
+"""Fifty pull requests of launch scripts, half of them bad: what a reviewer is told."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mofa_model.answers.check import ReviewBounds, review
+from mofa_model.cli import main
+from mofa_model.identity import read_script
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name=llama
+#SBATCH --nodes={nodes}
+#SBATCH --gpus-per-node=h100:8
+#SBATCH --time={time}
+# what is trained
+TP={tp}
+PP={pp}
+MBS={mbs}
+ARGS=(
+    --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336
+    --num-attention-heads 32 --group-query-attention --num-query-groups 8
+    --seq-length 8192 --max-position-embeddings 8192 --swiglu --bf16
+    --tokenizer-model meta-llama/Llama-3.1-8B
+    --tensor-model-parallel-size $TP
+    --pipeline-model-parallel-size $PP
+    --micro-batch-size $MBS --global-batch-size {batch}
+    --save-interval {save}
+    --lr {lr} {more}
+)
+srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 pretrain_gpt.py "${{ARGS[@]}}"
+"""
+USUAL = dict(
+    nodes=4, time="2-00:00:00", tp=2, pp=1, mbs=1, batch=256, save=600, lr="3e-4",
+    more="--sequence-parallel --use-distributed-optimizer",
+)  # fmt: skip
+SHARDED = USUAL["more"]
+BAD = {
+    "does-not-fit": [dict(mbs=n, batch=256 * n) for n in (16, 32)]
+    + [dict(tp=1, mbs=8, more=SHARDED), dict(tp=1, mbs=16, more=SHARDED), dict(nodes=1, mbs=16, batch=512)]
+    + [dict(tp=1, pp=1, mbs=4, nodes=2, more="")],
+    "refused": [dict(tp=3), dict(tp=5), dict(pp=3), dict(mbs=3), dict(batch=250), dict(tp=64)],
+    "slower": [
+        dict(more=f"{SHARDED} --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"),
+        dict(tp=8), dict(tp=8, pp=4), dict(pp=4, batch=256), dict(tp=4), dict(pp=8), dict(tp=4, pp=4),
+    ],
+    "interval": [dict(save=n) for n in (1, 2, 3)] + [dict(save=200_000), dict(save=5000, time="02:00:00"), dict(save=10**6)],
+}  # fmt: skip
+GOOD = [
+    dict(lr=one, save=save) for one, save in itertools.product(("1e-4", "2e-4", "6e-4", "1e-3"), (400, 500, 700))
+] + [dict(time=one) for one in ("1-00:00:00", "12:00:00", "7-00:00:00", "0", "UNLIMITED")] + [
+    dict(nodes=8, batch=512), dict(nodes=8), dict(nodes=2, batch=128), dict(batch=512), dict(batch=1024),
+    dict(more=f"{SHARDED} --log-interval 1"), dict(more=f"{SHARDED} --wandb-project x"), dict(more=f"{SHARDED} --seed 3"),
+]  # fmt: skip
+
+
+def told(change):
+    """Rules of the findings of one pull request."""
+    before = read_script(SCRIPT.format(**USUAL), "train.sbatch")
+    after = read_script(SCRIPT.format(**{**USUAL, **change}), "train.sbatch")
+    return [
+        one.rule for one in review(after, before, ReviewBounds(given={})) if one.level != "note"
+    ]
+
+
+def test_of_25_bad_pull_requests_24_are_told_and_of_25_good_ones_at_most_one() -> None:
+    bad = [(rule, change) for rule, some in BAD.items() for change in some]
+    assert (len(bad), len(GOOD)) == (25, 25)
+    missed = [(rule, change, told(change)) for rule, change in bad if rule not in told(change)]
+    false = [(change, rules) for change in GOOD if (rules := told(change))]
+    assert len(missed) <= 1, missed
+    assert len(false) <= 1, false
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository whose script has changed since its first commit."""
+    monkeypatch.chdir(tmp_path)
+    for words in (["init", "-q"], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *words], check=True)
+    script = tmp_path / "train.sbatch"
+    script.write_text(SCRIPT.format(**USUAL))
+    subprocess.run(["git", "add", "."], check=True)
+    subprocess.run(["git", "commit", "-qm", "the script"], check=True)
+    script.write_text(SCRIPT.format(**{**USUAL, "tp": 8}))
+    return tmp_path
+
+
+def test_a_change_is_compared_with_the_commit_before(repository, capsys) -> None:
+    assert (
+        main(["check", "--base", "HEAD", "--sarif", "found.sarif", "train.sbatch", "-o", "json"])
+        == 5
+    )
+    (found,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (found["rule"], found["file"], found["line"]) == ("slower", "train.sbatch", 15)
+    (run,) = json.loads((repository / "found.sarif").read_text())["runs"]
+    assert run["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] == 15
+    assert main(["check", "--base", "HEAD", "--annotate", "train.sbatch"]) == 5
+    said = capsys.readouterr().out
+    assert said.startswith("::warning file=train.sbatch,line=15,title=mofa slower::a step takes")
+
+
+def test_a_script_without_a_known_device_gets_a_note_and_passes(repository, capsys) -> None:
+    text = SCRIPT.format(**USUAL).replace("h100:8", "8")
+    (repository / "train.sbatch").write_text(text)
+    assert main(["check", "train.sbatch"]) == 0
+    assert "give --gpu: the script does not say it" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_base_that_is_none_is_refused_by_name(repository, capsys) -> None:
+    assert main(["check", "--base", "nowhere", "train.sbatch"]) == 2
+    assert "--base: 'nowhere'" in capsys.readouterr().err
+
+
+def test_the_action_reviews_what_differs_from_its_base_and_nothing_else(repository) -> None:
+    entry = ROOT / "deploy" / "check" / "entry.sh"
+    (repository / "other.sbatch").write_text("#!/bin/bash\nsrun hostname\n")
+    around = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "MOFA_BASE": "HEAD",
+    }
+    done = subprocess.run([entry], env=around, capture_output=True, text=True, check=False)
+    assert done.returncode == 5, done.stderr
+    assert done.stdout.count("::warning file=train.sbatch") == 1
+    subprocess.run(["git", "checkout", "-q", "train.sbatch"], check=True)
+    done = subprocess.run([entry], env=around, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "mofa check: no launch script differs from HEAD\n")
