@@ -88,8 +88,10 @@ class _Priced:
         return self.answer.step_seconds / self.batch
 
 
-def review(script: BatchScript, before: BatchScript | None, bounds: ReviewBounds) -> list[Finding]:
-    """The findings of one file; `before` is what it replaces."""
+def review(
+    script: BatchScript, replaced_script: BatchScript | None, review_bounds: ReviewBounds
+) -> list[Finding]:
+    """The findings of one file; `replaced_script` is what it replaces."""
     found = list(_of_slurm(script))
     try:
         refused = _refused(script)
@@ -99,7 +101,7 @@ def review(script: BatchScript, before: BatchScript | None, bounds: ReviewBounds
         return [*found, refused]
     if script.launch_found is None:
         return found
-    facts = _facts(script, bounds)
+    facts = _facts(script, review_bounds)
     missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
     if missing:
         said = f"give {', '.join(missing)}: the script does not say it"
@@ -116,9 +118,9 @@ def review(script: BatchScript, before: BatchScript | None, bounds: ReviewBounds
         found.append(
             Finding(rule="does-not-fit", file=script.name, line_number=now.place, message=message)
         )
-    if before is not None and before.launch_found is not None:
-        found += _slower(script, before, now, bounds)
-    found += _interval(script, now, facts, bounds)
+    if replaced_script is not None and replaced_script.launch_found is not None:
+        found += _slower(script, replaced_script, now, review_bounds)
+    found += _interval(script, now, facts, review_bounds)
     return found
 
 
