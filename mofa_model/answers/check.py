@@ -37,7 +37,7 @@ _NEEDED: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class ReviewFinding:
     """One line of a review."""
 
     rule: str
@@ -90,13 +90,13 @@ class _Priced:
 
 def review(
     script: BatchScript, replaced_script: BatchScript | None, review_bounds: ReviewBounds
-) -> list[Finding]:
+) -> list[ReviewFinding]:
     """The findings of one file; `replaced_script` is what it replaces."""
     found = list(_of_slurm(script))
     try:
         refused = _refused(script)
     except InputError as error:
-        refused = Finding(rule="refused", file=script.name, line_number=1, message=str(error))
+        refused = ReviewFinding(rule="refused", file=script.name, line_number=1, message=str(error))
     if refused is not None:
         return [*found, refused]
     if script.launch_found is None:
@@ -116,7 +116,9 @@ def review(
         limit = units.format(summary["memory_limit_bytes"], "B")
         message = f"the layout needs {needs} of a device that has {limit}"
         found.append(
-            Finding(rule="does-not-fit", file=script.name, line_number=now.place, message=message)
+            ReviewFinding(
+                rule="does-not-fit", file=script.name, line_number=now.place, message=message
+            )
         )
     if replaced_script is not None and replaced_script.launch_found is not None:
         found += _slower(script, replaced_script, now, review_bounds)
@@ -124,7 +126,7 @@ def review(
     return found
 
 
-def _of_slurm(script: BatchScript) -> Sequence[Finding]:
+def _of_slurm(script: BatchScript) -> Sequence[ReviewFinding]:
     """What sbatch does not do with the script."""
     marks = ("sbatch puts no variable", "sbatch does not read it")
     found = []
@@ -132,12 +134,14 @@ def _of_slurm(script: BatchScript) -> Sequence[Finding]:
         if any(mark in note for mark in marks):
             place, _, said = note.removeprefix(f"{script.name}:").partition(": ")
             found.append(
-                Finding(rule="refused", file=script.name, line_number=int(place), message=said)
+                ReviewFinding(
+                    rule="refused", file=script.name, line_number=int(place), message=said
+                )
             )
     return found
 
 
-def _refused(script: BatchScript) -> Finding | None:
+def _refused(script: BatchScript) -> ReviewFinding | None:
     """The trainer's argument that is not taken."""
     if script.launch_found is not None:
         return None
@@ -168,9 +172,9 @@ def _where(call: ProgramCall, message: str) -> str:
     return next(named, next(bare, call.where))
 
 
-def _finding(rule: str, script: BatchScript, where: str, message: str) -> Finding:
+def _finding(rule: str, script: BatchScript, where: str, message: str) -> ReviewFinding:
     line = where.rpartition(":")[2]
-    return Finding(
+    return ReviewFinding(
         rule=rule, file=script.name, line_number=int(line) if line.isdigit() else 1, message=message
     )
 
@@ -223,7 +227,7 @@ def _layout_line(script: BatchScript) -> int:
 
 def _slower(
     script: BatchScript, before: BatchScript, now: _Priced, bounds: ReviewBounds
-) -> Sequence[Finding]:
+) -> Sequence[ReviewFinding]:
     old_facts = _facts(before, bounds)
     assert before.launch_found is not None  # noqa: S101 - the caller has seen it
     if any(not old_facts.get(name) for name in _NEEDED):
@@ -245,12 +249,12 @@ def _slower(
         f"a step takes {units.format(now.answer.step_seconds, 's')}, {100 * ratio:.0f} % more for "
         f"each sequence than before the change"
     )
-    return [Finding(rule="slower", file=script.name, line_number=now.place, message=message)]
+    return [ReviewFinding(rule="slower", file=script.name, line_number=now.place, message=message)]
 
 
 def _interval(
     script: BatchScript, now: _Priced, facts: Mapping[str, Any], bounds: ReviewBounds
-) -> Sequence[Finding]:
+) -> Sequence[ReviewFinding]:
     """Whether the steps between two checkpoints suit the pool and the time limit."""
     from mofa_model.answers.ettr import ettr
 
@@ -287,7 +291,7 @@ def _interval(
     return [_finding("interval", script, said.source, message)]
 
 
-def sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
+def sarif(findings: Sequence[ReviewFinding], version: str) -> dict[str, Any]:
     """Findings as SARIF 2.1.0, which code hosts show beside the diff."""
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",

@@ -12,7 +12,7 @@ from mofa_model.tables import Column, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mofa_model.answers.check import Finding
+    from mofa_model.answers.check import ReviewFinding
     from mofa_model.identity import BatchScript
 
 FOUND: Final = 5
@@ -86,7 +86,7 @@ def run(arguments: Namespace) -> int:
         slower=arguments.slower,
         lost=arguments.lost,
     )
-    found: list[Finding] = []
+    found: list[ReviewFinding] = []
     for name in arguments.files:
         script = read_script(files.read_text(name), name)
         found += review(script, _before(name, arguments.base), bounds)
@@ -100,7 +100,7 @@ def run(arguments: Namespace) -> int:
     return FOUND if any(one.level != "note" for one in found) else 0
 
 
-def _row(one: Finding) -> dict[str, object]:
+def _row(one: ReviewFinding) -> dict[str, object]:
     return {
         "rule": one.rule,
         "level": one.level,
@@ -110,7 +110,7 @@ def _row(one: Finding) -> dict[str, object]:
     }
 
 
-def _table(found: Sequence[Finding]) -> Table:
+def _table(found: Sequence[ReviewFinding]) -> Table:
     return Table(
         title="Findings",
         columns=(
@@ -123,7 +123,7 @@ def _table(found: Sequence[Finding]) -> Table:
     )
 
 
-def _annotation(one: Finding) -> str:
+def _annotation(one: ReviewFinding) -> str:
     """A finding as a workflow command; what would end it is escaped."""
     word = {"note": "notice"}.get(one.level, one.level)
     said = one.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
