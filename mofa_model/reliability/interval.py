@@ -121,7 +121,7 @@ def recommend(
     if model.is_planned(job):
         found = model.recovery().planned(job)
         best = recommend(found.job, every=every, most=most)
-        return replace(best, ettr=best.ettr * found.kept)
+        return replace(best, ettr=best.ettr * found.keeps)
     if len(job.blocking) > 1:
         return _nested(job, every, most)
     curve = _curve(job, (1,))
@@ -157,7 +157,7 @@ def _curve(job: Job, every: tuple[int, ...]) -> Curve:
     if model.is_planned(job):
         found = model.recovery().planned(job)
         under = _curve(found.job, every)
-        return lambda steps: np.asarray(under(steps) * found.kept)
+        return lambda steps: np.asarray(under(steps) * found.keeps)
     if len(job.blocking) == 1:
         at = model.ettr_at(job)
         return lambda steps: np.asarray(at(steps))
@@ -346,7 +346,7 @@ def best_ettr(job: Job, most: Count = MOST_STEPS) -> Ratio:
     """
     if model.is_planned(job):
         found = model.recovery().planned(job)
-        under: Ratio = best_ettr(found.job, most) * found.kept
+        under: Ratio = best_ettr(found.job, most) * found.keeps
         return under
     steps = nearest_steps(job, most)
     law = job.reliability.law

@@ -145,7 +145,7 @@ def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
     """
     if is_planned(job):
         found = recovery().planned(job)
-        under: Ratio = ettr(found.job, steps, every) * found.kept
+        under: Ratio = ettr(found.job, steps, every) * found.keeps
         return under
     if len(job.blocking) == 1:
         return ettr_at(job)(steps)
@@ -371,8 +371,8 @@ def _planned_budget(job: Job, steps: float, every: tuple[int, ...]) -> dict[str,
     """The budget of a job under a recovery plan; what ends its last replica is one cause."""
     found = recovery().planned(job)
     parts = budget(found.job, steps, every)
-    kept = parts["training"] * float(found.kept)
-    away = {"replicas away": parts["training"] - kept} if found.kept < 1 else {}
+    kept = parts["training"] * float(found.keeps)
+    away = {"replicas away": parts["training"] - kept} if found.keeps < 1 else {}
     told: dict[str, float] = {"training": kept, **away}
     for name, part in parts.items():
         what, last = name.partition(", ")[0], name.rpartition(", ")[2]

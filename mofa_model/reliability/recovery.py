@@ -78,7 +78,7 @@ class PlannedJob:
 
     job: Job
     """The same job for the exact model: without a plan, its failures as they recover under it."""
-    kept: Ratio
+    keeps: Ratio
     """Share of its training that replicas which are away, and pauses for them, leave. [1]"""
     upkeep: RecoveryCost
 
@@ -91,7 +91,7 @@ def planned(job: Job) -> PlannedJob:
     >>> job = Job(nodes=1024, step_time=10.0, blocking=(20.0,), background=(0.0,),
     ...           reliability=Reliability(classes=paper_classes()), plan=plan_of("replica"),
     ...           redundancy=Replicas(count=32))
-    >>> round(float(planned(job).kept), 4)
+    >>> round(float(planned(job).keeps), 4)
     0.99
     """
     plan, rel, layout = job.plan or PLANS["classes"], job.reliability, _layout(job)
@@ -117,7 +117,7 @@ def planned(job: Job) -> PlannedJob:
             step_time=bare.step_time / kept,
             blocking=tuple(one / moving for one in bare.blocking),
         )
-    return PlannedJob(job=_alarmed(bare), kept=kept, upkeep=upkeep)
+    return PlannedJob(job=_alarmed(bare), keeps=kept, upkeep=upkeep)
 
 
 def _layout(job: Job) -> Replicas:

@@ -144,7 +144,7 @@ def test_shares_of_time_add_to_one_under_each_of_25_plans() -> None:
         parts = model.budget(under, 30, every)
         assert sum(parts.values()) == pytest.approx(1.0, abs=1e-9), plan.name
         assert parts["training"] == pytest.approx(float(model.ettr(under, 30, every)), abs=1e-9)
-        assert 0 < planned(under).kept <= 1
+        assert 0 < planned(under).keeps <= 1
 
 
 def test_failures_are_split_and_none_is_lost_while_no_replica_fails_alone() -> None:
