@@ -10,12 +10,14 @@ PYTEST := $(BIN)/python -m pytest
 JOBS   ?= auto
 TRAINERS_HOME ?= $(HOME)/.cache/mofa-oracle-trainers
 TRAINERS_PYTHON ?= python3.12
+DIST ?= dist
+PLATFORMS ?= amd64
 
 # Tests start hundreds of processes; without byte code each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts oracle-kept bench validate soak up down e2e test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts oracle-kept bench validate release release-check publish soak up down e2e test-kind clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,6 +136,16 @@ validate: $(STAMP) ## write docs/validation.md: predicted against measured, for 
 	else echo "validate: MOFA_KERNEL_ROWS names no folder with measured kernels, so their figures stay those of lab/data/kernels.json"; fi
 	$(BIN)/mofa validate odds lab/data/cases/*.json --record lab/data/odds.json -o csv >/dev/null
 	$(BIN)/mofa fit lab/data/cases/*.json --report docs
+
+release: $(STAMP) ## what a release publishes, in DIST (dist), from a clean tree: VERSION=0.2.0 [IMAGE=REGISTRY/NAME] [PLATFORMS=amd64,arm64] [BASE=...] [KEY=cosign.key]
+	$(BIN)/python tools/dist.py "$(DIST)" --version "$(VERSION)" --image "$(IMAGE)" --platforms "$(PLATFORMS)" --base "$(BASE)" \
+	    --runbooks "$(RUNBOOKS)" --downloads "$(DOWNLOADS)" --key "$(KEY)"
+
+release-check: $(STAMP) ## install each file of DIST as a user would, run README's commands, and the operator from a registry on loopback
+	$(BIN)/python tools/release_check.py "$(DIST)"
+
+publish: $(STAMP) ## send DIST to REGISTRY and to the package index; the workflow's part of a release
+	$(BIN)/python tools/publish.py "$(DIST)" --registry "$(REGISTRY)" --packages
 
 soak: $(STAMP) ## the long tests: whole grids, the whole of the model against the wheel, fifty kills and every fault of the operator, ten minutes of silence
 	$(PYTEST) -n $(JOBS) -m soak

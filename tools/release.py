@@ -1,5 +1,6 @@
-"""Set what a release is called, once: image and runbooks in the chart's values, from which manifests and packages follow.
+"""Set what a release is called, once: its version, and image and runbooks in the chart's values; manifests and packages follow.
 
+    python tools/release.py --version 0.2.0
     python tools/release.py --image registry.example/ml/mofa-advisor --digest sha256:… --runbooks https://docs.example/runbooks
 
 A clone has an image without a registry, because nobody can pull what was never pushed; the release workflow says where it pushed.
@@ -13,6 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+")
 """A name with its registry."""
+VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+((a|b|rc)[0-9]+)?")
+"""A version of Python's packages that is also one of the chart."""
 
 
 def released(values: str, image: str, digest: str = "", runbooks: str = "") -> str:
@@ -30,25 +33,53 @@ def released(values: str, image: str, digest: str = "", runbooks: str = "") -> s
     return values
 
 
+def write(chart: Path, image: str, digest: str = "", runbooks: str = "") -> None:
+    """Write image and runbooks into the values of a chart."""
+    if not IMAGE.fullmatch(image):
+        sys.exit(f"release: --image: {image!r} is not right; give REGISTRY/NAME, without a tag")
+    path = chart / "values.yaml"
+    text = released(path.read_text(encoding="utf-8"), image, digest, runbooks)
+    path.write_text(text, encoding="utf-8")
+
+
+def write_version(version: str) -> None:
+    """Write the version into both packages and the chart."""
+    if not VERSION.fullmatch(version):
+        sys.exit(f"release: --version: {version!r} is not right; give three numbers, as 0.2.0")
+    for name, pattern in (
+        ("pyproject.toml", r'(?m)^version = ".+"$'),
+        ("lab/pyproject.toml", r'(?m)^version = ".+"$'),
+        ("charts/mofa-advisor/Chart.yaml", r"(?m)^version: .+$"),
+        ("charts/mofa-advisor/Chart.yaml", r'(?m)^appVersion: ".+"$'),
+    ):
+        path = ROOT / name
+        text, found = re.subn(
+            pattern,
+            lambda at: re.sub(r"[0-9]+\.[0-9]+\.[0-9]+[0-9a-z.]*", version, at[0]),
+            path.read_text(encoding="utf-8"),
+        )
+        if found != 1:
+            sys.exit(f"release: {name} states its version {found} times, not once")
+        path.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
-    """Write it; `make chart` makes the rest."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--image", required=True, help="name with its registry, without a tag")
+    """Write it; `make chart reference` makes the rest."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--version", default="", help="version of both packages and of the chart")
+    parser.add_argument("--image", default="", help="name with its registry, without a tag")
     parser.add_argument("--digest", default="", help="digest that was pushed")
     parser.add_argument("--runbooks", default="", help="where people read docs/runbooks")
     parser.add_argument(
         "--chart", type=Path, default=ROOT / "charts" / "mofa-advisor", help="chart to write"
     )
     given = parser.parse_args()
-    if not IMAGE.fullmatch(given.image):
-        sys.exit(
-            f"release: --image: {given.image!r} is not right; give REGISTRY/NAME, without a tag"
-        )
-    path = given.chart / "values.yaml"
-    path.write_text(
-        released(path.read_text(encoding="utf-8"), given.image, given.digest, given.runbooks),
-        encoding="utf-8",
-    )
+    if not given.version and not given.image:
+        parser.error("give --version, --image or both")
+    if given.version:
+        write_version(given.version)
+    if given.image:
+        write(given.chart, given.image, given.digest, given.runbooks)
 
 
 if __name__ == "__main__":

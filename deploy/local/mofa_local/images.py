@@ -4,6 +4,7 @@
 
     podman(...)             one command of podman, with the runtime and the limits that this machine allows
     command(...)            the same as words, for whoever starts it
+    release_image(…)        the operator's image of a release, for one platform, the same to the byte whenever it is built
     base_image()            `localhost/mofa-base:…`, made once by mmdebstrap and kept in podman's store
     advisor_image(tree)     `localhost/mofa-advisor:…`, built from the Dockerfile of a tree as a person would
 
@@ -20,9 +21,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from platform import machine
 from typing import Final
 
 from mofa_local import LocalStackError
@@ -48,6 +50,17 @@ _ENOUGH: Final = (
 """Open files and processes that a build or a container has enough of. [1]"""
 _PLACES: Final = ("cert", "client-cert", "find-links")
 """Settings of pip that may name a place of this machine."""
+
+
+PLATFORMS: Final = ("amd64", "arm64")
+"""Platforms of a release's image."""
+NATIVE: Final = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine(), machine())
+"""The platform of this machine."""
+EMULATORS: Final = {
+    "amd64": Path("/proc/sys/fs/binfmt_misc/qemu-x86_64"),
+    "arm64": Path("/proc/sys/fs/binfmt_misc/qemu-aarch64"),
+}
+"""Where Linux says that it starts programs of another platform through an emulator."""
 
 
 class NoImages(LocalStackError):
@@ -95,11 +108,11 @@ def require() -> None:
         )
 
 
-def base_image() -> str:
-    """The name of an image with Debian's Python; made in half a minute where there is none yet."""
+def base_image(platform: str = NATIVE) -> str:
+    """The name of an image with Debian's Python; made in half a minute where there is none yet, longer for another platform."""
     require()
     recipe = hashlib.sha256(repr((SUITE, PACKAGES, HOOKS)).encode()).hexdigest()[:12]
-    name = f"localhost/mofa-base:{SUITE}-{recipe}"
+    name = f"localhost/mofa-base:{SUITE}-{recipe}" + f"-{platform}" * (platform != NATIVE)
     if podman("image", "exists", name, check=False).returncode == 0:
         return name
     _say(f"{name}: making a base of Debian's packages once (half a minute)")
@@ -110,6 +123,7 @@ def base_image() -> str:
             "mmdebstrap",
             "--quiet",
             "--variant=minbase",
+            f"--architectures={platform}",
             f"--include={','.join(PACKAGES)}",
             *hooks,
         ]
@@ -123,7 +137,38 @@ def base_image() -> str:
         if done.returncode:
             said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
             raise NoImages(f"mmdebstrap ended with {done.returncode}; its last lines:\n{said}")
-        podman("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", str(archive), name)
+        told = ("--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", f"--arch={platform}")
+        podman("import", *told, "--os=linux", str(archive), name)
+    return name
+
+
+def release_image(
+    tree: Path, platform: str, arguments: Mapping[str, str], *, moment: int, base: str = ""
+) -> str:
+    """The name of the image of a release for one platform, whose times are all those of its commit. `moment` in [s]."""
+    if platform not in PLATFORMS:
+        raise NoImages(f"--platforms: {platform!r} is not one of {', '.join(PLATFORMS)}")
+    if platform != NATIVE and not EMULATORS[platform].exists():
+        raise NoImages(
+            f"--platforms: nothing here runs programs of {platform}: "
+            "apt-get install qemu-user-static, which registers an emulator with binfmt_misc"
+        )
+    name = f"localhost/mofa-advisor-release:{platform}"
+    with _index() as mounts:
+        podman(
+            "build",
+            "--network=host",
+            "--no-cache",
+            f"--platform=linux/{platform}",
+            f"--timestamp={moment}",
+            f"--build-arg=BASE={base or base_image(platform)}",
+            *(f"--build-arg={key}={value}" for key, value in arguments.items()),
+            f"--file={tree / 'operator' / 'Dockerfile'}",
+            *mounts,
+            f"--tag={name}",
+            str(tree),
+            timeout=3600.0,
+        )
     return name
 
 

@@ -162,6 +162,8 @@ MODULES: Final[Mapping[str, Module]] = MappingProxyType(
             Module(folder="kind", requires="sigs.k8s.io/kind"),
             Module(folder="coredns", requires="github.com/coredns/coredns"),
             Module(folder="kustomize", requires="sigs.k8s.io/kustomize/kustomize/v5"),
+            Module(folder="registry", requires="github.com/distribution/distribution/v3"),
+            Module(folder="cosign", requires="github.com/sigstore/cosign/v3"),
         )
     }
 )
@@ -193,6 +195,14 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
             _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 70),
             _tool("kube-score", "kube-score", "github.com/zegl/kube-score/cmd/kube-score", 30),
             _tool("kustomize", "kustomize", "sigs.k8s.io/kustomize/kustomize/v5", 20),
+            _tool(
+                "registry",
+                "registry",
+                "github.com/distribution/distribution/v3/cmd/registry",
+                60,
+                apart=True,
+            ),
+            _tool("cosign", "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", 200, apart=True),
             _tool("kubelet", "kubelet", "k8s.io/kubernetes/cmd/kubelet", 120, apart=True),
             _tool("kubeadm", "kubelet", "k8s.io/kubernetes/cmd/kubeadm", 20, apart=True),
             _tool("kind", "kind", "sigs.k8s.io/kind", 10, apart=True),
