@@ -68,9 +68,9 @@ class ReviewBounds:
     profile: str | None = None
     """The pool's profile: a name or a file."""
     slower: float = SLOWER
-    """[1]"""
-    lost: float = LOST
-    """[1]"""
+    """Most that a step may be slower than what it replaces. [1]"""
+    lost_share: float = LOST
+    """Largest share of time that another checkpoint interval would save. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +281,7 @@ def _interval(
     except InputError:
         return []
     lost = told["interval"]["best_ettr"] - told["ettr"]["target"]
-    if lost <= bounds.lost:
+    if lost <= bounds.lost_share:
         return []
     best = told["interval"]
     message = (

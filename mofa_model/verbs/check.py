@@ -84,7 +84,7 @@ def run(arguments: Namespace) -> int:
         },
         profile=arguments.profile,
         slower=arguments.slower,
-        lost=arguments.lost,
+        lost_share=arguments.lost,
     )
     found: list[ReviewFinding] = []
     for name in arguments.files:
