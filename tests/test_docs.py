@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import get_type_hints
@@ -226,6 +227,24 @@ def test_the_architecture_shows_every_room_and_module_at_the_top():
         if not one.name.startswith("_")
     ]
     assert [name for name in found if not re.search(rf"\b{name}\b", drawn)] == []
+
+
+def test_the_layers_that_the_architecture_draws_are_those_that_are_checked():
+    """A line of the drawing is a layer: its rooms, two blanks, and what they do."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    checked = {
+        contract["containers"][0]: [
+            {room.strip(" ()") for room in layer.split("|")} - {"__main__"}
+            for layer in contract["layers"]
+        ]
+        for contract in contracts["contracts"]
+        if contract["type"] == "layers" and "." not in contract["containers"][0]
+    }
+    drawn = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Layers")[2]
+    for package, layers in checked.items():
+        block = re.search(rf"^    {package}\n((?:      .*\n)+)", drawn, re.MULTILINE)
+        lines = [line.strip().split("  ")[0] for line in block[1].splitlines()]
+        assert [set(line.split(", ")) for line in lines] == [one for one in layers if one]
 
 
 def test_every_make_target_that_the_documents_name_exists():

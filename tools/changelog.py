@@ -36,7 +36,7 @@ def git(*arguments: str) -> str:
 def missing(changed: list[str], messages: str) -> list[str]:
     """Files that want a sentence which is not there.
 
-    >>> missing(["mofa_model/units.py", "docs/log.md"], "Units are read faster")
+    >>> missing(["mofa_model/units.py", "docs/faq.md"], "Units are read faster")
     ['mofa_model/units.py']
     >>> missing(["mofa_model/units.py", "changelog.d/units.md"], "")
     []

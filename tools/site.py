@@ -18,6 +18,7 @@ ELSEWHERE = {
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "conduct.md",
     "SECURITY.md": "reporting.md",
     "charts/mofa-advisor/README.md": "chart.md",
     "deploy/local/README.md": "local-stack.md",

@@ -110,8 +110,6 @@ def graph_share(captured: Ratio, recompute: Ratio, extra: Ratio) -> Ratio:
 def overlap_launches(extra: Ratio, captured: Ratio) -> Ratio:
     """Launches of a layer with overlapped expert exchange, over those without overlap. Ours. [1]
 
-    Derived in docs/design/20261121-launches.md.
-
     Each part of the layer is launched apart, in turns with the other micro-batch. `captured` is the
     share of launches that graphs leave; only these grow, by `extra`.
 
@@ -136,10 +134,8 @@ def shortest_pass(passes: Sequence[Seconds], total: Seconds) -> Seconds:
     """Least time of each of three passes that take `total` together with their waits for launches.
     Ours. [s]
 
-    Derived in docs/design/20261121-launches.md.
-
     The shortest passes wait, until they are as long as each other: each has as many launches,
-    behind which a long one hides its own.
+    behind which a long one hides its own. So more launches make no pass shorter.
 
     >>> round(float(shortest_pass((0.25, 0.55, 0.2), 1.35)), 3)
     0.4

@@ -17,7 +17,9 @@ _TINY = float(np.finfo(float).tiny)
 def exposed(comm: Seconds, cover: Seconds, tail: Ratio) -> Seconds:
     """Part of `comm` that `cover` seconds of compute cannot hide, at least the tail. Ours. [s]
 
-    The closed form of the sums of Eq. (20) to Eq. (24).
+    The closed form of the sums of Eq. (20) to Eq. (24): with n equal chunks of work M,
+    C/n + (n - 1) max(M/n, C/n) + M/n - M = max(C/n, C - (n - 1) M/n), so the tail is 1/n and the
+    cover (n - 1) M/n. Other tails stand for unequal chunks and for what a stack cannot hide.
 
     >>> float(exposed(2.0, 10.0, 0.25)), float(exposed(2.0, 0.5, 0.25))
     (0.5, 1.5)
@@ -96,11 +98,10 @@ def smooth_max(device: Seconds, host: Seconds, uneven: Ratio = 1.0) -> Seconds:
     """Device work fed by a host that launches it: M + u ((G^4 + H^4)^(1/4) - M), M the larger.
     Ours. [s]
 
-    Derived in docs/design/20261121-launches.md.
-
-    A hard maximum is too sharp, since some kernels of a layer wait for launches while others do
-    not; where kernels are more alike, `uneven` is less than one. The power of four needs only
-    multiplications and square roots, which are exact under rescaling.
+    With kernels g_i and launches h_i the time is sum(max(g_i, h_i)): at most G + H, and above
+    max(G, H), since some kernels of a layer wait for launches while others do not. This form lies
+    between them too; where kernels are more alike, `uneven` is less than one. The power of four
+    needs only multiplications and square roots, which are exact under rescaling.
 
     >>> round(float(smooth_max(1.0, 1.0)), 4), float(smooth_max(1.0, 0.0))
     (1.1892, 1.0)
