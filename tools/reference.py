@@ -24,11 +24,13 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 from reference_crds import HEAD, crd_page, shown, table
 from reference_python import python_page
+from reference_trainers import trainers_page
 from transcripts import annotations
 
 from mofa_model import presets
 from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD, SEEN
 from mofa_model.axes.axis import Axis
+from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Choice
 from mofa_model.kinds import KINDS, JobKind
@@ -89,6 +91,12 @@ AXIS = """\
 What the search tries by itself, the plainest value first: of two strategies with one score the plainer wins. A constraint may
 name values that are not tried by themselves. A strategy says its values under the keys of the fourth column; a manifest limits
 them in `spec.constraints`, under the names of the fifth.
+"""
+REASONS = """\
+## Reasons
+
+Why a combination of values is no answer. The first reason that is found is counted, and axes are looked at in the order above. A ★ marks
+an expert rule, which `--lift` takes away.
 """
 
 
@@ -313,7 +321,19 @@ def axis_page() -> str:
         "in a manifest",
         "trainers without some of it",
     )
-    return "\n".join([HEAD, "# Axes\n", AXIS, table(headings, rows), ""])
+    reasons = ((f"`{one.value}`{' ★' if one.liftable else ''}", one.meaning) for one in Rejection)
+    return "\n".join(
+        [
+            HEAD,
+            "# Axes\n",
+            AXIS,
+            table(headings, rows),
+            "",
+            REASONS,
+            table(("reason", "meaning"), reasons),
+            "",
+        ]
+    )
 
 
 def _asked(model: str) -> AxisContext:
@@ -342,7 +362,7 @@ def _lacks(name: str, axis: Axis) -> bool:
 
 def pages() -> dict[str, str]:
     """Every page by its name."""
-    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page(), "python.md": python_page()}  # fmt: skip
+    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page(), "python.md": python_page(), "trainers.md": trainers_page()}  # fmt: skip
     return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
 
 

@@ -23,7 +23,9 @@ RECORD = json.loads(options.RECORD.read_text(encoding="utf-8"))
 MEGATRON = "--tensor-model-parallel-size 2 --num-layers 32"
 BRIDGE = "model.tensor_model_parallel_size=2"
 TITAN = "--parallelism.tensor_parallel_degree 2"
-PAGE = (Path(__file__).parents[3] / "docs" / "launch.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "trainers.md").read_text(
+    encoding="utf-8"
+)
 
 
 def test_the_parsers_that_were_asked_are_those_of_trainers_that_are_launched():

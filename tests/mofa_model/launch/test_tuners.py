@@ -22,7 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 import tuners
 
 RECORD = json.loads(tuners.RECORD.read_text(encoding="utf-8"))
-PAGE = (Path(__file__).parents[3] / "docs" / "launch.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "trainers.md").read_text(
+    encoding="utf-8"
+)
 
 
 def problem(trainer, gpus=8, **given):

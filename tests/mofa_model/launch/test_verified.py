@@ -62,7 +62,7 @@ def test_every_preset_gives_a_launch_that_starts_or_is_refused_before_the_search
     assert [
         why for why in refused.values() if "it has no" not in why and "nothing fits" not in why
     ] == []
-    page = (ROOT / "docs" / "launch.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "trainers.md").read_text(encoding="utf-8")
     without = sum("it has no" in why for why in refused.values())
     assert f"| `{trainer}` | {len(started)} | {without} | {len(refused) - without} |" in page
 

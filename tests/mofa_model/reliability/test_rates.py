@@ -39,7 +39,7 @@ def test_prior_of_two_failures_spans_what_fleets_span():
 
 
 def test_simulated_coverage_of_90_percent_intervals():
-    # Rates log-uniform over 0.5 to 100 expected events, as in `docs/reliability.md`.
+    # Rates log-uniform over 0.5 to 100 expected events.
     generator = np.random.default_rng(11)
     expected = np.exp(generator.uniform(np.log(0.5), np.log(100), 200_000))
     low, high = credible_interval(posterior(generator.poisson(expected), 1.0))

@@ -1,6 +1,6 @@
 """The searched space is all of the legal space, and nothing else: held against a nested loop written from the rules.
 
-The loop below shares no code with the search. It walks plain Python numbers, asks every rule of docs/search.md in its order,
+The loop below shares no code with the search. It walks plain Python numbers, asks for every reason of `Rejection` in its order,
 and prices each strategy with `estimate`. Sets, counts by reason and the ranking must be equal.
 """
 
