@@ -34,6 +34,8 @@ ELSEWHERE = {
     "MOFA_CONSTANTS=out": "it reads what the fit writes",
     "python -m mofa_lab.kernels.measure": "it measures a GPU",
     "mofa incidents --prometheus http://prometheus": "labels, dates and ids of one's own: tests/cluster/test_incidents.py",
+    "mofa incidents --slurm": "a Slurm site, or what one printed: tests/test_help.py reads saved outputs, tests/mofa_operator/observe/test_slurm.py too",
+    "mofa check --base": "the git of one's own repository: tests/mofa_model/verbs/test_check.py makes one",
     "docker ": "it wants a container engine: tests/cluster/test_image.py builds the image",
     "kubectl apply -k deploy/local/toy": "pods that run need a real node: tests/node/test_whole_story.py",
     "helm test": "the pod that it starts needs an image",

@@ -30,6 +30,7 @@ UP = (
             "install",
             "for-platform-teams",
             "for-sres",
+            "for-capacity",
             "kubectl",
             "versions",
         )

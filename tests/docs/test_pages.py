@@ -31,6 +31,7 @@ def ids(path):
 def test_each_reader_has_a_page_with_commands():
     pages = set(DOCS.glob("for-*.md"))
     assert {page.stem for page in pages if commands(page)} == {
+        "for-capacity",
         "for-engineers",
         "for-platform-teams",
         "for-sres",
