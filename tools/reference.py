@@ -34,6 +34,7 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.axes.words import Choice
 from mofa_model.kinds import KINDS, JobKind
+from mofa_model.presets.families import FAMILIES, REFUSED
 from mofa_model.search import framework, frameworks
 from mofa_model.search.axes import QUESTION
 from mofa_model.spec import Training, Workload
@@ -91,6 +92,14 @@ AXIS = """\
 What the search tries by itself, the plainest value first: of two strategies with one score the plainer wins. A constraint may
 name values that are not tried by themselves. A strategy says its values under the keys of the fourth column; a manifest limits
 them in `spec.constraints`, under the names of the fifth.
+"""
+MODELS = """\
+# Families of models
+
+The values of `model_type` of a model hub's `config.json` that are read: {read}.
+
+These are known, and refused with what is missing:
+
 """
 REASONS = """\
 ## Reasons
@@ -336,6 +345,13 @@ def axis_page() -> str:
     )
 
 
+def model_page() -> str:
+    """docs/reference/models.md."""
+    read = ", ".join(f"`{name}`" for name in FAMILIES)
+    rows = ((f"`{name}`", f"{why} not modelled") for name, why in REFUSED.items())
+    return "\n".join([HEAD, MODELS.format(read=read) + table(("model_type", "why"), rows)])
+
+
 def _asked(model: str) -> AxisContext:
     training = Training(sequence=8192, global_batch=2048, precision=presets.precision("bf16"))
     workload = Workload(model=presets.model(model), training=training)
@@ -362,7 +378,7 @@ def _lacks(name: str, axis: Axis) -> bool:
 
 def pages() -> dict[str, str]:
     """Every page by its name."""
-    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page(), "python.md": python_page(), "trainers.md": trainers_page()}  # fmt: skip
+    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page(), "python.md": python_page(), "models.md": model_page(), "trainers.md": trainers_page()}  # fmt: skip
     return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -165,9 +166,9 @@ def test_a_wrong_file_is_read_or_refused_in_one_line_that_names_a_field(seeds):
     assert sum(map(bool, said)) > len(said) / 3
 
 
-def test_the_page_of_presets_lists_what_is_read_and_what_is_refused():
-    page = (DATA.parents[1] / "docs" / "presets.md").read_text(encoding="utf-8")
-    listed = page.partition("are read (`mofa_model/presets/families/`):")[2].partition(".\n")[0]
-    assert [word.strip() for word in listed.split(",")] == list(FAMILIES)
-    refused = page.partition("what is missing, are ")[2].partition(".")[0]
-    assert refused.split(", ") == list(REFUSED)
+def test_the_page_of_families_lists_what_is_read_and_what_is_refused():
+    page = (DATA.parents[1] / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
+    listed = page.partition("that are read: ")[2].partition(".\n")[0]
+    assert [word.strip("` ") for word in listed.split(",")] == list(FAMILIES)
+    refused = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+    assert refused == list(REFUSED)
