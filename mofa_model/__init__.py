@@ -29,7 +29,7 @@ _HOMES: Final = {
     "which": "mofa_model.answers.which",
 }
 
-VERSION: Final = "0.1.0"
+VERSION: Final = "0.2.0"
 """Version of the product, as in pyproject.toml; to read it from the metadata would be slow."""
 
 __all__ = [

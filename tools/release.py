@@ -16,6 +16,20 @@ IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)+")
 """A name with its registry."""
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+((a|b|rc)[0-9]+)?")
 """A version of Python's packages that is also one of the chart."""
+NUMBER = r"[0-9]+\.[0-9]+\.[0-9]+(?:(?:a|b|rc)[0-9]+)?"
+STATED = (
+    ("pyproject.toml", r'^version = "'),
+    ("lab/pyproject.toml", r'^version = "'),
+    ("lab/pyproject.toml", r'^ +"mofa-advisor\[plot\]=='),
+    ("mofa_model/__init__.py", r'^VERSION: Final = "'),
+    ("charts/mofa-advisor/Chart.yaml", r"^version: "),
+    ("charts/mofa-advisor/Chart.yaml", r'^appVersion: "'),
+)
+"""Files that state the version, and what stands before it on its line."""
+NAMING = ("README.md", "docs/*.md", "examples/*.yaml", "deploy/kustomize/base/*.yaml")
+"""Pages and examples that name the image of this release."""
+IMAGES = r"\bIMAGE:|/mofa-advisor:|\bnewTag: "
+"""What stands before the version there; a version that is told as an older one stands behind other words."""
 
 
 def released(values: str, image: str, digest: str = "", runbooks: str = "") -> str:
@@ -42,25 +56,22 @@ def write(chart: Path, image: str, digest: str = "", runbooks: str = "") -> None
     path.write_text(text, encoding="utf-8")
 
 
-def write_version(version: str) -> None:
-    """Write the version into both packages and the chart."""
+def write_version(version: str, root: Path = ROOT) -> None:
+    """Write the version where the tree states it, and into the commands and examples that name the image of this release."""
     if not VERSION.fullmatch(version):
         sys.exit(f"release: --version: {version!r} is not right; give three numbers, as 0.2.0")
-    for name, pattern in (
-        ("pyproject.toml", r'(?m)^version = ".+"$'),
-        ("lab/pyproject.toml", r'(?m)^version = ".+"$'),
-        ("charts/mofa-advisor/Chart.yaml", r"(?m)^version: .+$"),
-        ("charts/mofa-advisor/Chart.yaml", r'(?m)^appVersion: ".+"$'),
-    ):
-        path = ROOT / name
+    for name, pattern in STATED:
+        path = root / name
         text, found = re.subn(
-            pattern,
-            lambda at: re.sub(r"[0-9]+\.[0-9]+\.[0-9]+[0-9a-z.]*", version, at[0]),
-            path.read_text(encoding="utf-8"),
+            rf"(?m)({pattern}){NUMBER}", rf"\g<1>{version}", path.read_text(encoding="utf-8")
         )
         if found != 1:
             sys.exit(f"release: {name} states its version {found} times, not once")
         path.write_text(text, encoding="utf-8")
+    for path in sorted(path for names in NAMING for path in root.glob(names)):
+        before = path.read_text(encoding="utf-8")
+        if (after := re.sub(rf"({IMAGES}){NUMBER}", rf"\g<1>{version}", before)) != before:
+            path.write_text(after, encoding="utf-8")
 
 
 def main() -> None:

@@ -15,8 +15,10 @@ EXPLAINED = {
         "A release's tag never moves, and image.digest pins it; a node that has the image starts without its registry."
     ),
     ("pod-networkpolicy", "The pod does not have a matching NetworkPolicy"): (
-        "networkPolicy.enabled makes one: where API server and Prometheus are, the chart cannot know. The pod of"
-        " `helm test` lives for a second and has none."
+        "The pod of `helm test` lives for a second and has none."
+    ),
+    ("pod-networkpolicy", "The pod does not have a matching egress NetworkPolicy"): (
+        "networkPolicy.limitEgress limits egress: where API server and Prometheus are, the chart cannot know."
     ),
     ("deployment-strategy", "Deployment update strategy"): (
         "Recreate: two operators would write against each other. With leaderElection.enabled it is RollingUpdate."

@@ -15,6 +15,7 @@ from mofa_local.prometheus import Prometheus, backfill
 from printed import refused
 from ruamel.yaml import YAML
 
+from mofa_model import VERSION
 from mofa_model.annotations import PREFIX
 from mofa_model.cli import main
 from mofa_model.kinds import JOB_SET
@@ -442,7 +443,7 @@ def series():
         'problem_counter{reason="XidError"} 0',
         'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0"} 0',
         'DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0',
-        'mofa_advisor_build_info{version="0.1.0"} 1',
+        f'mofa_advisor_build_info{{version="{VERSION}"}} 1',
         'mofa:node_ready:bool{node="a"} 1',
     ]
     named = {one.partition("{")[0]: one for one in lines}
