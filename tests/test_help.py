@@ -5,6 +5,7 @@ import io
 import re
 import shlex
 import shutil
+import subprocess
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -94,6 +95,18 @@ def test_every_example_is_parsed(verb, line):
 
 
 @pytest.mark.slow
+def committed(folder, branch):
+    """Make a repository of a folder, whose files all stand in that branch."""
+    author = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+    for words in (
+        ("init", "--quiet"),
+        ("add", "--all"),
+        (*author, "commit", "--quiet", "--message", "As it is here"),
+        ("update-ref", f"refs/remotes/{branch}", "HEAD"),
+    ):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
 @pytest.mark.parametrize(
     "verb, line",
     [
@@ -112,6 +125,8 @@ def test_every_example_runs(verb, line, tmp_path, monkeypatch, capsys, asked_onc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(GIVEN["job.yaml"].encode())))
     words = shlex.split(line)
+    if "--base" in words:
+        committed(tmp_path, words[words.index("--base") + 1])
     code = cli.main(words[1:])
     said = capsys.readouterr()
     asks_slurm = "--slurm" in words and "nodes.txt" not in words  # none is set up here

@@ -24,7 +24,7 @@ Reads batch scripts of Slurm and shell scripts, and runs nothing of them.
 examples:
   mofa check train.sbatch
   a pull request: against what it changes, for the pool, as a code host shows it
-    mofa check --base origin/main --profile h100-east --sarif found.sarif slurm/*.sbatch
+    mofa check --base origin/main --profile h100-east --sarif found.sarif train.sbatch
   annotations of the diff, in a workflow
     mofa check --base origin/main --annotate train.sbatch
 
