@@ -46,7 +46,7 @@ _SAID: Final = {word: ["--version"] for word in ("version", "-v", "-V")}
 
 _EPILOGUE: Final = """\
 exit codes: 0 answered, 1 our fault, 2 bad input, 3 no feasible strategy, 4 a source is unreachable,
-5 an assumed rate is contradicted (rates --check), 130 interrupted
+5 an assumed rate is contradicted (rates --check), or check found something, 130 interrupted
 `mofa VERB --help` shows a verb's options."""
 
 

@@ -97,7 +97,8 @@ class PasteAnswer(UserAnswer):
     def tables(self) -> Sequence[Table]:
         """What was read; the advice stands in `answer`."""
         pasted_facts = self.pasted_facts
-        what = f"{', '.join(name for name, _ in pasted_facts.parts)}: {pasted_facts.kind.value}"
+        named = ", ".join(name for name, _ in pasted_facts.parts if name)
+        what = f"{named}: {pasted_facts.kind.value}" if named else "what was typed"
         rows = tuple(
             (_WORDS.get(name, name), str(fact.value), fact.source)
             for name, fact in pasted_facts.facts.items()
@@ -110,8 +111,8 @@ class PasteAnswer(UserAnswer):
             )
         ]
 
-    def brief_text(self, width: int = 80) -> str:
-        """The ten-second answer, with what was read and what to run."""
+    def brief_text(self, width: int = 80, folder: str = "") -> str:
+        """The ten-second answer, with what was read and what to run; `folder` has the launch already."""
         from mofa_model.answers.brief import BriefLine, as_text, brief
 
         if self.answer is None:
@@ -122,15 +123,28 @@ class PasteAnswer(UserAnswer):
             if name in _SHOWN
         ]
         named = ", ".join(name.rpartition("/")[2] for name, _ in self.pasted_facts.parts)
-        lines = list(
-            brief(self.answer.advice, f"mofa {self.again} --save-dir out" if self.again else "")
-        )
+        lines = list(brief(self.answer.advice, self._next_command(folder)))
         if named:
             trainer = f" ({self.pasted_facts.trainer})" if self.pasted_facts.trainer else ""
             lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(said)}"))
         for one in (*self.pasted_facts.disagree, *self.notes)[:1]:
             lines.insert(len(lines) - 1, BriefLine("note", one))
         return as_text(tuple(lines), width)
+
+    def _next_command(self, folder: str) -> str:
+        """The launch in a folder, or the command that writes it, with the trainer of the advice where nobody named one."""
+        from mofa_model.manifest.advised import trainer_of
+
+        if folder:
+            return f"bash {shlex.quote(folder)}/launch.sh"
+        if not self.again or self.answer is None or self.asked is None:
+            return ""
+        trainer = self.answer.advice.trainer
+        is_open = not trainer_of(self.asked.framework or "") and trainer_of(trainer)
+        named = f" --framework {trainer}" if is_open else ""
+        # An option cannot stand where a file or a model is looked for, so the verb is named before it.
+        verb = "mofa paste" if self.again.startswith("-") else "mofa"
+        return f"{verb} {self.again}{named} --save-dir out"
 
     @property
     def again(self) -> str:

@@ -207,7 +207,7 @@ def _help(how: Option) -> str:
     """What the command's help says of an option."""
     text = f"{how.text}; may be repeated" if how.is_repeated else how.text
     if how.default not in (None, (), False, dataclasses.MISSING):
-        shown = how.default[0] if isinstance(how.default, tuple) else how.default
+        shown = ",".join(map(str, how.default)) if isinstance(how.default, tuple) else how.default
         text += f" (default: {shown:g})" if isinstance(shown, float) else f" (default: {shown})"
     return text.replace("%", "%%")
 

@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
         if found.asks and arguments.output in {"table", "wide"} and _is_spoken_to():
             question = _asked(found)
             found = pasted.answered(question, texts, advance, launched_by)
-    _print(found, arguments.output)
+    _print(found, arguments.output, arguments.save_dir or "")
     if arguments.save_dir and found.answer is not None and found.answer.launch is not None:
         from mofa_model.verbs import advise_folder
 
@@ -176,10 +176,11 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str) -> int:
     return 0
 
 
-def _print(found: PasteAnswer, form: str) -> None:
+def _print(found: PasteAnswer, form: str, folder: str) -> None:
     if form == "table":
         if found.answer is not None:
-            terminal.put(found.brief_text(_width()))
+            saved = folder if found.answer.launch is not None else ""
+            terminal.put(found.brief_text(_width(), saved))
         return
     tables = list(found.tables)
     if found.answer is not None:

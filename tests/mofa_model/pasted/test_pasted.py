@@ -166,3 +166,16 @@ def test_an_unknown_text_is_refused_with_what_is_read():
         answered(PasteQuestion(), [Pasted("Dear Sir or Madam, thank you", "letter.txt")])
     with pytest.raises(InputError, match="is empty"):
         answered(PasteQuestion(), [Pasted("  \n", "none.txt")])
+
+
+def test_the_command_that_is_told_next_writes_the_launch_and_then_the_launch_is_next(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--gpu=h100", "--gpus=64", "--seq=8192", "--global-batch=512"]
+    assert main(["llama3-8b", *sizes]) == 0
+    told = capsys.readouterr().out.splitlines()[-1].split()
+    assert told[:3] == ["next", "mofa", "paste"]
+    assert main(told[2:]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["next", "bash", "out/launch.sh"]
+    assert (tmp_path / "out" / "launch.sh").exists()
