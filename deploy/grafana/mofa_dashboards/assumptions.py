@@ -99,10 +99,10 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
                            f"max(mofa_pool_effective_ratio{{{THIS_POOL}}})"))
         .with_panel(lines(
             "ETTR of the next seven days", "Share of the time held that will be kept, by each day's forecast: once in ten times it is below the lowest line, once above the highest.",
-            SHARE, {"{{percentile}}": f"max by (percentile) (mofa_pool_forecast_ettr_ratio{{{THIS_POOL}}})"}))
+            SHARE, {"{{percentile}}": f"max by (percentile) (mofa_pool_forecast_ettr_ratio{{{THIS_POOL}}})"}).span(10))
         .with_panel(lines(
             "Forecasts that held", "Share of the bands of 80 % of the last sixty days that held, of ETTR and of interruptions; it should be about 0.8.",
-            SHARE, {"{{of}}": f"max by (of) (mofa_pool_forecast_held_ratio{{{THIS_POOL}}})"}))
+            SHARE, {"{{of}}": f"max by (of) (mofa_pool_forecast_held_ratio{{{THIS_POOL}}})"}).span(10))
         .with_panel(lines(
             "Phases of a recovery", "Median time to notice, to replace pods, to start them and to load, where it was seen.",
             SECONDS, {"{{phase}}": f"max by (phase) (mofa_pool_recovery_phase_seconds{{{THIS_POOL}}})"}))
