@@ -7,13 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
+from desk import GIVEN
 
 from mofa_model import verbs
 from mofa_model.cli import main
 
 JOB = "--model llama3-8b --gpu h100 --global-batch 512 --seq 8192"
 RUNS = "model,gpu,gpus,strategy,global_batch,sequence,step_seconds\nllama3-8b,h100,64,tp2 sp zero2,512,8192,11.0\n"
-PROSE = {"reason", "note", "source", "names", "why", "meaning", "equation", "heads", "value", "how"}
+PROSE = {
+    *("reason", "note", "source", "names", "why", "meaning", "equation", "heads", "value", "how"),
+    *("where", "what"),
+}
 """Columns of text, in which a number may have a unit."""
 
 ANSWERS = {
@@ -30,6 +34,7 @@ ANSWERS = {
     "calibrate": "calibrate --from-runs runs.csv",
     "which": "which --model llama3-8b --tokens 5M --gpu l4",
     "paste": "paste llama3-8b --gpu h100 --gpus 8 --seq 4096 --global-batch 64",
+    "check": "check train.sbatch",
     "presets": "presets",
     "presets models": "presets models",
     "presets devices": "presets devices",
@@ -49,6 +54,7 @@ def test_csv_is_one_rectangular_table_whose_first_line_names_the_columns(
 ):
     monkeypatch.chdir(tmp_path)
     Path("runs.csv").write_text(RUNS)
+    Path("train.sbatch").write_text(GIVEN["train.sbatch"])
     header, rows = read(capsys, words)
     assert rows
     assert {len(row) for row in rows} == {len(header)}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mofa_model
+import mofa_operator
 from mofa_model.answers.simulate import planned_scenario
 from mofa_model.errors import MofaError
 from mofa_model.reliability import interval, model
@@ -204,8 +205,10 @@ def test_replicas_that_go_on_keep_80_percent_of_100_000_gpus_where_a_whole_job_k
 
 
 def test_every_function_of_reliability_and_simulator_is_reached_from_a_verb() -> None:
-    """By name: from the verbs on, over all names that reached code says."""
+    """By name: from the verbs of the model and of the operator on, over all names that reached code says."""
     named = _names_by_definition(Path(mofa_model.__file__).parent)
+    for name, uses in _names_by_definition(Path(mofa_operator.__file__).parent).items():
+        named.setdefault(name, []).extend(uses)
     reached, todo = set[str](), ["run"]
     while todo:
         name = todo.pop()
