@@ -43,6 +43,9 @@ ROOT = Path(__file__).resolve().parent.parent
 KEY = Key(CLUSTER_PROFILE, "", "east")
 ACCESS = SimpleNamespace(server="http://localhost:1", context=lambda: None, proxy=None)
 SERVED = {
+    "largest-object": "tests/hostile/test_bytes.py",
+    "namespace-bytes": "tests/hostile/test_bytes.py",
+    "all-bytes": "tests/hostile/test_bytes.py",
     "pods": "tests/started.py",
     "prometheus-interval": "tests/faults/test_prometheus.py",
     "resync": "tests/cluster/test_watches.py",

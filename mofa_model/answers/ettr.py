@@ -132,8 +132,9 @@ def bare_of(job: Job) -> Job:
     """The job as its recovery plan makes it, for what is said of failures and saves themselves."""
     if not model.is_planned(job):
         return job
-    found: Job = model.recovery().planned(job).job
-    return found
+    from mofa_model.reliability.recovery import planned
+
+    return planned(job).job
 
 
 def _tables(answer: dict[str, Any]) -> list[Table]:

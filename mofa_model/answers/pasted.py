@@ -11,7 +11,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import presets
-from mofa_model.answers.answer import UserAnswer, asked_by
+from mofa_model.answers.answer import UserAnswer
 from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraining
 from mofa_model.identity.facts import Fact, model_preset
@@ -176,16 +176,6 @@ def _known(pasted_facts: PastedFacts) -> str:
     ]
     named = ", ".join(name for name, _ in pasted_facts.parts)
     return f"{named} says {', '.join(said)}" if said else f"{named} says none of them"
-
-
-@asked_by(PasteQuestion)
-def paste(
-    question: PasteQuestion,
-    advance: Callable[[float], None] = lambda _: None,
-    launched_by: str = "",
-) -> PasteAnswer:
-    """Advice for what people have: scripts, files of settings, models, machines."""
-    return answered(question, texts_of(question.pasted), advance, launched_by)
 
 
 def texts_of(names: Sequence[str]) -> list[Pasted]:

@@ -121,11 +121,6 @@ class BatchScript:
     clues: tuple[Clue, ...] = field(default=())
     """What tells of the trainer and the task, the weightiest first."""
 
-    @property
-    def is_batch(self) -> bool:
-        """Whether it is a script for sbatch."""
-        return bool(self.directives)
-
     def directive(self, name: str, component: int = 0) -> Directive | None:
         """The directive that counts: sbatch takes the last one."""
         found = [one for one in self.directives if (one.name, one.component) == (name, component)]

@@ -211,10 +211,9 @@ class _Walker:
         if node is None:
             return True
         kind = node["Type"]
-        handler = getattr(self, f"_{kind}", None)
-        if handler is None:
+        if kind not in _COMMANDS:
             return None
-        found: bool | None = handler(node, inside, given)
+        found: bool | None = getattr(self, _COMMANDS[kind])(node, inside, given)
         return found
 
     def _CallExpr(self, node: Any, inside: tuple[Call, ...], given: Traced) -> bool | None:
@@ -357,8 +356,8 @@ class _Walker:
         name = words[0].text
         if name in self._functions and self._depth < _DEEPEST:
             return self._function(name, words[1:], inside)
-        if (builtin := getattr(self, f"_do_{_BUILTINS.get(name, '')}", None)) is not None:
-            found: bool | None = builtin(words, inside, given)
+        if name in _BUILTINS:
+            found: bool | None = getattr(self, _BUILTINS[name])(words, inside, given)
             return found
         if name in _SILENT:
             return True if name in {":", "true"} else False if name == "false" else None
@@ -827,10 +826,36 @@ class _Walker:
 
 
 _BUILTINS: Final = {
-    "eval": "eval", "[": "test", "test": "test", "set": "set", "shift": "shift",
-    "unset": "unset", "read": "read", "exit": "exit", "return": "return", "break": "leave",
-    "continue": "leave",
-}  # fmt: skip
+    "eval": "_do_eval",
+    "[": "_do_test",
+    "test": "_do_test",
+    "set": "_do_set",
+    "shift": "_do_shift",
+    "unset": "_do_unset",
+    "read": "_do_read",
+    "exit": "_do_exit",
+    "return": "_do_return",
+    "break": "_do_leave",
+    "continue": "_do_leave",
+}
+"""What the shell does by itself, by the words that call it."""
+_COMMANDS: Final = {
+    "CallExpr": "_CallExpr",
+    "Block": "_Block",
+    "Subshell": "_Subshell",
+    "TimeClause": "_TimeClause",
+    "BinaryCmd": "_BinaryCmd",
+    "IfClause": "_IfClause",
+    "ForClause": "_ForClause",
+    "WhileClause": "_WhileClause",
+    "CaseClause": "_CaseClause",
+    "FuncDecl": "_FuncDecl",
+    "DeclClause": "_DeclClause",
+    "LetClause": "_LetClause",
+    "ArithmCmd": "_ArithmCmd",
+    "TestClause": "_TestClause",
+}
+"""What follows each form of a command, by the parser's words."""
 _SILENT: Final = frozenset(
     {":", "true", "false", "echo", "printf", "cd", "mkdir", "export", "trap", "ulimit", "wait"}
     | {"sleep", "umask", "pushd", "popd", "shopt", "alias", "type", "hash", "clear", "module", "ml"}

@@ -99,7 +99,7 @@ def prospect(days_trained: Sequence[TrainedDay], ahead: float, *, seed: int = 1)
     ...           for day in range(60)]
     >>> coming = prospect(steady, 7.0)
     >>> [round(value, 3) for value in (coming.ettr.lower, coming.ettr.target, coming.ettr.upper)]
-    [0.941, 0.961, 0.974]
+    [0.931, 0.964, 0.99]
     """
     if len(days_trained) < LEAST_DAYS or sum(day.held for day in days_trained) <= 0:
         return None

@@ -162,7 +162,7 @@ def outcomes(
     >>> job = Job(nodes=12500, step_time=10.0, blocking=(20.0,), background=(0.0,),
     ...           reliability=Reliability(classes=paper_classes()), redundancy=Replicas(count=64))
     >>> outcomes(job, [one for one in choices() if not one.peers])[0].plan.name
-    'replica'
+    'in-place+replica'
     """
     found = []
     for plan in plans:

@@ -373,12 +373,6 @@ class PlannedRun:
         return spent + kind.recovery(dice), kind.tier, kind.takes == NODE
 
 
-def measured(scenario: PlannedScenario, failures: int, seeds: int = 10) -> tuple[float, float]:
-    """ETTR of long runs with so many failures in all, and its standard error. Ours. [1, 1]"""
-    found = [PlannedRun(scenario, seed).run(failures=failures // seeds) for seed in range(seeds)]
-    return float(np.mean(found)), float(np.std(found, ddof=1)) / math.sqrt(seeds)
-
-
 def simulate_planned(
     scenario: PlannedScenario,
     *,

@@ -10,7 +10,7 @@ May import: files, errors, records. Imported by: manifest, verbs, and the operat
 
 from mofa_model.slurm.ask import ask
 from mofa_model.slurm.hosts import hosts_of
-from mofa_model.slurm.printed import is_slurm, read
+from mofa_model.slurm.printed import read
 from mofa_model.slurm.slurm_records import NodeEvent, SlurmNode, SlurmRecords, SlurmRun
 
 __all__ = [
@@ -20,6 +20,5 @@ __all__ = [
     "SlurmRun",
     "ask",
     "hosts_of",
-    "is_slurm",
     "read",
 ]

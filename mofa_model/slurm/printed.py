@@ -40,15 +40,6 @@ _ENDS: Final = frozenset(
 _COLUMNS: Final = re.compile(r"\S+")
 
 
-def is_slurm(text: str) -> bool:
-    """Whether a text is the output of one of these commands.
-
-    >>> is_slurm("NodeName=gpu01 Arch=x86_64"), is_slurm("PARTITION AVAIL  TIMELIMIT  NODES STATE NODELIST")
-    (True, True)
-    """
-    return _form(text) != ""
-
-
 def read(outputs: Iterable[tuple[str, str]]) -> SlurmRecords:
     """Records of outputs, each a text and what it is called."""
     found = SlurmRecords()

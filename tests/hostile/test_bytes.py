@@ -100,6 +100,15 @@ def test_a_namespace_of_many_jobs_keeps_its_budget_and_the_rest_is_told():
     assert not store.differs(BATCH_JOB, body)
 
 
+def test_a_job_above_its_budget_is_known_by_name_alone():
+    store = Store(settings=ApiSettings(largest_object=100 * 1024))
+    store.put(BATCH_JOB, giant("good", "small", size=2_000))
+    store.put(BATCH_JOB, giant("good", "large", size=200_000))
+    told = {key.name: store.body(key).get(UNREAD, "") for key in store.keys(BATCH_JOB)}
+    assert told["small"] == ""
+    assert "100 KiB" in told["large"]
+
+
 def test_where_all_is_full_only_who_has_more_than_his_share_is_held():
     store = Store(settings=ApiSettings(namespace_bytes=10 * MIB, all_bytes=20 * MIB))
     for n in range(60):

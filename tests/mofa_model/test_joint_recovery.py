@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from planned_runs import measured
 
 import mofa_model
 from mofa_model.advice import advise
@@ -12,7 +13,6 @@ from mofa_model.advice.predictions import job_of
 from mofa_model.answers.questions import AdviceQuestion
 from mofa_model.answers.simulate import planned_scenario
 from mofa_model.answers.training import request_of
-from mofa_model.simulator.planned import measured
 
 _ASKED = {
     "model": "llama3-8b",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from planned_runs import measured
 
 import mofa_model
 import mofa_operator
@@ -16,7 +17,7 @@ from mofa_model.errors import MofaError
 from mofa_model.reliability import interval, model
 from mofa_model.reliability.model import Job
 from mofa_model.reliability.recovery import planned
-from mofa_model.simulator.planned import PlannedScenario, measured
+from mofa_model.simulator.planned import PlannedScenario
 from mofa_model.spec.recovery_plans import PLANS, Replicas, choices, plan_of
 from mofa_model.spec.reliability import FailureRate, Hangs, RecoveryTime, Reliability, paper_classes
 
@@ -224,7 +225,6 @@ def test_every_function_of_reliability_and_simulator_is_reached_from_a_verb() ->
 KNOWN = {
     "begin_with_failure",  # the proof begins its cycles with a failure, to need no warm-up
     "keep",  # the same proof drops cycles that are over
-    "measured",  # long runs for the proof of plans
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mofa_model.errors import BadFile, BadValue
-from mofa_model.slurm import hosts_of, is_slurm, read
+from mofa_model.slurm import hosts_of, read
 
 SEEN = Path(__file__).parents[2] / "data" / "slurm"
 
@@ -89,7 +89,6 @@ def test_what_is_no_output_is_refused_by_name() -> None:
         read([(json.dumps({"errors": [{"description": "no"}]}), "json")])
     with pytest.raises(BadFile, match="cut off"):
         read([('{"jobs": [', "json")])
-    assert not is_slurm("#!/bin/bash\n")
 
 
 def test_a_list_of_hosts_ends() -> None:
