@@ -41,12 +41,6 @@ from mofa_local import LocalStackError, binaries, images  # noqa: E402
 
 MATERIALS = {"package": "core", "image": "operator"}
 """What has a bill of materials, and the lock that it is made of: all that is installed, each with its hashes."""
-VERSIONED = {
-    "pyproject.toml": r'(?m)^version = "(.+)"$',
-    "lab/pyproject.toml": r'(?m)^version = "(.+)"$',
-    "charts/mofa-advisor/Chart.yaml": r"(?m)^version: (.+)$",
-}
-"""Files that state the version, and where in them."""
 SUMS = "SHA256SUMS"
 PLUGIN = ROOT / "deploy" / "krew"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -70,18 +64,10 @@ def run(*command: str | Path, folder: Path = ROOT, **more: str) -> str:
     return done.stdout
 
 
-def versions() -> dict[str, str]:
-    """The version that each file states."""
-    return {
-        name: re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"))[0]
-        for name, pattern in VERSIONED.items()
-    }
-
-
 def require_version(wanted: str) -> None:
     """Refuse a version that a file does not state."""
-    for name, stated in versions().items():
-        if stated.strip('"') != wanted:
+    for name, stated in release.versions():
+        if stated != wanted:
             fail(
                 f"--version: {wanted!r} is not the version in {name}, {stated}; "
                 f"write it there with `python tools/release.py --version {wanted}`, and commit"

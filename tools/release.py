@@ -1,4 +1,4 @@
-"""Set what a release is called, once: its version, and image and runbooks in the chart's values; manifests and packages follow.
+"""Write the name of a release into the tree: the version of packages and chart, and in the chart's values the image and the address of the runbooks.
 
     python tools/release.py --version 0.2.0
     python tools/release.py --image registry.example/ml/mofa-advisor --digest sha256:… --runbooks https://docs.example/runbooks
@@ -9,6 +9,7 @@ A clone has an image without a registry, because nobody can pull what was never 
 import argparse
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +31,16 @@ NAMING = ("README.md", "docs/*.md", "examples/*.yaml", "deploy/kustomize/base/*.
 """Pages and examples that name the image of this release."""
 IMAGES = r"\bIMAGE:|/mofa-advisor:|\bnewTag: "
 """What stands before the version there; a version that is told as an older one stands behind other words."""
+
+
+def versions(root: Path = ROOT) -> Iterator[tuple[str, str]]:
+    """The version that each file states, at every place of `STATED`."""
+    for name, pattern in STATED:
+        text = (root / name).read_text(encoding="utf-8")
+        found = re.findall(rf"(?m){pattern}({NUMBER})", text)
+        if len(found) != 1:
+            sys.exit(f"release: {name} states its version {len(found)} times, not once")
+        yield name, found[0]
 
 
 def released(values: str, image: str, digest: str = "", runbooks: str = "") -> str:

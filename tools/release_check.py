@@ -39,6 +39,7 @@ sys.path[:0] = [
 ]
 
 import publish  # noqa: E402
+from dist import run  # noqa: E402
 from mofa_local import LocalStackError, binaries, images, ports  # noqa: E402
 from mofa_local.cluster import Cluster  # noqa: E402
 from mofa_local.control_plane import ControlPlane  # noqa: E402
@@ -68,18 +69,6 @@ def fail(message: str) -> NoReturn:
 def say(what: str, result: str) -> None:
     """One line of what held."""
     print(f"{what:18s} {result}", flush=True)
-
-
-def run(*command: object, folder: Path = ROOT, **more: str) -> str:
-    """What a command prints; where it fails, its last words."""
-    done = subprocess.run(
-        [str(one) for one in command],
-        cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        words = (done.stdout + done.stderr).strip()[-2000:]
-        fail(f"{' '.join(map(str, command))[:200]} ended with {done.returncode}:\n{words}")
-    return done.stdout
 
 
 def only(folder: Path, pattern: str) -> Path:

@@ -149,8 +149,8 @@ def as_text(brief_lines: tuple[BriefLine, ...], width: int = 80) -> str:
             kept[-1] = kept[-1][: room - 1] + "…"
         parts[line] = kept
     rows = [
-        (line.word if first else "", one)
+        ("" if number else line.word, one)
         for line in brief_lines
-        for first, one in zip((True, *[False] * 99), parts[line], strict=False)
+        for number, one in enumerate(parts[line])
     ]
     return "".join(f"{word:<9} {one}".rstrip() + "\n" for word, one in rows)

@@ -121,7 +121,7 @@ def review(
             )
         )
     if replaced_script is not None and replaced_script.launch_found is not None:
-        found += _slower(script, replaced_script, now, review_bounds)
+        found += _slower(script, replaced_script, now, facts, review_bounds)
     found += _interval(script, now, facts, review_bounds)
     return found
 
@@ -173,10 +173,15 @@ def _where(call: ProgramCall, message: str) -> str:
 
 
 def _finding(rule: str, script: BatchScript, where: str, message: str) -> ReviewFinding:
-    line = where.rpartition(":")[2]
     return ReviewFinding(
-        rule=rule, file=script.name, line_number=int(line) if line.isdigit() else 1, message=message
+        rule=rule, file=script.name, line_number=_line_of(where) or 1, message=message
     )
+
+
+def _line_of(where: str) -> int:
+    """The line of a place, as of `train.sbatch:12`; 0 = it has none. [1]"""
+    line = where.rpartition(":")[2]
+    return int(line) if line.isdigit() else 0
 
 
 def _facts(script: BatchScript, bounds: ReviewBounds) -> dict[str, Any]:
@@ -210,31 +215,25 @@ def _priced(script: BatchScript, told: LaunchFound, facts: Mapping[str, Any]) ->
     answer = explain(**asked)
     if told.reading.trainer in TRAINERS:
         launch(layout, told.reading.trainer, problems_of(answer.question)[0])
-    place = told.where.rpartition(":")[2]
+    parallel = script.facts.get("parallel")  # its line is that of the layout's first degree
+    degree = 0 if parallel is None else _line_of(parallel.source)
     return _Priced(
         answer=answer,
         batch=int(facts["global_batch"]),
-        place=_layout_line(script) or (int(place) if place.isdigit() else 1),
+        place=degree or _line_of(told.where) or 1,
     )
 
 
-def _layout_line(script: BatchScript) -> int:
-    """The line where the layout's first degree stands; 0 = nowhere. [1]"""
-    parallel = script.facts.get("parallel")
-    line = "" if parallel is None else parallel.source.rpartition(":")[2]
-    return int(line) if line.isdigit() else 0
-
-
 def _slower(
-    script: BatchScript, before: BatchScript, now: _Priced, bounds: ReviewBounds
-) -> Sequence[ReviewFinding]:
+    script: BatchScript, before: BatchScript, now: _Priced, facts: Mapping[str, Any],
+    bounds: ReviewBounds,
+) -> Sequence[ReviewFinding]:  # fmt: skip
     old_facts = _facts(before, bounds)
     assert before.launch_found is not None  # noqa: S101 - the caller has seen it
     if any(not old_facts.get(name) for name in _NEEDED):
         return []
-    same = _facts(script, bounds)
     if any(
-        same.get(name) != old_facts.get(name)
+        facts.get(name) != old_facts.get(name)
         for name in ("model", "device_kind", "devices", "sequence_length")
     ):
         return []  # another question: there is nothing to compare

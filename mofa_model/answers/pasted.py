@@ -112,7 +112,9 @@ class PasteAnswer(UserAnswer):
         ]
 
     def brief_text(self, width: int = 80, folder: str = "") -> str:
-        """The ten-second answer, with what was read and what to run; `folder` has the launch already."""
+        """The ten-second answer, with what was read and the command to run next; that is the launch itself
+        where `folder` holds it.
+        """
         from mofa_model.answers.brief import BriefLine, as_text, brief
 
         if self.answer is None:

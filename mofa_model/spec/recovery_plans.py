@@ -96,7 +96,7 @@ class RecoveryPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
-    """What of a layout a recovery plan rests on; one layout or an array of them."""
+    """The facts of a parallel layout that decide what a recovery plan can do; of one layout, or arrays for many."""
 
     count: Count = 1
     """Whole copies of the state: ranks that hold the same shard. [1]"""

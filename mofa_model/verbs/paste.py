@@ -14,6 +14,7 @@ from mofa_model.answers.questions import PasteQuestion
 from mofa_model.errors import InputError, MofaError
 
 if TYPE_CHECKING:
+    from mofa_model.answers.advise import AdviceAnswer
     from mofa_model.answers.pasted import PasteAnswer
     from mofa_model.pasted.reading import Pasted
 
@@ -63,11 +64,8 @@ def run(arguments: Namespace) -> int:
             question = _asked(found)
             found = pasted.answered(question, texts, advance, launched_by)
     _print(found, arguments.output, arguments.save_dir or "")
-    if arguments.save_dir and found.answer is not None and found.answer.launch is not None:
-        from mofa_model.verbs import advise_folder
-
-        names = advise_folder.save(arguments.save_dir, found.answer, "JobSet")
-        terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
+    if found.answer is not None:
+        _save(found.answer, arguments.save_dir)
     found.raise_for_status()
     return 0
 
@@ -167,13 +165,19 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str) -> int:
             "answer": found.document,
         }
         output.emit(arguments.output, found.tables_of(wide=True), document, records=found.records)
-    if arguments.save_dir and found.launch is not None:
-        from mofa_model.verbs import advise_folder
-
-        names = advise_folder.save(arguments.save_dir, found, "JobSet")
-        terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
+    _save(found, arguments.save_dir)
     found.raise_for_status()
     return 0
+
+
+def _save(answer: AdviceAnswer, folder: str | None) -> None:
+    """Write the launch into a folder, where both are there."""
+    if not folder or answer.launch is None:
+        return
+    from mofa_model.verbs import advise_folder
+
+    names = advise_folder.save(folder, answer, "JobSet")
+    terminal.tell(f"saved: {folder}: {', '.join(names)}")
 
 
 def _print(found: PasteAnswer, form: str, folder: str) -> None:

@@ -10,9 +10,9 @@ from mofa_model import output
 from mofa_model.tables import Column, Table
 
 _ABOUT: Final = """\
-Each SCENARIO.toml is made once as it is and once more with one thing changed: restarts in place, an interval of ten minutes, a watchdog
-of ten, lemons that are no lemons, two more nodes. What `mofa rates --what-would-help` says of the first run stands beside the
-GPU-hours that each rerun kept more, over several seeds."""
+The generator makes each SCENARIO.toml once as it is, and then again with one change: restarts in place, a checkpoint every ten minutes,
+a watchdog of ten minutes, bad nodes made good, or two more nodes. The table compares two gains in GPU-hours for each change: the gain that
+`mofa rates --what-would-help` predicts from the first run, and the gain of the rerun. Both are means over several seeds."""
 
 
 def configure(kinds: Any) -> None:

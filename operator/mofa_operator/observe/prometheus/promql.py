@@ -69,7 +69,7 @@ def matcher(label: str, value: str, operator: str = "=") -> str:
 
 
 WHOLE_GPUS: Final = matcher("resource", "(nvidia|amd|intel)_com_gpu|habana_ai_gaudi", "=~")
-"""Whole GPUs among the resources of nodes and containers: no shares of them."""
+"""Matches resources that are whole GPUs, and none that is a share of a GPU."""
 
 
 def any_of(values: Iterable[str]) -> str:
