@@ -43,7 +43,8 @@ from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import NoHistory
 from mofa_operator.words import Reason
 
-END = int(time.time()) // HOUR * HOUR
+END = int(time.time()) // DAY * DAY
+"""The last midnight: what is cut into days is the same at every hour of ours."""
 JOBS = (Job(name="pretrain-a", nodes=5), Job(name="pretrain-b", nodes=5))
 COUNTS = {"process": 44, "pod": 85, "job": 15}
 PAST = draw(end=END, nodes=12, days=30, jobs=JOBS)
@@ -468,7 +469,7 @@ def test_all_running_jobs_are_seen_at_once_and_none_after_the_end(url):
 
 
 def test_the_command_checks_assumptions_against_the_server(url, tmp_path, capsys):
-    body = profile()
+    body = profile(days=31)
     rates = {"process": 44 / 0.3, "pod": 85 / 0.3, "job": 1}
     body["spec"]["failures"] = {
         "classes": [

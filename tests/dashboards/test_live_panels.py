@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,35 @@ def live_through(made):
         600,
     )
     nodes.recover(made.cluster, node)
+    foretell(made)
+
+
+def foretell(made):
+    """Two months of forecasts in the ledger, as an operator that was too sure of itself leaves them: six bands of ten held."""
+    band = {"p10": "0.90", "p50": "0.93", "p90": "0.96"}
+    stops = {"p10": "1", "p50": "3", "p90": "6"}
+    today = datetime.now(UTC).date()
+    rows = [
+        {
+            "date": f"{today - timedelta(days=number)}",
+            "ettr": band,
+            "interruptions": stops,
+            "cameEttr": "0.93" if number % 10 < 6 else "0.80",
+            "cameInterruptions": "4",
+        }
+        for number in range(59, 6, -1)
+    ]
+    status = json.dumps({"status": {"forecasts": rows}})
+
+    def is_told():
+        made.cluster.kubectl(
+            *("patch", "failureledger", "h100-east", "--subresource=status", "--type=merge", "-p"),
+            status,
+        )
+        name = "mofa_pool_forecast_held_ratio"
+        return made.asked("query", query=name)["result"]
+
+    until(lambda: time.sleep(5.0) or is_told(), 300, "forecasts that are over are counted")
 
 
 def inject(made, kind):

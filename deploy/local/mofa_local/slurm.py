@@ -33,7 +33,7 @@ INSTALL: Final = (
 PROGRAMS: Final = (
     "munged", "mariadbd", "mariadb-install-db", "mysql", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct",
 )  # fmt: skip
-PATIENCE: Final = 60.0
+PATIENCE: Final = 240.0
 """How long a command may take. [s]"""
 DOWN_AFTER: Final = 4
 """How long a node may be silent before it is down. [s]"""

@@ -8,6 +8,7 @@ else may think the Lease free.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -18,7 +19,7 @@ from typing import Final
 from mofa_model.kinds import Kind
 from mofa_model.kinds.shape import Body, Shape, Tally, Text, glance, part
 from mofa_operator.api import Api
-from mofa_operator.api_errors import ApiError
+from mofa_operator.api_errors import ApiError, Conflict
 from mofa_operator.objects import Written
 from mofa_operator.settings import LeaseSettings
 
@@ -145,11 +146,12 @@ class Lease:
             _log.warning("the Lease was not released: %s", str(error) or "no answer in time")
 
     async def _give_back(self) -> None:
-        lease = await self._read()
-        if lease is not None and self.holder == self._identity:
-            await self._write(
-                lease, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
-            )
+        """Once more where somebody wrote meanwhile, be it our own last renewal."""
+        gone = {"holderIdentity": "", "leaseDurationSeconds": 1}
+        while (lease := await self._read()) is not None and self.holder == self._identity:
+            with contextlib.suppress(Conflict):
+                await self._write(lease, {**gone, "renewTime": _now()})
+                return
 
     async def _try(self) -> bool:
         """One attempt to get it or to renew it; whether it is ours now."""

@@ -51,7 +51,9 @@ from mofa_operator.settings import OperatorSettings
 GRACE: Final = 1.0
 """How long work may take after a signal; all in all it stays below `shutdown.LIMIT`. [s]"""
 _BRIEFLY: Final = 0.3
-"""How long each of the rest may take: watches, Events, the Lease, what is left. [s]"""
+"""How long each of the rest may take: watches, Events, what is left. [s]"""
+_HANDOVER: Final = 1.0
+"""How long it may take to give the Lease back: where that fails, nobody acts until it runs out. [s]"""
 _WATCHES: Final = 1000
 """Connections for watches: one for each kind and namespace. [1]"""
 
@@ -222,15 +224,17 @@ class Operator:
     async def _elected(self, lease: Lease, stopped: Task) -> int:
         self._health.standby = lambda: f"standby: {lease.who}"
         self._exporter.lead(False)
-        if await first(stopped, lease.acquire()) is stopped:
-            return 0
-        self._health.standby = None
-        holding = asyncio.create_task(lease.hold(), name="holding the Lease")
         try:
-            return await self._lead(stopped, holding)
-        finally:
-            holding.cancel()
-            await lease.release(_BRIEFLY)
+            if await first(stopped, lease.acquire()) is stopped:
+                return 0
+            self._health.standby = None
+            holding = asyncio.create_task(lease.hold(), name="holding the Lease")
+            try:
+                return await self._lead(stopped, holding)
+            finally:
+                await end([holding], _BRIEFLY)
+        finally:  # a signal may cut the write by which it becomes ours
+            await lease.release(_HANDOVER)
 
     async def _lead(self, stopped: Task, *also: Task) -> int:
         self._exporter.lead(True)

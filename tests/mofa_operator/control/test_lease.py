@@ -192,3 +192,48 @@ def test_outages_of_four_seconds_cost_no_lease_of_fifteen():
         holding.cancel()
 
     run(main())
+
+
+def test_who_is_stopped_while_the_write_that_takes_it_is_on_its_way_gives_it_back():
+    class Slow(OneLease):
+        async def replace(self, *told):
+            made = await super().replace(*told)
+            await asyncio.sleep(1.0)  # the server has it, its answer is on the way
+            return made
+
+    async def main():
+        api = Slow()
+        await Lease(api, SETTINGS, "first").acquire()
+        second = Lease(api, SETTINGS, "second")
+        taking = asyncio.create_task(second.acquire())
+        while api.lease["spec"]["holderIdentity"] != "second":
+            await asyncio.sleep(0.1)
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+        await second.release(2.0)
+        assert api.lease["spec"]["holderIdentity"] == ""
+
+    run(main())
+
+
+def test_a_lease_is_given_back_although_our_last_renewal_comes_in_between():
+    class Renewed(OneLease):
+        """Somebody writes between each of the first three reads and the write after it."""
+
+        left = 3
+
+        async def get(self, *told):
+            found = await super().get(*told)
+            if found is not None and self.left:
+                self.left -= 1
+                self._store(self.lease)
+            return found
+
+    async def main():
+        api = Renewed()
+        lease = Lease(api, SETTINGS, "first")
+        await lease.acquire()
+        await lease.release()
+        assert (api.left, api.lease["spec"]["holderIdentity"]) == (0, "")
+
+    run(main())
