@@ -196,9 +196,14 @@ def test_outages_of_four_seconds_cost_no_lease_of_fifteen():
 
 def test_who_is_stopped_while_the_write_that_takes_it_is_on_its_way_gives_it_back():
     class Slow(OneLease):
+        def __init__(self):
+            super().__init__()
+            self.has_it = asyncio.Event()
+
         async def replace(self, *told):
             made = await super().replace(*told)
-            await asyncio.sleep(1.0)  # the server has it, its answer is on the way
+            self.has_it.set()
+            await asyncio.sleep(1.0)  # its answer is on the way
             return made
 
     async def main():
@@ -206,8 +211,8 @@ def test_who_is_stopped_while_the_write_that_takes_it_is_on_its_way_gives_it_bac
         await Lease(api, SETTINGS, "first").acquire()
         second = Lease(api, SETTINGS, "second")
         taking = asyncio.create_task(second.acquire())
-        while api.lease["spec"]["holderIdentity"] != "second":
-            await asyncio.sleep(0.1)
+        await api.has_it.wait()
+        assert api.lease["spec"]["holderIdentity"] == "second"
         taking.cancel()
         await asyncio.gather(taking, return_exceptions=True)
         await second.release(2.0)
