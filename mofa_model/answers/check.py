@@ -127,18 +127,13 @@ def review(
 
 
 def _of_slurm(script: BatchScript) -> Sequence[ReviewFinding]:
-    """What sbatch does not do with the script."""
-    marks = ("sbatch puts no variable", "sbatch does not read it")
-    found = []
-    for note in script.notes:
-        if any(mark in note for mark in marks):
-            place, _, said = note.removeprefix(f"{script.name}:").partition(": ")
-            found.append(
-                ReviewFinding(
-                    rule="refused", file=script.name, line_number=int(place), message=said
-                )
-            )
-    return found
+    """What sbatch refuses of the script, or does not read."""
+    return [
+        ReviewFinding(
+            rule="refused", file=script.name, line_number=one.line_number, message=one.message
+        )
+        for one in script.faults
+    ]
 
 
 def _refused(script: BatchScript) -> ReviewFinding | None:

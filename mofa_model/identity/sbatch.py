@@ -14,71 +14,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, NamedTuple
 
-from mofa_model.errors import BadFile, InputError, shown
+from mofa_model.errors import BadFile, InputError
 from mofa_model.identity.classes import Clue, clues_of, clues_of_runtime
 from mofa_model.identity.commands import PlacedVariable, PlacedWord, ProgramCall, Said, TextFile
 from mofa_model.identity.devices import DeviceRequest, product_in
+from mofa_model.identity.directives import (
+    FLAGS,
+    OPTIONAL,
+    SHORT,
+    Directive,
+    DirectiveFault,
+    devices_of_gres,
+    directives,
+    seconds_of,
+)
+from mofa_model.identity.expansion import Traced, Value, traced
 from mofa_model.identity.facts import Fact, FactSheet, FactSources, is_secret, read_facts
 from mofa_model.identity.identity import LaunchFound, facts_of_launch, launch_of, started
-from mofa_model.identity.script import Call, Traced, Value, Walked, traced, walk
+from mofa_model.identity.script import Call, Walked, walk
 from mofa_model.identity.settings import Setting, settings_of
 from mofa_model.records import dataclass
 
-_DIRECTIVE: Final = re.compile(r"#SBATCH(?=\s|$)")
-_COMPONENT: Final = re.compile(r"#SBATCH\s+(hetjob|packjob)\b")
-_SHORT: Final = {
-    "A": "account", "p": "partition", "N": "nodes", "n": "ntasks", "c": "cpus-per-task",
-    "t": "time", "J": "job-name", "o": "output", "e": "error", "C": "constraint", "G": "gpus",
-    "a": "array", "d": "dependency", "q": "qos", "w": "nodelist", "x": "exclude", "D": "chdir",
-    "m": "distribution", "M": "clusters", "L": "licenses", "i": "input", "B": "extra-node-info",
-    "b": "begin", "F": "nodefile", "S": "core-spec", "r": "relative",
-    "H": "hold", "k": "no-kill", "O": "overcommit", "Q": "quiet", "s": "oversubscribe",
-    "v": "verbose", "W": "wait", "K": "kill-on-bad-exit", "l": "label", "u": "unbuffered",
-    "X": "disable-status", "E": "preserve-env", "Z": "no-allocate",
-}  # fmt: skip
-"""One-letter options of sbatch and srun. Source: sbatch(1) and srun(1) of Slurm 22.05 to 25.05."""
-_FLAGS: Final = frozenset(
-    {"hold", "no-kill", "overcommit", "quiet", "oversubscribe", "verbose", "wait", "label"}
-    | {"unbuffered", "disable-status", "preserve-env", "no-allocate", "requeue", "no-requeue"}
-    | {"contiguous", "test-only", "parsable", "spread-job", "use-min-nodes", "reboot", "exact"}
-    | {"ignore-pbs", "overlap", "multi-prog", "pty", "help", "usage", "version", "quit-on-interrupt"}
-    | {"no-container-mount-home", "container-mount-home", "container-remap-root", "whole"}
-    | {"no-container-remap-root", "container-writable", "container-readonly", "interactive"}
-    | {"no-container-entrypoint", "container-entrypoint", "stepmgr", "external-launcher"}
-)  # fmt: skip
-"""Options without a value."""
-_OPTIONAL: Final = frozenset(
-    {"exclusive", "nice", "get-user-env", "propagate", "kill-on-bad-exit", "wait-all-nodes"}
-    | {"resv-ports", "container-save"}
-)
-"""Options whose value follows `=` alone."""
-_SECONDS: Final = re.compile(
-    r"(?:(?P<days>\d+)-(?P<after>\d+(?::\d+){0,2})|(?P<plain>\d+(?::\d+){0,2}))"
-)
 _SIGNAL: Final = re.compile(r"(?:[RB]+:)?(?P<signal>\w+)(?:@(?P<seconds>\d+))?")
-_GRES: Final = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>\d+))?")
 _COUNT: Final = re.compile(r"(?:(?P<type>[A-Za-z][\w.-]*):)?(?P<count>\d+)")
 _MEMORY: Final = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
 _PREFIX: Final = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _PROCESSES: Final = ("nproc_per_node", "nproc", "num_gpus", "nproc-per-node")
 _IMAGES: Final = frozenset({"apptainer", "singularity", "enroot", "podman", "docker", "shifter"})
-
-
-class Directive(NamedTuple):
-    """One option of an `#SBATCH` line."""
-
-    name: str
-    """Its long name."""
-    value: Traced
-    """Its value with its place in the script; empty for a switch."""
-    line_number: int
-    """The line where it stands. [1]"""
-    start: int
-    """Where the option begins in the script."""
-    end: int
-    """Where the next character stands."""
-    component: int = 0
-    """The part of a heterogeneous job that it is of. [1]"""
 
 
 class Step(NamedTuple):
@@ -100,6 +62,8 @@ class BatchScript:
     name: str
     text: str
     directives: tuple[Directive, ...]
+    faults: tuple[DirectiveFault, ...]
+    """Directives that sbatch refuses, or does not read."""
     script_steps: tuple[Step, ...]
     facts: Mapping[str, Fact]
     """What it asks for and what it trains, each with `file:line`."""
@@ -131,40 +95,6 @@ class BatchScript:
         return 1 + self.text.count("\n", 0, max(0, place))
 
 
-def seconds_of(text: str) -> int | None:
-    """A time limit as Slurm writes it; None where it is none, or without a limit. [s]
-
-    >>> seconds_of("2-12:30"), seconds_of("90"), seconds_of("1:30:00"), seconds_of("UNLIMITED")
-    (217800, 5400, 5400, None)
-    """
-    found = _SECONDS.fullmatch(text.strip())
-    if found is None:
-        return None
-    if found["days"] is not None:
-        parts = [int(one) for one in found["after"].split(":")] + [0, 0]
-        return int(found["days"]) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
-    parts = [int(one) for one in found["plain"].split(":")]
-    if len(parts) == 1:
-        return parts[0] * 60
-    return (
-        parts[0] * 60 + parts[1] if len(parts) == 2 else parts[0] * 3600 + parts[1] * 60 + parts[2]
-    )
-
-
-def devices_of_gres(text: str) -> tuple[int, str] | None:
-    """GPUs and their type in a list of generic resources; None where it has none.
-
-    >>> devices_of_gres("gpu:a100:8(S:0-1),nvme:1"), devices_of_gres("gpu:4"), devices_of_gres("x:1")
-    ((8, 'a100'), (4, ''), None)
-    """
-    total, kind = 0, ""
-    for one in re.split(r",(?![^(]*\))", text):
-        if found := _GRES.fullmatch(re.sub(r"\(.*", "", one.strip())):
-            total += int(found["count"] or 1)
-            kind = kind or found["type"] or ""
-    return (total, kind) if total else None
-
-
 def read_script(text: str, name: str, files: Mapping[str, str] | None = None) -> BatchScript:
     r"""Read a batch script, or a shell script; `files` are others that it names, by their names.
 
@@ -174,8 +104,8 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
     """
     if "\r\n" in text:
         raise BadFile(name, "its lines end as on DOS, which sbatch refuses; run dos2unix on it")
-    directives, notes = _directives(text, name)
-    asked = _Asked(directives, name)
+    options, faults = directives(text)
+    asked = _Asked(options, name)
     try:
         walked = walk(text, asked.environment(), asked.answer)
     except InputError as error:
@@ -199,13 +129,9 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
         trained = {**facts_of_launch(launch, trained), **trained}
     for one in ("nodes", "devices", "device_kind"):
         trained.pop(one, None)
-    variables = {one.value for one in directives if one.value.text and "$" in one.value.text}
-    notes += [
-        f"{name}:{one.line_number}: sbatch puts no variable into --{one.name}={one.value.text}"
-        for one in directives
-        if one.value in variables
-    ]
-    if array := next((one for one in directives if one.name == "array"), None):
+    faults = _outside_documents(faults, walked, text)
+    notes = [f"{name}:{one.line_number}: {one.message}" for one in faults]
+    if array := next((one for one in options if one.name == "array"), None):
         notes.append(
             f"{name}:{array.line_number}: a job array, {array.value.text}: each of its tasks is a job "
             "like this one; the array is left alone"
@@ -213,7 +139,8 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
     return BatchScript(
         name=name,
         text=text,
-        directives=tuple(directives),
+        directives=options,
+        faults=faults,
         script_steps=steps,
         facts={**trained, **facts},
         walked=walked,
@@ -223,96 +150,25 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
         device_request=request,
         disagree=sheet.disagree,
         notes=(*notes, *(f"{name} {note}" for note in walked.notes)),
-        components=1 + max((one.component for one in directives), default=0),
+        components=1 + max((one.component for one in options), default=0),
         clues=tuple(evidence),
     )
 
 
-# --- directives -------------------------------------------------------------------------------
+def _outside_documents(
+    faults: Sequence[DirectiveFault], walked: Walked, text: str
+) -> tuple[DirectiveFault, ...]:
+    """The faults without lines of here-documents: these are of another script."""
 
+    def line_number(place: int) -> int:
+        return 1 + text.count("\n", 0, place)
 
-def _directives(text: str, name: str) -> tuple[list[Directive], list[str]]:
-    """The options before the first command, and what of them cannot be read."""
-    found, notes = list[Directive](), list[str]()
-    offset, component, ended = 0, 0, False
-    for number, line in enumerate(text.split("\n"), 1):
-        plain = line.strip()
-        if not ended and plain and not plain.startswith("#"):
-            ended = True
-        if _DIRECTIVE.match(line):
-            if ended:
-                notes.append(
-                    f"{name}:{number}: sbatch does not read it: it stands behind a command"
-                )
-            elif _COMPONENT.match(line):
-                component += 1
-            else:
-                made, odd = _options_of(line, offset, number, component)
-                found += made
-                notes += [
-                    f"{name}:{number}: {shown(one)} is no option of sbatch; it is passed over"
-                    for one in odd
-                ]
-        offset += len(line) + 1
-    return found, notes
-
-
-def _words(line: str, first: int) -> list[Traced]:
-    """Words of a directive's line, as sbatch splits it: quotes, and a comment that ends it."""
-    found, current, quote = list[Traced](), list[int](), ""
-    some = False
-    for at in range(first, len(line)):
-        sign = line[at]
-        if quote:
-            if sign == quote:
-                quote = ""
-            else:
-                current.append(at)
-        elif sign in "\"'":
-            quote, some = sign, True
-        elif sign.isspace() or (sign == "#" and not current):
-            if current or some:
-                found.append(Traced("".join(line[one] for one in current), tuple(current)))
-            current, some = [], False
-            if sign == "#":
-                break
-        else:
-            current.append(at)
-    if current or some:
-        found.append(Traced("".join(line[one] for one in current), tuple(current)))
-    return found
-
-
-def _options_of(
-    line: str, offset: int, number: int, component: int
-) -> tuple[list[Directive], list[str]]:
-    words = _words(line, len("#SBATCH"))
-    found, odd = list[Directive](), list[str]()
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word.text.startswith("--") and len(word.text) > 2:
-            name, equals, _ = word.text[2:].partition("=")
-            value = word.slice(len(name) + 3) if equals else Traced("", ())
-            takes = not equals and name not in _FLAGS | _OPTIONAL
-        elif word.text.startswith("-") and word.text[1:2] in _SHORT:
-            name = _SHORT[word.text[1]]
-            value = word.slice(2)
-            takes = not value.text and name not in _FLAGS
-            if value.text.startswith("="):
-                value = value.slice(1)
-        else:
-            odd.append(word.text)
-            continue
-        end = (word.at[-1] if word.at else 0) + 1
-        if takes and at < len(words) and not words[at].text.startswith("-"):
-            value, at = words[at], at + 1
-            end = (value.at[-1] if value.at else end) + 1
-        moved = Traced(value.text, tuple(one + offset for one in value.at))
-        start = word.at[0] + offset if word.at else offset
-        found.append(Directive(name, moved, number, start, end + offset, component))
-    return found, odd
+    inner = [
+        range(line_number(places[0]), line_number(places[-1]) + 1)
+        for _, document in walked.documents
+        if (places := [one for one in document.at if one >= 0])
+    ]
+    return tuple(one for one in faults if not any(one.line_number in rows for rows in inner))
 
 
 class _Asked:
@@ -596,10 +452,10 @@ def _after_options(texts: Sequence[str], at: int) -> int:
         at += 1
         if word.startswith("--"):
             name, equals, _ = word[2:].partition("=")
-            at += not equals and name not in _FLAGS | _OPTIONAL
+            at += not equals and name not in FLAGS | OPTIONAL
         else:
             letters = word[1:]
-            while letters and _SHORT.get(letters[0]) in _FLAGS:
+            while letters and SHORT.get(letters[0]) in FLAGS:
                 letters = letters[1:]
             at += len(letters) == 1
     return at + (at < len(texts) and texts[at] == "--")
@@ -617,14 +473,14 @@ def _options(texts: Sequence[str]) -> dict[str, str]:
             name, equals, value = word[2:].partition("=")
         else:
             letters = word[1:]
-            while letters and _SHORT.get(letters[0]) in _FLAGS:
-                found[_SHORT[letters[0]]] = ""
+            while letters and SHORT.get(letters[0]) in FLAGS:
+                found[SHORT[letters[0]]] = ""
                 letters = letters[1:]
             if not letters:
                 continue
-            name, value = _SHORT.get(letters[0], letters[0]), letters[1:].removeprefix("=")
+            name, value = SHORT.get(letters[0], letters[0]), letters[1:].removeprefix("=")
             equals = value
-        if not equals and name not in _FLAGS | _OPTIONAL and at < end:
+        if not equals and name not in FLAGS | OPTIONAL and at < end:
             value, at = texts[at], at + 1
         if name:
             found[name] = value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from mofa_model.identity.directives import devices_of_gres
 from mofa_model.identity.facts import Fact
-from mofa_model.identity.sbatch import BatchScript, devices_of_gres
+from mofa_model.identity.sbatch import BatchScript
 
 _PRODUCT: Final = (
     r"(?:GB200|GB300|GH200|B200|B300|H100|H200|H800|H20|A100|A800|V100|MI\d{3}X?|L40S?|L4|A10G?|A40|A30"

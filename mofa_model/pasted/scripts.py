@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import InputError
 from mofa_model.identity.commands import PlacedVariable, PlacedWord, ProgramCall, Said, TextFile
+from mofa_model.identity.expansion import Traced
 from mofa_model.identity.sbatch import BatchScript, read_script
-from mofa_model.identity.script import Traced
 
 _OPEN: Final = re.compile(r"\$[\w{(@*#?!]|`")
 _STARTS: Final = re.compile(

@@ -3,7 +3,8 @@
 import pytest
 
 from mofa_model.errors import BadFile
-from mofa_model.identity.sbatch import devices_of_gres, read_script, seconds_of
+from mofa_model.identity.directives import devices_of_gres, seconds_of
+from mofa_model.identity.sbatch import read_script
 
 SCRIPT = """\
 #!/bin/bash
@@ -125,6 +126,32 @@ def test_what_sbatch_does_not_expand_is_said() -> None:
     read = read_script("#!/bin/bash\n#SBATCH --nodes=$N\nsrun x\n", "j")
     assert "nodes" not in read.facts
     assert read.notes == ("j:2: sbatch puts no variable into --nodes=$N",)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-N 1 here", "'here' is no option: sbatch refuses the script"),
+        ("--gpu-per-node=8", "sbatch has no option --gpu-per-node; did you mean --gpus-per-node?"),
+        ("--label", "--label is an option of srun, which sbatch refuses"),
+        ("--time=$T", "sbatch puts no variable into --time=$T"),
+    ],
+)
+def test_what_sbatch_refuses_is_a_fault_with_its_line(line: str, message: str) -> None:
+    read = read_script(f"#!/bin/bash\n#SBATCH {line}\nsrun x\n", "j")
+    assert [tuple(one) for one in read.faults] == [(2, message)]
+
+
+def test_what_sbatch_takes_is_no_fault() -> None:
+    text = """\
+#!/bin/bash
+#SBATCH--job-name=$USER --output=logs/$X.out --gpus-per-n=8 --site-plugin=3
+cat > other.sbatch <<EOF
+#SBATCH --nodes=$N
+EOF
+"""
+    read = read_script(text, "j")
+    assert (read.faults, read.facts["devices_per_node"].value) == ((), 8)
 
 
 def test_a_script_of_dos_is_refused_by_name() -> None:

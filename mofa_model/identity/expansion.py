@@ -1,0 +1,474 @@
+"""Words of a shell script, expanded as a shell does it; nothing is run.
+
+A word's variables, arrays and arithmetic have their values. Every character of the result knows
+where in the script it comes from. What only a running machine knows stays as it is written.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any, Final, NamedTuple, TypeAlias
+
+_LONGEST: Final = 40_000
+"""Characters of a value. [1]"""
+BLANKS: Final = " \t\n"
+"""What parts words that are in no quotes."""
+NOWHERE: Final = -1
+
+
+class Traced(NamedTuple):
+    """A text whose characters know where they come from."""
+
+    text: str
+    at: tuple[int, ...]
+    """Place of each character in the script; -1 = it is computed."""
+
+    @property
+    def place(self) -> int:
+        """Where it begins, as far as that is known; -1 = nowhere."""
+        return next((one for one in self.at if one >= 0), NOWHERE)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it stands in the script as it is, in one piece."""
+        first = self.at[0] if self.at else NOWHERE
+        return first >= 0 and self.at == tuple(range(first, first + len(self.at)))
+
+    def slice(self, begin: int, until: int | None = None) -> Traced:
+        """A part of it."""
+        return Traced(self.text[begin:until], self.at[begin:until])
+
+
+EMPTY: Final = Traced("", ())
+Value: TypeAlias = Traced | list[Traced]
+"""What a variable holds: a text, or an array of them."""
+
+
+def traced(text: str, place: int = NOWHERE) -> Traced:
+    """A text that stands at one place of the script."""
+    return Traced(text, (place,) * len(text))
+
+
+def joined(traced_texts: Iterable[Traced]) -> Traced:
+    """Texts as one."""
+    kept = list(traced_texts)
+    text = "".join(one.text for one in kept)[:_LONGEST]
+    return Traced(text, tuple(at for one in kept for at in one.at)[:_LONGEST])
+
+
+Answer: TypeAlias = Callable[[str], str | None]
+"""What a command substitution would print, by its words; None = only a machine knows."""
+
+
+class _Unknown(Exception):
+    """Only a running machine could tell."""
+
+
+class _Piece(NamedTuple):
+    value: Traced
+    quoted: bool
+    ends: bool = False
+    """Whether a word ends here, as between elements of "${A[@]}"."""
+
+
+_UNSET: Final = re.compile(r"\$(?:\{?[A-Za-z_]\w*\}?|\{?\d+\}?|\{[A-Za-z_]\w*\[[@*]\]\})")
+
+
+class Expander:
+    """What words mean, given the variables and arguments of the moment."""
+
+    def __init__(self, environment: Mapping[str, Value], answer: Answer) -> None:
+        self.variables: dict[str, Value] = dict(environment)
+        self.arguments: list[Traced] = []
+        """Of the script, or of the function that is followed."""
+        self._answer = answer
+        self._source = EMPTY
+        self._bytes: Sequence[int] = ()
+
+    @contextmanager
+    def within(self, walked_text: Traced) -> Iterator[None]:
+        """Nodes are of this text, until the block ends."""
+        before = self._source, self._bytes
+        self._source = walked_text
+        self._bytes = (
+            range(len(walked_text.text) + 1)
+            if walked_text.text.isascii()
+            else list(accumulate((len(one.encode()) for one in walked_text.text), initial=0))
+        )
+        try:
+            yield
+        finally:
+            self._source, self._bytes = before
+
+    @contextmanager
+    def given(self, traced_words: list[Traced]) -> Iterator[None]:
+        """`$1` and the like are these, until the block ends."""
+        before, self.arguments = self.arguments, traced_words
+        try:
+            yield
+        finally:
+            self.arguments = before
+
+    def line(self, place: int) -> int:
+        """The line of the walked text in which a place is. [1]"""
+        return 1 + self._source.text.count("\n", 0, max(0, place))
+
+    def _spot(self, node: Any, end: bool = False) -> int:
+        """Place of a node in the text that is walked."""
+        offset = node["End" if end else "Pos"]["Offset"]
+        return offset if isinstance(self._bytes, range) else bisect_right(self._bytes, offset) - 1
+
+    def place(self, node: Any) -> int:
+        """Where a node begins in the script; -1 = nowhere."""
+        spot = self._spot(node)
+        return self._source.at[spot] if spot < len(self._source.at) else NOWHERE
+
+    def _written(self, node: Any) -> Traced:
+        """A node as it is written."""
+        return self._source.slice(self._spot(node), self._spot(node, end=True))
+
+    def assign(self, node: Any) -> None:
+        """Follow an assignment: `A=x`, `A+=x`, `A=(x y)`."""
+        name, variables = node["Name"]["Value"], self.variables
+        old = variables.get(name)
+        value: Value
+        if "Array" in node:
+            rows = [one["Value"] for one in node["Array"].get("Elems") or () if "Value" in one]
+            value = self.fields(rows)
+            if node.get("Append"):
+                before = old if isinstance(old, list) else [old] if old is not None else []
+                value = [*before, *value]
+            variables[name] = value
+            return
+        value = self.text(node["Value"]) if node.get("Value") else EMPTY
+        if node.get("Index") is not None:
+            return
+        if node.get("Append"):
+            if isinstance(old, list):
+                first = old[0] if old else EMPTY
+                variables[name] = [joined((first, value)), *old[1:]]
+                return
+            value = joined((old or EMPTY, value))
+        variables[name] = value
+
+    def text(self, word: Any, *, here: bool = False) -> Traced:
+        """A word that is not split: the value of an assignment, one side of a test."""
+        blank = traced(" ")
+        made = list[Traced]()
+        for one in self._pieces(word.get("Parts") or (), quoted=here):
+            made.append(one.value)
+            if one.ends:
+                made.append(blank)
+        return joined(made)
+
+    def fields(self, words: Iterable[Any]) -> list[Traced]:
+        """Words, split as a shell splits what is not in quotes."""
+        found = list[Traced]()
+        for word in words:
+            found += self._field(word)
+        return found
+
+    def _field(self, word: Any) -> Iterator[Traced]:
+        current = list[Traced]()
+        some = False
+        for piece in self._pieces(word.get("Parts") or (), quoted=False):
+            if piece.quoted:
+                current.append(piece.value)
+                some = some or not piece.ends or bool(piece.value.text)
+            else:
+                text, start, open_ = piece.value, 0, 0
+                for at, sign in enumerate(text.text):
+                    if sign == "(" and (open_ or text.text[at - 1 : at] == "$"):
+                        open_ += 1
+                    elif sign == ")" and open_:
+                        open_ -= 1
+                    if sign in BLANKS and not open_:
+                        if at > start or current:
+                            yield joined((*current, text.slice(start, at)))
+                        current, start, some = [], at + 1, False
+                if start < len(text.text):
+                    current.append(text.slice(start))
+            if piece.ends and (some or current):
+                yield joined(current)
+                current, some = [], False
+        if current or some:
+            yield joined(current)
+
+    def _pieces(self, parts: Iterable[Any], *, quoted: bool) -> Iterator[_Piece]:
+        for part in parts:
+            kind = part["Type"]
+            if kind == "Lit":
+                literal = self._literal(part, quoted=quoted)
+                if quoted or literal.text:
+                    yield _Piece(literal, True)
+            elif kind == "SglQuoted":
+                whole = self._written(part)
+                text = whole.slice(2 if part.get("Dollar") else 1, len(whole.text) - 1)
+                yield _Piece(text, True)
+            elif kind == "DblQuoted":
+                inner = part.get("Parts") or ()
+                if not inner:
+                    yield _Piece(EMPTY, True)
+                for one in self._pieces(inner, quoted=True):
+                    yield one._replace(quoted=True)
+            elif kind == "ParamExp":
+                yield from self._parameter(part, quoted=quoted)
+            elif kind == "ArithmExp":
+                value = self.try_arithmetic(part["X"])
+                yield _Piece(self._written(part) if value is None else traced(str(value)), True)
+            elif kind == "CmdSubst":
+                yield _Piece(self._substituted(part), True)
+            else:
+                yield _Piece(self._written(part), True)
+
+    def _literal(self, part: Any, *, quoted: bool) -> Traced:
+        """A literal without its backslashes."""
+        whole = self._written(part)
+        if "\\" not in whole.text:
+            return whole
+        kept = list[int]()
+        at, text = 0, whole.text
+        while at < len(text):
+            if text[at] == "\\":
+                after = text[at + 1 : at + 2]
+                if after in {"", "\n"}:  # the line goes on
+                    at += 2
+                    continue
+                if not quoted or after in '$`"\\':
+                    at += 1
+            kept.append(at)
+            at += 1
+        return Traced("".join(text[one] for one in kept), tuple(whole.at[one] for one in kept))
+
+    def _substituted(self, part: Any) -> Traced:
+        """What a command substitution prints, where that can be told."""
+        whole = self._written(part)
+        inner = re.sub(r"^\$\(|^`|\)$|`$", "", whole.text).strip()
+        rows: list[Any] = part.get("Stmts") or []
+        command = next((one.get("Cmd") or {} for one in rows if len(rows) == 1), {})
+        if command.get("Type") == "CallExpr" and command.get("Args"):
+            words = self.fields(command["Args"])
+            if words and words[0].text in {"echo", "printf"} and len(words) > 1:
+                flags = {"-n", "-e", "%s", "%s\\n"}
+                rest = [one for one in words[1:] if one.text not in flags]
+                blank = traced(" ")
+                return joined(
+                    one
+                    for at, word in enumerate(rest)
+                    for one in ((blank, word) if at else (word,))
+                )
+            inner = " ".join(one.text for one in words)
+        answer = self._answer(inner)
+        return whole if answer is None else traced(answer)
+
+    def _parameter(self, part: Any, *, quoted: bool) -> Iterator[_Piece]:
+        name = part["Param"]["Value"]
+        index = part.get("Index")
+        whole = self._written(part)
+        subscript = None
+        if index is not None:
+            subscript = "".join(str(one.get("Value", "")) for one in index.get("Parts") or ())
+        if name in {"@", "*"} or subscript in {"@", "*"}:
+            yield from self._elements(part, name, subscript, quoted=quoted)
+            return
+        if part.get("Length"):
+            value = self._value(name, index)
+            known = value is not None and "$" not in value.text
+            yield _Piece(traced(str(len(value.text))) if known and value else whole, quoted)
+            return
+        if part.get("Excl"):
+            pointed = self._value(name, index)
+            value = self._value(pointed.text, None) if pointed is not None else None
+            yield _Piece(value if value is not None else whole, quoted)
+            return
+        value = self._changed(part, self._value(name, index), whole)
+        yield _Piece(value, quoted)
+
+    def _elements(
+        self, part: Any, name: str, subscript: str | None, *, quoted: bool
+    ) -> Iterator[_Piece]:
+        if name in {"@", "*"}:
+            rows = self.arguments
+        else:
+            value = self.variables.get(name)
+            rows = value if isinstance(value, list) else [] if value is None else [value]
+        if part.get("Length"):
+            yield _Piece(traced(str(len(rows))), True)
+            return
+        if part.get("Slice"):
+            first = self.try_arithmetic(part["Slice"]["Offset"]) or 0
+            size = part["Slice"].get("Length")
+            count = self.try_arithmetic(size) if size else None
+            rows = rows[first:] if count is None else rows[first : first + count]
+        if quoted and "*" in {name, subscript}:
+            blank = traced(" ")
+            yield _Piece(
+                joined(x for at, one in enumerate(rows) for x in ((blank, one) if at else (one,))),
+                True,
+            )
+            return
+        for number, one in enumerate(rows):
+            last = number == len(rows) - 1
+            yield _Piece(one, quoted, ends=not last)
+            if not quoted and not last:
+                yield _Piece(traced(" "), False)
+        if not rows and quoted:
+            yield _Piece(EMPTY, True, ends=True)
+
+    def _value(self, name: str, index: Any) -> Traced | None:
+        """What a variable holds; None = nobody has set it."""
+        if name.isdigit() and name != "0":
+            at = int(name) - 1
+            return self.arguments[at] if at < len(self.arguments) else None
+        if name == "#":
+            return traced(str(len(self.arguments)))
+        if name == "?":
+            return traced("0")
+        value = self.variables.get(name)
+        if isinstance(value, list):
+            spot = 0 if index is None else self.try_arithmetic(index)
+            if spot is None or not -len(value) <= spot < len(value):
+                return None
+            return value[spot]
+        return value
+
+    def _changed(self, part: Any, value: Traced | None, whole: Traced) -> Traced:
+        """A variable's value after `:-`, `%`, `#`, `/` and the like."""
+        if expansion := part.get("Exp"):
+            return self._expanded(part, expansion, value, whole)
+        if value is None:
+            return whole
+        if repl := part.get("Repl"):
+            old = self.text(repl["Orig"]).text if repl.get("Orig") else ""
+            new = self.text(repl["With"]).text if repl.get("With") else ""
+            if not old or "$" in value.text or any(sign in old for sign in "*?["):
+                return whole
+            return traced(value.text.replace(old, new, -1 if repl.get("All") else 1), value.place)
+        if cut := part.get("Slice"):
+            first = self.try_arithmetic(cut["Offset"])
+            size = self.try_arithmetic(cut["Length"]) if cut.get("Length") else None
+            if first is None or "$" in value.text:
+                return whole
+            return value.slice(first, None if size is None else first + size)
+        return value
+
+    def _expanded(self, part: Any, expansion: Any, value: Traced | None, whole: Traced) -> Traced:
+        op, word = expansion["Op"], expansion.get("Word")
+        if op in {":-", "-", ":=", "="}:
+            if value is not None and (value.text or op[0] != ":"):
+                return value
+            given = self.text(word) if word else EMPTY
+            if op in {":=", "="}:
+                self.variables[part["Param"]["Value"]] = given
+            return given
+        if op in {":+", "+"}:
+            there = value is not None and (op == "+" or bool(value.text))
+            return self.text(word) if there and word else EMPTY
+        if value is None:
+            return whole
+        if op in {":?", "?"}:
+            return value
+        if "$" in value.text:
+            return whole
+        if op in {"%", "%%", "#", "##"} and word:
+            return _trimmed(value, op, self.text(word).text)
+        if op in {"^^", ",,"}:
+            text = value.text.upper() if op == "^^" else value.text.lower()
+            return Traced(text, value.at) if len(text) == len(value.text) else traced(text)
+        return whole
+
+    def known(self, value: Traced) -> str | None:
+        """A text as the script would see it; what nobody has set is empty."""
+        text = _UNSET.sub("", value.text)
+        return None if "$" in text or "`" in text else text
+
+    # --- arithmetic ---------------------------------------------------------------------------
+
+    def try_arithmetic(self, node: Any) -> int | None:
+        """The value of an arithmetic expression; None = only a machine knows."""
+        try:
+            return self._arithmetic(node)
+        except (_Unknown, ValueError, ZeroDivisionError, OverflowError, KeyError):
+            return None
+
+    def _arithmetic(self, node: Any) -> int:
+        kind = node["Type"]
+        if kind == "Word":
+            text = self.text(node).text.strip()
+            for _ in range(4):
+                if re.fullmatch(r"-?\d+", text):
+                    return int(text)
+                if not re.fullmatch(r"[A-Za-z_]\w*", text):
+                    break
+                value = self.variables.get(text)
+                if not isinstance(value, Traced):
+                    raise _Unknown
+                text = value.text.strip()
+            raise _Unknown
+        if kind == "ParenArithm":
+            return self._arithmetic(node["X"])
+        if kind == "UnaryArithm":
+            return self._unary_arithmetic(node)
+        op = node["Op"]
+        if op in {"=", "+=", "-=", "*=", "/=", "%="}:
+            name = self.text(node["X"]).text
+            result = self._arithmetic(node["Y"])
+            if op != "=":
+                result = _counted(op[:-1], self._arithmetic(node["X"]), result)
+            self.variables[name] = traced(str(result))
+            return result
+        if op == "?":
+            pair = node["Y"]
+            return self._arithmetic(pair["X"] if self._arithmetic(node["X"]) else pair["Y"])
+        return _counted(op, self._arithmetic(node["X"]), self._arithmetic(node["Y"]))
+
+    def _unary_arithmetic(self, node: Any) -> int:
+        op = node["Op"]
+        value = self._arithmetic(node["X"])
+        if op in {"++", "--"}:
+            after = value + (1 if op == "++" else -1)
+            self.variables[self.text(node["X"]).text] = traced(str(after))
+            return value if node.get("Post") else after
+        return {"-": -value, "+": value, "!": int(not value), "~": ~value}[op]
+
+
+def _counted(op: str, one: int, other: int) -> int:
+    if op in {"/", "%"}:
+        whole = abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
+        return whole if op == "/" else one - other * whole
+    if op == "**":
+        if not 0 <= other <= 64 or abs(one) > 2**32:
+            raise _Unknown
+        return int(one**other)
+    if op in {"<<", ">>"} and not 0 <= other < 64:
+        raise _Unknown
+    done: dict[str, Callable[[int, int], int]] = {
+        "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+        "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
+        "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b),
+        "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
+        "&&": lambda a, b: int(bool(a and b)), "||": lambda a, b: int(bool(a or b)),
+        "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "&": lambda a, b: a & b,
+        "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, ",": lambda _, b: b,
+    }  # fmt: skip
+    if op not in done:
+        raise _Unknown
+    return done[op](one, other)
+
+
+def _trimmed(value: Traced, op: str, pattern: str) -> Traced:
+    """A value without what a pattern matches at its end (`%`) or its beginning (`#`)."""
+    size = len(value.text)
+    order = range(size + 1)
+    if op in {"%", "%%"}:
+        starts = order if op == "%%" else reversed(order)
+        at = next((one for one in starts if fnmatch.fnmatchcase(value.text[one:], pattern)), size)
+        return value.slice(0, at)
+    ends = reversed(order) if op == "##" else order
+    at = next((one for one in ends if fnmatch.fnmatchcase(value.text[:one], pattern)), 0)
+    return value.slice(at)
