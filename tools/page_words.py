@@ -1,0 +1,42 @@
+"""Words of the documents that are written by hand, page by page, the longest first: 25,000 at most.
+
+    python tools/page_words.py
+
+What the tools write does not count: the pages of `GENERATED`, blocks between marks of a generator, and what stands in fences
+(output of commands, and code that tests run).
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST = 25_000
+"""As many as people still finish. [1]"""
+GENERATED = re.compile(
+    r"tests/|lab/data/|docs/(reference/|validation\.md|validation/|evidence\.md|equations\.md|nomenclature\.md"
+    r"|ettr-grid\.md|real-node\.md|studies/results\.md)|charts/.*/README\.md"
+)
+"""Pages that are made from the code or of tables that tests compare with it, and what describes data."""
+BLOCKS = re.compile(r"(?s)```.*?```|<!-- (\w+) -->.*?<!-- end of \1 -->|<!--.*?-->")
+
+
+def pages(root: Path = ROOT) -> Iterator[tuple[Path, int]]:
+    """Every page that is written by hand, and its words."""
+    listed = subprocess.check_output(["git", "ls-files", "*.md"], cwd=root, text=True)
+    for name in listed.split():
+        if not GENERATED.match(name):
+            yield Path(name), len(BLOCKS.sub("", (root / name).read_text("utf-8")).split())
+
+
+def main() -> None:
+    """All of them, and their sum."""
+    found = sorted(pages(), key=lambda page: page[1], reverse=True)
+    for path, words in found:
+        print(f"{words:6,}  {path}")
+    print(f"{sum(words for _, words in found):6,}  of {MOST:,}")
+
+
+if __name__ == "__main__":
+    main()
