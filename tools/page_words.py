@@ -27,7 +27,8 @@ def pages(root: Path = ROOT) -> Iterator[tuple[Path, int]]:
     listed = subprocess.check_output(["git", "ls-files", "*.md"], cwd=root, text=True)
     for name in listed.split():
         if not GENERATED.match(name):
-            yield Path(name), len(BLOCKS.sub("", (root / name).read_text("utf-8")).split())
+            text = BLOCKS.sub("", (root / name).read_text("utf-8"))
+            yield Path(name), sum(any(map(str.isalnum, word)) for word in text.split())
 
 
 def main() -> None:
