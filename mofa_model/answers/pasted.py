@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from dataclasses import replace
 from io import StringIO
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import presets
@@ -17,13 +18,13 @@ from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraini
 from mofa_model.identity.facts import Fact, model_preset
 from mofa_model.pasted.missing import has_model, missing
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
-from mofa_model.pasted.recognise import PastedKind
+from mofa_model.pasted.recognise import PastedKind, kind_of
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
-    from mofa_model.launch import Reading
+    from mofa_model.launch import Reading, ScriptChanged
 
 ASKED: Final[Mapping[str, tuple[str, str]]] = {
     "gpu": ("--gpu", "h100"),
@@ -74,6 +75,25 @@ class PasteAnswer(UserAnswer):
     """The same as a question of `mofa advise`."""
     notes: tuple[str, ...] = ()
     """What was read and does not enter the answer, each in one sentence."""
+    texts: tuple[Pasted, ...] = ()
+    """What was pasted."""
+
+    def script(self) -> tuple[str, ScriptChanged] | None:
+        """The script that was pasted with the launch written into it, by its name; None where no option is its."""
+        from mofa_model.pasted.in_place import in_place
+
+        if self.answer is None or self.answer.launch is None:
+            return None
+        for one in self.texts:
+            if kind_of(one.text, one.name).is_script:
+                changed = in_place(one, self.answer.launch)
+                name = PurePosixPath(one.name).name if one.name in self._named() else "script.sh"
+                return (name, changed) if changed.changes else None
+        return None
+
+    def _named(self) -> set[str]:
+        """Texts that are files."""
+        return {one.name for one in self.texts} - {"standard input", "the command"}
 
     @property
     def document(self) -> dict[str, Any]:
@@ -138,7 +158,10 @@ class PasteAnswer(UserAnswer):
         from mofa_model.manifest.advised import trainer_of
 
         if folder:
-            return f"bash {shlex.quote(folder)}/launch.sh"
+            if (script := self.script()) is None:
+                return f"bash {shlex.quote(folder)}/launch.sh"
+            starts = "sbatch" if self.pasted_facts.kind is PastedKind.SBATCH else "bash"
+            return f"{starts} {shlex.quote(f'{folder}/{script[0]}')}"
         if not self.again or self.answer is None or self.asked is None:
             return ""
         trainer = self.answer.advice.trainer
@@ -213,7 +236,12 @@ def answered(
     asked, notes = question_for(question, pasted_facts)
     answer = advise.of(asked, advance, launched_by)
     return PasteAnswer(
-        question=question, pasted_facts=pasted_facts, answer=answer, asked=asked, notes=tuple(notes)
+        question=question,
+        pasted_facts=pasted_facts,
+        answer=answer,
+        asked=asked,
+        notes=tuple(notes),
+        texts=tuple(texts),
     )
 
 

@@ -106,10 +106,7 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
         raise BadFile(name, "its lines end as on DOS, which sbatch refuses; run dos2unix on it")
     options, faults = directives(text)
     asked = _Asked(options, name)
-    try:
-        walked = walk(text, asked.environment(), asked.answer)
-    except InputError as error:
-        raise BadFile(name, str(error).removeprefix("launch command: ")) from None
+    walked = _walked(text, name, asked)
     said = _said(walked, text, name, files or {})
     steps = tuple(_steps(walked, text, name))
     settings = settings_of(said)
@@ -376,6 +373,18 @@ def _told(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
             if one.path == key and one.value.isdigit() and int(one.value) > 0:
                 return Fact(int(one.value), one.where)
     return None
+
+
+def followed(text: str, name: str = "script") -> Walked:
+    """What a batch script would run, in the environment that Slurm gives it; nothing is run."""
+    return _walked(text, name, _Asked(directives(text)[0], name))
+
+
+def _walked(text: str, name: str, asked: _Asked) -> Walked:
+    try:
+        return walk(text, asked.environment(), asked.answer)
+    except InputError as error:
+        raise BadFile(name, str(error).removeprefix("launch command: ")) from None
 
 
 def _request(facts: Mapping[str, Fact]) -> DeviceRequest:

@@ -17,6 +17,7 @@ May import: presets, search and what stands below it. Imported by: manifest, ver
     formats      which trainer's a file of settings is
     shell        shell lines, taken apart
     rewrite      a command with another layout: rewritten(words, …), rewritten_line(line, …)
+    in_script    the same in the script that people have: changed_script(text, launch, follow)
 """
 
 from mofa_model.launch.answer import (
@@ -28,6 +29,7 @@ from mofa_model.launch.answer import (
     program_of,
     shell_lines,
 )
+from mofa_model.launch.in_script import ScriptChanged, changed_script
 from mofa_model.launch.rewrite import rewritten, rewritten_line, told_words
 from mofa_model.launch.table import unverified
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
@@ -37,6 +39,8 @@ __all__ = [
     "TRAINERS",
     "Launch",
     "Reading",
+    "ScriptChanged",
+    "changed_script",
     "launch",
     "launch_script",
     "on_nodes",

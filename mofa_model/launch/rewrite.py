@@ -42,6 +42,13 @@ _STATED: Final = frozenset(
 """Names that decide no layout: they go only where the new arguments say them too."""
 _DISPATCHERS: Final = frozenset({"moe-token-dispatcher-type", "model.moe_token_dispatcher_type"})
 """What sends tokens to experts; a command that chose `flex`, with flags of its own, keeps it."""
+KEPT_BY_THEMSELVES: Final = (
+    _STATED
+    | _DISPATCHERS
+    | {"ckpt-format", "use-precision-aware-optimizer"}
+    | {"--save_steps", "--save_strategy", "--deepspeed"}
+)
+"""Names that stay in a script where the new arguments do not say them."""
 _SHAPE: Final = frozenset(
     {"hidden-size", "ffn-hidden-size", "num-attention-heads", "num-query-groups", "vocab-size"}
     | {"global-batch-size", "num-experts", "moe-ffn-hidden-size", "moe-router-topk", "bf16", "fp16"}
@@ -230,8 +237,8 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
     for at in gone:
         if (
             words[at].expands
-            and not _argument_of(words[at].text, trainer)
-            and not _argument_of(words[at - 1].text, trainer)
+            and not argument_of(words[at].text, trainer)
+            and not argument_of(words[at - 1].text, trainer)
         ):
             raise _refused(
                 f"{shown(words[at].raw)} may or may not be the value of a layout's argument; "
@@ -302,7 +309,7 @@ def _without_dispatcher(words: Sequence[str], trainer: str, arguments: Sequence[
     """The new arguments, without a token dispatcher where the command's own is `flex`."""
 
     def places(line: Sequence[str]) -> list[int]:
-        return [i for i, word in enumerate(line) if _argument_of(word, trainer) in _DISPATCHERS]
+        return [i for i, word in enumerate(line) if argument_of(word, trainer) in _DISPATCHERS]
 
     values = [words[i].partition("=")[2] or "".join(words[i + 1 : i + 2]) for i in places(words)]
     if "flex" not in values:
@@ -336,11 +343,11 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
             raise _refused(
                 f"{word.partition('=')[0]} is no argument of {trainer}, which the advice is for"
             )
-    new = {_argument_of(word, trainer) for word in arguments}
+    new = {argument_of(word, trainer) for word in arguments}
     gone: set[int] = set()
     values = 0
     for at, word in enumerate(words):
-        name = _argument_of(word, trainer)
+        name = argument_of(word, trainer)
         if not name:
             if values and not word.startswith("--"):
                 gone.add(at)
@@ -352,7 +359,7 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
         values = 0
         if today in table(trainer).kinds and (today not in _STATED | _DISPATCHERS or today in new):
             gone.add(at)
-            values = 0 if "=" in word or trainer == nemo.TRAINER else _values_of(name, trainer)
+            values = 0 if "=" in word or trainer == nemo.TRAINER else values_of(name, trainer)
     return gone
 
 
@@ -370,7 +377,7 @@ def _refused_in(words: Sequence[str], trainer: str) -> str:
     return ""
 
 
-def _argument_of(word: str, trainer: str) -> str:
+def argument_of(word: str, trainer: str) -> str:
     """Name of the trainer's argument that a word is; empty where it is none."""
     if trainer == nemo.TRAINER:
         return word.lstrip("+").partition("=")[0] if nemo.is_override(word) else ""
@@ -378,13 +385,18 @@ def _argument_of(word: str, trainer: str) -> str:
         return "activation-checkpoint" if trainer == torchtitan.TRAINER else ""
     if not word.startswith("--"):
         return ""
+    known = table(trainer)
+    if (
+        f"--{trainer}" in known.kinds or "--bf16" in known.kinds
+    ):  # with its hyphens, as Hugging Face's
+        name = word.partition("=")[0]
+        return name if name in known.kinds or name in known.older else ""
     name = word[2:].partition("=")[0]
     name = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
-    known = table(trainer)
     return name if name in known.kinds or name in known.older else ""
 
 
-def _values_of(name: str, trainer: str) -> int:
+def values_of(name: str, trainer: str) -> int:
     """How many of the words that follow an argument are its values, at most. [1]"""
     today, fixed = table(trainer).today(name, None)
     kind = table(trainer).kinds.get(today, "flag")

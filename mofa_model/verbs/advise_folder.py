@@ -17,7 +17,7 @@ from mofa_model.errors import InputError, UnknownName
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.kinds.kind import MOUNTED, NewJob
 from mofa_model.kinds.pods import gpu_resource
-from mofa_model.launch import Launch, launch_script, program_of, unverified
+from mofa_model.launch import Launch, ScriptChanged, launch_script, program_of, unverified
 from mofa_model.terminal import printable
 
 if TYPE_CHECKING:
@@ -38,8 +38,16 @@ def kind_of(name: str) -> JobKind:
     return made[name.lower()]
 
 
-def save(folder: str, answers: AdviceAnswer, kind_name: str) -> list[str]:
-    """Write the launch of an answer, and one for each short run to make; names of the files."""
+def save(
+    folder: str,
+    answers: AdviceAnswer,
+    kind_name: str,
+    own_script: tuple[str, ScriptChanged] | None = None,
+) -> list[str]:
+    """Write the launch of an answer, and one for each short run to make; names of the files.
+
+    `own_script` is one that people have, with the launch written into it.
+    """
     from mofa_model.manifest.advised import launch_of
 
     advice, launch, kind = answers.advice, answers.launch, kind_of(kind_name)
@@ -55,13 +63,17 @@ def save(folder: str, answers: AdviceAnswer, kind_name: str) -> list[str]:
     ]
     manifest = f"{kind.word}.yaml"
     texts = {
-        "README.md": _readme(advice, launch, manifest, kind),
+        "README.md": _readme(advice, launch, manifest, kind, own_script),
         SCRIPT: launch_script(launch, advice.nodes, advice.gpus // advice.nodes),
         manifest: "---\n".join(map(_yaml, kind.manifests(_job(advice, launch)))),
         "advice.json": output.as_json(answers.document),
         **launch.files,
     }
-    files.write_folder(folder, texts, programs=[SCRIPT])
+    programs = [SCRIPT]
+    if own_script is not None:
+        texts = {own_script[0]: own_script[1].text, **texts}
+        programs.append(own_script[0])
+    files.write_folder(folder, texts, programs=programs)
     names = list(texts)
     for probe, made in zip(advice.probes, probes, strict=True):
         name = probe.name.replace(" ", "-")
@@ -106,7 +118,24 @@ def _yaml(told: Mapping[str, Any]) -> str:
     return output.render("yaml", [], {**told, **({"data": data} if data else {})})
 
 
-def _readme(advice: Advice, launch: Launch, manifest: str, kind: JobKind) -> str:
+def _changes(own_script: tuple[str, ScriptChanged] | None) -> str:
+    """What was changed in a script that people have."""
+    if own_script is None:
+        return ""
+    name, changed = own_script
+    said = [*map(str, changed.changes), *(f"**not changed**: {one}" for one in changed.left)]
+    return f"- `{name}`: yours, with this launch written into it:\n" + "".join(
+        f"  - {printable(one)}\n" for one in said
+    )
+
+
+def _readme(
+    advice: Advice,
+    launch: Launch,
+    manifest: str,
+    kind: JobKind,
+    own_script: tuple[str, ScriptChanged] | None,
+) -> str:
     """What is here and how it starts, on one screen."""
     image = _IMAGE.format(trainer=launch.trainer)
     why = unverified(launch.trainer, launch.arguments, launch.release)
@@ -118,7 +147,7 @@ def _readme(advice: Advice, launch: Launch, manifest: str, kind: JobKind) -> str
 
 {advice.explanation}
 
-- `{SCRIPT}`: run it on each of {advice.nodes} nodes with MASTER_ADDR and NODE_RANK set, \
+{_changes(own_script)}- `{SCRIPT}`: run it on each of {advice.nodes} nodes with MASTER_ADDR and NODE_RANK set, \
 and with arguments of your own
   (model, data, folders); they come before the layout
 - `{manifest}`: a {kind.kind}; put your image in place of `{image}`, \

@@ -16,6 +16,7 @@ from mofa_model.errors import InputError, MofaError
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
     from mofa_model.answers.pasted import PasteAnswer
+    from mofa_model.launch import ScriptChanged
     from mofa_model.pasted.reading import Pasted
 
 EXAMPLES: Final = """\
@@ -65,7 +66,7 @@ def run(arguments: Namespace) -> int:
             found = pasted.answered(question, texts, advance, launched_by)
     _print(found, arguments.output, arguments.save_dir or "")
     if found.answer is not None:
-        _save(found.answer, arguments.save_dir)
+        _save(found.answer, arguments.save_dir, found.script() if arguments.save_dir else None)
     found.raise_for_status()
     return 0
 
@@ -170,13 +171,15 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str) -> int:
     return 0
 
 
-def _save(answer: AdviceAnswer, folder: str | None) -> None:
-    """Write the launch into a folder, where both are there."""
+def _save(
+    answer: AdviceAnswer, folder: str | None, own_script: tuple[str, ScriptChanged] | None = None
+) -> None:
+    """Write the launch into a folder, where both are there, and the script that was pasted with it."""
     if not folder or answer.launch is None:
         return
     from mofa_model.verbs import advise_folder
 
-    names = advise_folder.save(folder, answer, "JobSet")
+    names = advise_folder.save(folder, answer, "JobSet", own_script)
     terminal.tell(f"saved: {folder}: {', '.join(names)}")
 
 

@@ -179,3 +179,15 @@ def test_the_command_that_is_told_next_writes_the_launch_and_then_the_launch_is_
     assert main(told[2:]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == ["next", "bash", "out/launch.sh"]
     assert (tmp_path / "out" / "launch.sh").exists()
+
+
+def test_a_pasted_script_is_saved_with_the_launch_written_into_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("gpt.sbatch").write_text(SCRIPT["text"], "utf-8")
+    assert main(["gpt.sbatch", "--gpu", "h100", "--save-dir", "out"]) == 0
+    before, after = SCRIPT["text"], Path("out/gpt.sbatch").read_text("utf-8")
+    assert "next      sbatch out/gpt.sbatch" in capsys.readouterr().out
+    assert before != after
+    assert read([Pasted(after, "x.sh")]).facts["interval"].value > 0
+    readme = Path("out/README.md").read_text("utf-8")
+    assert "- `gpt.sbatch`: yours, with this launch written into it:" in readme
