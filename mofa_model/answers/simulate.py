@@ -17,10 +17,11 @@ from mofa_model.tables import Column, Table
 from mofa_model.units import Range
 
 if TYPE_CHECKING:
+    from mofa_model.reliability.laws import FailureSource
     from mofa_model.reliability.model import Job
     from mofa_model.simulator.planned import PlannedScenario
     from mofa_model.simulator.runs import Runs, TimelineStretch
-    from mofa_model.simulator.scenario import Scenario
+    from mofa_model.simulator.scenario import Cause, Scenario
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -125,8 +126,9 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
     import math
 
     from mofa_model.reliability import laws, model
-    from mofa_model.reliability.recovery import needs_node, stops_job
+    from mofa_model.reliability.recovery import attempt_time, needs_node, stops_job
     from mofa_model.simulator import planned as events
+    from mofa_model.simulator import scenario as drawing
     from mofa_model.spec.recovery_plans import PLANS, Replicas
     from mofa_model.spec.reliability import RecoveryTime
 
@@ -141,17 +143,16 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
 
     def takes(name: str) -> str:
         if name in {d.name for d in rel.domains}:
-            return events.DOMAIN if name in small else events.JOB
+            return drawing.DOMAIN if name in small else drawing.JOB
         if stops_job(name):
-            return events.JOB
-        return events.NODE if needs_node(name) else events.PROCESS
+            return drawing.JOB
+        return drawing.NODE if needs_node(name) else drawing.PROCESS
 
-    def cause(source: laws.FailureSource) -> events.PlannedCause:
+    def cause(source: laws.FailureSource) -> Cause:
         what = takes(source.name)
-        deep = copied and what == events.JOB
+        deep = copied and what == drawing.JOB
         tier = source.tier + 1 if deep else 0 if copied else source.tier
-        draw = events.drawn(*source.recovery_laws)
-        return events.PlannedCause(share=source.share, recovery=draw, takes=what, tier=tier)
+        return _cause(source, tier=tier, takes=what)
 
     hangs, state = rel.hangs, float(layout.state)
     repair = RecoveryTime(mean=rel.repair, law="exponential")
@@ -170,11 +171,11 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
         slowdown=float(rel.slowdown),
         whole=plan.whole,
         attempts=plan.attempts,
-        attempt=plan.attempt,
+        attempt=attempt_time(plan, rel.classes),
         success=plan.success,
         spares=plan.spares,
         takeover=plan.takeover,
-        refill=events.drawn(RecoveryTime(mean=plan.refill, law="exponential")),
+        refill=RecoveryTime(mean=plan.refill, law="exponential"),
         sharers=plan.jobs,
         group=plan.peers,
         replicas=count,
@@ -188,29 +189,21 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
         hang_time=0.0 if hangs is None else min(plan.watchdog, float(hangs.timeout)),
         hang_share=0.0 if hangs is None else float(hangs.share),
         pauses=0.0 if hangs is None else float(hangs.pauses),
-        pause=events.NEVER if hangs is None else events.drawn(hangs.pause),
+        pause=drawing.AT_ONCE if hangs is None else hangs.pause,
         broken=rel.spares,
-        repair=events.drawn(repair),
+        repair=repair,
     )
 
 
 def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
     """The job as the simulator takes it."""
     from mofa_model.reliability import laws, model
-    from mofa_model.simulator.scenario import Cause, Scenario
+    from mofa_model.simulator.scenario import Scenario
 
     rate, sources = float(model.failure_rate(job)), laws.sources_of(job.reliability)
     return Scenario(
         rate=rate,
-        causes=tuple(
-            Cause(
-                name=source.name,
-                share=source.share,
-                recovery_laws=source.recovery_laws,
-                tier=source.tier,
-            )
-            for source in sources
-        ),
+        causes=tuple(_cause(source, tier=source.tier) for source in sources),
         work=steps * float(job.step_time),
         every=every,
         blocking=tuple(float(x) for x in job.blocking),
@@ -218,6 +211,19 @@ def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
         slowdown=job.reliability.slowdown,
         law=job.reliability.law,
         during_recovery=job.reliability.failures_during_recovery,
+    )
+
+
+def _cause(source: FailureSource, *, tier: int, takes: str = "") -> Cause:
+    """A source of failures as the simulator takes it."""
+    from mofa_model.simulator.scenario import Cause
+
+    return Cause(
+        name=source.name,
+        share=source.share,
+        recovery_laws=source.recovery_laws,
+        tier=tier,
+        takes=takes,
     )
 
 

@@ -184,6 +184,7 @@ def document_of(helps: WhatWouldHelp) -> dict[str, Any]:
         "remedies": [
             {
                 "name": one.name,
+                "recovery": one.plan,
                 "gained_gpu_hours": one.gain.target,
                 "low": one.gain.lower,
                 "high": one.gain.upper,

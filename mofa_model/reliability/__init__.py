@@ -10,7 +10,9 @@ that is.
     recovery    what a recovery plan makes of a job: spares, peers, replicas that go on, shrinking
     interval    the best interval, time to finish, nodes for a deadline, a watchdog for hangs
     prospects   what the next days bring: interruptions, ETTR, finish date; whether bands held
-    remedies    what would have helped a pool: its past replayed through alternatives
+    replay      standstills of a past under a recovery plan
+    lemon_nodes nodes that surely fail more often than others
+    remedies    what would have helped a pool: its past through plans and other alternatives
     rates       posterior of a failure rate
     forecast    failures of the next days, where rates move
     assumption  whether an assumed rate still stands, by days

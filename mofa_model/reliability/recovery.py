@@ -319,8 +319,23 @@ def _restarted(rel: Reliability) -> Reliability:
     return replace(rel, classes=tuple(classes))
 
 
+def attempt_time(plan: RecoveryPlan, classes: Iterable[FailureMode]) -> float:
+    """Time of a restart in place: the plan's, or that of the class whose pods stay. Ours. [s]
+
+    >>> from mofa_model.spec.reliability import paper_classes
+    >>> attempt_time(PLANS["in-place"], paper_classes()), attempt_time(PLANS["retry"], ())
+    (141.0, 660.0)
+    """
+    if plan.attempt is not None:
+        return plan.attempt
+    own = (float(one.recovery.mean) for one in classes if _keeps_pods(one.name))
+    return next(own, RecoveryClass.PROCESS.seconds)
+
+
 def _tried(classes: Iterable[FailureMode], plan: RecoveryPlan) -> Iterable[FailureMode]:
     """Failures by the restart in place that mends them, and those that none does."""
+    classes = tuple(classes)
+    each = attempt_time(plan, classes)
     for one in classes:
         if not needs_node(one.name):
             yield one
@@ -330,15 +345,13 @@ def _tried(classes: Iterable[FailureMode], plan: RecoveryPlan) -> Iterable[Failu
             mended = FailureMode(
                 name=f"{RecoveryClass.PROCESS.value}, in place of {one.name}",
                 rate=_scaled(one.rate, left * plan.success),
-                recovery=_fixed(plan.attempt * (number + 1)),
+                recovery=_fixed(each * (number + 1)),
                 tier=0,
             )
             yield mended
             left *= 1 - plan.success
         if left > _SELDOM:
-            yield replace(
-                one, rate=_scaled(one.rate, left), wait=_fixed(plan.attempts * plan.attempt)
-            )
+            yield replace(one, rate=_scaled(one.rate, left), wait=_fixed(plan.attempts * each))
 
 
 def _replaced(rel: Reliability, plan: RecoveryPlan, nodes: float) -> Iterable[FailureMode]:

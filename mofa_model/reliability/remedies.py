@@ -2,12 +2,8 @@
 
 Every alternative changes parts of standstills that were seen, so what it gains is a sum over them:
 
-    watchdog            the time until somebody noticed is at most its timeout
-    restart in place    containers start again in their pods, where no node was broken
+    recovery plans      as `replay` says of each standstill: watchdog, in place, peers, replicas …
     another interval    the work since the last save is what the run before leaves of it
-    peer copies         the same, with a copy on other nodes every minute, where one node was lost
-    replica by replica  the other replicas go on, and the one that fell out takes their state
-    shrink              a job that waits for a node trains on those that it has
     faster scheduling   new pods are made and started as fast as the fastest tenth were
     more or fewer spares   who waits for whose repair, event by event
     lemons out          nodes that surely fail more often than others fail as often as these
@@ -23,7 +19,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -31,33 +26,29 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import positive, whole
 from mofa_model.records import dataclass
+from mofa_model.reliability.lemon_nodes import clustering, lemons, prior
+from mofa_model.reliability.replay import UNAVAILABLE, asks_whose_fault, replayed, usual_times
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.account import NodeState, capacity
+from mofa_model.spec.recovery_plans import Others, RecoveryPlan, plan_of
 from mofa_model.spec.standstills import NodeOutage, PoolPast, Standstill
 from mofa_model.units import DAY, HOUR, MINUTE, Range, Ratio, Seconds
 
 LEVEL: Final = 0.8
 """Level of the bands. [1]"""
-WATCHDOGS: Final = (2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 20 * MINUTE, 30 * MINUTE)
-"""Timeouts of a watchdog that are tried. [s]"""
+REPLAYED: Final = (
+    *(f"classes:watchdog={minutes}min" for minutes in (2, 5, 10, 20, 30)),
+    "in-place",
+    "peer",
+    "stand-in",
+    "replica:stall=20s:rejoin=0s",  # 20 s of downtime at 1,024 GPUs (arXiv 2412.12636)
+    "shrink",
+)
+"""Recovery plans that are tried where none is named."""
 INTERVALS: Final = (5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, 60 * MINUTE)
 """Intervals between saves that are tried. [s]"""
 MOST_SPARES: Final = 8
 """Most spare nodes that are tried. [1]"""
-PEER_INTERVAL: Final = MINUTE
-"""Time between copies in the memory of peers. Ours. [s]"""
-BACKOFF: Final = 12.0
-"""Time until the kubelet starts a container again: ten seconds at first, and the start itself.
-Source: Kubernetes, restart policy of pods. [s]"""
-TOLERATION: Final = 340.0
-"""Time after which a pod leaves a node that does not answer, where only that pod is replaced:
-forty seconds until the node is not ready and 300 that pods tolerate. Source: Kubernetes. [s]"""
-AFTER_BOOT: Final = 100.0
-"""From a host's boot to the first container on it. Ours. [s]"""
-REJOIN: Final = 20.0
-"""Time that the other replicas stand still while one falls out. Source: arXiv 2412.12636. [s]"""
-SURE: Final = 0.9
-"""Chance from which on a node is called a lemon. [1]"""
 _FEW: Final = 5
 """Standstills of a kind from which on the pool's own median is taken. [1]"""
 _FORTNIGHT: Final = 14.0
@@ -70,23 +61,6 @@ _WEEKS: Final = 6
 """Weeks from which on weeks are drawn; days, where there are fewer. [1]"""
 _NEAR: Final = 1800.0
 """Longest time between an outage of a node and the standstill that it made. [s]"""
-_PROGRAM_ENDS: Final = frozenset(
-    one.word
-    for one in (causes.PROCESS_CRASH, causes.NCCL_TIMEOUT, causes.USER_CRASH, causes.OOM_KILLED)
-)
-"""Causes after which nothing but processes has to start again."""
-_BROKEN_BUT_READY: Final = frozenset(
-    one.word for one in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC)
-)
-"""Causes after which a pod stays on the node until somebody takes it out."""
-_GIVEN_UP: Final = 1800.0
-"""Time after which somebody has moved a pod off a node on which it does not start. Ours. [s]"""
-_UNAVAILABLE: Final = frozenset(
-    one.word
-    for one in causes.CAUSES.values()
-    if one.counts or one is causes.DRAIN or one is causes.SCALE_DOWN
-)
-"""Causes for which a node takes no pods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +69,8 @@ class Remedy:
 
     name: str
     """What is changed, in words."""
+    plan: str = ""
+    """The recovery plan, as --recovery takes it; empty = it is none."""
     gain: Range
     """GPU-hours of training that would have been kept more, with its band. [h]"""
     paid: float = 0.0
@@ -157,8 +133,8 @@ class RemedySettings:
     """Time that a save stops training for; None = nobody said it. [s]"""
     level: Ratio = LEVEL
     """Level of the bands. [1]"""
-    watchdogs: tuple[float, ...] = WATCHDOGS
-    """Timeouts of a watchdog. [s]"""
+    plans: tuple[RecoveryPlan, ...] = field(default=tuple(map(plan_of, REPLAYED)))
+    """Recovery plans."""
     intervals: tuple[float, ...] = INTERVALS
     """Intervals between saves. [s]"""
     spares: tuple[int, ...] = field(default=tuple(range(MOST_SPARES + 1)))
@@ -166,8 +142,8 @@ class RemedySettings:
 
     def __post_init__(self) -> None:
         whole(gpus_per_node=self.gpus_per_node, replicas=self.replicas)
-        for value in (*self.watchdogs, *self.intervals):
-            positive(seconds=value)
+        for value in self.intervals:
+            positive(interval=value)
 
 
 def what_would_help(pool_past: PoolPast, settings: RemedySettings | None = None) -> WhatWouldHelp:
@@ -198,18 +174,13 @@ class _Replay:
         number = len(self._stops)
         self._holds = np.array([one.holds for one in self._stops], dtype=float)
         share = trained_shares(past)
-        self._trains = np.array([share.get(one.job, share[""]) for one in self._stops])
+        self._share = share[""]
+        self._trains = np.array([share.get(one.job, self._share) for one in self._stops])
         self._machines = np.array([one.machines for one in self._stops])
         self._block = np.array([self._block_of(one.at) for one in self._stops], dtype=int)
         self._weights = self._draws.poisson(1.0, (_DRAWS, self._blocks)).astype(float)
         self._blamed = self._draws.random((_DRAWS, number)) < self._machines
-        starts = [one.starting for one in self._stops if one.starting and not one.in_place]
-        queues = [one.queued for one in self._stops if not one.in_place]
-        self._usual_start = median(starts) if starts else 0.0
-        self._usual_queue = median(queues) if queues else 0.0
-        self._fast = tuple(
-            float(np.quantile(some, 0.1)) if len(some) >= _FEW else 0.0 for some in (starts, queues)
-        )
+        self._usual = usual_times(self._stops)
         self.lemons: tuple[str, ...] = ()
 
     def notes(self) -> Iterator[str]:
@@ -229,44 +200,24 @@ class _Replay:
 
     def remedies(self) -> Iterator[Remedy]:
         """Every alternative."""
-        yield from (self._watchdog(seconds) for seconds in self._settings.watchdogs)
-        yield self._in_place()
+        yield from (self._plan(plan) for plan in self._settings.plans)
         yield from (self._interval(seconds) for seconds in self._settings.intervals)
-        yield self._peers()
-        yield self._replicas()
-        yield self._shrink()
         yield self._scheduling()
         yield from self._spares()
         yield from self._lemons()
 
-    def _watchdog(self, timeout: float) -> Remedy:
-        saved = [max(0.0, one.unnoticed - timeout) for one in self._stops]
+    def _plan(self, plan: RecoveryPlan) -> Remedy:
+        saved = replayed(plan, self._past, self._settings.replicas)
+        days = (self._past.end - self._past.begin) / DAY
         return self._remedy(
-            f"a watchdog of {timeout / MINUTE:g} min",
-            stands=saved,
-            note="It must be longer than the longest step, evaluation and save.",
+            told(plan, self._settings.replicas),
+            plan=plan.name,
+            stands=[one.stood for one in saved],
+            work=[one.work for one in saved],
+            blamed=asks_whose_fault(plan),
+            paid=plan.spares * days * 24.0 * self._settings.gpus_per_node,
+            note=_note(plan),
         )
-
-    def _in_place(self) -> Remedy:
-        own = [one.ending + one.queued + one.starting for one in self._stops if one.in_place]
-        again = median(own) if len(own) >= _FEW else BACKOFF
-        outages: defaultdict[tuple[str, str], list[NodeOutage]] = defaultdict(list)
-        for each in self._past.outages:
-            outages[each.node, each.cause].append(each)
-        saved = []
-        for one in self._stops:
-            if one.in_place:
-                saved.append(0.0)
-            elif one.cause in _PROGRAM_ENDS and not one.faulty:
-                saved.append(one.queued + one.starting - again)
-            elif one.faulty and one.cause in _UNAVAILABLE and one.cause != causes.DRAIN.word:
-                near = outages[one.faulty[0], one.cause]
-                outage = min(near, key=lambda each: abs(each.at - one.at), default=None)
-                now = one.unnoticed + one.ending + one.queued + one.starting
-                saved.append(now - _until_running(one, outage, again))
-            else:
-                saved.append(0.0)
-        return self._remedy("restart in place", stands=saved)
 
     def _interval(self, interval: float) -> Remedy:
         """Saves are counted from the start of a run, because it starts at one."""
@@ -288,56 +239,20 @@ class _Replay:
         hours = kept * 24.0 * self._settings.gpus_per_node
         return hours * float(save) * (1 / interval - 1 / now)
 
-    def _peers(self) -> Remedy:
-        work = [
-            max(0.0, one.lost_work - one.trained % PEER_INTERVAL) if len(one.faulty) <= 1 else 0.0
-            for one in self._stops
-        ]
-        return self._remedy("copies in the memory of peers, every minute", work=work)
-
-    def _replicas(self) -> Remedy:
-        others = 1 - 1 / self._settings.replicas
-        stands, work = [], []
-        for one in self._stops:
-            cause = causes.CAUSES.get(one.cause, causes.NONE)
-            alone = (cause.counts or cause is causes.DRAIN) and len(one.faulty) <= 1
-            gone = max(0.0, one.seconds - one.unnoticed - REJOIN)
-            stands.append(gone * others if alone else 0.0)
-            work.append(one.lost_work if alone else 0.0)
-        return self._remedy(
-            f"recovery replica by replica, {self._settings.replicas} a job",
-            stands=stands,
-            work=work,
-            blamed=True,
-            note="Only where a job has replicas that each hold all of its state (--replicas).",
-        )
-
-    def _waits(self) -> list[float]:
-        """Time of each standstill that waited for a node: longer than new pods usually take. [s]"""
-        usual = self._usual_start + self._usual_queue
-        return [
-            0.0 if one.in_place else max(0.0, one.queued + one.starting - 2 * usual)
-            for one in self._stops
-        ]
-
-    def _shrink(self) -> Remedy:
-        stands = [
-            wait * max(0.0, 1 - max(1, len(one.faulty)) / one.holds)
-            if one.cause != causes.PREEMPTION.word
-            else 0.0
-            for wait, one in zip(self._waits(), self._stops, strict=True)
-        ]
-        return self._remedy(
-            "shrink to the nodes that are left, while one is missing", stands=stands
-        )
-
     def _scheduling(self) -> Remedy:
-        start, queue = self._fast
+        start, queue = (
+            float(np.quantile(some, 0.1)) if len(some) >= _FEW else 0.0
+            for some in (
+                [one.starting for one in self._stops if one.starting and not one.in_place],
+                [one.queued for one in self._stops if not one.in_place],
+            )
+        )
+        usual = self._usual
         stands = [
             0.0
             if one.in_place
-            else max(0.0, min(one.starting, 2 * self._usual_start) - start)
-            + max(0.0, min(one.queued, 2 * self._usual_queue) - queue)
+            else max(0.0, min(one.starting, 2 * usual.start) - start)
+            + max(0.0, min(one.queued, 2 * usual.queue) - queue)
             for one in self._stops
         ]
         return self._remedy(
@@ -354,7 +269,7 @@ class _Replay:
             if spares == now:
                 continue
             saved = waits - np.array(waits_for_nodes(hits, spares))
-            hours = saved * self._usual_share() / HOUR * self._settings.gpus_per_node
+            hours = saved * self._share / HOUR * self._settings.gpus_per_node
             yield Remedy(
                 name=f"{spares} spare node{'s' if spares != 1 else ''} (now as with {now})",
                 gain=self._band(hours, block),
@@ -367,7 +282,7 @@ class _Replay:
         hits = self._hits()
         waited = sum(
             wait * one.holds
-            for wait, one in zip(self._waits(), self._stops, strict=True)
+            for wait, one in zip(map(self._usual.waited, self._stops), self._stops, strict=True)
             if one.faulty or one.cause == causes.DRAIN.word
         )
         likely, best = _likely_spares(self._past), (math.inf, math.inf, 0)
@@ -377,10 +292,6 @@ class _Replay:
             if not waits and spares >= likely:
                 break
         return best[-1]
-
-    def _usual_share(self) -> float:
-        """Share of the time that jobs hold nodes which is kept. [1]"""
-        return trained_shares(self._past)[""]
 
     def _hits(self) -> list[Hit]:
         """Outages of nodes that take them away, each with the job that it hit."""
@@ -393,7 +304,7 @@ class _Replay:
                 drains.append(one)
         found = []
         for outage in self._past.outages:
-            if outage.cause not in _UNAVAILABLE or outage.seconds < 2 * MINUTE:
+            if outage.cause not in UNAVAILABLE or outage.seconds < 2 * MINUTE:
                 continue
             is_drain = outage.cause == causes.DRAIN.word
             near = [
@@ -428,7 +339,7 @@ class _Replay:
             return
         out = set(self.lemons)
         cost, hit = 0.0, 0
-        for wait, one in zip(self._waits(), self._stops, strict=True):
+        for wait, one in zip(map(self._usual.waited, self._stops), self._stops, strict=True):
             if part := len(out & set(one.faulty)) / max(1, len(one.faulty)):
                 hit += 1
                 cost += part * one.holds * (one.seconds - wait + one.lost_work)
@@ -442,7 +353,7 @@ class _Replay:
         rates /= exposure[chosen] + scale
         over = np.maximum(((rates - usual) * exposure[chosen] * spread).sum(axis=1), 0.0)
         outages = failed[chosen].sum() * spread
-        hours = cost / outages * self._usual_share() / HOUR * self._settings.gpus_per_node
+        hours = cost / outages * self._share / HOUR * self._settings.gpus_per_node
         part = max(hit, 1) / outages  # standstills of one outage
         gained = self._draws.poisson(over * part) / part * hours
         low, high = np.quantile(gained, _ends(self._settings.level))
@@ -474,10 +385,12 @@ class _Replay:
         self,
         name: str,
         *,
+        plan: str = "",
         stands: Sequence[float] = (),
         work: Sequence[float] = (),
         blamed: bool = False,
         cost: float = 0.0,
+        paid: float = 0.0,
         note: str = "",
     ) -> Remedy:
         """What shorter standstills and less lost work gain. [s]"""
@@ -490,7 +403,9 @@ class _Replay:
         guessed = lost * scale if self._past.lost_work_is_guessed else none
         return Remedy(
             name=name,
+            plan=plan,
             gain=self._band(gained, self._block, guessed, blamed=blamed, cost=cost),
+            paid=paid,
             standstills=int((gained != 0).sum()),
             note=note,
         )
@@ -524,20 +439,31 @@ class _Replay:
         return min(max(int(share * self._blocks), 0), self._blocks - 1)
 
 
-def _until_running(one: Standstill, outage: NodeOutage | None, again: float) -> float:
-    """Time until all containers run again where pods stay and a node is broken. [s]
+def told(plan: RecoveryPlan, replicas: int) -> str:
+    """What a plan does, in words.
 
-    A pod leaves a dead host when it is evicted, and a broken node when somebody cordons it; where
-    nobody does so within half an hour, any restart lands on that node again.
+    >>> told(plan_of("in-place+stand-in:spares=4"), 2)
+    'restart in place + 4 nodes standing by, taking over in 20 s'
     """
-    if outage is not None and one.cause in _BROKEN_BUT_READY:
-        in_use = max(0.0, outage.at + outage.in_use - one.at)
-        if in_use > one.unnoticed + _GIVEN_UP:
-            return one.unnoticed + one.ending + again
-        return max(one.unnoticed, in_use) + one.starting
-    if outage is not None and one.cause == causes.REBOOT.word:
-        return min(TOLERATION + one.starting, outage.seconds + AFTER_BOOT)
-    return TOLERATION + one.starting
+    parts = {
+        f"a watchdog of {plan.watchdog / MINUTE:g} min": math.isfinite(plan.watchdog),
+        "the whole job starts again": plan.whole,
+        "restart in place": plan.attempts > 0,
+        "copies in the memory of peers, every minute": plan.peers > 0,
+        f"{plan.spares} node{'s' if plan.spares != 1 else ''} standing by, taking over in "
+        f"{plan.takeover:g} s": plan.spares > 0,
+        f"recovery replica by replica, {replicas} a job": plan.others is Others.GO_ON,
+        "shrink to the nodes that are left, while one is missing": plan.others is Others.SHRINK,
+    }
+    return " + ".join(part for part, does in parts.items() if does) or "no plan"
+
+
+def _note(plan: RecoveryPlan) -> str:
+    if math.isfinite(plan.watchdog):
+        return "It must be longer than the longest step, evaluation and save."
+    if plan.others is Others.GO_ON:
+        return "Only where a job has replicas that each hold all of its state (--replicas)."
+    return ""
 
 
 def _blocks(past: PoolPast) -> int:
@@ -608,67 +534,3 @@ def waits_for_nodes(hits: Sequence[Hit], spares: int) -> list[float]:
         else:
             free += 1
     return waits
-
-
-def prior(failures: NDArray[Any], exposure: NDArray[Any]) -> tuple[float, float]:
-    """Gamma law of the rates of a pool's nodes, by its moments. Source: empirical Bayes. [1, d]
-
-    Where nodes differ no more than chance allows, all have one rate.
-
-    >>> shape, scale = prior(np.array([0.0, 0.0, 1.0, 9.0]), np.full(4, 100.0))
-    >>> round(float(shape), 2), round(float(scale), 1)
-    (0.53, 21.3)
-    """
-    mean = max(failures.sum(), 0.5) / exposure.sum()
-    expected = mean * exposure
-    excess = ((failures - expected) ** 2 - expected).sum() / (exposure**2).sum()
-    if excess <= 0:
-        return 1e6, 1e6 / mean
-    shape = min(mean**2 / excess, 1e6)
-    return shape, shape / mean
-
-
-def clustering(failures: NDArray[Any]) -> float:
-    """Variance over mean of the failures of one node in a span, for nodes by spans. Ours. [1]
-
-    A repair that does not hold makes several failures of one: then past failures of a node say less
-    of the next.
-
-    >>> round(clustering(np.array([[3.0, 0.0, 0.0], [1.0, 0.0, 1.0]])), 2)
-    2.0
-    """
-    often = failures[failures.sum(axis=1) >= 2]
-    spans = failures.shape[1]
-    if not len(often) or spans < 2:
-        return 1.0
-    mean = often.mean(axis=1, keepdims=True)
-    return max(1.0, float(((often - mean) ** 2).sum() / (mean.sum() * (spans - 1))))
-
-
-def lemons(failures: NDArray[Any], exposure: NDArray[Any]) -> list[int]:
-    """Nodes that fail at twice the rate of the others with a chance of `SURE`, all together. Ours.
-    []
-
-    The chance is that of the node's own posterior, so in a fleet whose nodes differ little none is
-    found, however many failures the worst of many had by chance.
-
-    >>> lemons(np.array([1.0, 0.0, 2.0, 1.0, 1.0, 14.0, 0.0, 1.0]), np.full(8, 100.0))
-    [5]
-    >>> lemons(np.array([1.0, 0.0, 2.0, 1.0, 4.0, 0.0, 1.0, 3.0]), np.full(8, 100.0))
-    []
-    """
-    if not len(failures) or failures.sum() < 1:
-        return []
-    from scipy.special import gammaincc
-
-    shape, scale = prior(failures, exposure)
-    usual = (failures.sum() + 0.5) / exposure.sum()
-    found: list[int] = []
-    for _ in range(3):  # the rate of the others is without those that were found
-        chance = gammaincc(failures + shape, 2 * usual * (exposure + scale))
-        found = [int(at) for at in np.argsort(-chance, kind="stable") if chance[at] >= SURE]
-        rest = np.delete(np.arange(len(failures)), found)
-        if not len(rest):
-            return []
-        usual = (failures[rest].sum() + 0.5) / exposure[rest].sum()
-    return sorted(found)

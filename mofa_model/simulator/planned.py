@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import random
 from collections.abc import Callable
 from typing import Final
 
@@ -16,43 +15,8 @@ import numpy as np
 
 from mofa_model.records import dataclass
 from mofa_model.simulator.runs import Runs
+from mofa_model.simulator.scenario import AT_ONCE, JOB, NODE, PROCESS, Cause, draw_times
 from mofa_model.spec.reliability import RecoveryTime
-
-Draw = Callable[[random.Random], float]
-
-
-def drawn(*parts: RecoveryTime) -> Draw:
-    """Draws the sum of independent times. []"""
-    return lambda dice: sum((_time(part, dice) for part in parts), 0.0)
-
-
-def _time(law: RecoveryTime, dice: random.Random) -> float:
-    mean = float(law.mean)
-    if mean == 0 or law.law == "deterministic" or (law.law == "lognormal" and law.cv == 0):
-        return mean
-    if law.law == "exponential":
-        return dice.expovariate(1 / mean)
-    spread = math.sqrt(math.log1p(law.cv * law.cv))
-    return dice.lognormvariate(math.log(mean) - spread * spread / 2, spread)
-
-
-NEVER: Final = drawn()
-NODE, PROCESS, JOB, DOMAIN = "node", "process", "job", "domain"
-"""What a failure takes away."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedCause:
-    """A cause of failure."""
-
-    share: float
-    """Its share of all failures. [1]"""
-    recovery: Draw
-    """Draws the time until what failed trains again. [s]"""
-    takes: str
-    """What it takes away: a process, a node, a domain inside a replica, or the job."""
-    tier: int = 0
-    """Nearest tier that survives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +26,7 @@ class PlannedScenario:
     nodes: int
     rate: float
     """Failures of one node. [1/s]"""
-    kinds: tuple[PlannedCause, ...]
+    kinds: tuple[Cause, ...]
     """Causes of failure; their shares add to one."""
     step_time: float
     """Time of a step. [s]"""
@@ -88,8 +52,8 @@ class PlannedScenario:
     """Spares that stand by. [1]"""
     takeover: float = 0.0
     """Time until one trains in the place of what failed. [s]"""
-    refill: Draw = NEVER
-    """Draws the time until another stands by. [s]"""
+    refill: RecoveryTime = AT_ONCE
+    """Time until another stands by. [s]"""
     sharers: int = 1
     """Jobs alike that share them; the others only take. [1]"""
     group: int = 0
@@ -112,12 +76,12 @@ class PlannedScenario:
     """Share of failures that hang. [1]"""
     pauses: float = 0.0
     """Pauses without a step. [1/s]"""
-    pause: Draw = NEVER
-    """Draws how long one is. [s]"""
+    pause: RecoveryTime = AT_ONCE
+    """How long one is. [s]"""
     broken: int | None = None
     """Nodes that may be in repair before the job stands still; None = they are replaced. [1]"""
-    repair: Draw = NEVER
-    """Draws the time of a repair. [s]"""
+    repair: RecoveryTime = AT_ONCE
+    """Time of a repair. [s]"""
 
 
 LOST: Final = (
@@ -135,7 +99,8 @@ class PlannedRun:
     """One run, from a fresh start."""
 
     def __init__(self, scenario: PlannedScenario, seed: int) -> None:
-        self.scenario, self.dice = scenario, random.Random(seed)  # noqa: S311 - no secret
+        self.scenario, self.dice = scenario, np.random.default_rng(seed)
+        self.odds = np.cumsum([kind.share for kind in scenario.kinds])
         self.now = self.done = self.paused = 0.0
         self.away: dict[int, float] = {}
         self.down: float | None = None
@@ -160,7 +125,11 @@ class PlannedRun:
 
     def wait(self, rate: float) -> float:
         """When the next event of a rate comes. [s]"""
-        return self.now + self.dice.expovariate(rate) if rate > 0 else math.inf
+        return self.now + self.dice.exponential(1 / rate) if rate > 0 else math.inf
+
+    def drawn(self, *laws: RecoveryTime) -> float:
+        """Times one after the other. [s]"""
+        return sum(float(draw_times(law, 1, self.dice)[0]) for law in laws)
 
     def work_rate(self) -> float:
         """Work done in a second. [1]"""
@@ -270,23 +239,23 @@ class PlannedRun:
                 self.pass_pause()
             else:
                 self.next_failure = self.wait(self.total)
-                self.fail(self.dice.randrange(self.scenario.nodes))
+                self.fail(int(self.dice.integers(self.scenario.nodes)))
         return self.done / self.now
 
     def pass_pause(self) -> None:
         """A pause that outlasts the timeout is taken for a hang."""
         self.next_pause = self.wait(self.scenario.pauses)
-        if self.down is None and self.scenario.pause(self.dice) > self.scenario.hang_time:
+        if self.down is None and self.drawn(self.scenario.pause) > self.scenario.hang_time:
             known = [k for k in self.scenario.kinds if k.takes == PROCESS]
             process = (known or self.scenario.kinds)[0]
-            self.stop(self.scenario.hang_time + process.recovery(self.dice), 0)
+            self.stop(self.scenario.hang_time + self.drawn(*process.recovery_laws), 0)
             self.everyone()
 
     def take_spare(self) -> bool:
         """Whether a spare stands by; it is taken."""
         ready = [i for i, when in enumerate(self.pool) if when <= self.now]
         if ready:
-            self.pool[ready[0]] = self.now + self.scenario.refill(self.dice)
+            self.pool[ready[0]] = self.now + self.drawn(self.scenario.refill)
         return bool(ready)
 
     def come_back(self) -> None:
@@ -326,11 +295,13 @@ class PlannedRun:
         if scenario.broken is not None and len(self.repairs) > scenario.broken:
             return  # nothing runs, nothing fails
         self.failures += 1
-        kind = dice.choices(scenario.kinds, [k.share for k in scenario.kinds])[0]
+        kind = scenario.kinds[
+            int(np.searchsorted(self.odds, dice.random() * self.odds[-1], side="right"))
+        ]
         hung = scenario.hang_time if dice.random() < scenario.hang_share else 0.0
         if scenario.whole:
             last = next(k for k in scenario.kinds if k.takes == JOB)
-            self.stop(hung + last.recovery(dice), last.tier)
+            self.stop(hung + self.drawn(*last.recovery_laws), last.tier)
             return
         time, tier, lost = self.recovery(kind)
         if scenario.group and kind.takes == NODE:
@@ -343,7 +314,7 @@ class PlannedRun:
             self.stop(hung + time, tier)
             self.everyone()
             if scenario.broken is not None:
-                heapq.heappush(self.repairs, self.now + scenario.repair(dice))
+                heapq.heappush(self.repairs, self.now + self.drawn(scenario.repair))
                 self.missing()
             return
         if scenario.others == "go-on":
@@ -360,7 +331,7 @@ class PlannedRun:
             first = min(self.away.values())
             self.stop(first - self.now, tier)
 
-    def recovery(self, kind: PlannedCause) -> tuple[float, int, bool]:
+    def recovery(self, kind: Cause) -> tuple[float, int, bool]:
         """Time until what failed trains again, the tier that it reads, and whether a node went."""
         scenario, dice, spent = self.scenario, self.dice, 0.0
         if kind.takes == NODE:
@@ -370,7 +341,7 @@ class PlannedRun:
                     return spent, 0, False
         if kind.takes == NODE and self.take_spare():
             return spent + scenario.takeover, kind.tier, True
-        return spent + kind.recovery(dice), kind.tier, kind.takes == NODE
+        return spent + self.drawn(*kind.recovery_laws), kind.tier, kind.takes == NODE
 
 
 def simulate_planned(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from math import gamma
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
@@ -16,6 +16,10 @@ from mofa_model.records import dataclass
 from mofa_model.spec.reliability import FailureLaw, RecoveryTime
 
 Floats = NDArray[Any]
+NODE, PROCESS, JOB, DOMAIN = "node", "process", "job", "domain"
+"""What a failure takes away; a domain is one inside a replica."""
+AT_ONCE: Final = RecoveryTime(mean=0.0, law="deterministic")
+"""A time of nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class Cause:
     """Parts of the recovery time, one after the other."""
     tier: int = 0
     """Nearest tier that survives."""
+    takes: str = NODE
+    """What it takes away, where nodes fail one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +103,12 @@ def draw_recoveries(
     for index, cause in enumerate(scenario.causes):
         mine = np.flatnonzero(cause_indices == index)
         for recovery in cause.recovery_laws:
-            times[mine] += _draw(recovery, len(mine), generator)
+            times[mine] += draw_times(recovery, len(mine), generator)
     return times
 
 
-def _draw(recovery: RecoveryTime, count: int, generator: Generator) -> Floats:
+def draw_times(recovery: RecoveryTime, count: int, generator: Generator) -> Floats:
+    """Times of one law. [s]"""
     if recovery.law == "exponential":
         return generator.exponential(recovery.mean, count)
     if recovery.law == "lognormal" and recovery.mean > 0 and recovery.cv > 0:

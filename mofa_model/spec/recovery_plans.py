@@ -42,8 +42,8 @@ class RecoveryPlan:
     """Every failure starts the whole job again, as the recovery class `job` does."""
     attempts: int = 0
     """Restarts on the same nodes before any node is replaced. [1]"""
-    attempt: float = 141.0
-    """Time of one of them. [s]"""
+    attempt: float | None = None
+    """Time of one of them; None = that of processes that start again. [s]"""
     success: float = 0.0
     """Chance that one of them mends a failure of a class whose pods are replaced. [1]"""
     spares: int = 0
@@ -77,7 +77,7 @@ class RecoveryPlan:
 
     def __post_init__(self) -> None:
         not_negative(
-            attempts=self.attempts, attempt=self.attempt, takeover=self.takeover,
+            attempts=self.attempts, attempt=self.attempt or 0.0, takeover=self.takeover,
             stall=self.stall, rejoin=self.rejoin, slower=self.slower, spares=self.spares,
             peers=self.peers,
         )  # fmt: skip
@@ -126,7 +126,7 @@ PLANS: Final[Mapping[str, RecoveryPlan]] = {
         RecoveryPlan(),
         RecoveryPlan(name="restart", whole=True),
         # Processes that start again in their pods mend three of four failures (DLRover).
-        RecoveryPlan(name="in-place", attempts=1, attempt=141.0, success=0.75),
+        RecoveryPlan(name="in-place", attempts=1, success=0.75),
         # 73 attempts in 12 chains, 4 of which worked, one in 11 min (504 B200s, 2605.09370).
         RecoveryPlan(name="retry", attempts=6, attempt=660.0, success=0.065),
         # A spare that holds the role's state and groups: 20 s at 1,024 GPUs (2412.12636).

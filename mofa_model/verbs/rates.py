@@ -153,6 +153,14 @@ def configure(parser: ArgumentParser) -> None:
         help="replicas of a job that each hold all of its state (default: 2)",
     )
     helps.add_argument(
+        "--recovery",
+        metavar="PLAN[,…]",
+        action="append",
+        default=[],
+        help="recovery plans to replay, as mofa ettr --recovery takes them (default: watchdogs of 2 "
+        "to 30 min, in-place, peer, stand-in, replica, shrink)",
+    )
+    helps.add_argument(
         "--save",
         metavar="TIME",
         help="what a save stops training for (default: nothing is taken off for more saves)",
@@ -199,6 +207,7 @@ def _what_would_help(arguments: Namespace) -> int:
     from mofa_model.answers.job import time_of
     from mofa_model.answers.what_would_help import document_of, read_past, table_of_remedies
     from mofa_model.reliability.remedies import RemedySettings, what_would_help
+    from mofa_model.spec.recovery_plans import plans_of
 
     others = (arguments.prometheus, arguments.events, arguments.count, arguments.failures)
     if any(other is not None for other in others):
@@ -215,6 +224,8 @@ def _what_would_help(arguments: Namespace) -> int:
     settings = RemedySettings(
         gpus_per_node=arguments.gpus_per_node, replicas=arguments.replicas, save=save
     )
+    if arguments.recovery:
+        settings = replace(settings, plans=plans_of(tuple(arguments.recovery)))
     found = what_would_help(read_past(arguments.what_would_help), settings)
     output.emit(arguments.output, [table_of_remedies(found)], document_of(found))
     return 0

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mofa_model.files import from_headed_csv, read_text
 from mofa_model.records import dataclass
-from mofa_model.reliability.remedies import clustering, lemons, prior
+from mofa_model.reliability.lemon_nodes import clustering, lemons, prior
 from mofa_model.units import DAY, MINUTE
 
 PAST: Final = 180.0

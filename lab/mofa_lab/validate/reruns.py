@@ -25,12 +25,15 @@ from mofa_model.answers.what_would_help import past_of
 from mofa_model.records import dataclass
 from mofa_model.reliability.remedies import Remedy, RemedySettings, what_would_help
 from mofa_model.spec.incident_causes import CAUSES
+from mofa_model.spec.recovery_plans import plan_of
 from mofa_model.units import DAY, HOUR, MINUTE
 
 WATCHDOG: Final = 10 * MINUTE
 """Timeout that is rerun. [s]"""
 INTERVAL: Final = 10 * MINUTE
 """Interval between saves that is rerun. [s]"""
+_PLANS: Final = (plan_of("in-place"), plan_of(f"classes:watchdog={WATCHDOG:g}s"))
+"""Recovery plans that are replayed."""
 _DRAIN: Final = ("maintenance", "planned-drain")
 
 
@@ -130,7 +133,7 @@ def _told(name: str, document: dict[str, Any], settings: dict[str, Any]) -> Reme
     """What the replay says of a change."""
     past = past_of(document, "a rerun")
     gpus = settings["fleet"]["gpus"]
-    asked = RemedySettings(gpus_per_node=gpus, intervals=(INTERVAL,), watchdogs=(WATCHDOG,))
+    asked = RemedySettings(gpus_per_node=gpus, intervals=(INTERVAL,), plans=_PLANS)
     found = what_would_help(past, asked).remedies
     beginnings = {
         "policy": "restart in place",

@@ -1,4 +1,4 @@
-"""Recovery plans: the closed forms against plain events that share no code with them."""
+"""Recovery plans: the closed forms against our events, and against an outsider's in SimPy that share no code with either."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from outsider import judged
 from planned_runs import measured
 
 import mofa_model
@@ -40,6 +41,8 @@ class Regime:
     hangs: Hangs | None = None
     micro: int = 0
     failures: int = 20_000
+    snapshot: float = _SNAPSHOT
+    stages: int = 8
 
     @property
     def job(self) -> Job:
@@ -47,9 +50,9 @@ class Regime:
         layout = Replicas(
             count=self.replicas,
             state=self.state,
-            snapshot=_SNAPSHOT,
+            snapshot=self.snapshot,
             micro_batches=self.micro or float("inf"),
-            stages=8,
+            stages=self.stages,
         )
         return Job(
             nodes=self.nodes,
@@ -129,6 +132,27 @@ def test_thirty_five_regimes_from_8_to_100_000_gpus_are_as_plain_events_say(
     regime: Regime,
 ) -> None:
     _agrees(regime)
+
+
+def _agrees_with_an_outsider(regime: Regime, sure: float) -> None:
+    best = interval.recommend(regime.job)
+    seen, error = judged(regime, plan_of(regime.plan), int(best.steps), best.every, sure)
+    assert abs(best.ettr - seen) < CLOSE + 2 * error, (regime, best.ettr, seen, error)
+
+
+@pytest.mark.parametrize("regime", SAMPLE, ids=lambda one: f"{one.plan}-{one.nodes}")
+def test_a_plan_is_as_an_outsider_s_events_say_within_three_tenths_of_a_point(
+    regime: Regime,
+) -> None:
+    _agrees_with_an_outsider(regime, sure=0.002)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "regime", [*SAMPLE, *REGIMES], ids=lambda one: f"{one.plan}-{one.nodes}-{one.rate}"
+)
+def test_38_regimes_from_8_to_100_000_gpus_are_as_an_outsider_s_events_say(regime: Regime) -> None:
+    _agrees_with_an_outsider(regime, sure=0.0008)
 
 
 def test_a_job_without_a_plan_is_priced_as_before_to_the_last_bit() -> None:

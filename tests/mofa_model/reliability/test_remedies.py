@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mofa_model.reliability.lemon_nodes import clustering, lemons
 from mofa_model.reliability.remedies import (
     Hit,
     RemedySettings,
-    clustering,
-    lemons,
     waits_for_nodes,
     what_would_help,
 )
 from mofa_model.spec.account import NodeState, NodeTime
+from mofa_model.spec.recovery_plans import plans_of
 from mofa_model.spec.standstills import NodeOutage, PoolPast, Standstill
 
 DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
@@ -143,3 +143,32 @@ def test_an_empty_past_gains_nothing():
     found = what_would_help(past([]), ONE)
     assert all(one.gain.target == 0 for one in found.remedies)
     assert not any(one.is_told_apart for one in found.remedies)
+
+
+def test_two_plans_together_gain_less_than_each_alone_where_they_shorten_the_same_time():
+    """A node breaks after two hours unnoticed: the watchdog saves 110 minutes, the spare 380 s of 400."""
+    broken = replace(STOP, cause="nic", faulty=("n1",))
+    both = gains(
+        what_would_help(
+            past([broken]), replace(ONE, plans=plans_of(("stand-in+classes:watchdog=10min",)))
+        )
+    )["a watchdog of 10 min + 2 nodes standing by, taking over in 20 s"]
+    assert both == pytest.approx((110 * 60 + 380) / 3600 * 4 * 0.8)
+
+
+def test_one_spare_takes_over_once_until_it_is_refilled():
+    first = replace(STOP, cause="nic", unnoticed=0.0, faulty=("n1",), at=DAY)
+    soon, later = (replace(first, at=DAY + hours * HOUR) for hours in (2, 5))
+    found = what_would_help(
+        past([first, soon, later]), replace(ONE, plans=plans_of(("stand-in:spares=1:refill=4h",)))
+    )
+    told = next(one for one in found.remedies if "standing by" in one.name)
+    assert told.gain.target == pytest.approx(2 * 380 / 3600 * 4 * 0.8)
+    assert told.standstills == 2
+    assert told.paid == pytest.approx(70 * 24)
+
+
+def test_a_stated_time_of_a_restart_in_place_stands_before_the_pool_s_own():
+    crash = replace(STOP, cause="process-crash", unnoticed=0.0)
+    found = what_would_help(past([crash]), replace(ONE, plans=plans_of(("in-place:attempt=100s",))))
+    assert gains(found)["restart in place"] == pytest.approx((340 - 100) / 3600 * 4 * 0.8)

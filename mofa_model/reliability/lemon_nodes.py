@@ -1,0 +1,75 @@
+"""Lemons: nodes that surely fail more often than the others of their pool."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+SURE: Final = 0.9
+"""Chance from which on a node is called a lemon. [1]"""
+
+
+def prior(failures: NDArray[Any], exposure: NDArray[Any]) -> tuple[float, float]:
+    """Gamma law of the rates of a pool's nodes, by its moments. Source: empirical Bayes. [1, d]
+
+    Where nodes differ no more than chance allows, all have one rate.
+
+    >>> shape, scale = prior(np.array([0.0, 0.0, 1.0, 9.0]), np.full(4, 100.0))
+    >>> round(float(shape), 2), round(float(scale), 1)
+    (0.53, 21.3)
+    """
+    mean = max(failures.sum(), 0.5) / exposure.sum()
+    expected = mean * exposure
+    excess = ((failures - expected) ** 2 - expected).sum() / (exposure**2).sum()
+    if excess <= 0:
+        return 1e6, 1e6 / mean
+    shape = min(mean**2 / excess, 1e6)
+    return shape, shape / mean
+
+
+def clustering(failures: NDArray[Any]) -> float:
+    """Variance over mean of the failures of one node in a span, for nodes by spans. Ours. [1]
+
+    A repair that does not hold makes several failures of one: then past failures of a node say less
+    of the next.
+
+    >>> round(clustering(np.array([[3.0, 0.0, 0.0], [1.0, 0.0, 1.0]])), 2)
+    2.0
+    """
+    often = failures[failures.sum(axis=1) >= 2]
+    spans = failures.shape[1]
+    if not len(often) or spans < 2:
+        return 1.0
+    mean = often.mean(axis=1, keepdims=True)
+    return max(1.0, float(((often - mean) ** 2).sum() / (mean.sum() * (spans - 1))))
+
+
+def lemons(failures: NDArray[Any], exposure: NDArray[Any]) -> list[int]:
+    """Nodes that fail at twice the rate of the others with a chance of `SURE`, all together. Ours.
+    []
+
+    The chance is that of the node's own posterior, so in a fleet whose nodes differ little none is
+    found, however many failures the worst of many had by chance.
+
+    >>> lemons(np.array([1.0, 0.0, 2.0, 1.0, 1.0, 14.0, 0.0, 1.0]), np.full(8, 100.0))
+    [5]
+    >>> lemons(np.array([1.0, 0.0, 2.0, 1.0, 4.0, 0.0, 1.0, 3.0]), np.full(8, 100.0))
+    []
+    """
+    if not len(failures) or failures.sum() < 1:
+        return []
+    from scipy.special import gammaincc
+
+    shape, scale = prior(failures, exposure)
+    usual = (failures.sum() + 0.5) / exposure.sum()
+    found: list[int] = []
+    for _ in range(3):  # the rate of the others is without those that were found
+        chance = gammaincc(failures + shape, 2 * usual * (exposure + scale))
+        found = [int(at) for at in np.argsort(-chance, kind="stable") if chance[at] >= SURE]
+        rest = np.delete(np.arange(len(failures)), found)
+        if not len(rest):
+            return []
+        usual = (failures[rest].sum() + 0.5) / exposure[rest].sum()
+    return sorted(found)
