@@ -319,7 +319,7 @@ def _restarted(rel: Reliability) -> Reliability:
     return replace(rel, classes=tuple(classes))
 
 
-def attempt_time(plan: RecoveryPlan, classes: Iterable[FailureMode]) -> float:
+def attempt_time(plan: RecoveryPlan, modes: Iterable[FailureMode]) -> float:
     """Time of a restart in place: the plan's, or that of the class whose pods stay. Ours. [s]
 
     >>> from mofa_model.spec.reliability import paper_classes
@@ -328,7 +328,7 @@ def attempt_time(plan: RecoveryPlan, classes: Iterable[FailureMode]) -> float:
     """
     if plan.attempt is not None:
         return plan.attempt
-    own = (float(one.recovery.mean) for one in classes if _keeps_pods(one.name))
+    own = (float(one.recovery.mean) for one in modes if _keeps_pods(one.name))
     return next(own, RecoveryClass.PROCESS.seconds)
 
 

@@ -212,7 +212,7 @@ class _Replay:
         return self._remedy(
             told(plan, self._settings.replicas),
             plan=plan.name,
-            stands=[one.stood for one in saved],
+            stands=[one.time for one in saved],
             work=[one.work for one in saved],
             blamed=asks_whose_fault(plan),
             paid=plan.spares * days * 24.0 * self._settings.gpus_per_node,

@@ -75,16 +75,16 @@ class UsualTimes:
         return 0.0 if standstill.in_place else max(0.0, own - 2 * (self.queue + self.start))
 
 
-def usual_times(standstills: Sequence[Standstill]) -> UsualTimes:
+def usual_times(past_standstills: Sequence[Standstill]) -> UsualTimes:
     """The medians of a pool's restarts; in place the kubelet's own time, where few were seen. Ours.
     []
 
     >>> usual_times([]).in_place
     12.0
     """
-    starts = [one.starting for one in standstills if one.starting and not one.in_place]
-    queues = [one.queued for one in standstills if not one.in_place]
-    own = [one.ending + one.queued + one.starting for one in standstills if one.in_place]
+    starts = [one.starting for one in past_standstills if one.starting and not one.in_place]
+    queues = [one.queued for one in past_standstills if not one.in_place]
+    own = [one.ending + one.queued + one.starting for one in past_standstills if one.in_place]
     return UsualTimes(
         queue=median(queues) if queues else 0.0,
         start=median(starts) if starts else 0.0,
@@ -96,7 +96,7 @@ def usual_times(standstills: Sequence[Standstill]) -> UsualTimes:
 class Saved:
     """What a plan would have saved of a standstill."""
 
-    stood: float
+    time: float
     """Time of the whole job. [s]"""
     work: float
     """Work that would not have been lost. [s]"""
@@ -107,7 +107,7 @@ def replayed(plan: RecoveryPlan, pool_past: PoolPast, replicas: int) -> list[Sav
 
     >>> hung = Standstill(job="a/b", at=0.0, cause="hang", holds=4, unnoticed=1800.0, loading=60.0)
     >>> past = PoolPast(begin=0.0, end=86400.0, account=(), standstills=(hung,), outages=())
-    >>> replayed(RecoveryPlan(watchdog=600.0), past, 1)[0].stood
+    >>> replayed(RecoveryPlan(watchdog=600.0), past, 1)[0].time
     1200.0
     """
     outages: defaultdict[tuple[str, str], list[NodeOutage]] = defaultdict(list)
@@ -134,7 +134,7 @@ def replayed(plan: RecoveryPlan, pool_past: PoolPast, replicas: int) -> list[Sav
         elif plan.others is Others.SHRINK and one.cause != causes.PREEMPTION.word:
             there = max(0.0, 1 - max(1, len(one.faulty)) / one.holds)
             stood -= max(0.0, usual.waited(now) * there - plan.rejoin)
-        found.append(Saved(stood=one.seconds - stood, work=work))
+        found.append(Saved(time=one.seconds - stood, work=work))
     return found
 
 

@@ -107,11 +107,11 @@ def draw_recoveries(
     return times
 
 
-def draw_times(recovery: RecoveryTime, count: int, generator: Generator) -> Floats:
+def draw_times(recovery_law: RecoveryTime, count: int, generator: Generator) -> Floats:
     """Times of one law. [s]"""
-    if recovery.law == "exponential":
-        return generator.exponential(recovery.mean, count)
-    if recovery.law == "lognormal" and recovery.mean > 0 and recovery.cv > 0:
-        spread = np.sqrt(np.log(1 + recovery.cv * recovery.cv))
-        return generator.lognormal(np.log(recovery.mean) - spread * spread / 2, spread, count)
-    return np.full(count, recovery.mean)
+    if recovery_law.law == "exponential":
+        return generator.exponential(recovery_law.mean, count)
+    if recovery_law.law == "lognormal" and recovery_law.mean > 0 and recovery_law.cv > 0:
+        spread = np.sqrt(np.log(1 + recovery_law.cv * recovery_law.cv))
+        return generator.lognormal(np.log(recovery_law.mean) - spread * spread / 2, spread, count)
+    return np.full(count, recovery_law.mean)
