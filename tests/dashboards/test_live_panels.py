@@ -173,7 +173,7 @@ def live_through(made):
 
 
 def foretell(made):
-    """Two months of forecasts in the ledger, as an operator that was too sure of itself leaves them: six bands of ten held."""
+    """Two months of forecasts in the ledger, as an operator that was too sure of itself leaves them: one band of ten held."""
     band = {"p10": "0.90", "p50": "0.93", "p90": "0.96"}
     stops = {"p10": "1", "p50": "3", "p90": "6"}
     today = datetime.now(UTC).date()
@@ -182,7 +182,7 @@ def foretell(made):
             "date": f"{today - timedelta(days=number)}",
             "ettr": band,
             "interruptions": stops,
-            "cameEttr": "0.93" if number % 10 < 6 else "0.80",
+            "cameEttr": "0.93" if number % 10 == 0 else "0.80",
             "cameInterruptions": "4",
         }
         for number in range(59, 6, -1)
