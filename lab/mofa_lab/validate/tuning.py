@@ -103,7 +103,8 @@ class TuningRun:
     @property
     def publisher(self) -> str:
         """Who ran it, as the table of measured runs says."""
-        return PUBLISHERS.get(self.row["submitter"], self.row["submitter"])
+        submitter = str(self.row["submitter"])
+        return PUBLISHERS.get(submitter, submitter)
 
     def place(self, path: str) -> tuple[str, ...]:
         """Runs with which it shares a constant."""
