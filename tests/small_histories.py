@@ -6,12 +6,16 @@ between scrapes are drawn by the history's own seed, so that nothing can be read
 """
 
 import random
+import re
+from collections import defaultdict
 from itertools import pairwise
-from pathlib import Path
+
+from mofa_local.series import Run, Series, Span
 
 HOUR, DAY = 3600, 86400
 BEGIN, SPAN = 1_794_000_000, 48 * HOUR
 END = BEGIN + SPAN
+LABEL = re.compile(r'(\w+)="([^"]*)"')
 KSM = 'job="kube-state-metrics",instance="10.0.0.1:8080",namespace="monitoring"'
 
 
@@ -379,15 +383,22 @@ class Job:
         self.c.says("job", self.who, start, end, cause, counts)
 
 
-def openmetrics(histories, path):
-    """Write what was scraped as OpenMetrics text, as `promtool tsdb create-blocks-from` reads it."""
-    last = None
-    with Path(path).open("w", encoding="utf-8") as out:
-        for metric, labels, runs in sorted(line for c in histories for line in c.series()):
-            if metric != last:
-                out.write(f"# TYPE {metric} unknown\n")
-                last = metric
-            for first, count, step, value in runs:
-                moments = range(first, first + count * step, step)
-                out.writelines(f"{metric}{{{labels}}} {value} {at}\n" for at in moments)
-        out.write("# EOF\n")
+def sampled(histories):
+    """What was scraped, as `write_block` takes it."""
+    every = defaultdict(list)
+    for metric, labels, runs in (line for c in histories for line in c.series()):
+        every[metric, labels] += runs
+    for (metric, labels), runs in every.items():
+        step = runs[0][2]
+        told = []
+        for first, count, _, value in sorted(runs):
+            end = first + count * step
+            last = told[-1] if told else None
+            if last and last.span.value == value and last.times.stop == first:
+                told[-1] = Run(
+                    range(last.times.start, end, step), Span(last.span.start, end, value)
+                )
+            else:
+                told.append(Run(range(first, end, step), Span(first, end, value)))
+        pairs = dict(LABEL.findall(labels))
+        yield Series(metric, pairs, step, tuple(run.span for run in told)), told

@@ -302,7 +302,7 @@ def test_who_is_moved_off_a_node_whose_fault_had_stopped_it_before_was_drained_a
     ]
     assert jobs[1].evidence[0] == "moved off a, whose gpu-lost had stopped it before"
     assert (jobs[1].charged, jobs[1].share) == (causes.GPU_LOST, 1.0)
-    lost = {row.cause for row in found.account if row.job == JOB and row.state not in ("kept",)}
+    lost = {row.cause for row in found.account if row.job == JOB and row.state != "kept"}
     assert causes.GPU_LOST.word in lost
     assert causes.DRAIN.word not in lost
 
