@@ -80,13 +80,16 @@ class PasteAnswer(UserAnswer):
 
     def script(self) -> tuple[str, ScriptChanged] | None:
         """The script that was pasted with the launch written into it, by its name; None where no option is its."""
+        from mofa_model.identity.sbatch_written import SlurmJob
         from mofa_model.pasted.in_place import in_place
 
         if self.answer is None or self.answer.launch is None:
             return None
+        advice = self.answer.advice
+        job = SlurmJob(nodes=advice.nodes, gpus_per_node=advice.gpus // advice.nodes)
         for one in self.texts:
             if kind_of(one.text, one.name).is_script:
-                changed = in_place(one, self.answer.launch)
+                changed = in_place(one, self.answer.launch, job)
                 name = PurePosixPath(one.name).name if one.name in self._named() else "script.sh"
                 return (name, changed) if changed.changes else None
         return None

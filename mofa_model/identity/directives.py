@@ -8,6 +8,7 @@ They end where sbatch stops to look for them, at the first command.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
@@ -73,6 +74,15 @@ _SECONDS: Final = re.compile(
 _GRES: Final = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[A-Za-z][\w.-]*))?(?:[:=](?P<count>\d+))?")
 
 
+class WrittenOption(NamedTuple):
+    """One option of sbatch or srun."""
+
+    name: str
+    """Its long name; the letter itself where it is none of theirs."""
+    value: Traced
+    """Empty for a switch."""
+
+
 class Directive(NamedTuple):
     """One option of an `#SBATCH` line."""
 
@@ -82,10 +92,6 @@ class Directive(NamedTuple):
     """Its value with its place in the script; empty for a switch."""
     line_number: int
     """The line where it stands. [1]"""
-    start: int
-    """Where the option begins in the script."""
-    end: int
-    """Where the next character stands."""
     component: int = 0
     """The part of a heterogeneous job that it is of. [1]"""
 
@@ -101,7 +107,7 @@ class DirectiveFault(NamedTuple):
 class Directives(NamedTuple):
     """What stands on the `#SBATCH` lines of a script."""
 
-    found: tuple[Directive, ...]
+    directive_list: tuple[Directive, ...]
     faults: tuple[DirectiveFault, ...]
 
 
@@ -143,7 +149,7 @@ def directives(text: str) -> Directives:
     """The options before the first command, and the lines that sbatch refuses or does not read.
 
     >>> read = directives("#SBATCH -N 2 --gpu-per-node=8")
-    >>> [(one.name, one.value.text) for one in read.found]
+    >>> [(one.name, one.value.text) for one in read.directive_list]
     [('nodes', '2'), ('gpu-per-node', '8')]
     >>> read.faults[0].message
     'sbatch has no option --gpu-per-node; did you mean --gpus-per-node?'
@@ -174,6 +180,8 @@ def _fault_of(one: Directive) -> str:
     """Why sbatch refuses an option; empty = it does not, or only the site can tell."""
     if "$" in one.value.text and one.name not in _VERBATIM:
         return f"sbatch puts no variable into --{one.name}={one.value.text}"
+    if len(one.name) == 1:
+        return f"'-{one.name}' is no option: sbatch refuses the script"
     if one.name in _OF_SRUN:
         return f"--{one.name} is an option of srun, which sbatch refuses"
     begun = any(known.startswith(one.name) for known in _OF_SBATCH)  # it may be shortened
@@ -183,8 +191,9 @@ def _fault_of(one: Directive) -> str:
 
 def _in_full(name: str) -> str:
     """An option's name where it is written without its end, as sbatch allows."""
-    full = [one for one in _OF_SBATCH if one.startswith(name)]
-    return full[0] if name not in _OF_SBATCH and len(full) == 1 else name
+    known = _OF_SBATCH | _OF_SRUN
+    full = [one for one in known if one.startswith(name)]
+    return full[0] if name not in known and len(full) == 1 else name
 
 
 def _words(line: str, first: int) -> list[Traced]:
@@ -213,34 +222,55 @@ def _words(line: str, first: int) -> list[Traced]:
     return found
 
 
+def option_at(traced_words: Sequence[Traced], at: int) -> tuple[list[WrittenOption], int]:
+    """The options that begin with a word of sbatch's or srun's, and where the next one stands.
+
+    There are none where the word is no option; letters without a value may share a word.
+
+    >>> from mofa_model.identity.expansion import traced
+    >>> traced_words = [traced(one) for one in ("-luN", "4", "--gpus=8")]
+    >>> found, following = option_at(traced_words, 0)
+    >>> [(one.name, one.value.text) for one in found], following
+    ([('label', ''), ('unbuffered', ''), ('nodes', '4')], 2)
+    """
+    word, found = traced_words[at], list[WrittenOption]()
+    if word.text.startswith("--") and len(word.text) > 2:
+        written, equals, _ = word.text[2:].partition("=")
+        name = _in_full(written)
+        value = word.slice(len(written) + 3) if equals else EMPTY
+        takes = not equals and name not in FLAGS | OPTIONAL
+    elif word.text.startswith("-") and word.text[1:2].isalpha():
+        letters = word.slice(1)
+        while letters.text and SHORT.get(letters.text[0]) in FLAGS:
+            found.append(WrittenOption(SHORT[letters.text[0]], EMPTY))
+            letters = letters.slice(1)
+        if not letters.text:
+            return found, at + 1
+        name, value = SHORT.get(letters.text[0], letters.text[0]), letters.slice(1)
+        takes = not value.text and name not in OPTIONAL
+        value = value.slice(1) if value.text.startswith("=") else value
+    else:
+        return [], at
+    if takes and at + 1 < len(traced_words) and not traced_words[at + 1].text.startswith("-"):
+        value, at = traced_words[at + 1], at + 1
+    return [*found, WrittenOption(name, value)], at + 1
+
+
 def _options_of(
     line: str, offset: int, number: int, component: int
 ) -> tuple[list[Directive], list[str]]:
-    words = _words(line, len("#SBATCH"))
+    words = [
+        Traced(one.text, tuple(place + offset for place in one.at))
+        for one in _words(line, len("#SBATCH"))
+    ]
     found, odd = list[Directive](), list[str]()
     at = 0
     while at < len(words):
-        word = words[at]
-        at += 1
-        if word.text.startswith("--") and len(word.text) > 2:
-            written, equals, _ = word.text[2:].partition("=")
-            value = word.slice(len(written) + 3) if equals else EMPTY
-            name = _in_full(written)
-            takes = not equals and name not in FLAGS | OPTIONAL
-        elif word.text.startswith("-") and word.text[1:2] in SHORT:
-            name = SHORT[word.text[1]]
-            value = word.slice(2)
-            takes = not value.text and name not in FLAGS
-            if value.text.startswith("="):
-                value = value.slice(1)
-        else:
-            odd.append(word.text)
+        options, following = option_at(words, at)
+        if not options:
+            odd.append(words[at].text)
+            at += 1
             continue
-        end = (word.at[-1] if word.at else 0) + 1
-        if takes and at < len(words) and not words[at].text.startswith("-"):
-            value, at = words[at], at + 1
-            end = (value.at[-1] if value.at else end) + 1
-        moved = Traced(value.text, tuple(one + offset for one in value.at))
-        start = word.at[0] + offset if word.at else offset
-        found.append(Directive(name, moved, number, start, end + offset, component))
+        found += [Directive(name, value, number, component) for name, value in options]
+        at = following
     return found, odd

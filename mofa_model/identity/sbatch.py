@@ -19,13 +19,12 @@ from mofa_model.identity.classes import Clue, clues_of, clues_of_runtime
 from mofa_model.identity.commands import PlacedVariable, PlacedWord, ProgramCall, Said, TextFile
 from mofa_model.identity.devices import DeviceRequest, product_in
 from mofa_model.identity.directives import (
-    FLAGS,
-    OPTIONAL,
-    SHORT,
     Directive,
     DirectiveFault,
+    WrittenOption,
     devices_of_gres,
     directives,
+    option_at,
     seconds_of,
 )
 from mofa_model.identity.expansion import Traced, Value, traced
@@ -448,52 +447,33 @@ def _bare(words: list[PlacedWord]) -> list[PlacedWord]:
     at = min(at, len(words) - 1)
     texts = [one.text for one in words]
     if texts[at].rpartition("/")[2] == "srun":
-        at = _after_options(texts, at + 1)
+        at = _after_options([traced(one) for one in texts], at + 1)
     if at < len(words) and texts[at].rpartition("/")[2] in _IMAGES:
         at = _after_image(texts, at)[0]
     return words[at:] or words
 
 
-def _after_options(texts: Sequence[str], at: int) -> int:
+def _after_options(words: Sequence[Traced], at: int) -> int:
     """Where srun's options end, and its program begins."""
-    while at < len(texts) and texts[at].startswith("-") and texts[at] != "--":
-        word = texts[at]
-        at += 1
-        if word.startswith("--"):
-            name, equals, _ = word[2:].partition("=")
-            at += not equals and name not in FLAGS | OPTIONAL
-        else:
-            letters = word[1:]
-            while letters and SHORT.get(letters[0]) in FLAGS:
-                letters = letters[1:]
-            at += len(letters) == 1
-    return at + (at < len(texts) and texts[at] == "--")
+    while at < len(words) and words[at].text != "--":
+        options, following = option_at(words, at)
+        if not options:
+            return at
+        at = following
+    return at + (at < len(words))
 
 
-def _options(texts: Sequence[str]) -> dict[str, str]:
+def _options(words: Sequence[Traced]) -> dict[str, str]:
     """Options of srun, by their long names."""
-    found: dict[str, str] = {}
-    end = _after_options(texts, 1)
-    at = 1
-    while at < end:
-        word = texts[at]
-        at += 1
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-        else:
-            letters = word[1:]
-            while letters and SHORT.get(letters[0]) in FLAGS:
-                found[SHORT[letters[0]]] = ""
-                letters = letters[1:]
-            if not letters:
-                continue
-            name, value = SHORT.get(letters[0], letters[0]), letters[1:].removeprefix("=")
-            equals = value
-        if not equals and name not in FLAGS | OPTIONAL and at < end:
-            value, at = texts[at], at + 1
-        if name:
-            found[name] = value
-    return found
+    return {one.name: one.value.text for one in options_of_srun(words)}
+
+
+def options_of_srun(traced_words: Sequence[Traced]) -> Iterator[WrittenOption]:
+    """The options between `srun` and its program."""
+    at, end = 1, _after_options(traced_words, 1)
+    while at < end and traced_words[at].text != "--":
+        options, at = option_at(traced_words, at)
+        yield from options
 
 
 def _after_image(texts: Sequence[str], at: int) -> tuple[int, str]:
@@ -514,14 +494,13 @@ def _after_image(texts: Sequence[str], at: int) -> tuple[int, str]:
 
 def _steps(walked: Walked, text: str, name: str) -> Iterator[Step]:
     for call in walked.followed:
-        outer = next((one for one in call.outer_calls if _is_srun(one)), None)
-        outer = outer or (call if _is_srun(call) else None)
-        texts = list((outer or call).texts)
-        while texts and re.fullmatch(r"[A-Za-z_]\w*=.*", texts[0], re.DOTALL):
-            texts.pop(0)
-        options = _options(texts) if outer is not None else {}
+        outer = next((one for one in call.outer_calls if is_srun(one)), None)
+        outer = outer or (call if is_srun(call) else None)
+        told = without_variables((outer or call).traced_words)
+        options = _options(told) if outer is not None else {}
         container = options.get("container-image") or options.get("container") or ""
-        rest = texts[_after_options(texts, 1) :] if outer is not None else texts
+        rest = [one.text for one in told]
+        rest = rest[_after_options(told, 1) :] if outer is not None else rest
         if not container and rest and rest[0].rpartition("/")[2] in _IMAGES:
             container = _after_image(rest, 0)[1]
         line = 1 + text.count("\n", 0, max(0, call.place))
@@ -531,9 +510,18 @@ def _steps(walked: Walked, text: str, name: str) -> Iterator[Step]:
         yield Step(options, container, ProgramCall(words=tuple(bare), where=where), where)
 
 
-def _is_srun(call: Call) -> bool:
-    first = next((one for one in call.texts if not re.match(r"[A-Za-z_]\w*=", one)), "")
-    return first.rpartition("/")[2] == "srun"
+def without_variables(traced_words: Sequence[Traced]) -> Sequence[Traced]:
+    """The traced_words of a command without the variables that are set for it alone."""
+    at = 0
+    while at < len(traced_words) and re.match(r"[A-Za-z_]\w*=", traced_words[at].text):
+        at += 1
+    return traced_words[at:]
+
+
+def is_srun(call: Call) -> bool:
+    """Whether a command is a step of Slurm."""
+    words = without_variables(call.traced_words)
+    return bool(words) and words[0].text.rpartition("/")[2] == "srun"
 
 
 def _sheet(

@@ -29,7 +29,7 @@ from mofa_model.launch.answer import (
     program_of,
     shell_lines,
 )
-from mofa_model.launch.in_script import ScriptChanged, changed_script
+from mofa_model.launch.in_script import ScriptChange, ScriptChanged, changed_script
 from mofa_model.launch.rewrite import rewritten, rewritten_line, told_words
 from mofa_model.launch.table import unverified
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
@@ -39,6 +39,7 @@ __all__ = [
     "TRAINERS",
     "Launch",
     "Reading",
+    "ScriptChange",
     "ScriptChanged",
     "changed_script",
     "launch",

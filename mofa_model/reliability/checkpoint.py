@@ -50,6 +50,19 @@ def bytes_per_node(total: Bytes, writers: Count, gpus_per_node: Count) -> Bytes:
     return total / writers * np.minimum(gpus_per_node, writers)
 
 
+def interval_within(limit: Seconds, start: Seconds, save: Seconds, interval: Seconds) -> Seconds:
+    """The longest interval up to the best one whose last save ends with the time limit. Ours. [s]
+
+    What is done after the last save is lost at the limit; `start` is the time until the first
+    step, `save` that until a checkpoint is safe.
+
+    >>> float(interval_within(86400, 307, 60, 1800))
+    1792.3541666666667
+    """
+    worked = limit - start - save
+    return worked / np.ceil(worked / interval) if worked > 0 else interval
+
+
 def write_time(
     total: Bytes,
     per_node: Bytes,

@@ -34,8 +34,9 @@ examples:
   what a trainer can run, and the flags to launch it
     mofa advise --model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 \\
         --framework megatron --launch megatron
-  a launch to take away: script, manifest, answer and README
+  a launch to take away: script, manifest, answer and README; a script of Slurm in its place
     mofa advise examples/jobset.yaml --save-dir out --as TrainJob
+    mofa advise examples/jobset.yaml --save-dir out --as sbatch --sbatch '-p gpu -t 1-0'
   today's layout beside the advice
     mofa advise --model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 \\
         --current tp=4,pp=2,sp=true
@@ -62,7 +63,12 @@ def configure(parser: ArgumentParser) -> None:
         "--as",
         dest="saved_kind",
         metavar="KIND",
-        help="JobSet (default), TrainJob, PyTorchJob or RayJob",
+        help="JobSet (default), TrainJob, PyTorchJob or RayJob; or sbatch, a script of Slurm",
+    )
+    answer.add_argument(
+        "--sbatch",
+        metavar="OPTIONS",
+        help="options of that script, such as '-p gpu -t 1-0 --container-image=x.sqsh'",
     )
     answer.add_argument(
         "--overwrite",
@@ -100,7 +106,12 @@ def run(arguments: Namespace) -> int:
     if arguments.save_dir and found.launch is not None:
         from mofa_model.verbs import advise_folder
 
-        names = advise_folder.save(arguments.save_dir, found, arguments.saved_kind or "JobSet")
+        names = advise_folder.save(
+            arguments.save_dir,
+            found,
+            arguments.saved_kind or "JobSet",
+            asked=arguments.sbatch or "",
+        )
         terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
     if arguments.plots:
         for path in _draw(found.request, found.advice, arguments.plots):
@@ -128,6 +139,12 @@ def _check(arguments: Namespace, question: AdviceQuestion) -> None:
         for flag, said in (("--as", arguments.saved_kind), ("--overwrite", arguments.overwrite)):
             if said:
                 raise InputError(f"{flag}: it goes with --save-dir FOLDER")
+    if arguments.sbatch is not None:
+        from mofa_model.identity.sbatch_written import asked_options
+
+        if (arguments.saved_kind or "").lower() != "sbatch":
+            raise InputError("--sbatch: it goes with --save-dir FOLDER --as sbatch")
+        asked_options(arguments.sbatch)
     if arguments.plots:
         plots.check("--plots", STEP)
         try:

@@ -25,16 +25,20 @@ if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
 
 SCRIPT: Final = "launch.sh"
+SBATCH: Final = "sbatch"
+"""What `--as` calls a batch script of Slurm."""
 _IMAGE: Final = "registry.example/{trainer}:VERSION"
 
 
-def kind_of(name: str) -> JobKind:
-    """The kind of jobs that is to be written, by its name in any case."""
+def kind_of(name: str) -> JobKind | None:
+    """The kind of jobs that is to be written, by its name in any case; None = a script of Slurm."""
+    if name.lower() == SBATCH:
+        return None
     made = {
         kind.kind.lower(): kind for kind in KINDS if type(kind).manifests is not JobKind.manifests
     }
     if name.lower() not in made:
-        raise UnknownName("--as", name, [kind.kind for kind in made.values()])
+        raise UnknownName("--as", name, [*(kind.kind for kind in made.values()), SBATCH])
     return made[name.lower()]
 
 
@@ -43,16 +47,24 @@ def save(
     answers: AdviceAnswer,
     kind_name: str,
     own_script: tuple[str, ScriptChanged] | None = None,
+    asked: str = "",
 ) -> list[str]:
     """Write the launch of an answer, and one for each short run to make; names of the files.
 
-    `own_script` is one that people have, with the launch written into it.
+    `own_script` is one that people have, with the launch written into it; `asked` are options of
+    sbatch.
     """
     from mofa_model.manifest.advised import launch_of
 
     advice, launch, kind = answers.advice, answers.launch, kind_of(kind_name)
     if launch is None:
         return []
+    batch = ""
+    if kind is None:
+        batch, steps = _batch(answers, asked)
+        launch = launch_of(
+            answers.request, replace(advice, checkpoint_interval_steps=steps), launch.trainer
+        )
     probes = [
         launch_of(
             answers.request,
@@ -61,11 +73,13 @@ def save(
         )
         for probe in advice.probes
     ]
-    manifest = f"{kind.word}.yaml"
+    manifest = f"train.{SBATCH}" if kind is None else f"{kind.word}.yaml"
     texts = {
         "README.md": _readme(advice, launch, manifest, kind, own_script),
         SCRIPT: launch_script(launch, advice.nodes, advice.gpus // advice.nodes),
-        manifest: "---\n".join(map(_yaml, kind.manifests(_job(advice, launch)))),
+        manifest: batch
+        if kind is None
+        else "---\n".join(map(_yaml, kind.manifests(_job(advice, launch)))),
         "advice.json": output.as_json(answers.document),
         **launch.files,
     }
@@ -84,6 +98,38 @@ def save(
         files.write_text(f"{folder}/runs.csv", _runs_to_fill_in(answers.request, advice))
         names.append("runs.csv")
     return names
+
+
+def _batch(answers: AdviceAnswer, asked: str) -> tuple[str, int | None]:
+    """A batch script of Slurm, and steps between checkpoints that suit its time limit."""
+    from mofa_model.identity.directives import seconds_of
+    from mofa_model.identity.sbatch_written import (
+        SlurmJob,
+        asked_options,
+        new_batch,
+        saves_at_the_end,
+        turn_seconds,
+    )
+    from mofa_model.reliability.checkpoint import interval_within
+    from mofa_model.spec.recovery_classes import RecoveryClass
+
+    advice, steps = answers.advice, answers.advice.checkpoint_interval_steps
+    trainer = answers.launch.trainer if answers.launch is not None else ""
+    job = SlurmJob(
+        nodes=advice.nodes,
+        gpus_per_node=advice.gpus // advice.nodes,
+        sbatch_options=asked_options(asked),
+    )
+    turn = turn_seconds(job)
+    limit = turn or seconds_of(job.sbatch_options.get("time", ""))
+    interval, figures = advice.checkpoint_interval_seconds, advice.predicted
+    cut = limit is not None and not (turn and saves_at_the_end(trainer))
+    if cut and limit is not None and interval and figures is not None:
+        step = figures.step_seconds.target
+        within = interval_within(limit, RecoveryClass.JOB.seconds, step, interval)
+        steps = max(1, int(within / step))
+    title = f"{printable(advice.model)} on {advice.gpus} {advice.device}"
+    return new_batch(job, title, trainer, SCRIPT), steps
 
 
 def _job(advice: Advice, launch: Launch) -> NewJob:
@@ -133,7 +179,7 @@ def _readme(
     advice: Advice,
     launch: Launch,
     manifest: str,
-    kind: JobKind,
+    kind: JobKind | None,
     own_script: tuple[str, ScriptChanged] | None,
 ) -> str:
     """What is here and how it starts, on one screen."""
@@ -142,6 +188,13 @@ def _readme(
     verified = f"Not verified: {why}." if why else "The trainer's own checks took such launches."
     notes = "".join(f"\nNote: {note}." for note in launch.notes)
     config = "".join(f"- `{name}`: read by {launch.trainer}\n" for name in launch.files)
+    started = (
+        f"call `sbatch {manifest}` in this folder, with the same arguments behind it; options of sbatch\n"
+        "  before it, such as the partition and the time"
+        if kind is None
+        else f"a {kind.kind}; put your image in place of `{image}`, "
+        f"add the same arguments, `kubectl apply -f {manifest}`"
+    )
     return f"""\
 # {printable(advice.model)} on {advice.gpus} {advice.device}
 
@@ -150,8 +203,7 @@ def _readme(
 {_changes(own_script)}- `{SCRIPT}`: run it on each of {advice.nodes} nodes with MASTER_ADDR and NODE_RANK set, \
 and with arguments of your own
   (model, data, folders); they come before the layout
-- `{manifest}`: a {kind.kind}; put your image in place of `{image}`, \
-add the same arguments, `kubectl apply -f {manifest}`
+- `{manifest}`: {started}
 {config}- `advice.json`: the whole answer, in SI units
 
 Written for {launch.release}. {verified}{notes}

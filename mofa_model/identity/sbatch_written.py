@@ -1,0 +1,444 @@
+"""Batch scripts of Slurm, written: one that people have is changed in place, or a new one is made.
+
+    changed_batch(text, name, job)    ScriptChanged: other nodes and GPUs, all else as it was
+    new_batch(job, title)             a whole script that starts `launch.sh` on each node
+
+Numbers are changed where the script gives them: in a directive, in an option of srun or of a
+launcher, or in the variable that such an option names. The trainer's own options are not touched.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Final, NamedTuple
+
+from mofa_model.errors import BadValue, InputError
+from mofa_model.identity.directives import devices_of_gres, directives, seconds_of
+from mofa_model.identity.expansion import Traced
+from mofa_model.identity.sbatch import (
+    BatchScript,
+    is_srun,
+    options_of_srun,
+    read_script,
+    without_variables,
+)
+from mofa_model.launch import ScriptChange, ScriptChanged
+from mofa_model.records import dataclass
+
+_NODES: Final = frozenset({"nnodes", "num_machines", "num_nodes", "n_nodes"})
+_EACH: Final = frozenset(
+    {
+        "nproc_per_node",
+        "num_gpus",
+        "gpus_per_node",
+        "n_gpus_per_node",
+        "num_gpus_per_node",
+        "devices",
+    }
+)
+_ALL: Final = frozenset({"num_processes", "world_size", "num_gpus_total"})
+"""How launchers, trainers and variables call nodes, GPUs of a node, and GPUs of the job."""
+_LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "tune", "colossalai"})
+"""Programs that start a process for each GPU by themselves."""
+_GPUS: Final = re.compile(
+    r"(?P<before>(?:^|,)(?:gres[:/])?gpu(?::[A-Za-z][\w.-]*)?)(?P<count>[:=]\d+)?(?=[,(]|$)"
+)
+_COUNT: Final = re.compile(r"(?P<before>(?:[A-Za-z][\w.-]*:)?)(?P<count>\d+)")
+_SIZES: Final = frozenset({"nodes", "gres", "gpus-per-node"})
+_FOLLOWS: Final = frozenset(
+    {"gpus", "gpus-per-task", "ntasks", "ntasks-per-node", "ntasks-per-gpu"}
+)
+"""Options that say what the layout says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmJob:
+    """What a batch script is to ask of Slurm."""
+
+    nodes: int
+    """[1]"""
+    gpus_per_node: int
+    """[1]"""
+    sbatch_options: Mapping[str, str] = field(default_factory=dict)
+    """Further options of sbatch by their long names, such as partition and time."""
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts the layout."""
+        for name, value in (("nodes", self.nodes), ("gpus per node", self.gpus_per_node)):
+            if value < 1:
+                raise BadValue(name, value, "give one or more")
+        for name, text in self.sbatch_options.items():
+            right = _right(name, text, self.nodes, self.gpus_per_node)
+            if right:
+                raise BadValue(f"--sbatch: --{name}", text, right)
+
+
+def asked_options(text: str) -> dict[str, str]:
+    """Options of sbatch as they are typed, by their long names.
+
+    >>> asked_options("-p h100 --time=1-0 --requeue")
+    {'partition': 'h100', 'time': '1-0', 'requeue': ''}
+    """
+    if "\n" in text:
+        raise BadValue("--sbatch", text, "give options of sbatch on one line")
+    read = directives(f"#SBATCH {text}")
+    if read.faults:
+        raise BadValue("--sbatch", text, read.faults[0].message)
+    return {one.name: one.value.text for one in read.directive_list}
+
+
+def _right(name: str, text: str, nodes: int, gpus: int) -> str:
+    """What an option has to say that follows from the layout; empty = it does, or need not.
+
+    >>> _right("gres", "gpu:h100:4", 2, 8)
+    'the layout is for 8 GPUs of each node'
+    """
+    if name in {"gres", "gpus-per-node"}:
+        found = devices_of_gres(text if name == "gres" else f"gpu:{text}")
+        said = f"the layout is for {gpus} GPUs of each node"
+        return said if found is not None and found[0] != gpus else ""
+    if name == "nodes":
+        return "" if text == str(nodes) else f"the layout is for {nodes} nodes"
+    return "it follows from the layout; leave it out" if name in _FOLLOWS else ""
+
+
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    text: str
+    name: str
+
+
+class _Size(NamedTuple):
+    """Nodes, and what stands on each."""
+
+    nodes: int
+    gpus: int
+    tasks: int
+
+
+def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
+    r"""A script that asks for a job's nodes and GPUs; doing it twice is doing it once.
+
+    >>> text = "#!/bin/sh\n#SBATCH -N 2 --gres=gpu:h100:8 # two\nsrun torchrun --nnodes 2 t.py\n"
+    >>> made = changed_batch(text, "j", SlurmJob(nodes=4, gpus_per_node=8))
+    >>> made.text
+    '#!/bin/sh\n#SBATCH -N 4 --gres=gpu:h100:8 # two\nsrun torchrun --nnodes 4 t.py\n'
+    """
+    script = read_script(text, name)
+    if script.components > 1:
+        return ScriptChanged(text=text, left=("a heterogeneous job is left alone",))
+    size, wanted = _sizes(script, job)
+    head = list(_of_directives(script, job, size, wanted))
+    new = [one for one in head if one.start == one.end]
+    changed = [one for one in head if one.start < one.end]
+    edits = dict[int, _Edit]()
+    left = list[str]()
+    for one in (*changed, *_of_commands(script, size, wanted)):
+        other = edits.setdefault(one.start, one)
+        if other.text != one.text:
+            left.append(
+                f"line {script.line_of(one.start)}: {text[one.start : one.end]} says {other.name} "
+                f"and {one.name}, which differ now"
+            )
+    all_edits = sorted((*edits.values(), *new))
+    made = _applied(text, all_edits)
+    changes = [_change(script, one) for one in all_edits]
+    try:
+        after = read_script(made, name)
+    except InputError:  # pragma: no cover - numbers for numbers leave a script readable
+        return ScriptChanged(text=text, left=("its numbers could not be changed",))
+    left += _not_as_wanted(after, size, wanted)
+    if _layout(script) != _layout(after):
+        left.append("a variable that was changed also says the layout: write that out as well")
+    return ScriptChanged(text=made, changes=tuple(changes), left=tuple(left))
+
+
+def _sizes(script: BatchScript, job: SlurmJob) -> tuple[_Size, _Size]:
+    """What the script asks for, and what it is to ask for."""
+
+    def number(name: str, otherwise: int) -> int:
+        fact = script.facts.get(name)
+        return int(fact.value) if fact is not None else otherwise
+
+    nodes, gpus = number("nodes", 1), number("devices_per_node", 0)
+    tasks = number("tasks_per_node", max(1, number("tasks", nodes) // nodes))
+    launched = any(
+        one.program.rpartition("/")[2] in _LAUNCHERS or "torch.distributed" in " ".join(one.texts)
+        for one in script.said.program_calls
+    )
+    is_each = tasks == gpus and not (tasks == 1 and launched)  # a process for each GPU, by Slurm
+    now = job.gpus_per_node if is_each else tasks
+    return _Size(nodes, gpus, tasks), _Size(job.nodes, job.gpus_per_node, now)
+
+
+def _value(name: str, text: str, size: _Size, wanted: _Size) -> tuple[int, int, str] | None:
+    """Which part of an option's value is replaced, and by what; None = it stays.
+
+    >>> _value("gres", "gpu:h100:8,nvme:1", _Size(2, 8, 1), _Size(4, 4, 1))
+    (8, 10, ':4')
+    """
+    plain = {
+        "nodes": (size.nodes, wanted.nodes),
+        "ntasks": (size.nodes * size.tasks, wanted.nodes * wanted.tasks),
+        "ntasks-per-node": (size.tasks, wanted.tasks),
+    }
+    if name in plain:
+        old, new = plain[name]
+        found = re.match(r"\d+", text)
+        is_same = found is not None and int(found[0]) == old != new
+        return (0, len(text), str(new)) if is_same else None
+    if name == "gres":
+        match = _GPUS.search(text)
+        if match is None or size.gpus != int((match["count"] or ":1")[1:]):
+            return None
+        start, end = (match.end("before"), match.end())
+        return (start, end, f":{wanted.gpus}") if size.gpus != wanted.gpus else None
+    counted = {
+        "gpus-per-node": (size.gpus, wanted.gpus),
+        "gpus": (size.nodes * size.gpus, wanted.nodes * wanted.gpus),
+        "gpus-per-task": (size.gpus // size.tasks, wanted.gpus // wanted.tasks),
+    }
+    if name in counted and (match := _COUNT.fullmatch(text)):
+        old, new = counted[name]
+        if int(match["count"]) == old != new:
+            return match.start("count"), match.end("count"), str(new)
+    return None
+
+
+def _of_directives(
+    script: BatchScript, job: SlurmJob, size: _Size, wanted: _Size
+) -> Iterator[_Edit]:
+    last = {one.name: one for one in script.directives}
+    for one in last.values():
+        yield from _edits_of(one.name, one.value, size, wanted)
+    end = _end_of_head(script)
+    if not script.directives:
+        return
+    if wanted.nodes != size.nodes and not {"nodes", "ntasks"} & last.keys():
+        yield _Edit(end, end, f"#SBATCH --nodes={wanted.nodes}\n", "nodes")
+    for name, text in job.sbatch_options.items():
+        if name in _SIZES:
+            continue
+        there = last.get(name)
+        if there is None:
+            said = f"#SBATCH --{name}{'=' if text else ''}{_quoted(text)}\n"
+            yield _Edit(end, end, said, name)
+        elif there.value.text != text and there.value.whole:
+            places = there.value.at
+            yield _Edit(places[0], places[-1] + 1, text, name)
+
+
+def _end_of_head(script: BatchScript) -> int:
+    """Where a new directive goes: behind the last one."""
+    lines = script.text.split("\n")
+    number = max((one.line_number for one in script.directives), default=1)
+    return sum(len(one) + 1 for one in lines[:number])
+
+
+def _edits_of(name: str, value: Traced, size: _Size, wanted: _Size) -> Iterator[_Edit]:
+    """The change of one option's value, where it stands in one piece."""
+    found = _value(name, value.text, size, wanted)
+    if found is None or not value.whole:
+        return
+    begin, until, new = found
+    start = value.at[begin] if begin < len(value.at) else value.at[-1] + 1
+    yield _Edit(start, start + until - begin, new, name)
+
+
+def _of_commands(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[_Edit]:
+    """Changes in options of srun and of launchers, and in variables."""
+    calls = [one for call in script.walked.followed for one in (*call.outer_calls, call)]
+    for call in calls:
+        if is_srun(call):
+            for option in options_of_srun(without_variables(call.traced_words)):
+                yield from _edits_of(option.name, option.value, size, wanted)
+        words = call.traced_words
+        for at, word in enumerate(words):
+            name, value = _named(word, words[at + 1] if at + 1 < len(words) else None)
+            yield from _counted(name, value, size, wanted)
+    for name, held in script.walked.shell_values.items():
+        if isinstance(held, Traced) and not name.startswith("SLURM_"):
+            yield from _counted(name.lower(), held, size, wanted)
+
+
+def _named(word: Traced, following: Traced | None) -> tuple[str, Traced | None]:
+    """An option of a launcher, or of a trainer that is told as much, and its value."""
+    written, equals, _ = word.text.partition("=")
+    if not equals and not word.text.startswith("--"):
+        return "", None
+    name = written.lstrip("-+").rpartition(".")[2].replace("-", "_")
+    return name, word.slice(len(written) + 1) if equals else following
+
+
+def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Iterator[_Edit]:
+    for names, old, new in (
+        (_NODES, size.nodes, wanted.nodes),
+        (_EACH, size.gpus, wanted.gpus),
+        (_ALL, size.nodes * size.gpus, wanted.nodes * wanted.gpus),
+    ):
+        if (
+            name in names
+            and value is not None
+            and value.whole
+            and value.text == str(old) != str(new)
+        ):
+            yield _Edit(value.at[0], value.at[-1] + 1, str(new), name)
+
+
+def _applied(text: str, edits: Iterable[_Edit]) -> str:
+    made, last = list[str](), 0
+    for one in edits:
+        made += [text[last : one.start], one.text]
+        last = one.end
+    return "".join([*made, text[last:]])
+
+
+def _change(script: BatchScript, one: _Edit) -> ScriptChange:
+    is_new = one.start == one.end and one.text.startswith("#SBATCH")
+    after = one.text.strip().removeprefix("#SBATCH ") if is_new else one.text.lstrip(":")
+    before = script.text[one.start : one.end].lstrip(":")
+    return ScriptChange(script.line_of(one.start), one.name, before, after)
+
+
+def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
+    if "nodes" not in after.facts and wanted.nodes != size.nodes:
+        yield f"it does not say its nodes: start it on {wanted.nodes}"
+    for name, said, right in (
+        ("nodes", "nodes", wanted.nodes),
+        ("devices_per_node", "gpus-per-node", wanted.gpus),
+    ):
+        fact = after.facts.get(name)
+        if fact is not None and int(fact.value) != right:
+            yield f"{fact.source} still says {fact.value}: start it with sbatch --{said}={right}"
+
+
+def _layout(script: BatchScript) -> Mapping[str, object]:
+    return {} if script.launch_found is None else dict(script.launch_found.reading.layout)
+
+
+# --- a new script -----------------------------------------------------------------------------
+
+_SHARED: Final = frozenset(
+    {"oversubscribe", "cpus-per-task", "cpus-per-gpu", "mem-per-gpu", "mem-per-cpu"}
+)
+"""Options of a job that does not take its nodes whole."""
+_WARNED: Final = 300
+"""How long before the time limit a job ends its turn. [s]"""
+_ENDS_AFTER: Final[Mapping[str, str]] = {
+    "megatron": "--exit-duration-in-mins {minutes}",
+    "nemo": "train.exit_duration_in_mins={minutes}",
+}
+"""What makes a trainer save and end after so many minutes. Source: megatron-core 0.19.2."""
+_SAVED: Final = """\
+# Before the time limit the trainer saves and ends; then the job waits for its next turn.
+{step}
+if ((SECONDS >= {minutes} * 60)); then exec scontrol requeue "$SLURM_JOB_ID"; fi
+"""
+_CUT: Final = """\
+# Slurm sends USR1 before the time limit: the job waits for its next turn, from its last checkpoint.
+trap 'exec scontrol requeue "$SLURM_JOB_ID"' USR1
+{step} &
+wait $!
+"""
+
+
+def new_batch(job: SlurmJob, title: str, trainer: str = "", launch: str = "launch.sh") -> str:
+    """A whole script that starts `launch` on each node, from the folder where sbatch is called.
+
+    With a time limit it goes on in another turn after it.
+
+    >>> print(new_batch(SlurmJob(nodes=2, gpus_per_node=8), "a model").splitlines()[4])
+    #SBATCH --gpus-per-node=8
+    """
+    asked = dict(job.sbatch_options)
+    image = asked.pop("container-image", "")
+    mounts = asked.pop("container-mounts", "")
+    minutes = (turn_seconds(job) or 0) // 60
+    ends = _ENDS_AFTER.get(trainer, "").format(minutes=minutes) if minutes else ""
+    own = {
+        "job-name": re.sub(r"[^\w.-]+", "-", title.split(" on ", maxsplit=1)[0]).strip("-")[:40]
+        or "train",
+        "nodes": str(job.nodes),
+        "ntasks-per-node": "1",
+    }
+    if "gres" not in asked:
+        own["gpus-per-node"] = str(job.gpus_per_node)
+    if not _SHARED & asked.keys():
+        own |= {"exclusive": "", "mem": "0"}
+    if "no-requeue" not in asked:
+        own |= {"requeue": "", "open-mode": "append"}
+    if minutes and not ends:
+        own["signal"] = f"B:USR1@{_warned_seconds(job)}"
+    own |= asked
+    head = [
+        f"#SBATCH --{name}{'=' if value else ''}{_quoted(value)}" for name, value in own.items()
+    ]
+    step = (
+        f"srun --kill-on-bad-exit=1 --cpu-bind=none {_container(image, mounts)}bash -c \\\n"
+        f'    \'NODE_RANK=$SLURM_NODEID exec bash "$HERE"/{launch} "$@"\' {launch} '
+        f'{ends}{" " if ends else ""}"$@"'
+    )
+    lines = [
+        "#!/bin/bash",
+        *head,
+        f"# {title}; {launch} starts a process for each GPU.",
+        "# Call sbatch in the folder of this file; words behind it go to the trainer.",
+        "# shellcheck disable=SC2016 # the shell on each node knows its number",
+        "set -euo pipefail",
+        'HERE="$PWD"',
+        'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
+        "export HERE MASTER_ADDR MASTER_PORT",
+    ]
+    last = (_SAVED if ends else _CUT).format(step=step, minutes=minutes) if minutes else f"{step}\n"
+    return "\n".join([*lines, last])
+
+
+def turn_seconds(job: SlurmJob) -> int | None:
+    """How long a job works until it ends its turn, a little before its time limit; None = it has no
+    limit, or another order what to do at it. [s]
+
+    >>> turn_seconds(SlurmJob(nodes=1, gpus_per_node=8, sbatch_options={"time": "20"}))
+    1080
+    """
+    limit = seconds_of(job.sbatch_options.get("time", ""))
+    if not limit or {"signal", "no-requeue"} & job.sbatch_options.keys():
+        return None
+    return limit - _warned_seconds(job)
+
+
+def _warned_seconds(job: SlurmJob) -> int:
+    """Five minutes, or a tenth of a short limit. [s]"""
+    return min(_WARNED, (seconds_of(job.sbatch_options.get("time", "")) or 0) // 10)
+
+
+def saves_at_the_end(trainer: str) -> bool:
+    """Whether a trainer can be told to save before its time limit."""
+    return trainer in _ENDS_AFTER
+
+
+def _container(image: str, mounts: str) -> str:
+    """What starts the container of a step: pyxis by itself, others by their program."""
+    folders = '"$HERE:$HERE' + (f",{mounts}" if mounts else "") + '"'
+    if not image:
+        return ""
+    if image.startswith("enroot://"):
+        name = image.removeprefix("enroot://")
+        binds = " ".join(f"--mount {one}" for one in ('"$HERE:$HERE"', *_each(mounts)))
+        return f"enroot start --rw {binds} {shlex.quote(name)} "
+    if image.startswith("apptainer://") or image.endswith(".sif"):
+        return f"apptainer exec --nv --bind {folders} {shlex.quote(image.removeprefix('apptainer://'))} "
+    return f"--container-image={shlex.quote(image)} --container-mounts={folders} "
+
+
+def _each(mounts: str) -> list[str]:
+    return [shlex.quote(one) for one in mounts.split(",") if one]
+
+
+def _quoted(value: str) -> str:
+    """A value of a directive, in quotes where sbatch would split it."""
+    return f'"{value}"' if re.search(r"[\s#']", value) else value
