@@ -6,13 +6,49 @@ between scrapes are drawn by the history's own seed, so that nothing can be read
 """
 
 import random
+import re
+from collections import defaultdict
 from itertools import pairwise
-from pathlib import Path
+
+from mofa_local.series import Run, Series, Span
 
 HOUR, DAY = 3600, 86400
 BEGIN, SPAN = 1_794_000_000, 48 * HOUR
 END = BEGIN + SPAN
+LABEL = re.compile(r'(\w+)="([^"]*)"')
 KSM = 'job="kube-state-metrics",instance="10.0.0.1:8080",namespace="monitoring"'
+
+
+KINDS = {
+    "pytorch": (
+        (
+            'label_training_kubeflow_org_job_name="{job}",label_training_kubeflow_org_replica_type="worker",'
+            'label_training_kubeflow_org_replica_index="{slot}"'
+        ),
+        'owner_kind="PyTorchJob",owner_name="{job}"',
+    ),
+    "jobset": (
+        (
+            'label_jobset_sigs_k8s_io_jobset_name="{job}",label_jobset_sigs_k8s_io_restart_attempt="{attempt}",'
+            'label_jobset_sigs_k8s_io_job_index="0",label_batch_kubernetes_io_job_completion_index="{slot}"'
+        ),
+        'owner_kind="Job",owner_name="{job}-w-0"',
+    ),
+    "volcano": (
+        'label_volcano_sh_job_name="{job}",label_volcano_sh_task_spec="worker",label_volcano_sh_task_index="{slot}"',
+        'owner_kind="Job",owner_name="{job}"',
+    ),
+    "lws": (
+        (
+            'label_leaderworkerset_sigs_k8s_io_name="{job}",label_leaderworkerset_sigs_k8s_io_group_index="0",'
+            'label_leaderworkerset_sigs_k8s_io_worker_index="{slot}"'
+        ),
+        'owner_kind="StatefulSet",owner_name="{job}"',
+    ),
+}
+"""Labels of a pod, and its owner, by the kind of its job."""
+NAMED = ("pytorch", "volcano", "lws")
+"""Kinds whose pods keep their names."""
 
 
 def ip_of(k):
@@ -224,7 +260,7 @@ class Pod:
                 "bcdfghjkl24567", k=5
             )
         )
-        fixed = self.kind == "pytorch"
+        fixed = self.kind in NAMED
         name = f"{self.job}-worker-{self.slot}" if fixed else f"{self.job}-w-0-{self.slot}-{tail}"
         uid = f"{c.name}-{self.job}-{self.slot}-{self.created}"
         pod = f'{KSM.replace("monitoring", "ml")},pod="{name}",uid="{uid}"'
@@ -240,20 +276,10 @@ class Pod:
             f',node="{self.node}",created_by_kind="Job",created_by_name="{self.job}"',
             ones,
         )
-        if fixed:
-            told(
-                "kube_pod_labels",
-                f',label_training_kubeflow_org_job_name="{self.job}",label_training_kubeflow_org_replica_type="worker",label_training_kubeflow_org_replica_index="{self.slot}"',
-                ones,
-            )
-            told("kube_pod_owner", f',owner_kind="PyTorchJob",owner_name="{self.job}"', ones)
-        else:
-            told(
-                "kube_pod_labels",
-                f',label_jobset_sigs_k8s_io_jobset_name="{self.job}",label_jobset_sigs_k8s_io_restart_attempt="{self.attempt}",label_jobset_sigs_k8s_io_job_index="0",label_batch_kubernetes_io_job_completion_index="{self.slot}"',
-                ones,
-            )
-            told("kube_pod_owner", f',owner_kind="Job",owner_name="{self.job}-w-0"', ones)
+        labels, owner = KINDS[self.kind]
+        known = dict(job=self.job, slot=self.slot, attempt=self.attempt)
+        told("kube_pod_labels", f",{labels.format(**known)}", ones)
+        told("kube_pod_owner", f",{owner.format(**known)}", ones)
         for phase, spans in {
             "Running": [(self.started, self.end)],
             "Failed": [(self.end, END)] if self.phase == "Failed" else [],
@@ -357,15 +383,22 @@ class Job:
         self.c.says("job", self.who, start, end, cause, counts)
 
 
-def openmetrics(histories, path):
-    """Write what was scraped as OpenMetrics text, as `promtool tsdb create-blocks-from` reads it."""
-    last = None
-    with Path(path).open("w", encoding="utf-8") as out:
-        for metric, labels, runs in sorted(line for c in histories for line in c.series()):
-            if metric != last:
-                out.write(f"# TYPE {metric} unknown\n")
-                last = metric
-            for first, count, step, value in runs:
-                moments = range(first, first + count * step, step)
-                out.writelines(f"{metric}{{{labels}}} {value} {at}\n" for at in moments)
-        out.write("# EOF\n")
+def sampled(histories):
+    """What was scraped, as `write_block` takes it."""
+    every = defaultdict(list)
+    for metric, labels, runs in (line for c in histories for line in c.series()):
+        every[metric, labels] += runs
+    for (metric, labels), runs in every.items():
+        step = runs[0][2]
+        told = []
+        for first, count, _, value in sorted(runs):
+            end = first + count * step
+            last = told[-1] if told else None
+            if last and last.span.value == value and last.times.stop == first:
+                told[-1] = Run(
+                    range(last.times.start, end, step), Span(last.span.start, end, value)
+                )
+            else:
+                told.append(Run(range(first, end, step), Span(first, end, value)))
+        pairs = dict(LABEL.findall(labels))
+        yield Series(metric, pairs, step, tuple(run.span for run in told)), told

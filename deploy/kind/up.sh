@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 manifests="${KUBE_STATE_METRICS:-https://github.com/kubernetes/kube-state-metrics?ref=v2.17.0}"
-labels='pods=[jobset.sigs.k8s.io/jobset-name,jobset.sigs.k8s.io/restart-attempt,jobset.sigs.k8s.io/job-global-index,batch.kubernetes.io/job-completion-index,training.kubeflow.org/job-name,volcano.sh/job-name,ray.io/cluster],nodes=[*]'
+labels='pods=[jobset.sigs.k8s.io/jobset-name,jobset.sigs.k8s.io/restart-attempt,jobset.sigs.k8s.io/job-global-index,batch.kubernetes.io/job-completion-index,training.kubeflow.org/job-name,volcano.sh/job-name,ray.io/cluster,leaderworkerset.sigs.k8s.io/name],nodes=[*]'
 
 for tool in kind docker kubectl helm; do
   command -v "$tool" >/dev/null || { echo "up.sh: $tool is not on PATH" >&2; exit 1; }

@@ -17,6 +17,7 @@ from mofa_model.records import dataclass
 from mofa_model.search import ANY, LIFTABLE, SearchCase, trainers
 from mofa_model.spec import Calibration
 from mofa_model.spec.reliability import COPY_SLOWDOWN, CheckpointTier, Reliability, paper_classes
+from mofa_model.spec.tuning import method_of
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Count, Ratio, Seconds
 
@@ -222,5 +223,7 @@ def trainer_of(request: Request) -> str:
 def measured_support(request: Request) -> Support:
     """Which features the measured runs of the asked software stack have."""
     first = request.problems[0]
-    experts = first.workload.model.experts is not None
-    return support(request.runs, first.cluster.calibration.stack, experts=experts)
+    workload, stack = first.workload, first.cluster.calibration.stack
+    experts = workload.model.experts is not None
+    method = method_of(workload.training.adapters)
+    return support(request.runs, stack, experts=experts, method=method)

@@ -20,13 +20,15 @@ from mofa_model.checks import field_names
 from mofa_model.errors import InputError
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
+from mofa_model.spec.tuning import FULL, method_of
 from mofa_model.strategy import AXES, Strategy, acting_names
 from mofa_model.units import Ratio
 
 OTHER: Final = 3.0
 """Halvings between stacks, devices or kinds of layers that share nothing; else half. [1]"""
 FORMAT: Final = 1.5
-"""Halvings between formats of products, and for each block that only one model has. [1]"""
+"""Halvings between formats of products, between adapters and all weights, and for each block that
+only one model has. [1]"""
 DOUBLING: Final = 0.5
 """Halvings for every doubling of devices, width or sequence, three doublings at most. [1]"""
 CHOICE: Final = 0.75
@@ -45,7 +47,7 @@ PLAIN: Final = {key: word.write(Strategy()) for key, word in WORDS.items()}
 _PLAINEST: Final = {name: getattr(Strategy(), name) for name in field_names(Strategy)}
 SIZES: Final = ("gpus", "hidden", "sequence")
 """Coordinates that are numbers of the model and its machines."""
-PLACES: Final = ("stack", "device", "format", "blocks", *SIZES)
+PLACES: Final = ("stack", "device", "format", "blocks", "method", *SIZES)
 """Coordinates that are no part of the layout."""
 
 
@@ -65,6 +67,8 @@ class Coordinates:
     """Tokens of a sequence."""
     layout: Mapping[str, str]
     """What differs from the plainest layout, by the key of strategy texts."""
+    method: str = FULL
+    """What is trained: full, lora or qlora."""
     publisher: str = ""
     """Who ran it; empty for the user."""
     estimated: Ratio = 1.0
@@ -92,6 +96,7 @@ def coordinates(
         device=cluster.device.name,
         format=workload.training.precision.gemm,
         blocks="+".join(sorted({block.word for block in workload.model.blocks})),
+        method=method_of(workload.training.adapters),
         gpus=f"{float(cluster.gpus):g}",
         hidden=f"{float(workload.model.hidden):g}",
         sequence=f"{float(workload.training.sequence):g}",
@@ -174,6 +179,8 @@ def apart(name: str, asked: str, had: str) -> float:
         return OTHER / 2 if family_of(asked) == family_of(had) else OTHER
     if name == "format":
         return FORMAT
+    if name == "method":
+        return FORMAT if FULL in {asked, had} else FORMAT / 2
     if name == "blocks":
         return min(OTHER, FORMAT * len(set(asked.split("+")) ^ set(had.split("+"))))
     if name in NUMBERS and asked != "0" and had != "0":

@@ -15,6 +15,7 @@ from mofa_model.bands.coordinates import PLACES, SIZES, WORDS, Coordinates, clas
 from mofa_model.bands.odds import SHARE, band_of
 from mofa_model.bands.table import EXPERTS, MeasuredRuns, support
 from mofa_model.records import dataclass
+from mofa_model.spec.tuning import FULL
 
 Array = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -39,6 +40,8 @@ _AROUND: Final = 2.0
 """Sizes up to so many times as large or as small count as one feature. [1]"""
 UNNAMED: Final = "default"
 """The stack of a layout for which nobody named a trainer."""
+METHODS: Final = {"lora": "LoRA", "qlora": "QLoRA"}
+"""What runs are called that trained adapters."""
 NAMED: Final = 3
 """Stacks of a family that a sentence counts by name."""
 
@@ -64,6 +67,8 @@ class Basis:
 
     stack: str
     """Software stack that is asked about."""
+    method: str = FULL
+    """What is trained: full, lora or qlora. Only runs that trained the same count."""
     devices: str
     """Family of the class of devices that is asked about."""
     runs: int
@@ -104,14 +109,18 @@ class Basis:
             return f"{self._number} of {stacks} on {self.devices}, largest {most} GPUs"
         if self.related:
             elsewhere = f"{self.related} of its family elsewhere"
-            return f"none of {self.stack} on {self.devices}, {elsewhere}"
+            return f"none of {self.stack} on {self.devices}{self._with}, {elsewhere}"
         if self.stack == UNNAMED:
             return "none, because no trainer is named"
-        return f"none of {self.stack} or its relatives"
+        return f"none of {self.stack} or its relatives{self._with}"
 
     @property
     def _number(self) -> str:
-        return f"{self.runs} {'run' if self.runs == 1 else 'runs'}"
+        return f"{self.runs} {'run' if self.runs == 1 else 'runs'}{self._with}"
+
+    @property
+    def _with(self) -> str:
+        return "" if self.method == FULL else f" with {METHODS[self.method]}"
 
     @property
     def _stacks(self) -> str:
@@ -135,17 +144,22 @@ class Basis:
 def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
     """The measured runs that a prediction rests on."""
     measured = np.isfinite(runs.errors["step"])
-    related = runs.related(coordinates.stack) & measured
+    related = runs.related(coordinates.stack) & measured & runs.have("method", coordinates.method)
     here = np.flatnonzero(related & _on_devices(runs, coordinates)).tolist()
     return Basis(
         stack=coordinates.stack,
+        method=coordinates.method,
         devices=family_of(coordinates.device),
         runs=len(here),
         family=dict(Counter(runs.word("stack", at) for at in here).most_common()),
         related=int(np.count_nonzero(related)),
         largest=max((int(runs.word("gpus", at)) for at in here), default=0),
         nearest=_nearest(
-            runs, coordinates, np.where(measured, runs.distances(coordinates), np.inf)
+            runs,
+            coordinates,
+            np.where(
+                measured & runs.tell_of(coordinates.method), runs.distances(coordinates), np.inf
+            ),
         ),
         confidence=SHARE,
         within=band_of(runs, coordinates, "step").upper - 1.0,
@@ -215,7 +229,12 @@ def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, 
     """Every feature of a layout with the runs that have it."""
     measured = np.isfinite(runs.errors["step"])
     related, devices = runs.related(coordinates.stack), _on_devices(runs, coordinates)
-    known = support(runs, coordinates.stack, experts=EXPERTS in coordinates.blocks.split("+"))
+    known = support(
+        runs,
+        coordinates.stack,
+        experts=EXPERTS in coordinates.blocks.split("+"),
+        method=coordinates.method,
+    )
     among = {
         "here": related & devices,
         "stack": related,
@@ -223,6 +242,7 @@ def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, 
         "format": runs.have("format", coordinates.format),
         "all": np.ones(len(runs.names), dtype=bool),
     }
+    measured = measured & runs.tell_of(coordinates.method)
     names = dict.fromkeys((*PLACES, *ALWAYS, *sorted(coordinates.layout)))
     return tuple(
         Feature(

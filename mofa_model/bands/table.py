@@ -6,7 +6,9 @@ says of it, and the user's own. What the runs of a stack have of a layout is its
 
 For support, runs of a stack's family count; of a family that nobody measured, all runs, as borrowed
 ones. Of a mixture of experts only runs of mixtures count, and of a dense model only those of dense
-ones, where there are some.
+ones, where there are some. Where adapters are trained, a layout's features count whatever its runs
+trained, but the family is known only by runs that trained the same: LoRA, or QLoRA. Where all
+weights are trained, runs with adapters say nothing.
 
 A feature is a key of the layout whose word is not the plainest one. Any number above the plainest
 is one feature, and so is any number of whole layers that are computed again. The complexity of a
@@ -50,6 +52,7 @@ from mofa_model.bands.coordinates import (
 from mofa_model.errors import BadFile
 from mofa_model.presets import constants
 from mofa_model.records import dataclass
+from mofa_model.spec.tuning import FULL
 
 Array = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -144,6 +147,10 @@ class MeasuredRuns:
         """Which runs are of a stack or of its relatives."""
         return self.where("stack", lambda had: apart("stack", stack, had) < OTHER)
 
+    def tell_of(self, method: str) -> NDArray[np.bool_]:
+        """Which runs say something of what is trained so (`tells`)."""
+        return self.where("method", lambda had: tells(had, method))
+
     def word(self, name: str, index: int) -> str:
         """What a run has under a coordinate or a key of the layout."""
         if name not in self.words:
@@ -192,7 +199,7 @@ def _table() -> list[str]:
 
 def _own(file: str, given: Any) -> Mapping[str, str]:
     """A user's run, as the shipped ones are written."""
-    needed = [name for name in COLUMNS if name not in {"group", "memory"}]
+    needed = [name for name in COLUMNS if name not in {"group", "memory", "method"}]
     if not isinstance(given, Mapping) or any(
         not isinstance(given.get(name), str) for name in needed
     ):
@@ -210,6 +217,7 @@ def _own(file: str, given: Any) -> Mapping[str, str]:
         )
     return {
         "memory": "",
+        "method": FULL,
         **given,
         "group": f"{OWN}, {given['stack']}, {given['device']}",
     }
@@ -254,6 +262,16 @@ def _in_columns(columns: Mapping[str, Sequence[str]], lines: Iterable[str]) -> M
         errors={name: np.array([*map(_number, columns[name])]) / UNIT for name in QUANTITIES},
         lines=tuple(lines),
     )
+
+
+def tells(had: str, asked: str) -> bool:
+    """Whether runs of one method say something of another one. How all weights are trained is not
+    learned from adapters: what prices these is beside it.
+
+    >>> tells("full", "lora"), tells("qlora", "lora"), tells("lora", "full")
+    (True, True, False)
+    """
+    return had == FULL or asked != FULL
 
 
 def distinct(texts: Iterable[H]) -> tuple[H, ...]:
@@ -335,11 +353,11 @@ class Support:
 
 
 @lru_cache(maxsize=64)
-def support(runs: MeasuredRuns, stack: str, *, experts: bool) -> Support:
+def support(runs: MeasuredRuns, stack: str, *, experts: bool, method: str = FULL) -> Support:
     """The features that a stack is known with, on a model with or without experts."""
-    measured = np.isfinite(runs.errors["step"])
+    measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
     related = runs.related(stack) & measured
-    own = bool(related.any())
+    own = bool((related & runs.have("method", method)).any())
     among = related if own else measured
     same = among & runs.where("blocks", lambda kind: (EXPERTS in kind.split("+")) == experts)
     among = same if same.any() else among

@@ -9,9 +9,10 @@ words.
     told      sum over measured systems of told 2 ** -relations
               + sum over your own runs of (system of it) / (noise of it) 2 ** -relations
 
-A system is what one publisher ran of a stack on a class of devices, with a format and kinds of
-layers; your own runs have you as their publisher. Two systems are apart by one relation for each of
-these that differs, and by two where stacks or devices are of different families. The numbers stand
+A system is what one publisher ran of a stack on a class of devices, with a format, kinds of layers
+and a method (all weights, LoRA, QLoRA); your own runs have you as their publisher. Two systems are
+apart by one relation for each of these that differs, and by two where stacks or devices are of
+different families. Adapters tell nothing of runs that train all weights. The numbers stand
 in `variance.toml`: `mofa fit` of the lab finds them from runs that were left out, whole systems
 among them, and widens them until bands of systems that were left out hold their share.
 
@@ -59,16 +60,17 @@ from mofa_model.bands.table import (
     distinct,
     positions,
     support,
+    tells,
 )
 from mofa_model.records import dataclass
 from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]
-Place = tuple[str, str, str, str, str]
-"""Publisher, stack, device, format and blocks of a system."""
+Place = tuple[str, str, str, str, str, str]
+"""Publisher, stack, device, format, blocks and method of a system."""
 
 
-SYSTEM: Final = ("stack", "device", "format", "blocks")
+SYSTEM: Final = ("stack", "device", "format", "blocks", "method")
 """Coordinates of a system, after its publisher."""
 OWN_PUBLISHER: Final = ""
 """Publisher of your own runs, and of what is asked about."""
@@ -140,16 +142,22 @@ def place_of(coordinates: Coordinates) -> Place:
         coordinates.device,
         coordinates.format,
         coordinates.blocks,
+        coordinates.method,
     )
 
 
 @cache
 def relations(one: Place, other: Place) -> float:
-    """By how much two systems differ. [1]
+    """By how much two systems differ; infinite where the other one tells nothing of the first. [1]
 
-    >>> relations(("", "nemo", "h100", "fp8", "dense"), ("nvidia", "nemo", "h200", "fp8", "dense"))
-    1.0
+    >>> relations(
+    ...     ("", "nemo", "h100", "fp8", "dense", "lora"),
+    ...     ("nvidia", "nemo", "h200", "fp8", "dense", "full"),
+    ... )
+    2.0
     """
+    if not tells(other[-1], one[-1]):
+        return math.inf
     publisher, stack, device, *kind = one
     _, of_stack, of_device, *of_kind = other
     found = float(publisher != other[0]) + sum(a != b for a, b in zip(kind, of_kind, strict=True))
@@ -161,7 +169,7 @@ def relations(one: Place, other: Place) -> float:
 
 
 def _variance_of_systems(known: Variance, place: Place) -> float:
-    mixture = EXPERTS in place[-1].split("+")
+    mixture = EXPERTS in place[-2].split("+")
     return known.system**2 + known.mixture**2 * mixture
 
 
@@ -215,9 +223,9 @@ def beyond_scales(
     """Scale of each way beyond the measured runs, [layouts, ways]; each value that no run has is a
     way of its own. [1]
     """
-    kinds = [(one.stack, EXPERTS in one.blocks.split("+")) for one in layouts]
+    kinds = [(one.stack, EXPERTS in one.blocks.split("+"), one.method) for one in layouts]
     kept = distinct(kinds)
-    known = [support(runs, stack, experts=experts) for stack, experts in kept]
+    known = [support(runs, stack, experts=experts, method=way) for stack, experts, way in kept]
     at = positions(kinds, kept).tolist()
     ways: dict[str, Array] = {}
     for name in (*SIZES, *sorted({key for one in layouts for key in one.layout})):

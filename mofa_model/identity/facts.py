@@ -234,14 +234,14 @@ def read_facts(sources: FactSources) -> FactSheet:
     disagree: list[str] = []
     _of_devices(found, sources)
     shape = {name: fact for name, keys in _SHAPE.items() if (fact := _whole(settings, keys))}
-    _of_megatron(shape, settings, sources.trainer)
+    rest = _of_megatron(shape, settings, sources.trainer)
     model = _model(sources._replace(settings=settings), shape)
     if model is not None:
         found["model"] = model
         disagree += _other_depth(model, shape)
     elif {"layers", "hidden", "heads"} <= shape.keys():
-        said = ", ".join(f"{name} {fact.value}" for name, fact in shape.items())
-        found["shape"] = Fact(said, shape["layers"].source)
+        sizes = {name: fact.value for name, fact in shape.items()}
+        found["shape"] = Fact(sizes | rest, shape["layers"].source)
     for name, keys in (
         ("sequence_length", _SEQUENCE),
         ("accumulation", _AGAIN),
@@ -271,24 +271,73 @@ _GPT2: Final = 50257
 """Tokens of GPT-2's tokenizer. [1]"""
 
 
-def _of_megatron(shape: dict[str, Fact], settings: Sequence[Setting], trainer: str) -> None:
+_OTHER_SHAPES: Final = frozenset(
+    {
+        "multi_latent_attention", "moe_layer_freq", "moe_shared_expert_intermediate_size",
+        "window_size", "mtp_num_layers", "kv_channels", "is_hybrid_model",
+    }
+)  # fmt: skip
+"""Options of Megatron-LM for shapes that its sizes alone do not say."""
+
+
+def _of_megatron(
+    shape: dict[str, Fact], settings: Sequence[Setting], trainer: str
+) -> dict[str, int | bool]:
     """What Megatron-LM takes where a shape does not say it: every head has its own keys, a layer has
-    no experts, and GPT-2's vocabulary is padded to 128 rows of every tensor-parallel rank.
+    no experts, and a vocabulary is padded to 128 rows of every tensor-parallel rank. Given back is
+    what a model that nobody knows has beside its sizes; nothing where these do not say all of it.
+    Source: megatron/training/arguments.py, validate_args; tokenizer.py, _vocab_size_with_padding.
     """
     if trainer != "megatron-lm" or not {"layers", "hidden", "heads"} <= shape.keys():
-        return
+        return {}
+    said = {one.key: one.value.lower() for one in reversed(settings)}
+
+    def has(switch: str) -> bool:
+        return said.get(switch, "false") not in _OFF
+
     shape.setdefault("kv_heads", shape["heads"])
     shape.setdefault("experts", Fact(1, shape["heads"].source))
-    words = ("vocab_file", "merge_file", "tokenizer_type", "tokenizer_model")
-    named = next(
-        (one for one in settings if one.key in words and "gpt2" in one.value.lower()), None
-    )
-    if named is not None and "vocabulary" not in shape:
-        tensor = _whole(settings, _PARALLEL["tp"])
-        rows = 128 * (1 if tensor is None else tensor.value)
-        padded = Fact(-(-_GPT2 // rows) * rows, named.where)
-        if _of_shape(_sizes({**shape, "vocabulary": padded}), ""):  # else data are made up
-            shape["vocabulary"] = padded
+    tensor, by = _whole(settings, _PARALLEL["tp"]), _whole(settings, (_DIVISIBLE,))
+    rows = (128 if by is None else by.value) * (1 if tensor is None else tensor.value)
+    named = _vocabulary(settings) if "vocabulary" not in shape else None
+    padded = None if named is None else Fact(-(-named.value // rows) * rows, named.source)
+    if padded is not None and _of_shape(_sizes({**shape, "vocabulary": padded}), ""):
+        shape["vocabulary"] = padded  # else data are made up, or the model is nobody's
+    if any(has(key) for key in _OTHER_SHAPES) or _of_shape(_sizes(shape), ""):
+        return {}
+    if padded is not None:
+        shape["vocabulary"] = padded
+    elif (stated := shape.get("vocabulary")) is not None:
+        extra = said.get("tokenizer_type") == "nulltokenizer"  # the end of a document
+        shape["vocabulary"] = stated._replace(value=-(-(stated.value + extra) // rows) * rows)
+    gated, hidden = has("swiglu"), shape["hidden"].value
+    plain = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
+    shape.setdefault("ffn", Fact(plain, shape["hidden"].source))
+    rest: dict[str, int | bool] = {"gated": gated, "tied": not has(_UNTIED)}
+    if shape["experts"].value > 1:
+        width, chosen = (_whole(settings, (key,)) for key in (_EXPERT_WIDTH, _CHOSEN))
+        rest["expert_ffn"] = shape["ffn"].value if width is None else width.value
+        rest["top_k"] = 2 if chosen is None else chosen.value
+    return rest
+
+
+_DIVISIBLE: Final = "make_vocab_size_divisible_by"
+_UNTIED: Final = "untie_embeddings_and_output_weights"
+_EXPERT_WIDTH, _CHOSEN = "moe_ffn_hidden_size", "moe_router_topk"
+
+
+def _vocabulary(settings: Sequence[Setting]) -> Fact | None:
+    """Tokens of the tokenizer that a job names, where it is GPT-2's or that of a known model. [1]"""
+    for one in settings:
+        if one.key in _VOCABULARIES and "gpt2" in one.value.lower():
+            return Fact(_GPT2, one.where)
+    for one in settings:
+        if one.key in _TOKENIZER and (preset := model_preset(one.value)):
+            return Fact(int(presets.model(preset).embedding.vocabulary), one.where)
+    return None
+
+
+_VOCABULARIES: Final = ("vocab_file", "merge_file", "tokenizer_type", "tokenizer_model")
 
 
 def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import Conditioned, JobKind, Observation
+from mofa_model.kinds.kind import Conditioned, JobKind, Observation, PodLabels
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import Body, Count, Shape, Tally, at, glance, read, text_of, under
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -56,6 +56,7 @@ class LeaderWorkerSet(JobKind):
 
 LEADER_WORKER_SET = LeaderWorkerSet(
     "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets",
+    labels=PodLabels(job=_NAME),
     witness=False,
     suspend=(),
     holds="spec.leaderWorkerTemplate.workerTemplate",

@@ -178,10 +178,8 @@ class SpecDraft:
                 said = model.source
                 why = f"names {shown(str(model.value))}, which is no model that is known"
             elif (shape := self._facts.get("shape")) is not None:
-                said, why = (
-                    shape.source,
-                    f"{shape.value} is the shape of no one model that is known",
-                )
+                sizes = ", ".join(f"{name} {size}" for name, size in shape.value.items())
+                said, why = shape.source, f"{sizes} is the shape of no one model that is known"
             else:
                 why = f"{command} no model"
             raise FactsMissing(
@@ -272,6 +270,41 @@ def by_batch(item: Item, around: Surroundings, error: BatchMissing) -> dict[int,
     return requests
 
 
+def _add_model(draft: SpecDraft, facts: Facts) -> None:
+    """The model that a job names, or else spells out: it beats a policy's, known or not."""
+    if (named := facts.get("model")) is not None:
+        draft.spec.pop("model", None)
+        if preset := model_preset(named.value):
+            draft.add({"model": {"preset": preset}}, named.source)
+    elif (shape := facts.get("shape")) is not None and (own := _architecture(shape.value)):
+        draft.add({"model": {"architecture": own}}, shape.source)
+
+
+_SIZES: Final = {
+    "layers": "layers", "hidden": "hiddenSize", "heads": "heads", "kv_heads": "kvHeads",
+    "ffn": "ffnSize", "vocabulary": "vocabularySize", "gated": "gated", "tied": "tiedEmbeddings",
+}  # fmt: skip
+"""Fields of an architecture by the names of sizes."""
+
+
+def _architecture(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """The model of a shape that says all of it; empty where it does not.
+
+    >>> _architecture({"layers": 2, "hidden": 64})
+    {}
+    """
+    if not _SIZES.keys() <= shape.keys():
+        return {}
+    found: dict[str, Any] = {field: shape[name] for name, field in _SIZES.items()}
+    if shape.get("experts", 1) > 1:
+        found["experts"] = {
+            "count": shape["experts"],
+            "topK": shape["top_k"],
+            "ffnSize": shape["expert_ffn"],
+        }
+    return found
+
+
 def question_of(item: Item, around: Surroundings, batch: int | None = None) -> JobQuestion:
     """The TrainingJob that an existing job amounts to, on its profile; `batch` is tried. [1]"""
     if why := around.refused.get((POLICY, item.namespace)):
@@ -289,10 +322,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
         place = f"AdvisorPolicy {policy.name}: spec"
         draft.add(_of_policy(policy.spec), place, model=f"{place}.training.model")
     draft.add({"training": _of_facts(identity)}, demand.said)
-    if (named := facts.get("model")) is not None:
-        draft.spec.pop("model", None)  # what the job names beats a policy, known or not
-        if preset := model_preset(named.value):
-            draft.add({"model": {"preset": preset}}, named.source)
+    _add_model(draft, facts)
     config = _add_config(item, around, draft)
     if _MODEL in item.annotations:
         _agree_on_model(item.annotations[_MODEL], facts.get("model"))

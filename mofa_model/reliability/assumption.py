@@ -17,6 +17,10 @@ events are, whatever rate that week had; and rates of real fleets move from week
 their mean, which sums of 7 and of 28 days tell. Two verdicts follow. With the D of days alone the
 rate moved: it *drifts*. With the D of weeks it moved by more than such weeks do: the assumption is
 wrong.
+
+Few failures in all do not tell how large events are. While events may have several, days with any
+failure are evidence of a higher rate too: however large events are, they make no more such days
+than single failures would. R is then a mean of both.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ RATIOS: Final = np.array([[1.5, 2.0, 4.0, 16.0], [1 / 1.5, 1 / 2.0, 1 / 4.0, 1 /
 """Rates that are looked for, over the assumed one: higher, lower. [1]"""
 DISPERSIONS: Final = 2.0 ** np.arange(7)
 """Variance of counts over their mean; of days also the failures of one event. [1]"""
-LARGEST_EVENT: Final = 3
+LARGEST_EVENT: Final = 5
 """Position in DISPERSIONS of the largest event that is looked for; it counts until a week has told.
 [1]"""
 WEEK: Final = 7.0
@@ -53,6 +57,8 @@ SLOW: Final = ((WEEK, 2 * PLAUSIBLE), (4 * WEEK, 1.5 * PLAUSIBLE))
 MEMORY: Final = 1.5
 """Logarithm by which evidence may pass what a verdict needs, and below it at which the verdict
 ends: one day does not turn it, and a rate that came back is believed soon. [1]"""
+BY_DAYS: Final = 0.125
+"""Weight of days with failures in the evidence; failures have the rest. [1]"""
 USUAL_WANDER: Final = 0.5
 """By how much of its mean a rate is taken to move until its sums tell: of LANL's systems the median.
 [1]"""
@@ -135,10 +141,11 @@ def evidence_against(
     logarithms after each span, by direction. Ours. [1]
     """
     needed = needed_evidence(alarm)
-    evidence = replay(lengths, expected, failures, most=needed + MEMORY)
+    of_failures, of_days = replay(lengths, expected, failures, most=needed + MEMORY)
     events = event_dispersion(lengths, expected, failures)
-    slow = np.maximum(events, slow_dispersion(lengths, expected, failures))
-    return counted(evidence, events) - needed, counted(evidence, slow) - needed
+    weeks = slow_dispersion(lengths, expected, failures)
+    moved, wrong = verdict_evidence(of_failures, of_days, events, weeks)
+    return moved - needed, wrong - needed
 
 
 def _change(expected: NDArray[Any], failures: NDArray[Any], ratios: NDArray[Any]) -> int:
@@ -162,20 +169,51 @@ def needed_evidence(alarm: Ratio) -> float:
 
 def replay(
     lengths: NDArray[Any], expected: NDArray[Any], failures: NDArray[Any], *, most: float
-) -> NDArray[Any]:
-    """Evidence after each span by dispersion, direction and ratio. Ours. [1]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Evidence after each span by dispersion, direction and ratio: of failures, and of days with
+    any, which say nothing of a lower rate. Ours. [1]
 
-    Evidence is a logarithm, at most `most`. The first axis of `expected` and `failures` is time;
-    axes behind it are independent pools.
+    Evidence is a logarithm, at most `most`; of days so much that one ratio alone comes to it in the
+    mean. The first axis of `expected` and `failures` is time; axes behind it are independent pools.
     """
+    of_failures, of_days = gained(expected, failures)
+    alone = np.log(RATIOS.shape[-1] / BY_DAYS)
+    return _summed(lengths, of_failures, most), _summed(lengths, of_days, most + alone)
+
+
+def gained(expected: NDArray[Any], failures: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What each span adds to the evidence, as `replay` tells it. Ours. [1]"""
     k, mu = (np.asarray(one, dtype=float)[..., None, None, None] for one in (failures, expected))
-    gained = log_ratio(mu, k, RATIOS) / DISPERSIONS[:, None, None]
-    evidence = np.empty(gained.shape)
-    now: Any = np.full(gained.shape[1:], -np.inf)
+    spread = DISPERSIONS[:, None, None]
+    of_days = np.where(RATIOS > 1, log_ratio_of_days(mu, k > 0, RATIOS), -np.inf)
+    return log_ratio(mu, k, RATIOS) / spread, of_days / spread
+
+
+def _summed(lengths: NDArray[Any], gains: NDArray[Any], most: float) -> NDArray[Any]:
+    """Evidence after each span, from what each adds. Ours. [1]"""
+    evidence = np.empty(gains.shape)
+    now: Any = np.full(gains.shape[1:], -np.inf)
     for at, span in enumerate(lengths):
         begun = np.logaddexp(now, np.log(max(float(span), 1e-9)))
-        now = evidence[at] = np.minimum(begun + gained[at], most)
+        now = evidence[at] = np.minimum(begun + gains[at], most)
     return evidence
+
+
+def verdict_evidence(
+    of_failures: NDArray[Any], of_days: NDArray[Any], events: NDArray[Any], weeks: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Logarithm of the evidence that the rate moved, and that it moved by more than its weeks do, by
+    direction. Ours. [1]
+
+    Days with failures are in it where events may be larger than one failure, and for a higher rate.
+    """
+    some = (events > 0)[..., None] & np.array([True, False])
+    found = []
+    for of_counts, of_hits in ((events, np.zeros_like(weeks)), (np.maximum(events, weeks), weeks)):
+        failed, hits = counted(of_failures, of_counts), counted(of_days, of_hits)
+        mean = np.logaddexp(failed + np.log(1 - BY_DAYS), hits + np.log(BY_DAYS))
+        found.append(np.where(some, mean, failed))
+    return found[0], found[1]
 
 
 def counted(log_evidence: NDArray[Any], dispersion: NDArray[Any]) -> NDArray[Any]:
@@ -206,6 +244,17 @@ def log_ratio(expected: Any, failures: Any, ratio: Any) -> Any:
     0.386
     """
     return failures * np.log(ratio) - (ratio - 1) * expected
+
+
+def log_ratio_of_days(expected: Any, failed: Any, ratio: Any) -> Any:
+    """Logarithm of the same likelihoods, of whether anything failed: 1 - exp(-mu). Source: Poisson
+    law. [1]
+
+    >>> [round(float(log_ratio_of_days(0.1, failed, 2.0)), 2) for failed in (False, True)]
+    [-0.1, 0.64]
+    """
+    mu = np.maximum(expected, 1e-12)
+    return np.where(failed, np.log(np.expm1(-ratio * mu) / np.expm1(-mu)), -(ratio - 1) * mu)
 
 
 def event_dispersion(

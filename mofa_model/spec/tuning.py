@@ -126,6 +126,21 @@ class Adapters:
         return linear in self.targets or group_of(linear) in self.targets
 
 
+FULL: Final = "full"
+"""All weights are trained."""
+
+
+def method_of(adapters: Adapters | None) -> str:
+    """What is trained, by the word that people have for it.
+
+    >>> method_of(None), method_of(Adapters(rank=16))
+    ('full', 'lora')
+    """
+    if adapters is None:
+        return FULL
+    return "qlora" if adapters.base is not None and adapters.base.unpacked else "lora"
+
+
 class Task(Category):
     """What a sample teaches."""
 

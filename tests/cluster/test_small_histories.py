@@ -1,9 +1,10 @@
 """Small histories with one trap each: what is easily misread is told right.
 
-They were written in three lots, each judged once before anything was changed for it: 35 of 39, 14 of 17 and 11 of 12 were wholly right,
-nodes .94/.94 (recall/precision) and jobs .98/.86 over all three.
+They were written in four lots, each judged once before anything was changed for it: 35 of 39, 14 of 17 and 11 of 12 were wholly right,
+nodes .94/.94 (recall/precision) and jobs .98/.86 over all three; 15 of the last 17, nodes 1.00/1.00 and jobs .71/1.00, for pods of
+LeaderWorkerSets were no job's.
 
-To see answers: MOFA_SMALL_HISTORIES=FOLDER keeps the text of the series and the truth there.
+To see answers: MOFA_SMALL_HISTORIES=FOLDER keeps the samples and the truth there.
 """
 
 import json
@@ -11,10 +12,10 @@ import os
 from pathlib import Path
 
 import pytest
+from mofa_local.blocks import write_block
 from mofa_local.processes import Processes
 from mofa_local.prometheus import Prometheus as Server
-from mofa_local.prometheus import backfill
-from small_histories import BEGIN, END, HOUR, Cluster, openmetrics
+from small_histories import BEGIN, END, HOUR, Cluster, sampled
 
 from mofa_model.cli import main
 
@@ -970,8 +971,280 @@ def _(c):
     j.says(t, t + 500, "gpu-lost")
 
 
-def made():
-    return [make(number + 1) for number, make in enumerate(MADE)]
+# ---------------------------------------------------------------- written a session later, and looked at once
+
+
+@vignette(
+    "kexec: each of two hosts is up again before a scrape of two minutes looks, the kubelet was never seen away",
+    late=True,
+    scrape=120,
+)
+def _(c):
+    j = c.job("fast", range(6), "volcano")
+    for n, h in ((1, 8.3), (4, 29.7)):
+        t = c.at(h)
+        c.dark[c.nodes[n]].append((t, t + 80))
+        c.boots[c.nodes[n]].append(t + 60)
+        c.node(n, t, t + 100, "reboot")
+        j.exit(t + 2, (255, 1), spread=40, first=n)
+        j.says(t, t + 500, "reboot")
+
+
+@vignette(
+    "a lemon: one host dies three times in thirty hours, its pod goes to a spare and comes back each time",
+    late=True,
+)
+def _(c):
+    j = c.job("lemon", range(7), "lws")
+    for k, h in enumerate((5, 16, 33)):
+        t = c.at(h)
+        c.dies(6, t, t + 1300)
+        c.node(6, t, t + 1300, "node-down")
+        j.exit(t + 35, 134, first=0)
+        j.places[6].exits = j.places[6].exits[:-1]
+        j.move(6, 9, t + 350, t + 360)
+        j.says(t, t + 800, "node-down")
+        if k < 2:  # a person puts it back in the evening
+            u = t + 3 * HOUR
+            c.cordon(9, u, u + HOUR)
+            c.node(9, u, u + HOUR, "planned-drain", False)
+            j.exit(u + 40, 143, first=0)
+            j.places[6].exits = j.places[6].exits[:-1]
+            j.move(6, 6, u + 35, u + 45)
+            j.says(u + 30, u + 500, "planned-drain", False)
+
+
+@vignette(
+    "the spare dies twenty-five minutes after it took the place of a host that died",
+    late=True,
+    nodes=11,
+)
+def _(c):
+    j = c.job("twice", range(8), "volcano")
+    t = c.at(19)
+    for k, (old, new) in enumerate(((3, 9), (9, 10))):
+        a = t + 1900 * k
+        c.dies(old, a, a + 7000)
+        c.node(old, a, a + 7000, "node-down")
+        j.exit(a + 30, 134, first=0)
+        j.places[3].exits = j.places[3].exits[:-1]
+        j.move(3, new, a + 350, a + 360)
+        j.says(a, a + 800, "node-down")
+
+
+@vignette(
+    "the node controller taints by itself: unreachable with a host that is away, memory pressure where nothing happens",
+    late=True,
+)
+def _(c):
+    j = c.job("taints", range(8))
+    t = c.at(14)
+    c.dies(2, t, t + 800)
+    c.cordon(2, t + 40, t + 800, "node.kubernetes.io/unreachable")
+    c.node(2, t, t + 800, "node-down")
+    j.exit(t + 60, 134, first=0)
+    j.places[2].exits = []
+    j.move(2, 8, t + 350, t + 355)
+    j.says(t, t + 800, "node-down")
+    u = c.at(30)
+    c.cordon(5, u, u + 1800, "node.kubernetes.io/memory-pressure")
+    c.conditions.append((c.nodes[5], "MemoryPressure", c.bools([(u, u + 1800)])))
+
+
+@vignette(
+    "a driver's operator taints node after node for four minutes while it looks; nothing is drained",
+    late=True,
+)
+def _(c):
+    c.job("calm", range(9), "lws")
+    for n in range(10):
+        t = c.at(20) + 420 * n
+        c.cordon(n, t, t + 240, "nvidia.com/gpu-driver-upgrade")
+
+
+@vignette(
+    "firmware is written under a cordon: the job was moved in order, XID 79 stands after the reboot until the next",
+    late=True,
+)
+def _(c):
+    j = c.job("fw", range(7), "jobset")
+    t = c.at(10)
+    c.cordon(4, t, t + 2 * HOUR)
+    j.again(t + 70, wait=40, moved={4: 8}, phase="", new_attempt=True)
+    j.says(t + 60, t + 500, "planned-drain", False)
+    c.dies(4, t + 1200, t + 1700)
+    c.xid(4, t + 1800, 79, until=t + 3000)
+    c.dies(4, t + 3100, t + 3500)
+    c.node(4, t, t + 2 * HOUR, "planned-drain", False)
+
+
+@vignette(
+    "training is done: rank 0 succeeds, the others' teardown fails with 1 four seconds later; nobody makes them anew",
+    late=True,
+)
+def _(c):
+    j = c.job("done", range(8), "jobset", BEGIN + HOUR)
+    t = c.at(26)
+    for slot, pod in j.places.items():
+        pod.end, pod.phase = t + 4 * (slot > 0), "Failed" if slot else "Succeeded"
+    j.places = {}
+
+
+@vignette(
+    "its time is over: the pods of a Job fail with DeadlineExceeded, and the user starts another one an hour later",
+    late=True,
+)
+def _(c):
+    j = c.job("limit", range(5), "jobset", BEGIN + HOUR)
+    t = c.at(13)
+    for pod in j.places.values():
+        pod.end, pod.phase, pod.reason = t, "Failed", "DeadlineExceeded"
+    j.places = {}
+    k = c.job("limit2", range(5), "jobset", t + HOUR)
+    k.stops(c.at(40))
+
+
+@vignette(
+    "a queue takes back its quota: the JobSet is suspended for forty minutes, its nodes stay idle",
+    late=True,
+)
+def _(c):
+    j = c.job("quota", range(8), "jobset")
+    t = c.at(21)
+    for pod in j.places.values():
+        pod.end = t
+    j.make(dict(enumerate(range(8))), t + 2400)
+    j.says(t, t + 2800, "suspended", False)
+
+
+@vignette(
+    "faults where nothing runs: an idle host dies, another idle one has XID 79, cordoned at once and booted anew",
+    late=True,
+)
+def _(c):
+    c.job("small", range(5), "volcano")
+    t, u = c.at(9), c.at(24)
+    c.dies(7, t, t + 2000)
+    c.node(7, t, t + 2000, "node-down")
+    c.xid(8, u, 79, until=u + 900)
+    c.cordon(8, u + 10, u + 1500)
+    c.dies(8, u + 900, u + 1300)
+    c.node(8, u, u + 1500, "gpu-lost")
+
+
+@vignette(
+    "the image takes 25 minutes on the spare; the others' collectives time out twice meanwhile",
+    late=True,
+)
+def _(c):
+    j = c.job("pull", range(8))
+    t = c.at(17)
+    c.dies(5, t, t + 500)
+    c.node(5, t, t + 500, "reboot")
+    for k in range(3):
+        j.exit(t + 40 + 640 * k, 134, spread=10, first=0)
+    j.places[5].exits = []
+    j.move(5, 8, t + 345, t + 350)
+    j.places[5].started = t + 1850
+    j.says(t, t + 2300, "reboot")
+
+
+@vignette(
+    "a provider mends a dead host: its object is deleted after twelve minutes and made again under its name after fifty",
+    late=True,
+)
+def _(c):
+    j = c.job("mend", range(8), "lws")
+    t, name = c.at(28), c.nodes[1]
+    c.not_ready[name].append((t + 40, t + 720))
+    c.dark[name].append((t, t + 3000))
+    c.lives[name] = [(BEGIN, t + 720), (t + 3000, END)]
+    c.boots[name].append(t + 2900)
+    c.node(1, t, t + 720, "node-lost")
+    j.exit(t + 45, 134, first=0)
+    j.places[1].exits = []
+    j.move(1, 9, t + 400, t + 410)
+    j.says(t, t + 900, "node-lost")
+
+
+@vignette(
+    "a condition of the house tells that a link is down; collectives time out after ten minutes, an agent cordons, the pod moves",
+    late=True,
+)
+def _(c):
+    j = c.job("link", range(8), "volcano")
+    t = c.at(31)
+    c.conditions += [
+        (n, "InfinibandLinkDown", c.bools([(t, t + 2 * HOUR)] if k == 3 else []))
+        for k, n in enumerate(c.nodes)
+    ]
+    c.cordon(3, t + 630, t + 2 * HOUR)
+    j.exit(t + 600, 134, spread=8, first=0)
+    j.places[3].exits = []
+    j.move(3, 9, t + 640, t + 650)
+    c.node(3, t, t + 2 * HOUR, "nic")
+    j.says(t, t + 1100, "nic")
+
+
+@vignette(
+    "four nodes of one NVLink domain tell XID 137 within ninety seconds; two jobs lie on it",
+    late=True,
+    nodes=12,
+    rack=4,
+)
+def _(c):
+    a, b = c.job("left", range(6), "jobset"), c.job("right", range(6, 10), "jobset")
+    t = c.at(22)
+    for n in range(4, 8):
+        c.xid(n, t + 22 * (n - 4), 137)
+        c.cordon(n, t + 1000, t + 3 * HOUR)
+    c.says("domain", "nvl", t, t + 3 * HOUR, "gpu-fatal", True, nodes=c.nodes[4:8])
+    a.again(t + 15, moved={4: 10, 5: 11})
+    b.exit(t + 60, 1)
+    a.says(t, t + 500, "gpu-fatal")
+    b.says(t + 40, t + 500, "gpu-fatal")
+
+
+@vignette(
+    "one pod of a gang makes room for a pod that the node needs; the others give up and start again",
+    late=True,
+)
+def _(c):
+    j = c.job("room", range(8), "volcano")
+    t = c.at(12)
+    j.places[2].disruption, j.places[2].phase = "PreemptionByScheduler", "Failed"
+    j.exit(t + 50, 1, first=0)
+    j.places[2].exits = []
+    j.move(2, 9, t, t + 25)
+    j.says(t, t + 500, "preemption", False)
+
+
+@vignette(
+    "a job waits three hours for nodes, trains, and its user takes it away for a smaller one of another name",
+    late=True,
+)
+def _(c):
+    j = c.job("big7b", range(8), "jobset", c.at(2))
+    for pod in j.places.values():
+        pod.started = c.at(5)
+    j.stops(c.at(27), "")
+    c.job("small7b", range(4), "jobset", c.at(27) + 300)
+
+
+@vignette(
+    "scrapes of 20 s: a process aborts (134) on a host whose kernel says nothing, the gang is made anew by its controller",
+    late=True,
+    scrape=20,
+)
+def _(c):
+    j = c.job("abort", range(6), "volcano")
+    t = c.at(34)
+    j.again(t, wait=35)
+    j.says(t, t + 500, "process-crash")
+
+
+def made(every):
+    return [make(number + 1) for number, make in enumerate(MADE[::every])]
 
 
 def right_and_wrong(truth, told):
@@ -1005,25 +1278,26 @@ def right_and_wrong(truth, told):
     return counted
 
 
-@pytest.mark.soak
-def test_of_what_is_easily_misread_nearly_all_is_told_right(tmp_path, capsys, binaries):
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.soak)])
+def test_of_what_is_easily_misread_nearly_all_is_told_right(tmp_path, capsys, binaries, every):
     binaries.path("prometheus")
     folder = Path(os.environ.get("MOFA_SMALL_HISTORIES") or tmp_path)
-    histories = made()
-    openmetrics(histories, folder / "series.om")
+    histories = made(every)
     truth = {c.name: c.written() for c in histories}
     (folder / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
     sums = {"node": [0, 0, 0], "job": [0, 0, 0]}
     wrong = []
     with Processes(folder / "server") as processes:
         server = Server(processes, folder / "server")
-        backfill(folder / "series.om", server.data)
+        write_block(sampled(histories), server.data)
         server.start()
         for name, one in truth.items():
             capsys.readouterr()
             window = ["--start", str(BEGIN), "--end", str(END), "-o", "json"]
-            main(["incidents", "--prometheus", server.url, "--match", one["match"], *window])
-            document = json.loads(capsys.readouterr().out)
+            asked = ["--prometheus", server.url, "--match", one["match"], *window]
+            code, told = main(["incidents", *asked]), capsys.readouterr()
+            assert code == 0, told.err
+            document = json.loads(told.out)
             capacity = document["account"]["capacity_node_days"] * 24
             assert capacity == pytest.approx(one["node_hours"], rel=0.01), name
             found = right_and_wrong(one, document["incidents"])

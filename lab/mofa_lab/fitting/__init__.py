@@ -6,6 +6,7 @@ May import: validate, and of the product advice, calibrate, bands, estimate, pre
     folds      fits that leave runs out, and what they say of these;  sets: runs whose errors are summed up together
     campaign   all of it: fit, cross-validate, round, compare with what is shipped
     writer     constants.toml;  coverage: the table of measured runs, and how many of them their bands hold
+    tuned      fine-tuning runs in that table, and how many of them their bands hold
     sizes      sizes that are picked for jobs, against what was measured to fit
     spreads    variance.toml, from the errors of runs that were left out
     figures    errors, regret and out-of-memory calls of a calibration

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mofa_lab.fitting.report_runs import table
 from mofa_model.bands.coordinates import PLAIN, family_of
+from mofa_model.bands.evidence import METHODS
 from mofa_model.bands.table import MeasuredRuns, measured_runs
 from mofa_model.presets.constants import VARIABLE
 from mofa_model.tables import Cell, Column
@@ -69,13 +70,18 @@ def page() -> str:
 
 
 def _combinations(runs: MeasuredRuns) -> dict[str, Mask]:
-    """Runs with a step by stack and family of devices."""
+    """Runs with a step by stack, method and family of devices."""
     measured = np.isfinite(runs.errors["step"])
     count = range(len(runs.names))
-    names = np.array(
-        [f"{runs.word('stack', at)}, {family_of(runs.word('device', at))}" for at in count]
-    )
+    names = np.array([_system(runs, at) for at in count])
     return {name: (names == name) & measured for name in sorted(set(names[measured]))}
+
+
+def _system(runs: MeasuredRuns, at: int) -> str:
+    """Stack and devices of a run; one that trained adapters says so."""
+    adapters = METHODS.get(runs.word("method", at), "")
+    stack = f"{runs.word('stack', at)}{' with ' * bool(adapters)}{adapters}"
+    return f"{stack}, {family_of(runs.word('device', at))}"
 
 
 def _places(runs: MeasuredRuns) -> Iterator[str]:

@@ -121,6 +121,14 @@ def variance_of(found: CampaignResult) -> Variance:
     return widened(groups, likeliest(groups))
 
 
+def held_share(groups: Sequence[LeftGroup], known: Variance) -> float:
+    """Share of runs that bands of these numbers hold, a group counted as the root of its size. [1]"""
+    numbers = arrays_of(known)
+    held = [float(np.mean(one.ends(numbers) <= 1.0)) for one in groups]
+    sizes = [len(one.errors) ** (1.0 - CROWD) for one in groups]
+    return float(np.average(held, weights=sizes))
+
+
 def unseen_scale(known: Variance) -> float:
     """Scale of the error of a mixture of experts on a system that nobody measured. [1]
 
@@ -204,10 +212,10 @@ def groups_left_out(found: CampaignResult) -> Iterator[LeftGroup]:
             hidden[fold] = unseen
         seen = {fold: without(rows, found.time, unseen) for fold, unseen in hidden.items()}
         for (fold, _), runs in together.items():
-            yield _group(by, seen[fold], runs)
+            yield group_of(by, seen[fold], runs)
 
 
-def _group(by: str, seen: MeasuredRuns, runs: list[tuple[Coordinates, float]]) -> LeftGroup:
+def group_of(by: str, seen: MeasuredRuns, runs: list[tuple[Coordinates, float]]) -> LeftGroup:
     """The parts at unit numbers, as the product computes them."""
     layouts = [at for at, _ in runs]
     none = Variance(noise=0.0, system=0.0, mixture=0.0, layout=0.0, told=0.0, slopes={})

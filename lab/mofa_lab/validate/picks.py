@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ KINDS: Final = {
 """What two layouts may differ in, in a few kinds; what is not here is overlap and graphs."""
 
 
+@lru_cache(maxsize=64)
 def unseen(runs: MeasuredRuns, group: str) -> MeasuredRuns:
     """All runs but those of a group's publisher."""
     publisher = publisher_of(group)

@@ -17,17 +17,15 @@ from numpy.typing import NDArray
 from mofa_lab.validate.fleets import daily_counts
 from mofa_model.reliability.assumption import (
     ALARM,
-    DISPERSIONS,
     MEMORY,
-    RATIOS,
     YEAR,
-    counted,
     event_dispersion,
     evidence_against,
-    log_ratio,
+    gained,
     needed_evidence,
     replay,
     slow_dispersion,
+    verdict_evidence,
 )
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.reliability import PAPER_RATE
@@ -218,20 +216,19 @@ def _some(
     whole = np.broadcast_to(expected, today.shape)
     evidence = replay(days, whole, today, most=float(needed.max()) + MEMORY)
     event = event_dispersion(days, whole, today)
-    slow = np.maximum(event, slow_dispersion(days, whole, today))
-    before = np.concatenate([np.full_like(evidence[:1], -np.inf), evidence[:-1]])
-    first = []
-    for dispersion in (event, slow):
-        yesterday = np.concatenate([dispersion[:1], dispersion[:-1]])
-        earliest = np.full((pools, len(needed), 2), np.inf)
-        for hour in range(looks):
-            part = (hour + 1) / looks
-            gained = log_ratio(
-                (expected * part)[:, None, None, None], seen[:, hour, ..., None, None, None], RATIOS
-            )
-            now = np.logaddexp(before, np.log(part)) + gained / DISPERSIONS[:, None, None]
-            is_over = counted(now, dispersion if hour == looks - 1 else yesterday) >= needed
+    slow = slow_dispersion(days, whole, today)
+    before = [np.concatenate([np.full_like(one[:1], -np.inf), one[:-1]]) for one in evidence]
+    yesterday = [np.concatenate([one[:1], one[:-1]]) for one in (event, slow)]
+    first = [np.full((pools, len(needed), 2), np.inf) for _ in range(2)]
+    for hour in range(looks):
+        part = (hour + 1) / looks
+        now = [
+            np.logaddexp(until, np.log(part)) + gains
+            for until, gains in zip(before, gained(expected * part, seen[:, hour]), strict=True)
+        ]
+        known = (event, slow) if hour == looks - 1 else yesterday
+        for number, against in enumerate(verdict_evidence(*now, *known)):
+            is_over = against >= needed
             at = np.where(is_over.any(axis=0), is_over.argmax(axis=0) + part, np.inf)
-            earliest = np.minimum(earliest, at)
-        first.append(np.asarray(earliest.min(axis=1)))
-    return first[0], first[1]
+            first[number] = np.minimum(first[number], at)
+    return first[0].min(axis=1), first[1].min(axis=1)

@@ -15,13 +15,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_lab.validate import picks
 from mofa_lab.validate.rooms import least_rooms
 from mofa_model import presets
 from mofa_model.answers.questions import ExplainQuestion
 from mofa_model.answers.training import layout_of, problems_of
 from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.odds import LayoutOdds, odds_of
-from mofa_model.bands.table import measured_runs
+from mofa_model.bands.table import MeasuredRuns, measured_runs
 from mofa_model.errors import BadFile, InputError
 from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.terms import Footprint, device_memory_limit
@@ -58,6 +59,11 @@ PRIORS: Final = {
     "host.adapter": (0.5e-3, 0.5),
 }
 """Constants that are fitted, with the value that is expected and the standard deviation of its logarithm."""
+PUBLISHERS: Final = {
+    "NVIDIA": "nvidia-bridge", "QCT": "Quanta_Cloud_Technology",
+    **dict.fromkeys(("smc", "smc-ac-power", "smc-dc-power"), "Supermicro"),
+}  # fmt: skip
+"""Submitters that the table of measured runs has by another name."""
 _NOISE: Final = 0.06
 """Scale of the logarithm of a run that the laws explain; what is further off counts for less. Ours. [1]"""
 _SURE: Final = 0.9
@@ -93,6 +99,12 @@ class TuningRun:
         if self.row.get("offload") == "activations":
             layout = replace(layout, offload=frozenset({LAYER_INPUT}))
         return estimate(self.case.workload, self.case.cluster, layout).footprint
+
+    @property
+    def publisher(self) -> str:
+        """Who ran it, as the table of measured runs says."""
+        submitter = str(self.row["submitter"])
+        return PUBLISHERS.get(submitter, submitter)
 
     def place(self, path: str) -> tuple[str, ...]:
         """Runs with which it shares a constant."""
@@ -287,15 +299,16 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
         inside = bool({"allocated", "active"} & set(row.get("memory_kind", "").split()))
         footprint = run.stored
         memory = float(footprint.allocated if inside else footprint.peak) / GIB
+        off = step / row["step_seconds"] - 1.0 if "step" in row["use"] else None
         rows.append(
             {
                 "id": row["id"],
                 "round": row["round"].partition(" refs")[0],
                 "method": row["method"],
-                "step": step / row["step_seconds"] - 1.0 if "step" in row["use"] else None,
+                "step": off,
                 "left_out": unseen.get(row["id"]),
                 "memory": memory / measured - 1.0 if measured and "memory" in row["use"] else None,
-                "in_band": _in_band(run, priced, unseen.get(row["id"])),
+                "in_band": _in_band(run, priced, unseen.get(row["id"], off)),
                 "chance_to_fit": _chance_to_fit(run, footprint),
                 "fits": bool(footprint.fits(run.case.cluster)),
                 "out_of_memory": _out_of_memory(run, memory) if "memory" in row["use"] else None,
@@ -312,16 +325,17 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
     }
 
 
-def _odds(run: TuningRun, footprint: Footprint) -> LayoutOdds:
+def _odds(run: TuningRun, footprint: Footprint, runs: MeasuredRuns) -> LayoutOdds:
     at = coordinates(run.case.workload, run.case.cluster, run.layout, float(footprint.estimated))
-    return odds_of(measured_runs(), [at])
+    return odds_of(runs, [at])
 
 
 def _in_band(run: TuningRun, priced: Estimate, error: float | None) -> bool | None:
-    """Whether a step lies in the band around what was said without its submitter."""
+    """Whether a step lies in the band around what was said without its submitter, by runs of others."""
     if error is None:
         return None
-    band = _odds(run, priced.footprint).band("step")
+    others = picks.unseen(measured_runs(), run.publisher)
+    band = _odds(run, priced.footprint, others).band("step")
     return bool(band.lower <= 1.0 / (1.0 + error) <= band.upper)
 
 
@@ -338,7 +352,7 @@ def _out_of_memory(run: TuningRun, memory: float) -> bool | None:
 
 def _chance_to_fit(run: TuningRun, footprint: Footprint) -> float:
     limit = float(device_memory_limit(run.case.cluster)) / float(footprint.peak)
-    return float(_odds(run, footprint).below("memory", limit)[0])
+    return float(_odds(run, footprint, measured_runs()).below("memory", limit)[0])
 
 
 def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:

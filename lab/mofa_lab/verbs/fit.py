@@ -144,7 +144,7 @@ def _write(constants: Path, runs: Path, found: CampaignResult, *, narrower: bool
 
     Bands get narrower only where `narrower` says so.
     """
-    from mofa_lab.fitting import coverage, spreads, writer
+    from mofa_lab.fitting import coverage, spreads, tuned, writer
     from mofa_model.bands import variance
     from mofa_model.files import write_text
     from mofa_model.presets import entries
@@ -154,7 +154,8 @@ def _write(constants: Path, runs: Path, found: CampaignResult, *, narrower: bool
     write_text(texts[0], writer.as_toml(found.constants))
     if "group" in found.time.validated:
         texts.append(runs / FILE)
-        texts[1].write_bytes(coverage.as_bytes(coverage.bare_rows(found)))
+        rows = tuned.with_tuned(coverage.bare_rows(found))
+        texts[1].write_bytes(coverage.as_bytes(rows))
     if spreads.BY in found.time.validated:
         numbers = spreads.variance_of(found)
         # Laws are chosen with these same runs in view, so errors that a better law leaves are

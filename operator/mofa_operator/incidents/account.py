@@ -103,7 +103,7 @@ def account(
         if one.kind == "job" and one.lasts and one.name not in here:  # its pods went long ago
             for name in one.nodes:
                 span = Span(one.start, one.end)
-                claims[name].append(_Piece(span, NodeState.QUEUE, one.cause.word, one.name, one))
+                claims[name].append(_Piece(span, NodeState.QUEUE, one.charged.word, one.name, one))
     pieces = (
         piece
         for node in timelines.node_timelines.values()
@@ -184,7 +184,7 @@ class _JobTime:
             again = redone.near(span)
             for part, (one, guessed) in again:
                 for piece in overlap(trained, [part]):
-                    cause = one.cause.word
+                    cause = one.charged.word
                     made = _Piece(piece, NodeState.REDONE, cause, self._name, one, guessed)
                     yield pod.node, made
             for part in without(trained, [part for part, _ in again]):
@@ -281,7 +281,7 @@ class _JobTime:
 
     def _phased(self, one: Incident, node: str, part: Span) -> Iterator[tuple[str, _Piece]]:
         for piece, state in _cut(part, self._phases(one)):
-            yield node, _Piece(piece, state, one.cause.word, self._name, one)
+            yield node, _Piece(piece, state, one.charged.word, self._name, one)
 
     def _phases(self, one: Incident) -> list[tuple[NodeState, float]]:
         """States of a standstill, each with when it ends. [s]"""
@@ -387,7 +387,7 @@ def _of_node(
     """The pieces of one node; each time is in one of them."""
     trains = [one for one in claims if one.state in _TRAINING]
     dead = [
-        _Piece(part, NodeState.REPAIR, one.cause.word, incident=one)
+        _Piece(part, NodeState.REPAIR, one.charged.word, incident=one)
         for one in incidents
         if one.cause in _DEAD
         for part in without(
@@ -396,7 +396,7 @@ def _of_node(
         )
     ]
     broken = [
-        _Piece(Span(one.start, one.end), NodeState.REPAIR, one.cause.word, incident=one)
+        _Piece(Span(one.start, one.end), NodeState.REPAIR, one.charged.word, incident=one)
         for one in incidents
         if one.cause.counts or one.cause is causes.DRAIN
     ]

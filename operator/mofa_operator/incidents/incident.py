@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from mofa_model.errors import BadValue
-from mofa_model.spec.incident_causes import CAUSES, IncidentCause
+from mofa_model.spec.incident_causes import CAUSES, DRAIN, IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 PHASES: Final[Mapping[str, str]] = {
@@ -69,6 +69,13 @@ class Incident:
         return (
             f"{self.kind}/{self.name}@{datetime.fromtimestamp(self.start, UTC):%Y-%m-%dT%H:%M:%SZ}"
         )
+
+    @property
+    def charged(self) -> IncidentCause:
+        """The cause that its cost is put down to: of a move for repair the fault that is repaired."""
+        if self.cause is DRAIN and self.fault is not None and self.fault.cause.counts:
+            return self.fault.cause
+        return self.cause
 
     @property
     def seconds(self) -> float:

@@ -174,7 +174,8 @@ class JobIncidents:
         last = earlier = 0.0
         run_before = None
         for outage, run in zip(outages, runs, strict=True):
-            incident = self._incident(outage, run, last)
+            known = frozenset(one.fault.id for one in incidents if one.fault is not None)
+            incident = self._incident(outage, run, last, known)
             fault = None if incident is None else incident.fault
             if before is not None and (
                 (fault is not None and _gave_up(before, outage, fault))
@@ -182,7 +183,8 @@ class JobIncidents:
             ):
                 incidents.pop()
                 last, before = earlier, replace(before, later=(*before.later, *outage.outages))
-                incident = self._incident(before, run_before or run, last)
+                known = frozenset(one.fault.id for one in incidents if one.fault is not None)
+                incident = self._incident(before, run_before or run, last, known)
                 fault = None if incident is None else incident.fault
             else:
                 before, run_before = (None, None) if incident is None else (outage, run)
@@ -204,9 +206,11 @@ class JobIncidents:
                 joined.append(outage)
         return joined
 
-    def _incident(self, outage: JobOutage, run: _Run, last: float) -> Incident | None:
+    def _incident(
+        self, outage: JobOutage, run: _Run, last: float, known: frozenset[str]
+    ) -> Incident | None:
         """The incident of an outage; None where nothing says that the job wants to go on, or
-        nothing was sampled before.
+        nothing was sampled before. `known` are the faults that stopped the job before, by id.
         """
         ended = [place.pod for place in outage.outages if place.exit is None]
         if ended and all(pod.succeeded for pod in ended):
@@ -228,7 +232,7 @@ class JobIncidents:
         if lasts and (stall.resumed_at or inf) < inf:
             return None  # the rest of it trains on
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
-        deduction = self._deduction(outage, run, stopped, last)
+        deduction = self._deduction(outage, run, stopped, last, known)
         fault = deduction.fault
         unseen = any(a <= outage.start <= b for a, b in self._pool.silences)
         if fault is None and not outage.exits and unseen:
@@ -359,7 +363,12 @@ class JobIncidents:
         )
 
     def _deduction(
-        self, outage: JobOutage, run: _Run, stopped: float | None, last: float
+        self,
+        outage: JobOutage,
+        run: _Run,
+        stopped: float | None,
+        last: float,
+        known: frozenset[str],
     ) -> Deduction:
         """Why a job went out; `stopped` is when its work stopped, None = unknown. [s]"""
         by_fault = decided = None
@@ -375,8 +384,12 @@ class JobIncidents:
         decided = self._decision(outage, outage.start if stopped is None else stopped)
         if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):
             return decided
-        if by_fault is not None:
-            return by_fault
+        if by_fault is not None and fault is not None:
+            if decided is None or not _moved_for_repair(outage, fault, known):
+                return by_fault
+            evidence = f"moved off {fault.name}, whose {fault.cause.word} had stopped it before"
+            share = float(fault.cause.counts)
+            return Deduction(causes.DRAIN, (evidence, *decided.evidence), fault, share)
         exits = outage.exits
         if any(place.pod.out_of_memory and not place.pod.exits for place in outage.outages) or any(
             stop.reason == "OOMKilled" for stop in exits
@@ -519,6 +532,16 @@ def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
     waited = fault.start <= before.start + REACTION and outage.start - before.running <= HUNG
     gave_up = sum(stop.code in _OWN for stop in outage.exits)
     return moved == {fault.name} and waited and 2 * gave_up > len(outage.exits)
+
+
+def _moved_for_repair(outage: JobOutage, fault: Incident, known: frozenset[str]) -> bool:
+    """Whether a job left a node in order, whose fault had stopped it before: the fault is counted
+    where it began, and that somebody repairs it is a drain.
+    """
+    first = outage.outages[0]
+    faulty = fault.nodes or (fault.name,)
+    in_order = first.exit is None and not first.pod.failed and first.pod.node in faulty
+    return fault.id in known and in_order
 
 
 def _never_mended(

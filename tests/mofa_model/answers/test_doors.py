@@ -219,8 +219,8 @@ def test_a_manifest_with_four_million_sequences_is_doubted_and_never_recommended
 EVIDENCE = {
     "measured": (
         {"framework": "nemo", "gpu": "h100"},
-        "29 runs of the family of nemo (megatron-bridge 17, nemo 12) on h100, largest ",
-        "29 runs on h100; a step within ",
+        "30 runs of the family of nemo (megatron-bridge 18, nemo 12) on h100, largest ",
+        "30 runs on h100; a step within ",
     ),
     "measured elsewhere": (
         {"framework": "torchtitan", "gpu": "mi300x"},
@@ -228,9 +228,9 @@ EVIDENCE = {
         "none of torchtitan on cdna3, 20 of its family elsewhere",
     ),
     "not measured": (
-        {"framework": "accelerate", "gpu": "h100"},
-        "none of accelerate or its relatives",
-        "none of accelerate or its relatives",
+        {"framework": "maxtext", "gpu": "h100"},
+        "none of maxtext or its relatives",
+        "none of maxtext or its relatives",
     ),
 }
 

@@ -10,7 +10,14 @@ from mofa_model.bands.coordinates import PLACES, WORDS, Coordinates, apart
 from mofa_model.bands.evidence import basis_of, features_of
 from mofa_model.bands.odds import END, SHARE, band_of
 from mofa_model.bands.system import RUNS, SYSTEMS
-from mofa_model.bands.table import QUANTITIES, in_columns, in_words, measured_runs, support
+from mofa_model.bands.table import (
+    COLUMNS,
+    QUANTITIES,
+    in_columns,
+    in_words,
+    measured_runs,
+    support,
+)
 from mofa_model.bands.variance import shipped, system_scales
 from mofa_model.errors import BadFile
 from mofa_model.presets import constants
@@ -63,6 +70,7 @@ def test_a_run_is_at_no_distance_from_itself_and_as_far_from_another_as_that_fro
         ("gpus", "8", "16", 0.5), ("gpus", "8", "8192", 1.5), ("tp", "1", "2", 0.25), ("shard", "0", "8", 0.75),
         ("recompute", "selective:mlp", "selective", 0.375), ("recompute", "none", "full", 0.75),
         ("blocks", "attention+dense", "attention+experts", 3.0), ("format", "bf16", "fp8", 1.5),
+        ("method", "full", "lora", 1.5), ("method", "qlora", "lora", 0.75),
     ],
 )  # fmt: skip
 def test_what_a_difference_costs(name, asked, had, halvings):
@@ -183,9 +191,30 @@ def test_no_stack_is_known_on_devices_where_nobody_of_its_family_ran():
     assert nowhere.evidence.startswith(
         f"evidence: none of megatron-core on l40s, {nowhere.related} of its family elsewhere, nearest "
     )
-    nobody = basis_of(measured_runs(), replace(ASKED, stack="accelerate"))
-    assert nobody.evidence.startswith("evidence: none of accelerate or its relatives, nearest ")
+    nobody = basis_of(measured_runs(), replace(ASKED, stack="maxtext"))
+    assert nobody.evidence.startswith("evidence: none of maxtext or its relatives, nearest ")
     assert nobody.within > nowhere.within > basis_of(measured_runs(), ASKED).within
+
+
+def test_adapters_rest_on_runs_that_trained_adapters_and_say_nothing_of_others():
+    """20 LoRA runs of Accelerate and torchtune on A100; torchtitan has 20 runs and none with LoRA."""
+    asked = replace(ASKED, stack="accelerate", device="a100-80gb-sxm", layout={})
+    lora = replace(asked, method="lora")
+    found = basis_of(measured_runs(), lora)
+    assert (found.runs, found.largest) == (20, 4)
+    assert "20 runs with LoRA of accelerate on a100" in found.evidence
+    nobody = basis_of(measured_runs(), replace(lora, stack="torchtitan"))
+    assert "none of torchtitan or its relatives with LoRA" in nobody.evidence
+    runs = measured_runs()
+    assert support(runs, "torchtitan", experts=False).own
+    assert not support(runs, "torchtitan", experts=False, method="lora").own
+    assert support(runs, "accelerate", experts=False, method="qlora").own
+    adapted = runs.where("method", lambda had: had != "full")
+    assert (int(adapted.sum()), len(adapted)) == (170, 2261)
+    plain = in_columns([dict(zip(COLUMNS, line.split("\t"), strict=True)) for line, without in zip(runs.lines, ~adapted, strict=True) if without])  # fmt: skip
+    assert band_of(plain, asked, "step") == band_of(runs, asked, "step")
+    assert support(plain, "nemo", experts=False) == support(runs, "nemo", experts=False)
+    assert band_of(runs, lora, "step").upper < band_of(plain, lora, "step").upper
 
 
 def test_evidence_counts_a_family_under_each_of_its_names_alike():
@@ -195,7 +224,7 @@ def test_evidence_counts_a_family_under_each_of_its_names_alike():
         for stack in ("megatron-core", "nemo", "megatron-bridge")
     ]
     assert len({(one.runs, str(one.family), one.related, one.largest) for one in every}) == 1
-    assert "(megatron-bridge 17, nemo 12" in every[0].grade
+    assert "(megatron-bridge 18, nemo 12" in every[0].grade
     assert every[0].confidence == SHARE
 
 

@@ -41,7 +41,7 @@ def test_a_single_look_at_a_count(failures, expected, verdict):
 
 def test_evidence_by_hand():
     """Two failures on a day where one is expected: 2^2 exp(-1) for twice the rate, others beside it."""
-    evidence = replay(np.ones(1), np.ones(1), np.array([2]), most=50.0)
+    evidence, _ = replay(np.ones(1), np.ones(1), np.array([2]), most=50.0)
     assert np.exp(counted(evidence, np.array([0]))[0, 0]) == pytest.approx(
         (1.5**2 * np.exp(-0.5) + 2**2 * np.exp(-1) + 4**2 * np.exp(-3) + 16**2 * np.exp(-15)) / 4
     )
@@ -50,10 +50,10 @@ def test_evidence_by_hand():
 def test_the_mean_of_the_evidence_is_the_time_watched_while_the_assumption_holds():
     """So it passes A within a year in 365 of A pools at the most, however often one looks: Doob."""
     counts = np.random.default_rng(1).poisson(0.3, (40, 6000))
-    evidence = replay(np.ones(40), np.full(counts.shape, 0.3), counts, most=500.0)
-    assert np.mean(np.exp(evidence[-1, :, 0, 0, 0])) == pytest.approx(
-        40, rel=0.15
-    )  # 1.5 times, no batches
+    for evidence in replay(np.ones(40), np.full(counts.shape, 0.3), counts, most=500.0):
+        assert np.mean(np.exp(evidence[-1, :, 0, 0, 0])) == pytest.approx(
+            40, rel=0.15
+        )  # 1.5 times, no batches
 
 
 def verdicts(counts, expected):
@@ -142,6 +142,39 @@ def test_a_doubled_and_a_halved_rate_are_found_and_the_day_of_the_change(ratio, 
     assert len(delays) >= 97
     assert np.median(delays) <= within
     assert np.median(off) <= within / 2
+
+
+@pytest.mark.parametrize("batch", [8, 20])
+@pytest.mark.parametrize("expected", [0.012, 0.05])
+def test_a_rack_that_fails_at_once_is_no_false_verdict_on_a_small_pool(expected, batch):
+    """Up to 9 % were, where events were believed to have eight failures at most."""
+    counts = batch * np.random.default_rng(7).poisson(expected / batch, (365, 300))
+    moved, _ = verdicts(counts, expected)
+    assert np.mean(moved.any(axis=(0, 2))) <= 0.05
+
+
+@pytest.mark.parametrize("hour", range(24))
+def test_forty_times_as_many_failures_as_assumed_are_said_at_whatever_hour_days_are_cut(hour):
+    """Fifteen failures in a month where 0.36 were expected: few weeks do not tell how large events are, and five in a hundred said
+    InsufficientData."""
+    edges = np.unique(np.concatenate([[0.0, 30.0], np.arange(1 - hour / 24, 30, 1.0)]))
+    lengths = np.diff(edges)
+    for seed in range(12):
+        times = np.random.default_rng(seed).uniform(0, 30, 15)
+        found = check_assumption(
+            lengths, 0.012 * lengths, np.histogram(times, edges)[0], alarm=0.05 / 6
+        )
+        assert found.verdict is Verdict.HIGHER, seed
+
+
+def test_days_with_failures_are_no_more_where_events_are_large():
+    """So their evidence needs no size of events: its mean stays below the time watched, whatever the sizes are."""
+    generator = np.random.default_rng(3)
+    for size in (1, 4, 16):
+        counts = size * generator.poisson(0.4 / size, (40, 3000))
+        _, of_days = replay(np.ones(40), np.full(counts.shape, 0.4), counts, most=500.0)
+        assert np.mean(np.exp(of_days[-1, :, 0, 0, 0])) <= 40 * 1.15
+        assert np.isneginf(of_days[:, :, :, 1]).all()  # and nothing of a lower rate
 
 
 def test_a_rate_that_came_back_is_believed_soon():

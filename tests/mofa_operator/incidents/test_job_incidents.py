@@ -287,6 +287,26 @@ def test_a_drain_from_a_node_with_a_fault_is_the_faults():
     assert only(seen(*gang, *new, a=life("a", xid=fault, cordon=cordon))) == "gpu-lost"
 
 
+def test_who_is_moved_off_a_node_whose_fault_had_stopped_it_before_was_drained_at_the_faults_cost():
+    """The fault counts once, where it began; that an hour later somebody repairs it is no second failure, and costs what it costs."""
+    fault, cordon = switched((9000, 79.0), first=0.0), switched((15000, 1.0), first=0.0)
+    crash = exits((9010, 134))
+    others = exits((9010, 134), (15100, 143))
+    gang = [pod(slot=0, until=START + 15090, exits=crash), pod(slot=1, exits=others)]
+    new = pod(slot=0, at=START + 15095, node="c")
+    found = past(pool_of(*gang, new, a=life("a", xid=fault, cordon=cordon)), IncidentRules())
+    jobs = [one for one in found.incidents if one.kind == "job"]
+    assert [(one.cause.word, one.cause.counts) for one in jobs] == [
+        ("gpu-lost", True),
+        ("planned-drain", False),
+    ]
+    assert jobs[1].evidence[0] == "moved off a, whose gpu-lost had stopped it before"
+    assert (jobs[1].charged, jobs[1].share) == (causes.GPU_LOST, 1.0)
+    lost = {row.cause for row in found.account if row.job == JOB and row.state != "kept"}
+    assert causes.GPU_LOST.word in lost
+    assert causes.DRAIN.word not in lost
+
+
 def test_a_pod_that_is_replaced_late_was_there_when_it_began():
     fault = switched((9000, 79.0), first=0.0)
     late = pod(slot=0, node="a", until=START + 9990)

@@ -1,0 +1,85 @@
+"""Measured fine-tuning runs as evidence: rows of the shipped table, and how many of them their bands hold.
+
+Their errors are those of `mofa_lab.validate.tuning`: where adapters are trained, by constants that saw neither the submitter nor one of
+its systems; where all weights are, by the shipped constants, of which none of a step was fitted to such a run. The numbers of the
+variance are those of pre-training: they hold their share of these runs too, with each submitter left out of the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from mofa_lab.fitting.folds import family
+from mofa_lab.fitting.spreads import BY, LeftGroup, group_of
+from mofa_lab.validate.picks import unseen
+from mofa_lab.validate.tuning import TuningRun, left_out, runs_of
+from mofa_model.bands.coordinates import Coordinates, coordinates
+from mofa_model.bands.table import in_words, measured_runs
+
+FILE: Final = Path("lab/data/finetune.json")
+"""The runs, in a clone."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A run with a step."""
+
+    run: TuningRun
+    place: Coordinates
+    error: float
+    """Logarithm of measured over predicted, by constants that did not see it. [1]"""
+
+    @property
+    def group(self) -> str:
+        """Runs that are alike: one publisher, one family of models, one device."""
+        given = self.run.row
+        return f"{self.place.publisher}, {family(given['model'])}, {given['device_preset']}"
+
+    @property
+    def row(self) -> dict[str, str]:
+        """Its row of the table; no memory, as no constants were fitted without it."""
+        words = in_words(self.run.row["id"], self.place, step=self.error)
+        return {**words, "memory": "", "group": self.group}
+
+
+@cache
+def tuned_runs(path: Path = FILE) -> tuple[Tuned, ...]:
+    """Every fine-tuning run with a step."""
+    if not path.exists():
+        return ()
+    runs = [one for one in runs_of(path)[0] if "step" in one.row["use"]]
+    said = left_out(runs)
+    return tuple(Tuned(run, place_of(run), _error(run, said.get(run.row["id"]))) for run in runs)
+
+
+def place_of(run: TuningRun) -> Coordinates:
+    """Where a run stands."""
+    at = coordinates(run.case.workload, run.case.cluster, run.layout)
+    return replace(at, publisher=run.publisher)
+
+
+def _error(run: TuningRun, said: float | None) -> float:
+    if said is not None:
+        return -math.log1p(said)
+    return math.log(run.row["step_seconds"] / float(run.priced().step_time))
+
+
+def with_tuned(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Rows of the table with those of the fine-tuning runs, by name."""
+    return sorted((*rows, *(one.row for one in tuned_runs())), key=lambda row: row["id"])
+
+
+def groups_left_out(runs: Sequence[Tuned]) -> Iterator[LeftGroup]:
+    """What each publisher ran of a method and a model on a device, seen by the shipped table without the publisher."""
+    together: dict[tuple[str, ...], list[Tuned]] = {}
+    for one in runs:
+        key = (one.group, one.place.stack, one.place.format, one.place.method)
+        together.setdefault(key, []).append(one)
+    for some in together.values():
+        seen = unseen(measured_runs(), some[0].group)
+        yield group_of(BY, seen, [(one.place, one.error) for one in some])
