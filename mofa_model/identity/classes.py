@@ -372,6 +372,10 @@ def _by_name(
     return found, f"{reason}; its name says {found}" if found else reason
 
 
+_KNOWN: Final = 88
+"""Weight from which a program is known for what it trains, whatever its options name. [1]"""
+
+
 def _training(
     job_class: JobClass | None,
     best: Clue,
@@ -385,6 +389,8 @@ def _training(
 ) -> tuple[JobClass | None, str]:
     """Whether training is that of a language model, and of which sort."""
     language = next((one for one in models if LANGUAGE_MODELS.search(one)), "")
+    if job_class is JobClass.OTHER_TRAINING and best.weight >= _KNOWN:
+        return job_class, ""
     seeing = next((one for one in models if _SEEING.search(one)), "")
     if seeing and job_class is not None:
         return JobClass.OTHER_TRAINING, f"{seeing} sees images as well"

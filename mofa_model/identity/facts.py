@@ -257,6 +257,8 @@ def read_facts(sources: FactSources) -> FactSheet:
     _derived(found, settings, sources, disagree)
     if rank := _whole(settings, _RANK) or _rank(settings):
         found["adapter_rank"] = rank
+        if base := _base(settings):
+            found["base"] = base
     elif adapters := _adapters(settings):
         found["adapters"] = adapters
     if sources.trainer and sources.trainer != "none":
@@ -754,6 +756,15 @@ def _rank(settings: Sequence[Setting]) -> Fact | None:
         inside = beside or re.search(r"lora|peft", one.path.rpartition(".")[0])
         if one.key in {"r", "rank"} and inside and (value := number(one.value)):
             return Fact(value, one.where)
+    return None
+
+
+def _base(settings: Sequence[Setting]) -> Fact | None:
+    """The format of frozen weights by the switches of bitsandbytes, under their trainers' names."""
+    for one in settings:
+        if one.key in _FOUR_BITS and (value := one.value.lower()) not in _OFF:
+            eight = one.key == "load_in_8bit" or value == "8"
+            return Fact("int8" if eight else "nf4", one.where)
     return None
 
 

@@ -278,6 +278,7 @@ def facts_of_launch(launch_found: LaunchFound, facts: Mapping[str, Fact]) -> dic
     given = {"sequence_length": reading.sequence, "global_batch": reading.global_batch}
     if reading.tuning is not None:
         given["adapter_rank"] = reading.tuning.rank or None
+        given["base"] = reading.tuning.base or None
     size = reading.layout.get("mbs")
     if reading.rounds and size and devices is not None:
         taken = reading.layout.get("tp", 1) * reading.layout.get("cp", 1)

@@ -436,6 +436,8 @@ def _of_facts(identity: Identity) -> dict[str, Any]:
             given[field] = identity.facts[name].value
     if reading is not None and reading.precision is not None:
         given["precision"] = reading.precision  # the recipe, where the fact has its width alone
+    if "base" in identity.facts and "adapter_rank" in identity.facts:
+        given["base"] = identity.facts["base"].value
     if "adapters" in identity.facts and "adapter_rank" not in identity.facts:
         raise FactsMissing(
             f"{identity.facts['adapters'].source}: it tunes adapters, and nothing says their rank; "
