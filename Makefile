@@ -100,6 +100,7 @@ oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code wheth
 	$(BIN)/python tools/launches.py $(TRAINERS)
 	$(BIN)/python tools/options.py
 	$(BIN)/python tools/tuners.py
+	$(BIN)/python tools/starts.py
 
 $(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
 	$(TRAINERS_PYTHON) -m venv $(TRAINERS_HOME)

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from model_words import MODEL_WORDS, TORCHTITAN, listed
+from model_words import MODEL_WORDS
 from verdicts import cpus
 
 from mofa_model import presets
@@ -21,6 +21,7 @@ from mofa_model.blocks import StateSpace
 from mofa_model.equations.parameters import total_parameters
 from mofa_model.errors import MofaError
 from mofa_model.launch import TORCHRUN, launch, read
+from mofa_model.launch.model_words import TORCHTITAN, listed
 from mofa_model.launch.trainers import refuse
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.presets import entries

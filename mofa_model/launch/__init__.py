@@ -12,6 +12,9 @@ May import: presets, search and what stands below it. Imported by: manifest, ver
     megatron, torchtitan, nemo, deepspeed, accelerate   one trainer each: write and read
     trl, axolotl, llama_factory, torchtune              one fine-tuner each, whose file says all
     hugging_face arguments that most of these share
+    start, starts  what a launch says beside its layout: model, data, tokenizer, steps, folders
+    model_words, hub_config   a model in the words of trainers, and as a config.json
+    programs/    scripts that are written beside a launch whose trainer has none
     tuning, given   what a fine-tuner's file says beside the layout, and of which question
     trainers     which trainer a command is for, and what it refuses
     formats      which trainer's a file of settings is
@@ -31,6 +34,7 @@ from mofa_model.launch.answer import (
 )
 from mofa_model.launch.in_script import ScriptChange, ScriptChanged, changed_script
 from mofa_model.launch.rewrite import rewritten, rewritten_line, told_words
+from mofa_model.launch.start import Start
 from mofa_model.launch.table import unverified
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
 
@@ -41,6 +45,7 @@ __all__ = [
     "Reading",
     "ScriptChange",
     "ScriptChanged",
+    "Start",
     "changed_script",
     "launch",
     "launch_script",

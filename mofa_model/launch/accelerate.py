@@ -7,6 +7,7 @@ states alone, on the host, or beside all-to-all context parallelism; DDP shards 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -325,3 +326,12 @@ def _deepspeed(said: Settings, open_file: OpenFile | None) -> Reading:
     if open_file is None:
         raise BadValue("deepspeed_config_file", path, "name a file that can be read")
     return deepspeed.read_document(document_for(deepspeed.TRAINER, open_file(str(path)), str(path)))
+
+
+def with_machines(text: str, nodes: int) -> str:
+    r"""Its file with the machines [1] that it is for; each says its own rank when it starts.
+
+    >>> with_machines("num_processes: 16\n", 2)
+    'num_processes: 16\nnum_machines: 2\n'
+    """
+    return re.sub(r"(?m)^num_processes: \d+\n", rf"\g<0>num_machines: {nodes}\n", text)

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from mofa_model.errors import BadValue, DoesNotFit
+from mofa_model.launch.start import Start
 from mofa_model.launch.tuning import FineTuning
 from mofa_model.records import dataclass
 from mofa_model.schedules import INTERLEAVED
@@ -85,6 +86,13 @@ class Launch:
     """What no argument can say."""
     starter: tuple[str, ...] = TORCHRUN
     """What starts the trainer's script on every node, with its options."""
+    beside: Start | None = None
+    """What it says beside the layout; None where people have to say it."""
+
+    @property
+    def all_files(self) -> dict[str, str]:
+        """Every file beside the script, with its text."""
+        return {**self.files, **(self.beside.extra_files if self.beside else {})}
 
     def text(self) -> str:
         """The whole to read and to copy: notes, variables and files, then the arguments."""
@@ -256,23 +264,26 @@ def on_nodes(
 def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
     """A shell script for each node; arguments of people's own come before the layout."""
     program = program_of(launch.trainer)
+    begin = launch.beside or Start()
     started = f'"${{SCRIPT:-{program[0]}}}"' if len(program) == 1 else shlex.join(program)
+    if begin.program:
+        started = f'"${{SCRIPT:-{begin.program.replace(chr(34), "")}}}"'
 
     def quoted(word: str) -> str:
         return f'"$HERE"/{shlex.quote(word)}' if word in launch.files else shlex.quote(word)
 
     met = (
-        {
-            "rank": '"${NODE_RANK:?0 on the first node}"',
-            "address": '"${MASTER_ADDR:?address of the first node}"',
-            "port": '"${MASTER_PORT:-29500}"',
-        }
+        {"rank": '"$NODE_RANK"', "address": '"$MASTER_ADDR"', "port": '"${MASTER_PORT:-29500}"'}
         if nodes > 1
         else {}
     )
     told = " ".join(
         f"{option} {value}" for option, value in on_nodes(launch.starter, nodes, gpus, **met)
     )
+    own = [one for one in begin.shell_options() if one]
+    layout = shell_lines(launch.arguments, quoted)
+    parts = [f"{' '.join(map(quoted, launch.starter))}", told, *([started] if started else [])]
+    parts += [layout, *own, '"$@"'] if begin.last or not started else [*own, '"$@"', layout]
     lines = [
         "#!/usr/bin/env bash",
         (
@@ -281,11 +292,18 @@ def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
         ),
         *(f"# {note}" for note in launch.notes),
         "set -euo pipefail",
-        *(['HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"'] if launch.files else []),
+        *(['HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"'] if launch.all_files else []),
+        *begin.top(),
+        *(_MEETING if nodes > 1 else ()),
         *(f"export {name}={shlex.quote(value)}" for name, value in launch.environment.items()),
-        f"exec {' '.join(map(quoted, launch.starter))} \\",
-        f"{told} \\",
-        *([f'{started} "$@" \\'] if started else []),
-        shell_lines(launch.arguments, quoted) + (' "$@"' if not started else ""),
+        "exec " + " \\\n".join(parts),
     ]
     return "\n".join(lines) + "\n"
+
+
+_MEETING: Final = (
+    "# Slurm says which node this is; elsewhere say it yourself.",
+    'NODE_RANK="${NODE_RANK:-${SLURM_NODEID:?say NODE_RANK, 0 on the first node}}"',
+    'MASTER_ADDR="${MASTER_ADDR:-$(scontrol show hostnames "${SLURM_JOB_NODELIST:?say MASTER_ADDR, the address of the first node}" | head -n 1)}"',
+)
+"""How the nodes of a job find each other."""

@@ -31,6 +31,7 @@ from mofa_model.launch import (
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.megatron import STATE_SPACE, counted_layers
 from mofa_model.launch.shell import words_of
+from mofa_model.launch.starts import start_of
 from mofa_model.placement import stages_in_order
 from mofa_model.presets import hub_id
 from mofa_model.search import LIFTABLE, Rejection, SearchCase
@@ -184,7 +185,11 @@ def launch(
     # A fine-tuner's file says the whole of a training.
     found = _TRAINERS[trainer].write(strategy, run)
     said = [] if framework(trainer).engine != framework(trainer).name else _left(run, found)
-    return replace(found, notes=(*found.notes, *said)) if said else found
+    return replace(
+        found,
+        notes=(*found.notes, *said),
+        beside=start_of(problem.workload.model, run, found),
+    )
 
 
 def settings_of(

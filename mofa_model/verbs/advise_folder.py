@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files, output, presets
@@ -17,7 +18,15 @@ from mofa_model.errors import InputError, UnknownName
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.kinds.kind import MOUNTED, NewJob
 from mofa_model.kinds.pods import gpu_resource
-from mofa_model.launch import Launch, ScriptChanged, launch_script, program_of, unverified
+from mofa_model.launch import (
+    Launch,
+    ScriptChanged,
+    Start,
+    accelerate,
+    launch_script,
+    program_of,
+    unverified,
+)
 from mofa_model.terminal import printable
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 SCRIPT: Final = "launch.sh"
 SBATCH: Final = "sbatch"
 """What `--as` calls a batch script of Slurm."""
+SMOKE: Final = "launch-smoke.sh"
 _IMAGE: Final = "registry.example/{trainer}:VERSION"
 
 
@@ -81,9 +91,14 @@ def save(
         if kind is None
         else "---\n".join(map(_yaml, kind.manifests(_job(advice, launch)))),
         "advice.json": output.as_json(answers.document),
-        **launch.files,
+        **launch.all_files,
     }
+    if accelerate.FILE in texts:
+        texts[accelerate.FILE] = accelerate.with_machines(texts[accelerate.FILE], advice.nodes)
     programs = [SCRIPT]
+    if launch.beside is not None:
+        texts[SMOKE] = launch.beside.smoke_script(SCRIPT)
+        programs.append(SMOKE)
     if own_script is not None:
         texts = {own_script[0]: own_script[1].text, **texts}
         programs.append(own_script[0])
@@ -92,7 +107,9 @@ def save(
     for probe, made in zip(advice.probes, probes, strict=True):
         name = probe.name.replace(" ", "-")
         script = launch_script(made, probe.nodes, int(probe.strategy.gpus) // probe.nodes)
-        files.write_folder(f"{folder}/{name}", {SCRIPT: script, **made.files}, programs=[SCRIPT])
+        files.write_folder(
+            f"{folder}/{name}", {SCRIPT: script, **made.all_files}, programs=[SCRIPT]
+        )
         names.append(name)
     if probes:
         files.write_text(f"{folder}/runs.csv", _runs_to_fill_in(answers.request, advice))
@@ -141,6 +158,9 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
     def there(words: Sequence[str]) -> tuple[str, ...]:
         return tuple(f"{MOUNTED}/{word}" if word in launch.files else word for word in words)
 
+    # A recipe that lies beside the script has no place in every kind of jobs.
+    begin = launch.beside or Start()
+    shape = () if any(Path(one).stem in begin.shape for one in begin.extra_files) else begin.shape
     return NewJob(
         name=re.sub(r"[^a-z0-9]+", "-", advice.model.lower()).strip("-")[:40].strip("-")
         or "training",
@@ -149,7 +169,7 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
         resource=gpu_resource(advice.device),
         image=_IMAGE.format(trainer=launch.trainer),
         annotations=annotations,
-        words=(*program_of(launch.trainer), *there(launch.arguments)),
+        words=(*program_of(launch.trainer), *shape, *there(launch.arguments)),
         environment=launch.environment,
         files=launch.files,
         starter=there(launch.starter),
@@ -187,7 +207,6 @@ def _readme(
     why = unverified(launch.trainer, launch.arguments, launch.release)
     verified = f"Not verified: {why}." if why else "The trainer's own checks took such launches."
     notes = "".join(f"\nNote: {note}." for note in launch.notes)
-    config = "".join(f"- `{name}`: read by {launch.trainer}\n" for name in launch.files)
     started = (
         f"call `sbatch {manifest}` in this folder, with the same arguments behind it; options of sbatch\n"
         "  before it, such as the partition and the time"
@@ -195,19 +214,29 @@ def _readme(
         else f"a {kind.kind}; put your image in place of `{image}`, "
         f"add the same arguments, `kubectl apply -f {manifest}`"
     )
+    config = "".join(f"- `{name}`: read by {launch.trainer}\n" for name in launch.all_files)
+    smoke = f"- `{SMOKE}`: the same for ten steps on mock data, to see that it starts\n" * (
+        launch.beside is not None
+    )
     return f"""\
 # {printable(advice.model)} on {advice.gpus} {advice.device}
 
 {advice.explanation}
 
-{_changes(own_script)}- `{SCRIPT}`: run it on each of {advice.nodes} nodes with MASTER_ADDR and NODE_RANK set, \
-and with arguments of your own
-  (model, data, folders); they come before the layout
-- `{manifest}`: {started}
+{_changes(own_script)}- `{SCRIPT}`: run it on each of {advice.nodes} nodes; {_needs(launch)}
+{smoke}- `{manifest}`: {started}
 {config}- `advice.json`: the whole answer, in SI units
 
 Written for {launch.release}. {verified}{notes}
 """
+
+
+def _needs(launch: Launch) -> str:
+    """What a person has to say before a launch starts."""
+    if launch.beside is None:
+        return "with arguments of your own (model, data, folders), which come before the layout"
+    names = ", ".join(one.name for one in launch.beside.variables)
+    return f"{names} stand at its top. {launch.beside.says}"
 
 
 def _runs_to_fill_in(request: Request, advice: Advice) -> str:
