@@ -275,7 +275,10 @@ def _opened(files: Mapping[str, TextFile], opened: list[TextFile], name: str) ->
 def facts_of_launch(launch_found: LaunchFound, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """Facts that the settings by their names do not say."""
     reading, devices = launch_found.reading, facts.get("devices")
-    given = {"sequence_length": reading.sequence, "global_batch": reading.global_batch}
+    given: dict[str, object] = {
+        "sequence_length": reading.sequence,
+        "global_batch": reading.global_batch,
+    }
     if reading.tuning is not None:
         given["adapter_rank"] = reading.tuning.rank or None
         given["base"] = reading.tuning.base or None

@@ -12,17 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from mofa_lab.fitting.folds import family
+from mofa_lab.fitting.sizes import TUNED
 from mofa_lab.fitting.spreads import BY, LeftGroup, group_of
 from mofa_lab.validate.picks import unseen
 from mofa_lab.validate.tuning import TuningRun, left_out, runs_of
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.table import in_words, measured_runs
-
-FILE: Final = Path("lab/data/finetune.json")
-"""The runs, in a clone."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Tuned:
 
 
 @cache
-def tuned_runs(path: Path = FILE) -> tuple[Tuned, ...]:
+def tuned_runs(path: Path = TUNED) -> tuple[Tuned, ...]:
     """Every fine-tuning run with a step."""
     if not path.exists():
         return ()

@@ -101,6 +101,12 @@ class TuningRun:
         return estimate(self.case.workload, self.case.cluster, layout).footprint
 
     @property
+    def counted(self) -> float:
+        """What its memory was measured of, as it is said: what tensors hold, or all that is taken. [B]"""
+        inside = bool({"allocated", "active"} & set(self.row.get("memory_kind", "").split()))
+        return float(self.stored.allocated if inside else self.stored.peak)
+
+    @property
     def publisher(self) -> str:
         """Who ran it, as the table of measured runs says."""
         submitter = str(self.row["submitter"])
@@ -296,9 +302,7 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
     for run in runs:
         row, priced = run.row, run.priced()
         step, measured = float(priced.step_time), row.get("memory_gib")
-        inside = bool({"allocated", "active"} & set(row.get("memory_kind", "").split()))
-        footprint = run.stored
-        memory = float(footprint.allocated if inside else footprint.peak) / GIB
+        footprint, memory = run.stored, run.counted / GIB
         off = step / row["step_seconds"] - 1.0 if "step" in row["use"] else None
         rows.append(
             {

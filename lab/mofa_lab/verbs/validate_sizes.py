@@ -9,7 +9,7 @@ from mofa_model import output
 
 _ABOUT: Final = """\
 Sizes of jobs are picked among measured layouts, with constants of memory that did not see them: how many would run out of memory, and
-how many more GPUs they take than the least that was measured to fit. Beside it, the device with the least memory for every run whose
+how many more GPUs they take than the least that was measured to fit. In a clone, its fine-tuning runs as well. Beside it, the device with the least memory for every run whose
 memory is known, and how many of the runs that are sure to fit did not."""
 
 
@@ -32,6 +32,6 @@ def run(arguments: Namespace) -> None:
     cases = [case for path in arguments.files for case in load(path)[0]]
     with output.progress("fitting") as advance:
         evidence, validated = sizes.folds_of(cases, lambda _: advance(1.0))
-    document = sizes.sizes_document(sizes.left_out_runs(evidence, validated))
+    document = sizes.sizes_document(sizes.left_out_runs(evidence, validated), sizes.tuning_runs())
     tables = sizes.tables(document)
     output.emit(arguments.output, tables, document, records=tables[0])

@@ -8,6 +8,8 @@ import pytest
 
 from mofa_lab.fitting import sizes
 from mofa_lab.validate.cases import load
+from mofa_model.estimate.terms import device_memory_limit
+from mofa_model.units import GIB
 
 CASES = Path(__file__).parents[3] / "lab/data/cases"
 
@@ -35,3 +37,20 @@ def test_a_size_that_ran_out_of_memory_counts_and_one_that_is_not_sure_is_not_pi
     assert (row["sizes"], row["failed"]) == (1, 1)
     tight = sizes.LeftOutRun(case=failed, group="a", predicted=78e9, measured=float("nan"), limit=79e9, estimated=0.5)  # fmt: skip
     assert sizes.sizes_document([tight])["sure"] == []
+
+
+def test_sizes_of_fine_tuning_take_the_least_gpus_wherever_these_were_not_full():
+    """100 devices, one too small; of 12 questions 10 get the least GPUs, and two were measured with 97 % of the memory in use."""
+    runs = sizes.tuning_runs()
+    rows = sizes.tuned_rows(runs)
+    devices = [one for one in rows if one["objective"] == "least memory"]
+    assert (len(devices), sum(one["failed"] for one in devices)) == (100, 1)
+    sure = [one for one in rows if one["objective"] == "sure where they ran"]
+    assert sum(one["picked"] is not None for one in sure) >= 85
+    picks = [one for one in rows if one["objective"] == "least GPUs"]
+    above = [one for one in picks if one["over"]]
+    assert (len(picks), len(above)) == (12, 2)
+    assert {one["set"] for one in above} == {"full"}
+    full = [run for run in runs if run.row["method"] == "full" and run.row["gpus"] <= 2 and run.row["submitter"] == "IBM"]  # fmt: skip
+    filled = [run.row["memory_gib"] * GIB / float(device_memory_limit(run.case.cluster)) for run in full]  # fmt: skip
+    assert min(filled) > 0.96

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mofa_lab.fitting import spreads, tuned
+from mofa_lab.fitting.sizes import TUNED
 from mofa_lab.validate.tuning import runs_of
 from mofa_model.bands.table import COLUMNS, measured_runs
 from mofa_model.bands.variance import shipped
@@ -13,7 +14,7 @@ def test_every_fine_tuning_run_with_a_step_is_a_row_where_it_stands():
     """191 rows: place by place as the runs say, and no memory."""
     runs = measured_runs()
     at = {name: index for index, name in enumerate(runs.names)}
-    told = [run for run in runs_of(tuned.FILE)[0] if "step" in run.row["use"]]
+    told = [run for run in runs_of(TUNED)[0] if "step" in run.row["use"]]
     assert len(told) == 191
     for run in told:
         index = at[run.row["id"]]
