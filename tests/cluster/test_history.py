@@ -31,6 +31,7 @@ from mofa_local.synthetic import (
 from operator_objects import profile_with
 
 from mofa_model.cli import main
+from mofa_model.spec.account import NodeState, node_days_lost
 from mofa_operator.decide import ledger
 from mofa_operator.evidence import date_of
 from mofa_operator.incidents.incident import JobFacts
@@ -163,7 +164,12 @@ def test_what_was_lost_is_put_down_by_how_often_each_job_saves(serve):
             )
 
     def estimated(found):
-        return sum(one.estimated for day in found.days for one in day.account)
+        return sum(
+            one.estimated
+            for day in found.days
+            for one in day.account
+            if one.state is NodeState.REDONE
+        )
 
     usual = asyncio.run(ask())
     often = asyncio.run(ask(saves, accounts))
@@ -435,6 +441,22 @@ def test_a_ledger_of_other_rules_is_read_anew(url):
 
 
 # ----------------------------------------------------------------------------------------- throughput
+
+
+def test_steps_that_are_sampled_every_five_minutes_tell_the_same_loss_as_those_of_half_a_minute(
+    serve,
+):
+    """A standstill falls between two of them; what the steps gained meanwhile says what it cost."""
+    lost, kept = [], []
+    for step in (30, 300):
+        found = look(serve(dataclasses.replace(BRIEF, trainer_step=step)), profile(days=10))
+        account = [one for day in found.days for one in day.account]
+        causes = node_days_lost(account)
+        lost.append(sum(causes[name] for name in ("process-crash", "kubelet-down")))
+        kept.append(sum(one.node_days for one in account if one.state is NodeState.KEPT))
+        assert sum(one.estimated for one in account) < 0.03 * sum(causes.values())
+    assert lost[1] == pytest.approx(lost[0], rel=0.05)
+    assert kept[1] == pytest.approx(kept[0], rel=0.005)
 
 
 def test_all_running_jobs_are_seen_at_once_and_none_after_the_end(url):

@@ -196,7 +196,9 @@ class _JobTime:
                 for part in overlap([held], [whole]):
                     phases = self._start_phases(pod.created, running, whole.end)
                     for piece, state in _cut(part, phases):
-                        yield pod.node, _Piece(piece, state, START, self._name)
+                        guessed = state is NodeState.RENDEZVOUS
+                        made = _Piece(piece, state, START, self._name, estimated=guessed)
+                        yield pod.node, made
 
     def _first_starts(self, standing: Sequence[Span]) -> list[tuple[Span, float]]:
         """Starts of the job that follow no standstill: the time until its first step.
@@ -281,7 +283,8 @@ class _JobTime:
 
     def _phased(self, one: Incident, node: str, part: Span) -> Iterator[tuple[str, _Piece]]:
         for piece, state in _cut(part, self._phases(one)):
-            yield node, _Piece(piece, state, one.charged.word, self._name, one)
+            guessed = state is NodeState.RENDEZVOUS and not (one.timed or one.lasts)
+            yield node, _Piece(piece, state, one.charged.word, self._name, one, guessed)
 
     def _phases(self, one: Incident) -> list[tuple[NodeState, float]]:
         """States of a standstill, each with when it ends. [s]"""

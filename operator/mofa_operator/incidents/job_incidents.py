@@ -232,12 +232,16 @@ class JobIncidents:
         if lasts and (stall.resumed_at or inf) < inf:
             return None  # the rest of it trains on
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
+        if resumed is not None and stall.unsure:
+            resumed = max(resumed, running)
         deduction = self._deduction(outage, run, stopped, last, known)
         fault = deduction.fault
         unseen = any(a <= outage.start <= b for a, b in self._pool.silences)
         if fault is None and not outage.exits and unseen:
             return None  # the cause is unknown, so it is neither exposure nor a failure
         start, redone = self._began(outage, deduction, stall, last)
+        if stall.lost_seconds is not None and resumed is not None:
+            redone = max(0.0, stall.lost_seconds - (resumed - start))
         new = [pod.created for pod in outage.replacements]
         made = max(new, default=running if lasts else outage.start)
         gone = [one for one in (*outage.outages, *outage.later) if one.exit is None]
@@ -346,7 +350,8 @@ class JobIncidents:
             near = [
                 stall
                 for stall in self._pool.stalls[outage.job]
-                if (stall.stopped_at or 0.0) <= start + slack and (stall.resumed_at or 0.0) >= start
+                if (stall.stopped_at or 0.0) <= start + slack
+                and (stall.resumed_at or 0.0) + stall.unsure >= start
             ]
             return min(near, key=lambda s: abs(start - (s.stopped_at or 0.0)), default=Stall())
         busy = self._pool.gpu_busy
@@ -373,6 +378,8 @@ class JobIncidents:
         """Why a job went out; `stopped` is when its work stopped, None = unknown. [s]"""
         by_fault = decided = None
         fault = self._fault(outage)
+        if fault is not None and self._came_after_a_drain(outage, fault):
+            fault = None
         if fault is not None:
             lag = outage.start - fault.start
             word = (fault.deduced or fault.cause).word
@@ -408,6 +415,10 @@ class JobIncidents:
         )
         if likely.cause not in _WEIGHED or (moved and not exits):
             return likely  # a pod that is made anew alone had no say in it
+        return self._weighed(outage, run, likely)
+
+    def _weighed(self, outage: JobOutage, run: _Run, likely: Deduction) -> Deduction:
+        """Whose fault it was, by signs for the machines and for the program."""
         signs = self._signs(outage, run, likely.cause)
         share = infrastructure_share(signs)
         why = (*likely.evidence, f"{share:.1f} infrastructure: {signs.words()}")
@@ -495,18 +506,32 @@ class JobIncidents:
 
         return min(near, key=unlikely, default=None)
 
+    def _cordoned(self, outage: JobOutage, stopped: float) -> tuple[str, float] | None:
+        """The node whose cordon ended what ran there, and when it was cordoned. [s]"""
+        asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
+        slack = self._pool.sample_spacing
+        known = self._pool.node_timelines
+        for node in sorted(outage.nodes & known.keys()) if outage.replaced else ():
+            for cordon in known[node].cordons:
+                if -(slack if asked else 0.0) <= stopped - cordon.start <= DRAINING + slack:
+                    return node, cordon.start
+        return None
+
+    def _came_after_a_drain(self, outage: JobOutage, fault: Incident) -> bool:
+        """Whether a fault began only after the outage, which a cordon of another node explains."""
+        cordoned = self._cordoned(outage, outage.start) if outage.start < fault.start else None
+        return cordoned is not None and cordoned[0] not in (fault.name, *fault.nodes)
+
     def _decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
         """A preemption, drain or eviction; `stopped` is when work stopped. [s]"""
         gone = [place.pod for place in outage.outages]
-        nodes, step = outage.nodes, self._pool.sample_spacing
+        nodes = outage.nodes
         if any(pod.preempted for pod in gone):
             return Deduction(causes.PREEMPTION, ("a pod was preempted",))
-        asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
-        for node in sorted(nodes & self._pool.node_timelines.keys()) if outage.replaced else ():
-            for cordon in self._pool.node_timelines[node].cordons:
-                if -(step if asked else 0.0) <= stopped - cordon.start <= DRAINING + step:
-                    before = max(0.0, outage.start - cordon.start)
-                    return Deduction(causes.DRAIN, (f"{node} was cordoned {before:.0f} s before",))
+        if (cordoned := self._cordoned(outage, stopped)) is not None:
+            node, at = cordoned
+            before = max(0.0, outage.start - at)
+            return Deduction(causes.DRAIN, (f"{node} was cordoned {before:.0f} s before",))
         if any(pod.drained for pod in gone):
             return Deduction(causes.DRAIN, ("a pod was evicted through the API server",))
         if any(pod.evicted for pod in gone):

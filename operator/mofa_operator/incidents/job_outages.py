@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.incidents.timelines import ContainerExit, PodTimeline, PoolTimelines
+from mofa_operator.incidents.timelines import ContainerExit, PodTimeline, PoolTimelines, Stall
 
 SETTLED: Final = 400.0
 """Run time of all containers after which an end is a new outage: before, no training began. [s]"""
@@ -127,6 +127,7 @@ def job_outages(
         for number, successive in enumerate(by_place)
         for outage in _place_outages(number, successive, helpers, timelines)
     ]
+    stalls = timelines.stalls.get(job, ())
     groups: list[list[PlaceOutage]] = []
     all_running = 0.0
     for outage in sorted(outages, key=lambda outage: outage.start):
@@ -135,7 +136,10 @@ def job_outages(
             and outage.start <= groups[-1][0].start + WAITED
             and all(outage.place != one.place for one in groups[-1])
         )
-        if groups and (gave_up or outage.start <= all_running + SETTLED):
+        soon = outage.start <= all_running + SETTLED
+        if groups and (
+            gave_up or (soon and not _trained_between(groups[-1][0].start, outage.start, stalls))
+        ):
             groups[-1].append(outage)
         else:
             groups.append([outage])
@@ -150,6 +154,15 @@ def job_outages(
         )
         for group in groups
     ]
+
+
+def _trained_between(first: float, start: float, stalls: Sequence[Stall]) -> bool:
+    """Whether steps went on between two moments, and stopped again. [s]"""
+    return any(
+        first <= one.resumed_at and one.resumed_at + one.unsure <= after.stopped_at <= start
+        for one, after in pairwise(stalls)
+        if one.resumed_at is not None and after.stopped_at is not None
+    )
 
 
 def _pods_before(

@@ -498,6 +498,14 @@ class Stall:
     """Time of the steps that were trained again. [s]"""
     gap: float = 0.0
     """Time between two samples of the steps, by which both ends may be off. [s]"""
+    lost_seconds: float | None = None
+    """Time in which no new step was made, standing or training again; None = it follows from the
+    others. [s]"""
+
+    @property
+    def unsure(self) -> float:
+        """How much later it may have gone on. [s]"""
+        return 0.0 if self.lost_seconds is None else self.gap / 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -307,6 +307,28 @@ def test_who_is_moved_off_a_node_whose_fault_had_stopped_it_before_was_drained_a
     assert causes.DRAIN.word not in lost
 
 
+def test_a_drain_is_no_fault_of_another_node_that_fails_only_after_it():
+    cordon, fault = switched((9000, 1.0), first=0.0), switched((9400, 79.0), first=0.0)
+    gang = [pod(slot=n, until=START + 9090) for n in range(2)]
+    new = [pod(slot=n, attempt="1", at=START + 9100, node="cb"[n]) for n in range(2)]
+    found = seen(*gang, *new, a=life("a", cordon=cordon), b=life("b", xid=fault))
+    assert found[0].cause.word == "planned-drain"
+
+
+def test_steps_that_went_on_between_two_outages_make_them_two():
+    """Five minutes apart: without steps nobody could have trained between them."""
+    twice = [pod(slot=n, exits=exits((9000, 137), (9300, 137))) for n in range(2)]
+    coarse = [
+        Stall(START + 8990, START + 9030, 600.0, 300.0, 640.0),
+        Stall(START + 9290, START + 9350, 100.0, 300.0, 160.0),
+    ]
+    fine = [replace(one, gap=15.0, lost_seconds=None) for one in coarse]
+    assert counts(seen(*twice))["process"] == 1
+    assert counts(seen(*twice, stalls={JOB: fine}))["process"] == 2
+    found = seen(*twice, stalls={JOB: [replace(one, gap=120.0) for one in coarse]})
+    assert [one.seconds + one.phases["redo"] for one in found] == pytest.approx([640, 160], abs=1)
+
+
 def test_a_pod_that_is_replaced_late_was_there_when_it_began():
     fault = switched((9000, 79.0), first=0.0)
     late = pod(slot=0, node="a", until=START + 9990)
@@ -369,7 +391,7 @@ def test_every_node_second_has_one_state_and_one_cause_and_a_users_pause_is_idle
     assert capacity(past_of.account) == pytest.approx(4.0, abs=1e-3)
     assert node_days_lost(past_of.account)["process-crash"] * DAY == pytest.approx(lost, abs=30)
     guessed = sum(one.estimated for one in past_of.account)
-    assert guessed * DAY == pytest.approx(3 * 900, abs=10)
+    assert guessed * DAY == pytest.approx(3 * (900 + 240), abs=10)
 
     old = [pod(slot=n, attempt="", until=START + 9000) for n in range(3)]
     new = [pod(slot=n, attempt="", at=START + 12000 + n) for n in range(3)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import inf
 from typing import Final
 
@@ -15,6 +16,13 @@ from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import Pool, any_of, matcher
 from mofa_operator.observe.prometheus.trainers import MOFA, NAMESPACE, JobName
 
+COARSE: Final = 100.0
+"""Time between two samples from which on a standstill may fall between them: what steps gained from
+one to the next tells then what it cost. Ours. [s]"""
+_SHORT: Final = 0.1
+"""Share of the time between two samples by which steps may lag. Ours. [1]"""
+_FEW: Final = 3.0
+"""Steps between two samples from which on they tell a lag. Ours. [1]"""
 TRAINER: Final = replace(MOFA, names=(NAMESPACE, *MOFA.names))
 """Our own exporter's series, with the namespace in which the scrape places their target."""
 
@@ -32,6 +40,8 @@ class StepEdges:
     """Time of a step. [s]"""
     gap: float = 0.0
     """Time between two samples. [s]"""
+    lags: tuple[tuple[Point, Point], ...] = ()
+    """Coarse samples between which steps lagged, and the first and the last one. [s, 1]"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,7 +81,11 @@ async def step_edges(prometheus: Prometheus, pool: Pool, stretch: Span) -> list[
         these = matcher(NAMESPACE, any_of(sorted(namespaces)), "=~")
         picked = replace(pool, matchers=(*pool.matchers, these))
         steps = {job: time for name in namespaces for job, time in step_times[name].items()}
-        found += await _edges(prometheus, picked, stretch, grid, gaps, steps)
+        gap = min(gaps[name] for name in namespaces)
+        if gap >= max(COARSE, _FEW * max(steps.values())):
+            found += await _lags(prometheus, picked, stretch, gap, steps)
+        else:
+            found += await _edges(prometheus, picked, stretch, grid, gaps, steps)
     return sorted(found, key=lambda edges: edges.job_name)
 
 
@@ -113,6 +127,45 @@ async def _edges(
     ]
 
 
+async def _lags(
+    prometheus: Prometheus, pool: Pool, day: Span, gap: float, steps: Mapping[JobName, float]
+) -> list[StepEdges]:
+    """Coarse samples of steps, of which those are kept between which they lagged."""
+    look, span = float(round(gap / 2)), day.seconds + 2 * gap  # a sample before, for the seam
+    values, moments = await asyncio.gather(
+        prometheus.query(TRAINER.path(pool, span, look), day.end),
+        prometheus.query(TRAINER.sampled(pool, span, look), day.end),
+    )
+    sampled = {job: dict(s.points) for s in moments.samples if (job := _job(s.labels))}
+    found = []
+    for s in values.samples:
+        job = _job(s.labels)
+        if job is None or job not in steps:
+            continue
+        at = sampled.get(job, {})
+        points = sorted({(at[grid], number) for grid, number in s.points if grid in at})
+        if points:
+            found.append(lagging(job, points, day.start, steps[job], gap))
+    return found
+
+
+def lagging(
+    job: JobName, points: Sequence[Point], start: float, step: float, gap: float
+) -> StepEdges:
+    """Where steps lagged between coarse samples, of which those before `start` belong to the piece
+    of time before. [s]
+    """
+    least = max(2 * step, _SHORT * gap)
+    lags = ((a, b) for a, b in pairwise(points) if b[0] > start and _lost(a, b, step) > least)
+    ends = ((points[0], points[0]), *lags, (points[-1], points[-1]))
+    return StepEdges(job_name=job, stopped=(), resumed=(), step_seconds=step, gap=gap, lags=ends)
+
+
+def _lost(a: Point, b: Point, step: float) -> float:
+    """Time between two samples in which no new step was made. [s]"""
+    return (b[0] - a[0]) - (b[1] - a[1]) * step
+
+
 def _job(labels: Mapping[str, str]) -> JobName | None:
     """The job of a series; None where its target runs in another namespace."""
     placed, namespace, name = (labels.get(label, "") for label in TRAINER.names)
@@ -126,9 +179,13 @@ def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
     again.
     """
     by_job: defaultdict[str, list[tuple[float, bool, float, float]]] = defaultdict(list)
+    coarse: defaultdict[str, list[StepEdges]] = defaultdict(list)
     gaps: defaultdict[str, float] = defaultdict(float)
     for one in edges:
         job = "/".join(one.job_name)
+        if one.lags:
+            coarse[job].append(one)
+            continue
         gaps[job] = max(gaps[job], one.gap)
         marks = by_job[job]
         marks += [(at, False, one.step_seconds, number) for at, number in one.stopped]
@@ -149,4 +206,46 @@ def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
                 last = max(last, number)
         if stopped is not None:
             found[job].append(Stall(stopped, inf, gap=gaps[job]))
-    return found
+    for job, pieces in coarse.items():
+        found.setdefault(job, []).extend(_coarse_stalls(pieces))
+    return {
+        job: sorted(every, key=lambda one: one.stopped_at or 0.0) for job, every in found.items()
+    }
+
+
+def _coarse_stalls(pieces: Sequence[StepEdges]) -> Iterator[Stall]:
+    """The stalls that coarse samples of a job show: from the last sample in time to the first at
+    which its steps had fallen back, or no longer lag.
+    """
+    in_order = sorted(pieces, key=lambda one: one.lags[0][0])
+    lags = [(lag, one) for one in in_order for lag in one.lags if lag[0] != lag[1]]
+    for before, after in pairwise(in_order):  # nothing was sampled for longer, over a seam
+        seam = (before.lags[-1][1], after.lags[0][0])
+        if seam[1][0] - seam[0][0] > 2 * after.gap:
+            lags.append((seam, after))
+    chain: list[tuple[Point, Point]] = []
+    last = in_order[-1].lags[-1][1]
+    for (a, b), one in sorted(lags, key=lambda lag: lag[0]):
+        if chain and chain[-1][1] != a:
+            yield _coarse_stall(chain, one, last)
+            chain = []
+        chain.append((a, b))
+        if b[1] < a[1]:
+            yield _coarse_stall(chain, one, last)
+            chain = []
+    if chain:
+        yield _coarse_stall(chain, in_order[-1], last)
+
+
+def _coarse_stall(chain: Sequence[tuple[Point, Point]], of: StepEdges, last: Point) -> Stall:
+    """One of them; what it cost in all is known better than its ends."""
+    first, (before, after), step = chain[0][0], chain[-1], of.step_seconds
+    most = max(number for pair in chain for _, number in pair)
+    stopped = first[0] + (most - first[1]) * step + step / 2 if after[1] < before[1] else first[0]
+    if after[1] == before[1] and after == last:
+        return Stall(stopped, inf, gap=of.gap)
+    lost = _lost(first, after, step)
+    gained = max(0.0, after[1] - before[1]) * step
+    resumed = after[0] - gained if gained else (max(before[0], stopped) + after[0]) / 2
+    resumed = max(stopped, resumed)
+    return Stall(stopped, resumed, max(0.0, lost - (resumed - stopped)), of.gap, lost)
