@@ -55,6 +55,8 @@ AGENT: Final = 60.0
 kernel's log at once, exporters and the kubelet's status follow. [s]"""
 NOTICE: Final = 600.0
 """Longest notice with which a provider takes a machine back; a drain waits longer. Ours. [s]"""
+MENDED: Final = 900.0
+"""How long after a fault of a part a reboot is what mends it. Ours. [s]"""
 GPU_AWAY: Final = 600.0
 """Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
 _SIGN: Final = 240.0
@@ -105,8 +107,10 @@ def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
     evidence = (*before.evidence, *event.evidence)
     was_outage, is_outage = before.cause in OUTAGES, event.cause in OUTAGES
     if is_outage and not was_outage:
-        is_sign = event.start - before.start <= near
-        return replace(event, start=before.start, evidence=evidence) if is_sign else None
+        if event.start - before.start <= near:  # it is the first sign of the outage
+            return replace(event, start=before.start, evidence=evidence)
+        is_repair = event.cause is causes.REBOOT and event.start <= before.start + MENDED
+        return replace(before, end=event.end, evidence=evidence) if is_repair else None
     if is_outage:
         if event.start - before.end > 60.0:
             return None

@@ -224,6 +224,19 @@ def test_an_xid_just_before_the_host_dies_is_the_same_incident():
     ) == ["node-down"]
 
 
+@pytest.mark.parametrize(
+    "later, words_of_both", [(600, ["gpu-fatal"]), (3000, ["gpu-fatal", "reboot"])]
+)
+def test_a_reboot_soon_after_a_fault_of_a_gpu_mends_it_and_is_no_second_failure(
+    later, words_of_both
+):
+    away = switched((9000 + later, 0.0), (9360 + later, 1.0))
+    told = (*switched((9000, 48.0), first=0.0, until=9000 + later),)
+    found = failures(ready=away, boot=booted(9300 + later, 200), xid=told)
+    assert words(found) == words_of_both
+    assert found[-1].end == pytest.approx(START + 9360 + later, abs=60)
+
+
 def test_a_fault_that_is_told_when_the_host_is_back_is_of_the_outage():
     down, boot = switched((9000, 0.0), (12000, 1.0)), booted(11900, 3000)
     told = (ValueRun(START, START + 8940, 0.0), ValueRun(START + 12060, END, 48.0))
