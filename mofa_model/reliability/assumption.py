@@ -143,8 +143,8 @@ def evidence_against(
     needed = needed_evidence(alarm)
     of_failures, of_days = replay(lengths, expected, failures, most=needed + MEMORY)
     events = event_dispersion(lengths, expected, failures)
-    weeks = slow_dispersion(lengths, expected, failures)
-    moved, wrong = verdict_evidence(of_failures, of_days, events, weeks)
+    slow = slow_dispersion(lengths, expected, failures)
+    moved, wrong = verdict_evidence(of_failures, of_days, events, slow)
     return moved - needed, wrong - needed
 
 
@@ -200,7 +200,7 @@ def _summed(lengths: NDArray[Any], gains: NDArray[Any], most: float) -> NDArray[
 
 
 def verdict_evidence(
-    of_failures: NDArray[Any], of_days: NDArray[Any], events: NDArray[Any], weeks: NDArray[Any]
+    of_failures: NDArray[Any], of_days: NDArray[Any], events: NDArray[Any], slow: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Logarithm of the evidence that the rate moved, and that it moved by more than its weeks do, by
     direction. Ours. [1]
@@ -209,7 +209,7 @@ def verdict_evidence(
     """
     some = (events > 0)[..., None] & np.array([True, False])
     found = []
-    for of_counts, of_hits in ((events, np.zeros_like(weeks)), (np.maximum(events, weeks), weeks)):
+    for of_counts, of_hits in ((events, np.zeros_like(slow)), (np.maximum(events, slow), slow)):
         failed, hits = counted(of_failures, of_counts), counted(of_days, of_hits)
         mean = np.logaddexp(failed + np.log(1 - BY_DAYS), hits + np.log(BY_DAYS))
         found.append(np.where(some, mean, failed))

@@ -150,7 +150,7 @@ async def _lags(
 
 
 def lagging(
-    job: JobName, points: Sequence[Point], start: float, step: float, gap: float
+    job_name: JobName, points: Sequence[Point], start: float, step: float, gap: float
 ) -> StepEdges:
     """Where steps lagged between coarse samples, of which those before `start` belong to the piece
     of time before. [s]
@@ -158,7 +158,9 @@ def lagging(
     least = max(2 * step, _SHORT * gap)
     lags = ((a, b) for a, b in pairwise(points) if b[0] > start and _lost(a, b, step) > least)
     ends = ((points[0], points[0]), *lags, (points[-1], points[-1]))
-    return StepEdges(job_name=job, stopped=(), resumed=(), step_seconds=step, gap=gap, lags=ends)
+    return StepEdges(
+        job_name=job_name, stopped=(), resumed=(), step_seconds=step, gap=gap, lags=ends
+    )
 
 
 def _lost(a: Point, b: Point, step: float) -> float:
