@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from mofa_model import presets, units
 from mofa_model.answers.explain import ExplainAnswer, explain
+from mofa_model.answers.reviewed import ReviewedLaunch
 from mofa_model.answers.training import problems_of
 from mofa_model.errors import InputError
-from mofa_model.identity import BatchScript, LaunchFound, model_preset
+from mofa_model.identity import LaunchFound, model_preset
 from mofa_model.identity.commands import ProgramCall
 from mofa_model.launch import TRAINERS, launch, read
 from mofa_model.launch.trainers import matching
@@ -89,27 +90,29 @@ class _Priced:
 
 
 def review(
-    script: BatchScript, replaced_script: BatchScript | None, review_bounds: ReviewBounds
+    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
 ) -> list[ReviewFinding]:
-    """The findings of one file; `replaced_script` is what it replaces."""
-    found = list(_of_slurm(script))
+    """The findings of one file; `replaced_launch` is what it replaces."""
+    found = list(_of_slurm(reviewed))
     try:
-        refused = _refused(script)
+        refused = _refused(reviewed)
     except InputError as error:
-        refused = ReviewFinding(rule="refused", file=script.name, line_number=1, message=str(error))
+        refused = ReviewFinding(
+            rule="refused", file=reviewed.name, line_number=1, message=str(error)
+        )
     if refused is not None:
         return [*found, refused]
-    if script.launch_found is None:
+    if reviewed.launch_found is None:
         return found
-    facts = _facts(script, review_bounds)
+    facts = _facts(reviewed, review_bounds)
     missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
     if missing:
-        said = f"give {', '.join(missing)}: the script does not say it"
-        return [*found, _finding("not-read", script, script.launch_found.where, said)]
+        said = f"give {', '.join(missing)}: it is not said here"
+        return [*found, _finding("not-read", reviewed, reviewed.launch_found.where, said)]
     try:
-        now = _priced(script, script.launch_found, facts)
+        now = _priced(reviewed, reviewed.launch_found, facts)
     except InputError as error:
-        return [*found, _finding("refused", script, script.launch_found.where, str(error))]
+        return [*found, _finding("refused", reviewed, reviewed.launch_found.where, str(error))]
     summary = now.answer.document["summary"]
     if not now.answer.fits:
         needs = units.format(summary["memory_bytes"], "B")
@@ -117,37 +120,37 @@ def review(
         message = f"the layout needs {needs} of a device that has {limit}"
         found.append(
             ReviewFinding(
-                rule="does-not-fit", file=script.name, line_number=now.place, message=message
+                rule="does-not-fit", file=reviewed.name, line_number=now.place, message=message
             )
         )
-    if replaced_script is not None and replaced_script.launch_found is not None:
-        found += _slower(script, replaced_script, now, facts, review_bounds)
-    found += _interval(script, now, facts, review_bounds)
+    if replaced_launch is not None and replaced_launch.launch_found is not None:
+        found += _slower(reviewed, replaced_launch, now, facts, review_bounds)
+    found += _interval(reviewed, now, facts, review_bounds)
     return found
 
 
-def _of_slurm(script: BatchScript) -> Sequence[ReviewFinding]:
-    """What sbatch refuses of the script, or does not read."""
+def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
+    """What sbatch refuses of the reviewed, or does not read."""
     return [
         ReviewFinding(
-            rule="refused", file=script.name, line_number=one.line_number, message=one.message
+            rule="refused", file=reviewed.name, line_number=one.line_number, message=one.message
         )
-        for one in script.faults
+        for one in reviewed.faults
     ]
 
 
-def _refused(script: BatchScript) -> ReviewFinding | None:
+def _refused(reviewed: ReviewedLaunch) -> ReviewFinding | None:
     """The trainer's argument that is not taken."""
-    if script.launch_found is not None:
+    if reviewed.launch_found is not None:
         return None
-    for call in script.said.program_calls:
+    for call in reviewed.program_calls:
         trainer = matching(call.texts)
         if not trainer or call.texts[0].rpartition("/")[2] not in _STARTERS:
             continue
         try:
             read(call.texts)
         except InputError as error:
-            return _finding("refused", script, _where(call, str(error)), str(error))
+            return _finding("refused", reviewed, _where(call, str(error)), str(error))
     return None
 
 
@@ -167,9 +170,9 @@ def _where(call: ProgramCall, message: str) -> str:
     return next(named, next(bare, call.where))
 
 
-def _finding(rule: str, script: BatchScript, where: str, message: str) -> ReviewFinding:
+def _finding(rule: str, reviewed: ReviewedLaunch, where: str, message: str) -> ReviewFinding:
     return ReviewFinding(
-        rule=rule, file=script.name, line_number=_line_of(where) or 1, message=message
+        rule=rule, file=reviewed.name, line_number=_line_of(where) or 1, message=message
     )
 
 
@@ -179,8 +182,8 @@ def _line_of(where: str) -> int:
     return int(line) if line.isdigit() else 0
 
 
-def _facts(script: BatchScript, bounds: ReviewBounds) -> dict[str, Any]:
-    facts = {name: one.value for name, one in script.facts.items()}
+def _facts(reviewed: ReviewedLaunch, bounds: ReviewBounds) -> dict[str, Any]:
+    facts = {name: one.value for name, one in reviewed.facts.items()}
     facts |= {name: value for name, value in bounds.given.items() if value is not None}
     if bounds.profile is not None and not facts.get("device_kind"):
         from mofa_model.manifest.surroundings import named_profile
@@ -193,7 +196,7 @@ def _facts(script: BatchScript, bounds: ReviewBounds) -> dict[str, Any]:
     return facts
 
 
-def _priced(script: BatchScript, told: LaunchFound, facts: Mapping[str, Any]) -> _Priced:
+def _priced(reviewed: ReviewedLaunch, told: LaunchFound, facts: Mapping[str, Any]) -> _Priced:
     """What the layout takes; an error where it cannot be."""
     layers = int(presets.model(str(facts["model"])).layers)
     layout = told.reading.strategy(int(facts["devices"]), layers=told.reading.layers or layers)
@@ -210,7 +213,7 @@ def _priced(script: BatchScript, told: LaunchFound, facts: Mapping[str, Any]) ->
     answer = explain(**asked)
     if told.reading.trainer in TRAINERS:
         launch(layout, told.reading.trainer, problems_of(answer.question)[0])
-    parallel = script.facts.get("parallel")  # its line is that of the layout's first degree
+    parallel = reviewed.facts.get("parallel")  # its line is that of the layout's first degree
     degree = 0 if parallel is None else _line_of(parallel.source)
     return _Priced(
         answer=answer,
@@ -220,7 +223,7 @@ def _priced(script: BatchScript, told: LaunchFound, facts: Mapping[str, Any]) ->
 
 
 def _slower(
-    script: BatchScript, before: BatchScript, now: _Priced, facts: Mapping[str, Any],
+    reviewed: ReviewedLaunch, before: ReviewedLaunch, now: _Priced, facts: Mapping[str, Any],
     bounds: ReviewBounds,
 ) -> Sequence[ReviewFinding]:  # fmt: skip
     old_facts = _facts(before, bounds)
@@ -243,27 +246,33 @@ def _slower(
         f"a step takes {units.format(now.answer.step_seconds, 's')}, {100 * ratio:.0f} % more for "
         f"each sequence than before the change"
     )
-    return [ReviewFinding(rule="slower", file=script.name, line_number=now.place, message=message)]
+    return [
+        ReviewFinding(rule="slower", file=reviewed.name, line_number=now.place, message=message)
+    ]
 
 
 def _interval(
-    script: BatchScript, now: _Priced, facts: Mapping[str, Any], bounds: ReviewBounds
+    reviewed: ReviewedLaunch, now: _Priced, facts: Mapping[str, Any], bounds: ReviewBounds
 ) -> Sequence[ReviewFinding]:
     """Whether the steps between two checkpoints suit the pool and the time limit."""
     from mofa_model.answers.ettr import ettr
 
-    said = script.facts.get("checkpoint_interval")
+    said = reviewed.facts.get("checkpoint_interval")
     if said is None:
         return []
     steps, seconds = int(said.value), now.answer.step_seconds
-    limit = script.facts.get("time_limit_seconds")
-    if limit is not None and steps * seconds > float(limit.value) and "signal" not in script.facts:
+    limit = reviewed.facts.get("time_limit_seconds")
+    if (
+        limit is not None
+        and steps * seconds > float(limit.value)
+        and "signal" not in reviewed.facts
+    ):
         message = (
             f"the first checkpoint comes after {units.format(steps * seconds, 's')}, and the time "
             f"limit is {units.format(float(limit.value), 's')}: nothing is ever saved; save more "
             "often, or add --signal and save on it"
         )
-        return [_finding("interval", script, said.source, message)]
+        return [_finding("interval", reviewed, said.source, message)]
     nodes = facts.get("nodes") or max(
         1, int(facts["devices"]) // int(facts.get("devices_per_node") or 8)
     )
@@ -282,7 +291,7 @@ def _interval(
         f"saving every {steps} steps costs {100 * lost:.1f} % of the time against every "
         f"{best['best_steps']}; {best['flat_from']} to {best['flat_to']} are about as good"
     )
-    return [_finding("interval", script, said.source, message)]
+    return [_finding("interval", reviewed, said.source, message)]
 
 
 def sarif(findings: Sequence[ReviewFinding], version: str) -> dict[str, Any]:

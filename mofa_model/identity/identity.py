@@ -104,6 +104,8 @@ class Identity:
     """Contradictions within the object, each in one sentence."""
     launch_found: LaunchFound | None = None
     """What a known trainer is told; None where there is none."""
+    program_calls: tuple[ProgramCall, ...] = ()
+    """Every command that its containers run."""
 
     def as_person_says(self, job_class: JobClass, where: str) -> Identity:
         """The same with the class that a person gives it."""
@@ -156,6 +158,7 @@ def identify(
     )
     return Identity(
         launch_found=launch,
+        program_calls=tuple(said.program_calls),
         job_class=verdict.job_class,
         reason=verdict.reason,
         sure=verdict.sure,

@@ -152,6 +152,11 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
     except InputError:  # pragma: no cover - numbers for numbers leave a script readable
         return ScriptChanged(text=text, left=("its numbers could not be changed",))
     left += _not_as_wanted(after, size, wanted)
+    if size.nodes == 1 < wanted.nodes and _meets_nowhere(after):
+        left.append(
+            f"torchrun is not told how {wanted.nodes} nodes meet: give it --rdzv-backend c10d and "
+            "--rdzv-endpoint with the first node's address"
+        )
     if _layout(script) != _layout(after):
         left.append("a variable that was changed also says the layout: write that out as well")
     return ScriptChanged(text=made, changes=tuple(changes), left=tuple(left))
@@ -166,11 +171,12 @@ def _sizes(script: BatchScript, job: SlurmJob) -> tuple[_Size, _Size]:
 
     nodes, gpus = number("nodes", 1), number("devices_per_node", 0)
     tasks = number("tasks_per_node", max(1, number("tasks", nodes) // nodes))
-    launched = any(
-        one.program.rpartition("/")[2] in _LAUNCHERS or "torch.distributed" in " ".join(one.texts)
-        for one in script.said.program_calls
+    programs = [one.texts[0].rpartition("/")[2] for one in script.said.program_calls]
+    launched = bool(_LAUNCHERS & set(programs)) or any(
+        "torch.distributed" in word for one in script.said.program_calls for word in one.texts
     )
-    is_each = tasks == gpus and not (tasks == 1 and launched)  # a process for each GPU, by Slurm
+    by_slurm = any(one.startswith("python") for one in programs) and not launched
+    is_each = tasks == gpus and (tasks > 1 or by_slurm)  # a process for each GPU, by Slurm
     now = job.gpus_per_node if is_each else tasks
     return _Size(nodes, gpus, tasks), _Size(job.nodes, job.gpus_per_node, now)
 
@@ -314,6 +320,17 @@ def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[s
         fact = after.facts.get(name)
         if fact is not None and int(fact.value) != right:
             yield f"{fact.source} still says {fact.value}: start it with sbatch --{said}={right}"
+
+
+def _meets_nowhere(script: BatchScript) -> bool:
+    """Whether torchrun is started without the address at which its nodes meet."""
+    calls = [
+        one.texts
+        for one in script.said.program_calls
+        if one.texts[0].rpartition("/")[2] == "torchrun" or "torch.distributed.run" in one.texts
+    ]
+    told = re.compile(r"--(rdzv|master)[-_](endpoint|addr)\b")
+    return bool(calls) and not any(told.match(word) for words in calls for word in words)
 
 
 def _layout(script: BatchScript) -> Mapping[str, object]:

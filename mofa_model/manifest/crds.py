@@ -1,11 +1,13 @@
-"""The CustomResourceDefinitions, made from the models of this room.
+"""The CustomResourceDefinitions, made from the models of this room, and JSON schemas for editors.
 
-`python -m mofa_model.manifest.crds` writes crds/; with --check it compares.
+`python -m mofa_model.manifest.crds` writes crds/ and docs/reference/schema/mofa.dev/; with --check
+it compares.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +26,8 @@ GROUP: Final = "mofa.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 FOLDER: Final = "crds"
+SCHEMAS: Final = f"docs/reference/schema/{GROUP}"
+"""Where the schemas for editors are."""
 
 _HEADER: Final = (
     "# Made by `python -m mofa_model.manifest.crds` from the models in mofa_model/manifest; "
@@ -194,6 +198,49 @@ def _definition(
     }
 
 
+def editor_schemas() -> dict[str, dict[str, Any]]:
+    """A JSON schema of each kind that people write, by its file's name as kubeconform looks for it."""
+    made = dict[str, dict[str, Any]]()
+    for definition in crds().values():
+        names = definition["spec"]["names"]
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        if "spec" not in schema["properties"]:
+            continue  # the operator's alone to write
+        whole = _editable(schema)
+        whole["properties"] |= {
+            "apiVersion": {"const": API_VERSION},
+            "kind": {"const": names["kind"]},
+            "metadata": {"type": "object", "required": ["name"]},
+        }
+        made[f"{names['singular']}_{VERSION}.json"] = {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "title": names["kind"],
+            **whole,
+            "required": ["apiVersion", "kind", "metadata", *schema.get("required", ())],
+        }
+    return made
+
+
+def _editable(schema: Any) -> Any:
+    """A schema in words that editors know; a field that it does not name is an error."""
+    if isinstance(schema, list):
+        return [_editable(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {
+        key: _editable(value)
+        for key, value in schema.items()
+        if not key.startswith("x-kubernetes-")
+        and key not in {"properties", "format"}
+        and not (key == "default" and value == {})
+    }
+    if "properties" in schema:
+        made["properties"] = {name: _editable(one) for name, one in schema["properties"].items()}
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            made["additionalProperties"] = False
+    return made
+
+
 def file_text(definition: dict[str, Any]) -> str:
     """A definition as the text of its file."""
     return _HEADER + as_yaml(definition)
@@ -213,6 +260,11 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     folder = Path(given.folder)
     wanted = {folder / name: file_text(crd) for name, crd in crds().items()}
+    if given.folder == FOLDER:
+        wanted |= {
+            Path(SCHEMAS, name): json.dumps(schema, indent=1) + "\n"
+            for name, schema in editor_schemas().items()
+        }
     if given.check:
         stale = [p for p, text in wanted.items() if not p.is_file() or p.read_text("utf-8") != text]
         for path in stale:
@@ -220,7 +272,8 @@ def main(argv: list[str] | None = None) -> int:
                 f"{path}: differs from the models; run python -m mofa_model.manifest.crds\n"
             )
         return 1 if stale else 0
-    folder.mkdir(parents=True, exist_ok=True)
+    for parent in dict.fromkeys(path.parent for path in wanted):
+        parent.mkdir(parents=True, exist_ok=True)
     for path, text in wanted.items():
         write_text(path, text)
         sys.stdout.write(f"{path}\n")

@@ -235,9 +235,33 @@ def _of_events(text: str, name: str) -> SlurmRecords:
     return SlurmRecords(node_events=tuple(found), sources=(name,))
 
 
+_MESSAGE: Final = 10.0
+"""Slurm's own `MessageTimeout`. [s]"""
+
+
 def _of_config(text: str, name: str) -> SlurmRecords:
-    found = re.search(r"(?m)^SlurmdTimeout\s*=\s*(\d+)", text)
-    return SlurmRecords(silent_seconds=float(found[1]) if found else 0.0, sources=(name,))
+    told = {
+        name: float(found[1])
+        for name in ("SlurmdTimeout", "MessageTimeout")
+        if (found := re.search(rf"(?m)^{name}\s*=\s*(\d+)", text))
+    }
+    silent = seconds_until_down(
+        told.get("SlurmdTimeout", 0.0), told.get("MessageTimeout", _MESSAGE)
+    )
+    return SlurmRecords(silent_seconds=silent, sources=(name,))
+
+
+def seconds_until_down(timeout: float, message: float) -> float:
+    """How long a node is silent before slurmctld says that it is down; 0 = nobody knows. Ours. [s]
+
+    slurmctld asks each node every third of `SlurmdTimeout`, and waits twice `MessageTimeout` for the
+    answer of one that is gone. On a real Slurm 22.05 seven nodes were down 13 to 15 s (4 s and
+    5 s) and 57 to 95 s, 73 in the mean (60 s and 5 s), after they had lost their power.
+
+    >>> seconds_until_down(4, 5), seconds_until_down(60, 5)
+    (14, 70.0)
+    """
+    return timeout + max(timeout / 6, 2 * message) if timeout else 0.0
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mofa_model.answers.check import ReviewFinding
-    from mofa_model.identity import BatchScript
+    from mofa_model.answers.reviewed import ReviewedLaunch
 
 FOUND: Final = 5
 """Exit code where something was found."""
 
 EXAMPLES: Final = """\
-Reads batch scripts of Slurm and shell scripts, and runs nothing of them.
+Reads batch scripts of Slurm, shell scripts and Kubernetes manifests, and runs nothing of them.
 
 examples:
   mofa check train.sbatch
@@ -33,7 +33,9 @@ exit codes: 0 nothing found, 2 bad input, 5 something was found (notes are no fi
 
 def configure(parser: ArgumentParser) -> None:
     """The files, what they replace, and what no file says."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="batch scripts and shell scripts")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="batch scripts, shell scripts, manifests"
+    )
     parser.add_argument(
         "--base", metavar="REF", help="what they replace: a commit or branch of git"
     )
@@ -69,7 +71,7 @@ def run(arguments: Namespace) -> int:
     """Read, price, compare, print."""
     from mofa_model import VERSION, files
     from mofa_model.answers.check import ReviewBounds, review, sarif
-    from mofa_model.identity import read_script
+    from mofa_model.answers.reviewed import launches_in
 
     for name in ("slower", "lost"):
         if not 0 <= getattr(arguments, name) < 10:
@@ -88,8 +90,10 @@ def run(arguments: Namespace) -> int:
     )
     found: list[ReviewFinding] = []
     for name in arguments.files:
-        script = read_script(files.read_text(name), name)
-        found += review(script, _before(name, arguments.base), bounds)
+        launches = launches_in(files.read_text(name), name)
+        replaced = _before(name, arguments.base)
+        for launch in launches:
+            found += review(launch, _counterpart(launch, replaced), bounds)
     if arguments.sarif:
         files.write_text(arguments.sarif, output.as_json(sarif(found, VERSION)))
     if arguments.annotate:
@@ -131,16 +135,21 @@ def _annotation(one: ReviewFinding) -> str:
     return f"::{word} file={place},line={one.line_number},title=mofa {one.rule}::{said}"
 
 
-def _before(name: str, base: str | None) -> BatchScript | None:
-    """The file as it was in a commit; None where it is new there."""
+def _counterpart(one: ReviewedLaunch, replaced: Sequence[ReviewedLaunch]) -> ReviewedLaunch | None:
+    """What a launch replaces: the object of its kind and name."""
+    return next((other for other in replaced if other.kind == one.kind), None)
+
+
+def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
+    """The launches of a file as it was in a commit; none where it is new there."""
     import subprocess
     from pathlib import Path
 
+    from mofa_model.answers.reviewed import launches_in
     from mofa_model.errors import InputError
-    from mofa_model.identity import read_script
 
     if base is None:
-        return None
+        return []
     if base.startswith("-"):
         raise BadValue("--base", base, "give a commit or a branch")
     path = Path(name).resolve()
@@ -158,8 +167,8 @@ def _before(name: str, base: str | None) -> BatchScript | None:
     except (OSError, subprocess.TimeoutExpired):
         raise BadValue("--base", base, "git is needed for it, and cannot be run here") from None
     if done.returncode:
-        return None
+        return []
     try:
-        return read_script(done.stdout, name)
+        return launches_in(done.stdout, name)
     except InputError:
-        return None
+        return []

@@ -130,10 +130,11 @@ def test_a_written_script_starts_its_ranks_on_its_devices(site, tmp_path) -> Non
 @pytest.mark.slow
 def test_a_script_that_is_changed_in_place_starts_at_its_new_size(site, tmp_path) -> None:
     folder = tmp_path / "job"
-    written(folder, 1, 4, "tp=2,pp=1,cp=1,dp=2", "--gres=gpu:h100:4")
+    written(folder, 4, 1, "tp=2,pp=1,cp=1,dp=2", "--gres=gpu:h100:1")
     for name in ("train.sbatch", "launch.sh"):
         text = (folder / name).read_text()
         made = changed_batch(text, name, SlurmJob(nodes=2, gpus_per_node=2))
+        assert not made.left
         (folder / name).write_text(made.text)
     assert "#SBATCH --nodes=2\n" in (folder / "train.sbatch").read_text()
     ranks = started(site, folder)

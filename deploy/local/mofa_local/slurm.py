@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import time
 from collections.abc import Callable
@@ -285,7 +286,7 @@ class SlurmSite:
         devices = here / "devices"
         devices.mkdir(exist_ok=True)
         for number in range(self.devices):  # a node without the files of its GPUs has none
-            (devices / f"gpu{number}").touch()
+            _device(devices / f"gpu{number}")
         last = self.devices - 1
         numbers = f"[0-{last}]" if last else "0"
         _written(
@@ -314,6 +315,16 @@ class SlurmSite:
 
 def _written(path: Path, *lines: str) -> None:
     path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _device(path: Path) -> None:
+    """A file like that of a GPU: Slurm tells jobs the numbers of devices alone."""
+    if path.exists():
+        return
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
+    except OSError:  # not allowed here: it counts, and has no number
+        path.touch()
 
 
 def _end(process: int) -> None:

@@ -82,6 +82,14 @@ def test_a_heterogeneous_job_is_left_alone_and_said() -> None:
     assert (made.text, made.left) == (text, ("a heterogeneous job is left alone",))
 
 
+def test_a_script_of_one_node_is_told_what_more_nodes_need() -> None:
+    text = "#!/bin/bash\n#SBATCH -N 1 --gpus-per-node=8\nsrun torchrun --nproc_per_node 8 {}t.py\n"
+    job = SlurmJob(nodes=2, gpus_per_node=8)
+    (left,) = changed_batch(text.format(""), "j", job).left
+    assert left.startswith("torchrun is not told how 2 nodes meet")
+    assert not changed_batch(text.format("--rdzv_endpoint=$HEAD:29500 "), "j", job).left
+
+
 def test_a_variable_that_also_says_the_layout_is_told() -> None:
     text = (
         "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nG=8\nsrun torchrun --nproc_per_node $G pretrain_gpt.py "

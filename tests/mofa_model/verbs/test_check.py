@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mofa_model.answers.check import ReviewBounds, review
+from mofa_model.answers.reviewed import launches_in
 from mofa_model.cli import main
-from mofa_model.identity import read_script
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """\
@@ -63,8 +63,8 @@ GOOD = [
 
 def told(change):
     """Rules of the findings of one pull request."""
-    before = read_script(SCRIPT.format(**USUAL), "train.sbatch")
-    after = read_script(SCRIPT.format(**{**USUAL, **change}), "train.sbatch")
+    (before,) = launches_in(SCRIPT.format(**USUAL), "train.sbatch")
+    (after,) = launches_in(SCRIPT.format(**{**USUAL, **change}), "train.sbatch")
     return [
         one.rule for one in review(after, before, ReviewBounds(given={})) if one.level != "note"
     ]
@@ -111,7 +111,48 @@ def test_a_script_without_a_known_device_gets_a_note_and_passes(repository, caps
     text = SCRIPT.format(**USUAL).replace("h100:8", "8")
     (repository / "train.sbatch").write_text(text)
     assert main(["check", "train.sbatch"]) == 0
-    assert "give --gpu: the script does not say it" in " ".join(capsys.readouterr().out.split())
+    assert "give --gpu: it is not said here" in " ".join(capsys.readouterr().out.split())
+
+
+MANIFESTS = ROOT / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "expected"),
+    [
+        ("jobset.yaml", "micro-batch-size=1", "micro-batch-size=16", ("does-not-fit", 28)),
+        ("jobset.yaml", "pipeline-model-parallel-size=4", "pipeline-model-parallel-size=5", ("refused", 26)),
+        ("llama3-405b.yaml", "preset: llama3-405b", "preset: lama3-405b", ("refused", 12)),
+        ("llama3-405b.yaml", "sequenceLength: 8192", "sequenceLength: long", ("refused", 15)),
+        ("h100-east.yaml", "gpu: ", "gpus: ", ("refused", 11)),
+    ],
+)  # fmt: skip
+def test_a_manifest_is_reviewed_with_the_line_of_its_field(
+    tmp_path, capsys, name, old, new, expected
+) -> None:
+    text = (MANIFESTS / name).read_text()
+    assert old in text
+    (tmp_path / name).write_text(text.replace(old, new))
+    words = ["--model", "llama3-70b", "-o", "json"]
+    assert main(["check", str(tmp_path / name), *words]) == 5
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert expected in [(one["rule"], one["line"]) for one in found], found
+    assert main(["check", str(MANIFESTS / name), *words]) == 0
+    capsys.readouterr()
+
+
+def test_objects_are_compared_with_those_of_the_same_name(repository, capsys) -> None:
+    text = (MANIFESTS / "pytorchjob.yaml").read_text()
+    (repository / "job.yaml").write_text(text)
+    subprocess.run(["git", "add", "."], check=True)
+    subprocess.run(["git", "commit", "-qm", "a job"], check=True)
+    (repository / "job.yaml").write_text(text.replace(":selective", ":full"))
+    words = ["check", "--base", "HEAD", "job.yaml", "-o", "json"]
+    assert main(words) == 0  # by less than a twentieth
+    capsys.readouterr()
+    assert main([*words, "--slower", "0.01"]) == 5
+    (found,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (found["rule"], found["file"]) == ("slower", "job.yaml")
 
 
 def test_a_base_that_is_none_is_refused_by_name(repository, capsys) -> None:

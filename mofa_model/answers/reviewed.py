@@ -1,0 +1,145 @@
+"""What a review reads: a batch script, a shell script, or the objects of a manifest, in one form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from mofa_model import presets
+from mofa_model.errors import InputError
+from mofa_model.identity import Fact, LaunchFound, identify, model_preset, read_script
+from mofa_model.identity.commands import ProgramCall
+from mofa_model.identity.directives import DirectiveFault
+from mofa_model.records import dataclass
+
+_PATH: Final = re.compile(r"\bspec(?:[.\[][\w.\[\]-]*)?")
+_UNKNOWN: Final = re.compile(r": unknown name '([^']+)'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewedLaunch:
+    """One launch; every place in it is `file:line`."""
+
+    name: str
+    """The file."""
+    facts: Mapping[str, Fact]
+    launch_found: LaunchFound | None
+    program_calls: Sequence[ProgramCall] = ()
+    faults: Sequence[DirectiveFault] = ()
+    """Lines that are refused before anything starts."""
+    kind: str = ""
+    """Kind and name of an object, by which it is found in what it replaces; empty in a script."""
+
+
+def launches_in(text: str, name: str) -> list[ReviewedLaunch]:
+    """The launches of a file: of a script one, of a manifest one for each object that trains."""
+    if name.endswith((".yaml", ".yml", ".json")):
+        return list(_of_manifest(text, name))
+    script = read_script(text, name)
+    return [
+        ReviewedLaunch(
+            name=name,
+            facts=script.facts,
+            launch_found=script.launch_found,
+            program_calls=script.said.program_calls,
+            faults=script.faults,
+        )
+    ]
+
+
+def _of_manifest(text: str, name: str) -> Iterator[ReviewedLaunch]:
+    from mofa_model.manifest.documents import Documents
+    from mofa_model.manifest.parsing import is_ours, training_job
+    from mofa_model.manifest.surroundings import refusal
+
+    for item in Documents.parse(text, name).items:
+        lines = _Lines(item.node, name)
+        kind = f"{item.kind} {item.name}"
+        if is_ours(item.value):
+            refused = refusal(item)
+            try:
+                if item.kind == "TrainingJob":
+                    preset = training_job(item.value).spec.model.preset
+                    if preset is not None and not model_preset(preset):
+                        presets.model(preset)  # its error says what would be right
+            except InputError as error:
+                refused = str(error)
+            faults = [DirectiveFault(lines.number(_field(refused)), refused)] if refused else []
+            yield ReviewedLaunch(name=name, facts={}, launch_found=None, faults=faults, kind=kind)
+            continue
+        seen = identify(item.value)
+        launch = seen.launch_found
+        yield ReviewedLaunch(
+            name=name,
+            facts={
+                key: Fact(one.value, lines.place(one.source)) for key, one in seen.facts.items()
+            },
+            launch_found=launch and launch._replace(where=lines.place(launch.where)),
+            program_calls=[lines.placed(one) for one in seen.program_calls],
+            kind=kind,
+        )
+
+
+def _field(refused: str) -> str:
+    """The field that an error names.
+
+    >>> _field("ClusterProfile a: spec: unknown name 'gpus'; did you mean gpu?")
+    'spec.gpus'
+    """
+    field = _PATH.search(refused)
+    if field is None:
+        return "spec.model.preset" if refused.startswith("model:") else ""
+    unknown = _UNKNOWN.match(refused, field.end())
+    return f"{field[0]}.{unknown[1]}" if unknown else field[0]
+
+
+class _Lines:
+    """Lines of an object's fields."""
+
+    def __init__(self, node: Any, name: str) -> None:
+        self._node, self._name = node, name
+
+    def number(self, path: str) -> int:
+        """The line of a field, as of `spec.jobs[0].image`; of the nearest one above it. [1]"""
+        node, left = self._node, path
+        line = int(node.start_mark.line)
+        while left:
+            found = _child(node, left)
+            if found is None:
+                break
+            node, left, line = found
+        return 1 + line
+
+    def place(self, path: str) -> str:
+        """The same with its file."""
+        return f"{self._name}:{self.number(path)}"
+
+    def placed(self, call: ProgramCall) -> ProgramCall:
+        """A command with its places as lines."""
+        return ProgramCall(
+            words=tuple(one._replace(where=self.place(one.where)) for one in call.words),
+            where=self.place(call.where),
+        )
+
+
+def _child(node: Any, path: str) -> tuple[Any, str, int] | None:
+    """The part of a node that a path begins with, what is left of the path, and its line."""
+    if isinstance(node.value, str):
+        return None
+    if path.startswith("["):
+        number, _, left = path[1:].partition("]")
+        at = int(number) if number.isdigit() else -1
+        if not 0 <= at < len(node.value) or isinstance(node.value[at], tuple):
+            return None
+        return node.value[at], left.lstrip("."), int(node.value[at].start_mark.line)
+    pairs = [one for one in node.value if isinstance(one, tuple)]
+    named = [  # a key may have dots, as nvidia.com/gpu.product has: the longest is meant
+        (key, value)
+        for key, value in pairs
+        if path == key.value or (path.startswith(key.value) and path[len(key.value)] in ".[ ")
+    ]
+    if not named:
+        return None
+    key, value = max(named, key=lambda one: len(one[0].value))
+    return value, path[len(key.value) :].lstrip("."), int(key.start_mark.line)
