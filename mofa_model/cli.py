@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
+import io
 import os
 import re
 import shlex
@@ -128,15 +129,50 @@ def pasted_words(given: list[str], instead: Mapping[str, str]) -> list[str]:
     reads: a file, `-`, a model, or a command line. A verb's name goes before a file's.
     """
     first = given[0] if given else ""
-    if not first or instead or first in verbs.ours() or first in verbs.LAB:
+    if not given and not instead and _is_piped():
+        return [PASTE, "-"]
+    if not first or instead or first in verbs.LAB:
         return given
-    if first in _LAUNCHERS:
-        return [PASTE, shlex.join(given)]
-    if first != "-" and first.startswith("-"):
-        return [PASTE, *given] if any(_is_input(word) for word in given) else given
-    if first not in verbs.foreign() and _is_input(first):
-        return [PASTE, *given]
+    if first == _ADVISE and any(
+        re.search(r"\.(sh|toml|py|sbatch|slurm)$", word) for word in given[1:2]
+    ):
+        return _spoken([PASTE, *given[1:]])
+    return given if first != PASTE and first in verbs.ours() else _spoken(given)
+
+
+def _spoken(given: list[str]) -> list[str]:
+    """The words as options, whatever somebody calls them who does not know ours."""
+    from mofa_model.pasted import spoken
+
+    first, rest = given[0], given[1:]
+    if first in _LAUNCHERS or (first == "--" and rest and rest[0] in _LAUNCHERS):
+        return [PASTE, shlex.join(rest if first == "--" else given)]
+    if first == PASTE:
+        return [PASTE, *spoken.as_options(rest)]
+    if first in verbs.foreign():
+        return given
+    asked = rest if first in spoken.ASKED else given
+    words = spoken.as_options(asked)
+    if any(_is_input(word) for word in words) or "--model" in words or "--gpus" in words:
+        return [PASTE, *words]
     return given
+
+
+_ADVISE: Final = "advise"
+
+
+def _is_piped() -> bool:
+    """Whether something is handed over by a pipe or a file; a terminal and an idle pipe are not."""
+    import select
+
+    try:
+        if sys.stdin.isatty() or not select.select([sys.stdin], [], [], 0.2)[0]:
+            return False
+        text = sys.stdin.read()
+    except (OSError, ValueError, AttributeError):
+        return False
+    sys.stdin = io.StringIO(text)
+    return bool(text.strip())
 
 
 PASTE: Final = "paste"

@@ -19,6 +19,7 @@ from mofa_model.identity.facts import Fact, model_preset
 from mofa_model.pasted.missing import has_model, missing
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
 from mofa_model.pasted.recognise import PastedKind, kind_of
+from mofa_model.pasted.spoken import newest
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
@@ -36,6 +37,8 @@ ASKED: Final[Mapping[str, tuple[str, str]]] = {
     "global_batch": ("--global-batch", "512"),
 }
 """What may be asked: the option that answers it, and an example."""
+ASSUMED: Final = {"seq": (8192, 2048), "global_batch": (512, 64)}
+"""Usual values where only a model is given: of pre-training, and of adapters. [1]"""
 MOST: Final = 2
 """Questions that a terminal is asked. [1]"""
 _GIVEN: Final = {
@@ -219,9 +222,9 @@ def texts_of(names: Sequence[str]) -> list[Pasted]:
 
 def answered(
     question: PasteQuestion, texts: Sequence[Pasted], advance: Callable[[float], None] = lambda _: None,
-    launched_by: str = "",
+    launched_by: str = "", *, assumes: bool = False,
 ) -> PasteAnswer:  # fmt: skip
-    """Advice for texts."""
+    """Advice for texts; `assumes` a sequence and a batch where nobody says them, as it does for a model alone."""
     from mofa_model.answers.advise import advise
 
     if not texts and not question.model:
@@ -234,9 +237,16 @@ def answered(
         pasted_facts, facts={**pasted_facts.facts, **_said(question, pasted_facts)}
     )
     asks = tuple(missing(pasted_facts))
+    assumed = list[str]()
+    if {*asks} <= {*ASSUMED} and (
+        assumes or not any(_trains(kind) for _, kind in pasted_facts.parts)
+    ):
+        pasted_facts, assumed = _assumed(pasted_facts, question, asks)
+        asks = ()
     if asks:
         return PasteAnswer(question=question, pasted_facts=pasted_facts, asks=asks)
     asked, notes = question_for(question, pasted_facts)
+    notes = [*assumed, *notes]
     answer = advise.of(asked, advance, launched_by)
     return PasteAnswer(
         question=question,
@@ -246,6 +256,30 @@ def answered(
         notes=tuple(notes),
         texts=tuple(texts),
     )
+
+
+def _trains(kind: PastedKind) -> bool:
+    """Whether a text is of a training, and not of a model or of machines."""
+    return kind is not PastedKind.MODEL and not kind.is_machine
+
+
+def _assumed(
+    pasted_facts: PastedFacts, question: PasteQuestion, asks: Sequence[str]
+) -> tuple[PastedFacts, list[str]]:
+    """Facts with a usual sequence and batch, and the sentence that says so; nothing where both are said."""
+    if not asks:
+        return pasted_facts, []
+    tuned = bool(question.adapter_rank) or "lora_rank" in pasted_facts.facts
+    usual = {name: values[tuned] for name, values in ASSUMED.items() if name in asks}
+    facts = {
+        **pasted_facts.facts,
+        **{name: Fact(value, "assumed") for name, value in usual.items()},
+    }
+    said = " and ".join(f"{_WORDS[name]} {value}" for name, value in usual.items())
+    options = " and ".join(ASKED[name][0] for name in usual)
+    return replace(pasted_facts, facts=facts), [
+        f"nobody says {said}, which {'are' if len(usual) > 1 else 'is'} assumed; {options} change it"
+    ]
 
 
 def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
@@ -422,6 +456,8 @@ def _alike(named: str) -> str:
         for one in (f"{family[1]}{family[2] or ''}-{size[1]}", f"{family[1]}-{size[1]}"):
             if found := _preset(one):
                 return found
+    if found := newest(tail):
+        return found
     plain = re.sub(r"[^a-z0-9]", "", tail)
     near = [
         one for one in presets.names("models") if re.sub(r"[^a-z0-9]", "", one).startswith(plain)

@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
         found = pasted.answered(question, texts, advance, launched_by)
         if found.asks and arguments.output in {"table", "wide"} and _is_spoken_to():
             question = _asked(found)
-            found = pasted.answered(question, texts, advance, launched_by)
+            found = pasted.answered(question, texts, advance, launched_by, assumes=True)
     _print(found, arguments.output, arguments.save_dir or "")
     if found.answer is not None:
         _save(found.answer, arguments.save_dir, found.script() if arguments.save_dir else None)
@@ -205,18 +205,20 @@ def _is_spoken_to() -> bool:
 
 def _asked(found: PasteAnswer) -> PasteQuestion:
     """The question with what a person answers; at most two are asked."""
-    from mofa_model.answers.pasted import ASKED, MOST
+    from mofa_model.answers.pasted import ASKED, ASSUMED, MOST
 
-    if len(found.asks) > MOST or found.pasted_facts.other:
+    asks = [one for one in found.asks if len(found.asks) <= MOST or one not in ASSUMED]
+    if len(asks) > MOST or found.pasted_facts.other:
         found.raise_for_status()
     said = {}
-    for name in found.asks:
+    for name in asks:
         flag, example = ASKED[name]
         field = next(how.name for how in PasteQuestion.options.values() if flag in how.flags)
-        sys.stderr.write(f"{flag.lstrip('-').replace('-', ' ')} (for example {example}): ")
+        sys.stderr.write(f"{flag.lstrip('-').replace('-', ' ')} (Enter: {example}): ")
         sys.stderr.flush()
-        value = sys.stdin.readline().strip()
-        if not value:
+        line = sys.stdin.readline()
+        if not line:
             raise MofaError(f"{flag}: nothing was said; give it as an option")
+        value = line.strip() or example
         said[field] = PasteQuestion.options[field].read(value)
     return replace(found.question, **said)

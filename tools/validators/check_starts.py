@@ -79,6 +79,7 @@ def transformers(launch: dict[str, Any], folder: str) -> None:
         mock.patch("deepspeed.comm.init_distributed", base.begun),
         mock.patch("deepspeed.comm.torch.build_shm_op", return_value=None),
         mock.patch.object(TrainingArguments, "device", torch.device("cpu")),
+        mock.patch.object(TrainingArguments, "world_size", launch["gpus"]),
     ):
         given, _ = HfArgumentParser((program.Given, TrainingArguments)).parse_args_into_dataclasses(
             launch["arguments"]
@@ -111,8 +112,10 @@ def main() -> None:
     """Answer launches."""
     import check_megatron
     import check_nemo
+    import torch
     from packaging.version import Version
 
+    torch._utils._get_available_device_type = lambda: "cpu"  # noqa: SLF001 as torchtitan's validator has it
     sys.meta_path.insert(0, check_nemo.Absent())
     with contextlib.redirect_stdout(sys.stderr):
         import megatron.core.utils as core

@@ -1,0 +1,75 @@
+"""What people type before they know the options ends in an answer, or in one thing to say."""
+
+import io
+import json
+
+import pytest
+
+from mofa_model import cli
+from mofa_model.cli import main, pasted_words
+
+WHOLE = ["llama3-70b", "512xH100"]
+SAME = [
+    ["llama3-70b", "512", "h100"],
+    ["llama 3 70b on 512 h100"],
+    ["llama3-70b", "--gpus", "512xH100"],
+    ["llama3-70b", "--gpu", "H100:512"],
+    ["llama3-70b", "--num-gpus", "512", "--gpu-type", "H100"],
+    ["recommend", "llama3-70b", "--nnodes", "64", "--nproc_per_node", "8", "--device", "h100"],
+    ["--model-name-or-path", "llama3-70b", "-n", "512", "--accelerator", "h100"],
+    ["paste", "llama 70b", "512xh100"],
+]
+
+
+def strategy(words, capsys):
+    assert main([*words, "-o", "json", "--top", "0"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    return found["answer"]["strategy"], found["notes"]
+
+
+def test_words_of_other_programs_are_options_and_a_number_beside_a_gpu_is_how_many(capsys):
+    wanted, notes = strategy(WHOLE, capsys)
+    assert notes[0] == (
+        "nobody says sequence 8192 and global batch 512, which are assumed; --seq and --global-batch change it"
+    )
+    for words in SAME:
+        assert strategy(words, capsys)[0] == wanted, words
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["mistral-7b", "8x", "a100"], ["--gpus", "8", "--gpu", "a100", "--model", "mistral-7b"]),
+        (["Qwen/Qwen2.5-7B", "128", "gpus"], ["--gpus", "128", "--model", "Qwen/Qwen2.5-7B"]),
+        (["llama3-8b", "--lora"], ["llama3-8b", "--lora", "16"]),
+        (["llama3-8b", "--tp", "8", "--pp=2"], ["llama3-8b", "--current", "tp=8,pp=2"]),
+        (["train", "x.sh", "--num_gpus=8"], ["x.sh", "--gpus=8"]),
+        (["-f", "x.sbatch"], ["x.sbatch"]),
+        (["--", "torchrun", "t.py", "--lr", "1"], ["torchrun t.py --lr 1"]),
+    ],
+)  # fmt: skip
+def test_words_become_options(typed, meant):
+    assert pasted_words(typed, {}) == ["paste", *meant]
+
+
+@pytest.mark.parametrize(
+    "words", [["adivse"], ["advise", "--trainer", "x"], ["ettr", "-n", "8"], ["plan"], ["8"]]
+)
+def test_verbs_of_ours_and_slips_of_the_pen_stay_as_they_are(words):
+    assert pasted_words(words, {}) == words
+
+
+def test_what_is_piped_is_read_without_a_word(monkeypatch, tmp_path):
+    for text, meant in (("srun torchrun t.py", ["paste", "-"]), (" \n", [])):
+        path = tmp_path / "x"
+        path.write_text(text)
+        with path.open() as file:
+            monkeypatch.setattr(cli.sys, "stdin", file)
+            assert pasted_words([], {}) == meant
+            assert isinstance(cli.sys.stdin, io.StringIO)
+
+
+def test_a_script_that_says_no_batch_is_asked_for_it_and_nothing_is_assumed(capsys):
+    command = "torchrun --nproc_per_node 8 t.py --model_name_or_path meta-llama/Llama-3.1-8B"
+    assert main([command, "--gpu", "h100"]) == 2
+    assert "--seq and --global-batch: are missing" in capsys.readouterr().err
