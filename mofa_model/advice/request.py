@@ -17,7 +17,6 @@ from mofa_model.records import dataclass
 from mofa_model.search import ANY, LIFTABLE, SearchCase, trainers
 from mofa_model.spec import Calibration
 from mofa_model.spec.reliability import COPY_SLOWDOWN, CheckpointTier, Reliability, paper_classes
-from mofa_model.spec.tuning import method_of
 from mofa_model.strategy import Strategy
 from mofa_model.units import Bytes, Count, Ratio, Seconds
 
@@ -225,5 +224,5 @@ def measured_support(request: Request) -> Support:
     first = request.problems[0]
     workload, stack = first.workload, first.cluster.calibration.stack
     experts = workload.model.experts is not None
-    method = method_of(workload.training.adapters)
+    method = workload.training.method
     return support(request.runs, stack, experts=experts, method=method)

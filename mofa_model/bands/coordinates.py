@@ -20,7 +20,7 @@ from mofa_model.checks import field_names
 from mofa_model.errors import InputError
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
-from mofa_model.spec.tuning import FULL, method_of
+from mofa_model.spec.tuning import FULL
 from mofa_model.strategy import AXES, Strategy, acting_names
 from mofa_model.units import Ratio
 
@@ -96,7 +96,7 @@ def coordinates(
         device=cluster.device.name,
         format=workload.training.precision.gemm,
         blocks="+".join(sorted({block.word for block in workload.model.blocks})),
-        method=method_of(workload.training.adapters),
+        method=workload.training.method,
         gpus=f"{float(cluster.gpus):g}",
         hidden=f"{float(workload.model.hidden):g}",
         sequence=f"{float(workload.training.sequence):g}",

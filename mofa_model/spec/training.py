@@ -18,7 +18,7 @@ from mofa_model.checks import LATER, array_axes, field_names, not_negative, whol
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.spec.transformer import Transformer
-from mofa_model.spec.tuning import Adapters, Loss, Task
+from mofa_model.spec.tuning import FULL, Adapters, Loss, Task
 from mofa_model.units import Bytes, Count, Numeric
 
 _MOST: Final = 64
@@ -222,6 +222,11 @@ class Training:
         if self.documents is None or not self.documents.padded:
             return self.sequence
         return np.minimum(self.sequence, max(self.documents.lengths))
+
+    @property
+    def method(self) -> str:
+        """What is trained: full, lora or qlora."""
+        return FULL if self.adapters is None else self.adapters.method
 
     @property
     def step_tokens(self) -> Numeric:

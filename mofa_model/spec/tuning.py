@@ -117,6 +117,15 @@ class Adapters:
         not_negative(adapter_alpha=self.alpha)
         share(adapter_dropout=self.dropout)
 
+    @property
+    def method(self) -> str:
+        """The word that people have for it.
+
+        >>> Adapters(rank=16).method
+        'lora'
+        """
+        return "qlora" if self.base is not None and self.base.unpacked else "lora"
+
     def beside(self, linear: str) -> bool:
         """Whether a linear layer has an adapter.
 
@@ -128,17 +137,6 @@ class Adapters:
 
 FULL: Final = "full"
 """All weights are trained."""
-
-
-def method_of(adapters: Adapters | None) -> str:
-    """What is trained, by the word that people have for it.
-
-    >>> method_of(None), method_of(Adapters(rank=16))
-    ('full', 'lora')
-    """
-    if adapters is None:
-        return FULL
-    return "qlora" if adapters.base is not None and adapters.base.unpacked else "lora"
 
 
 class Task(Category):
