@@ -112,6 +112,18 @@ def write_text(path: Path | str, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def append_text(path: Path | str, text: str) -> None:
+    """Write a text behind the end of a file, on a line of its own."""
+    try:
+        with Path(path).open("ab+") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 1))
+            ended = size == 0 or file.read(1) == b"\n"
+            file.write(("" if ended else "\n").encode() + text.encode())
+    except OSError as error:
+        raise BadFile(str(path), f"cannot be written: {why(error)}") from error
+
+
 def write_bytes(path: Path | str, data: bytes) -> None:
     """Write a file that is not text."""
     import tempfile

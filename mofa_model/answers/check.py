@@ -5,6 +5,7 @@ what it replaces, does it save as often as the pool needs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model import presets, units
@@ -46,10 +47,16 @@ class ReviewFinding:
     line_number: int
     """[1]"""
     message: str
+    amount: float = 0.0
+    """How bad it is, to compare with what was there before: bytes, or a share of time."""
+    stood_before: bool = False
+    """Whether what is replaced has it as well."""
 
     @property
     def level(self) -> str:
         """The word of SARIF: error, warning, note."""
+        if self.stood_before:
+            return "note"
         return {"slower": "warning", "interval": "warning", "not-read": "note"}.get(
             self.rule, "error"
         )
@@ -92,7 +99,30 @@ class _Priced:
 def review(
     reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
 ) -> list[ReviewFinding]:
-    """The findings of one file; `replaced_launch` is what it replaces."""
+    """The findings of one launch; what the launch that it replaces has as well is a note."""
+    found = _findings(reviewed, replaced_launch, review_bounds)
+    if replaced_launch is None or all(one.level == "note" for one in found):
+        return found
+    before = _findings(replaced_launch, None, review_bounds)
+    return [
+        replace(one, message=f"{one.message}; so it was before the change", stood_before=True)
+        if any(_stood(one, other) for other in before)
+        else one
+        for one in found
+    ]
+
+
+def _stood(one: ReviewFinding, before: ReviewFinding) -> bool:
+    """Whether a finding is no worse than one that was there before the change."""
+    if one.rule != before.rule:
+        return False
+    same = one.message == before.message
+    return same or bool(one.amount and one.amount <= 1.01 * before.amount)
+
+
+def _findings(
+    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
+) -> list[ReviewFinding]:
     found = list(_of_slurm(reviewed))
     try:
         refused = _refused(reviewed)
@@ -120,7 +150,11 @@ def review(
         message = f"the layout needs {needs} of a device that has {limit}"
         found.append(
             ReviewFinding(
-                rule="does-not-fit", file=reviewed.name, line_number=now.place, message=message
+                rule="does-not-fit",
+                file=reviewed.name,
+                line_number=now.place,
+                message=message,
+                amount=now.answer.memory_bytes,
             )
         )
     if replaced_launch is not None and replaced_launch.launch_found is not None:
@@ -222,6 +256,36 @@ def _priced(reviewed: ReviewedLaunch, told: LaunchFound, facts: Mapping[str, Any
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class LaunchForecast:
+    """What is predicted of a launch as it stands in a file."""
+
+    step_seconds: float
+    """[s]"""
+    tokens_per_second: float
+    """[1/s]"""
+    memory_bytes: float
+    """Peak of a device. [B]"""
+    launch: ReviewedLaunch
+
+
+def forecast(reviewed: ReviewedLaunch, given: Mapping[str, Any]) -> LaunchForecast:
+    """What a launch is predicted to do; `given` are facts that it does not say."""
+    facts = _facts(reviewed, ReviewBounds(given=given))
+    missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
+    if reviewed.launch_found is None or missing:
+        what = f"give {', '.join(missing)}" if missing else "no known trainer is started in it"
+        raise InputError(f"{reviewed.name}: {what}")
+    priced = _priced(reviewed, reviewed.launch_found, facts)
+    step = priced.answer.step_seconds
+    return LaunchForecast(
+        step_seconds=step,
+        tokens_per_second=int(facts["global_batch"]) * int(facts["sequence_length"]) / step,
+        memory_bytes=priced.answer.memory_bytes,
+        launch=reviewed,
+    )
+
+
 def _slower(
     reviewed: ReviewedLaunch, before: ReviewedLaunch, now: _Priced, facts: Mapping[str, Any],
     bounds: ReviewBounds,
@@ -272,7 +336,7 @@ def _interval(
             f"limit is {units.format(float(limit.value), 's')}: nothing is ever saved; save more "
             "often, or add --signal and save on it"
         )
-        return [_finding("interval", reviewed, said.source, message)]
+        return [replace(_finding("interval", reviewed, said.source, message), amount=1.0)]
     nodes = facts.get("nodes") or max(
         1, int(facts["devices"]) // int(facts.get("devices_per_node") or 8)
     )
@@ -291,7 +355,7 @@ def _interval(
         f"saving every {steps} steps costs {100 * lost:.1f} % of the time against every "
         f"{best['best_steps']}; {best['flat_from']} to {best['flat_to']} are about as good"
     )
-    return [_finding("interval", reviewed, said.source, message)]
+    return [replace(_finding("interval", reviewed, said.source, message), amount=lost)]
 
 
 def sarif(findings: Sequence[ReviewFinding], version: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,13 +33,13 @@ LAYOUTS = [
     (2, 2, "tp=2,pp=1,cp=1,dp=2", "-p batch -t 30"),
     (1, 1, "tp=1,pp=1,cp=1,dp=1", ""),
     (1, 2, "tp=2,pp=1,cp=1,dp=1", "-t 1-0"),
-    (1, 4, "tp=2,pp=2,cp=1,dp=1", "-C h100"),
-    (2, 1, "tp=1,pp=2,cp=1,dp=1", "--gres=gpu:h100:1"),
-    (2, 4, "tp=4,pp=2,cp=1,dp=1", "-p urgent -t 0:20:00"),
+    (1, 4, "tp=2,pp=2,pp-overlap=false,cp=1,dp=1", "-C h100"),
+    (2, 1, "tp=1,pp=2,pp-overlap=false,cp=1,dp=1", "--gres=gpu:h100:1"),
+    (2, 4, "tp=4,pp=2,pp-overlap=false,cp=1,dp=1", "-p urgent -t 0:20:00"),
     (3, 1, "tp=1,pp=1,cp=1,dp=3", "--no-requeue -t 10"),
     (3, 2, "tp=2,pp=1,cp=1,dp=3", "-C 'h100&hbm' --signal=B:USR1@60"),
-    (4, 1, "tp=1,pp=2,cp=2,dp=1", "--oversubscribe --cpus-per-gpu=2"),
-    (4, 2, "tp=2,pp=2,cp=1,dp=2", "-J 'a name' -A lab"),
+    (4, 1, "tp=1,pp=2,pp-overlap=false,cp=2,dp=1", "--oversubscribe --cpus-per-gpu=2"),
+    (4, 2, "tp=2,pp=2,pp-overlap=false,cp=1,dp=2", "-J 'a name' -A lab"),
 ]
 
 
@@ -146,6 +147,36 @@ def test_a_script_that_is_changed_in_place_starts_at_its_new_size(site, tmp_path
 @pytest.mark.parametrize("row", LAYOUTS[1:], ids=lambda row: row[2])
 def test_ten_layouts_are_accepted_and_started(site, tmp_path, row) -> None:
     checked(site, tmp_path / "job", *row)
+
+
+BESIDE = """#!/bin/bash
+#SBATCH -N 1 --gpus-per-node=h100:1 -n 1 -t 5
+{mofa} observe --help > {log}
+: > {log}
+srun --overlap -n 1 {mofa} observe {log} --job toy --textfile {folder}/job.prom --poll 50ms &
+srun --overlap -n 1 bash -c 'for ((N = 1; N <= 40; N++)); do
+    echo " iteration $N/ 100 | consumed samples: $((N * 8)) | elapsed time per iteration (ms): 250.0 | learning rate: 1E-4 | global batch size: 8 |" >> {log}
+    sleep 0.25; cp {folder}/job.prom {folder}/seen.prom 2> /dev/null || true
+done'
+kill %1
+{mofa} observe {log} --once --append --sequence 128 --job toy
+"""
+
+
+@pytest.mark.slow
+def test_observe_runs_beside_a_job_as_a_second_step_and_at_its_end(site, tmp_path) -> None:
+    mofa = Path(sys.executable).with_name("mofa")
+    text = BESIDE.format(mofa=mofa, log=tmp_path / "train.log", folder=tmp_path)
+    job = site.submit(text, f"--chdir={tmp_path}", "--output=out.log")
+    site.wait_for(
+        "it has ended",
+        lambda: "COMPLETED" in site.ask("squeue", "-h", "-t", "all", f"-j{job}", "-o", "%T"),
+        seconds=400,
+    )
+    log = (tmp_path / "train.log").read_text()
+    assert "mofa observe: last step: 40" in log
+    assert 'mofa_train_step{training_job="toy"' in (tmp_path / "seen.prom").read_text()
+    assert not (tmp_path / "job.prom").exists()
 
 
 @pytest.mark.slow

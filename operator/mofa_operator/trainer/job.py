@@ -11,6 +11,7 @@ from mofa_model import units
 from mofa_model.errors import BadFile, BadValue, InputError
 
 if TYPE_CHECKING:
+    from mofa_model.answers.reviewed import ReviewedLaunch
     from mofa_model.manifest.parsing import Profile
     from mofa_model.manifest.training_job import ClusterPart
 
@@ -85,8 +86,11 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
     stated = TrainerJob(name="", namespace="")
     if arguments.job_file is not None:
         stated = from_manifest(arguments.job_file)
+    elif arguments.script is not None:
+        stated = from_launch(launch_in(arguments.script))
+    name = environment.get("TRAINING_JOB", "") or environment.get("SLURM_JOB_NAME", "")
     return TrainerJob(
-        name=arguments.job or stated.name or environment.get("TRAINING_JOB", ""),
+        name=arguments.job or stated.name or name,
         namespace=arguments.namespace
         or environment.get("POD_NAMESPACE", "")  # a manifest often leaves it out
         or stated.namespace
@@ -116,6 +120,33 @@ def from_manifest(path: str) -> TrainerJob:
             sequence=job.spec.training.sequence_length,
             batch=job.spec.training.global_batch_size,
             gpus=_gpus(job.spec.cluster, profiles.get(job.spec.cluster.profile)),
+        ),
+    )
+
+
+def launch_in(path: str) -> ReviewedLaunch:
+    """The launch of a batch script, or of a manifest with one job."""
+    from mofa_model.answers.reviewed import launches_in
+    from mofa_model.files import read_text
+
+    found = [one for one in launches_in(read_text(path), path) if one.launch_found is not None]
+    if len(found) != 1:
+        raise BadFile(path, f"starts {len(found)} known trainers; give a file that starts one")
+    return found[0]
+
+
+def from_launch(reviewed: ReviewedLaunch) -> TrainerJob:
+    """What a launch says of its job."""
+
+    def number(name: str) -> int | None:
+        fact = reviewed.facts.get(name)
+        return int(fact.value) if fact is not None else None
+
+    return TrainerJob(
+        name=reviewed.kind.partition(" ")[2],
+        namespace="",
+        facts=Facts(
+            sequence=number("sequence_length"), batch=number("global_batch"), gpus=number("devices")
         ),
     )
 

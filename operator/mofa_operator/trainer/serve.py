@@ -9,13 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Self
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from mofa_model.errors import BadValue, why
+from mofa_model.files import write_bytes
 from mofa_operator.trainer.progress import Progress
 
 LABELS: Final = ("training_namespace", "training_job")
@@ -99,6 +101,31 @@ class LogExporter(Collector):
                 yield counter
 
 
+class Textfile:
+    """A file of an exporter's series for node-exporter's textfile collector; a context, which removes it."""
+
+    def __init__(self, exporter: LogExporter, path: str) -> None:
+        self._path = Path(path)
+        if self._path.suffix != ".prom":
+            raise BadValue("--textfile", path, "node-exporter reads names that end in .prom")
+        self._registry = CollectorRegistry()
+        self._registry.register(exporter)
+        self.url = path
+
+    def write(self) -> None:
+        """Write the series as they stand."""
+        write_bytes(self._path, generate_latest(self._registry))
+
+    def __enter__(self) -> Self:
+        """Itself, with a first file."""
+        self.write()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the file: node-exporter would show it for ever."""
+        self._path.unlink(missing_ok=True)
+
+
 class Served:
     """A server of an exporter's series; a context, which ends it."""
 
@@ -114,6 +141,9 @@ class Served:
             ) from error
         host = f"[{address}]" if ":" in address else address
         self.url = f"http://{host}:{self._server.server_port}/metrics"
+
+    def write(self) -> None:
+        """Nothing: each scrape asks."""
 
     def __enter__(self) -> Self:
         """Itself."""

@@ -6,13 +6,15 @@ import os
 import signal
 from argparse import ArgumentParser, Namespace
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from mofa_model import output, terminal, units
 from mofa_model.errors import BadFile, BadValue, InputError
+from mofa_model.files import append_text
 from mofa_model.tables import Column, Table
 from mofa_operator.trainer.follow import follow
 from mofa_operator.trainer.formats import FAMILIES, Reader
@@ -35,6 +37,8 @@ examples:
     mofa observe '/logs/attempt_*/rank0.log' --job-file examples/llama3-405b.yaml
   what a finished log holds
     mofa observe train.log --once --sequence 4096
+  at the end of a batch script, or in its epilog: predicted and observed, at the end of the log
+    mofa observe train.log --once --append --script train.sbatch --model llama3-8b --gpu h100
   while training, without a file
     torchrun train.py 2>&1 | tee >(mofa observe - --job tiny --gpus 8)
 
@@ -49,6 +53,13 @@ _JOB: Final = (
     ("--sequence", "N", "tokens in a sequence"),
     ("--global-batch", "N", "sequences in a step"),
     ("--gpus", "N", "GPUs of the whole job"),
+    (
+        "--script",
+        "FILE",
+        "batch script or manifest that started it: says the same, and what is predicted",
+    ),
+    ("--model", "MODEL", "its model, where the script does not say it"),
+    ("--gpu", "GPU", "its device, likewise"),
 )
 _LOG: Final = "file, quoted pattern of files that follow one another, or - for standard input"
 _PORT: Final = f"port of /metrics; 0 = any (default: {PORT})"
@@ -61,6 +72,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("log", metavar="LOG", help=_LOG)
     parser.add_argument("--format", help=trainers)
     parser.add_argument("--once", action="store_true", help=once)
+    parser.add_argument(
+        "--append", action="store_true", help="with --once: write it behind the log's last line too"
+    )
     job = parser.add_argument_group("job")
     for name, metavar, said in _JOB:
         job.add_argument(name, metavar=metavar, help=said)
@@ -71,6 +85,9 @@ def configure(parser: ArgumentParser) -> None:
         help="address to listen on (default: all)",
     )
     serve.add_argument("--port", type=int, default=PORT, help=_PORT)
+    serve.add_argument(
+        "--textfile", metavar="FILE.prom", help="write a file for node-exporter instead of serving"
+    )
     for name, default, said in (
         ("--poll", "0.5 s", "time between looks at the file"),
         ("--stale", "10 min", "silence after which speeds go"),
@@ -82,6 +99,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Read the log; serve what it tells, or print it."""
+    if arguments.append and not (arguments.once and Path(arguments.log).is_file()):
+        raise BadValue("--append", arguments.log, "give --once and one file, which is written to")
     reader, job = Reader(arguments.format), job_of(arguments, os.environ)
     if arguments.once:
         return _print(arguments, reader, job)
@@ -89,7 +108,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
-    from mofa_operator.trainer.serve import LogExporter, Served
+    from mofa_operator.trainer.serve import LogExporter, Served, Textfile
 
     poll, stale = (
         units.parse(getattr(arguments, name), "s", field=f"--{name}") for name in ("poll", "stale")
@@ -98,7 +117,12 @@ def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
         raise BadValue("--poll", arguments.poll, "give a time above zero and at most an hour")
     exporter = LogExporter(namespace=job.namespace, job=job.name, stale=stale)
     progress = Progress()
-    with _ended_by_sigterm(), Served(exporter, arguments.address, arguments.port) as served:
+    shown = (
+        Textfile(exporter, arguments.textfile)
+        if arguments.textfile
+        else Served(exporter, arguments.address, arguments.port)
+    )
+    with _ended_by_sigterm(), shown as served:
         _tell(f"serving {served.url} for {job.namespace}/{job.name}")
         for at, lines in follow(arguments.log, once=False, poll=poll, waiting=_tell):
             for raw in lines:
@@ -106,6 +130,7 @@ def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
                     progress = with_line(progress, line, job.facts, at)
             if exporter.progress is not progress:
                 exporter.progress = progress
+                served.write()
                 _check(progress, arguments.log)
     return 0
 
@@ -126,7 +151,11 @@ def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
             "give a trainer's log",
         )
     answer = _answer(progress, job, median(times) if times else None)
+    answer["predicted"] = _predicted(arguments)
     table = _table(arguments.log, progress, answer)
+    if arguments.append:
+        text = "".join(f"mofa observe: {line}\n" for line in _lines(table))
+        append_text(arguments.log, text)
     output.emit(arguments.output, [table], answer, records=output.as_record(answer))
     return 0
 
@@ -158,7 +187,45 @@ def _answer(progress: Progress, job: TrainerJob, step_seconds: float | None) -> 
     }
 
 
+def _predicted(arguments: Namespace) -> dict[str, float] | None:
+    """What the launch in a script is predicted to do."""
+    if arguments.script is None:
+        return None
+    from mofa_model.answers.check import forecast
+    from mofa_operator.trainer.job import launch_in
+
+    given = {"model": arguments.model, "device_kind": arguments.gpu}
+    found = forecast(launch_in(arguments.script), given)
+    return {
+        "step_seconds": found.step_seconds,
+        "tokens_per_second": found.tokens_per_second,
+        "memory_bytes": found.memory_bytes,
+    }
+
+
+def _lines(table: Table) -> Iterator[str]:
+    """A table as lines of a log."""
+    for what, *values in table.rows:
+        said = [
+            f"{value} {column.name}"
+            for value, column in zip(values, table.columns[1:], strict=True)
+            if value
+        ]
+        yield f"{what}: {', '.join(said)}"
+
+
 def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
+    forecast = answer["predicted"] or {}
+    predicted = {
+        "tokens per second": forecast.get("tokens_per_second"),
+        "median step time": forecast.get("step_seconds"),
+        "device memory": forecast.get("memory_bytes"),
+    }
+    formats = {
+        "tokens per second": "{:.4g}".format,
+        "median step time": _time,
+        "device memory": _memory,
+    }
     told = {
         "trainer": progress.family,
         "last step": progress.step,
@@ -167,6 +234,7 @@ def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
         else f"{tokens:.4g}",
         "step time": _time(progress.step_seconds),
         "median step time": _time(answer["median_step_seconds"]),
+        "device memory": _memory(progress.memory_bytes),
         "checkpoints": progress.saves,
         "last checkpoint": progress.saved,
         "steps between checkpoints": progress.save_spacing,
@@ -175,10 +243,32 @@ def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
     }
     return Table(
         title=f"{'standard input' if log == '-' else log}",
-        columns=(Column("what"), Column("value", align="left")),
-        rows=tuple((what, str(value)) for what, value in told.items() if value is not None),
+        columns=(
+            Column("what"),
+            Column("observed" if forecast else "value", align="left"),
+            *([Column("predicted", align="left")] if forecast else ()),
+        ),
+        rows=tuple(
+            (
+                what,
+                "" if value is None else str(value),
+                *([_said(formats, what, predicted.get(what))] if forecast else ()),
+            )
+            for what, value in told.items()
+            if value is not None or predicted.get(what) is not None
+        ),
         notes=(f"Tokens per second: {progress.basis}.",) if progress.basis else (),
     )
+
+
+def _said(
+    formats: Mapping[str, Callable[[float], str | None]], what: str, value: float | None
+) -> str:
+    return "" if value is None else formats[what](value) or ""
+
+
+def _memory(size: float | None) -> str | None:
+    return None if size is None else units.format(size, "B")
 
 
 def _time(seconds: float | None) -> str | None:

@@ -79,6 +79,20 @@ def test_of_25_bad_pull_requests_24_are_told_and_of_25_good_ones_at_most_one() -
     assert len(false) <= 1, false
 
 
+def test_what_was_so_before_the_change_is_a_note_and_what_got_worse_is_not() -> None:
+    def levels(before, after):
+        (one,), (other,) = (
+            launches_in(SCRIPT.format(**{**USUAL, **change}), "t") for change in (before, after)
+        )
+        return [(found.rule, found.level) for found in review(other, one, ReviewBounds(given={}))]
+
+    big = dict(mbs=32, batch=256 * 32)
+    assert levels(big, {**big, "lr": "1e-4"})[0] == ("does-not-fit", "note")
+    assert levels(big, dict(mbs=64, batch=256 * 64))[0] == ("does-not-fit", "error")
+    assert levels(dict(save=1), dict(save=2)) == [("interval", "note")]
+    assert levels(dict(save=2), dict(save=1)) == [("interval", "warning")]
+
+
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A repository whose script has changed since its first commit."""

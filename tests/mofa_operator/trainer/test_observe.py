@@ -212,3 +212,67 @@ def test_the_sidecar_example_runs_as_it_is_written(tmp_path):
         assert found[f"mofa_train_tokens_per_second{LABELS}"] == pytest.approx(
             256 * 8192 / 8.012
         )  # as --sequence says
+
+
+BATCH = """\
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --gpus-per-node=h100:8
+srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 2 --num-layers 32 \\
+  --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 14336 --swiglu --group-query-attention \\
+  --num-query-groups 8 --seq-length 8192 --micro-batch-size 1 --global-batch-size 256 --bf16 \\
+  --use-distributed-optimizer --tokenizer-model meta-llama/Llama-3.1-8B
+"""
+
+
+def test_predicted_and_observed_stand_at_the_end_of_a_jobs_log_and_reading_it_again_changes_nothing(
+    tmp_path, capsys
+):
+    log, script = tmp_path / "train.log", tmp_path / "train.sbatch"
+    log.write_text((LOGS / "megatron.log").read_text().rstrip("\n"))
+    script.write_text(BATCH)
+    words = ["observe", str(log), "--once", "--script", str(script), "-o", "json"]
+    assert main([*words, "--append"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    lines = [line for line in log.read_text().splitlines() if line.startswith("mofa observe: ")]
+    assert re.fullmatch(
+        r"mofa observe: median step time: [\d.]+ s observed, [\d.]+ s predicted", lines[4]
+    )
+    assert first["predicted"]["tokens_per_second"] == pytest.approx(
+        256 * 8192 / first["predicted"]["step_seconds"]
+    )
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_a_script_without_its_device_is_told_the_option(tmp_path, capsys):
+    script = tmp_path / "train.sbatch"
+    script.write_text(BATCH.replace("h100:8", "8"))
+    words = ["observe", str(LOGS / "megatron.log"), "--once", "--script", str(script)]
+    assert main(words) == 2
+    assert "train.sbatch: give --gpu" in capsys.readouterr().err
+    assert main([*words, "--gpu", "h100"]) == 0
+    assert "predicted" in capsys.readouterr().out
+    assert main([*words[:2], "--append"]) == 2
+    assert "give --once and one file" in capsys.readouterr().err
+
+
+def test_a_file_for_node_exporter_is_written_while_a_log_grows_and_removed_at_the_end(tmp_path):
+    log, file = tmp_path / "train.log", tmp_path / "job.prom"
+    log.write_text((LOGS / "megatron.log").read_text())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mofa_model", "observe", str(log), "--job", "tiny", "--textfile", str(file), "--poll", "20ms"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        wanted = 'mofa_train_step{training_job="tiny",training_namespace="default"} 60.0'
+        limit = time.monotonic() + PATIENCE
+        while not (file.exists() and wanted in file.read_text()) and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert wanted in file.read_text()
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+        assert not file.exists()
+    finally:
+        process.kill()
+        process.communicate()
