@@ -395,16 +395,14 @@ def new_batch(job: SlurmJob, title: str, trainer: str = "", launch: str = "launc
         f"#SBATCH --{name}{'=' if value else ''}{_quoted(value)}" for name, value in own.items()
     ]
     step = (
-        f"srun --kill-on-bad-exit=1 --cpu-bind=none {_container(image, mounts)}bash -c \\\n"
-        f'    \'NODE_RANK=$SLURM_NODEID exec bash "$HERE"/{launch} "$@"\' {launch} '
-        f'{ends}{" " if ends else ""}"$@"'
+        f"srun --kill-on-bad-exit=1 --cpu-bind=none {_container(image, mounts)}"
+        f'bash "$HERE"/{launch} {ends}{" " if ends else ""}"$@"'
     )
     lines = [
         "#!/bin/bash",
         *head,
         f"# {title}; {launch} starts a process for each GPU.",
         "# Call sbatch in the folder of this file; words behind it go to the trainer.",
-        "# shellcheck disable=SC2016 # the shell on each node knows its number",
         "set -euo pipefail",
         'HERE="$PWD"',
         'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',

@@ -127,7 +127,7 @@ CONTAINERS = {
 @pytest.mark.parametrize("asked", CONTAINERS)
 def test_a_new_script_starts_its_container(asked) -> None:
     text = new_batch(SlurmJob(nodes=2, gpus_per_node=8, sbatch_options=asked_options(asked)), "m")
-    assert f"srun --kill-on-bad-exit=1 --cpu-bind=none {CONTAINERS[asked]} bash -c" in text
+    assert f"srun --kill-on-bad-exit=1 --cpu-bind=none {CONTAINERS[asked]} bash " in text
     assert read_script(text, "j").script_steps[-1].container == asked.split()[0].partition("=")[
         2
     ].removeprefix("enroot://")
