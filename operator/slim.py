@@ -1,7 +1,6 @@
 """Remove from the image what no verb reaches; run once while the image is built.
 
     kubernetes           123 MB, 22 stay: what reading a kubeconfig imports, no client for asyncio
-    scipy                112 MB, 12 stay: what special functions import; no optimisers or statistics
     numpy, and others     20 MB less: tests, stubs for type checkers, headers, libraries to link
 
 Byte code is counted in: it stands beside the sources because the image is read-only. What is
@@ -18,7 +17,7 @@ import site
 import sys
 from pathlib import Path
 
-USED = ("scipy.special", "kubernetes.client", "kubernetes.config")
+USED = ("kubernetes.client", "kubernetes.config")
 """What the product imports of packages that have much more."""
 TESTS = ("tests", "test")
 """Folders that hold a package's own tests."""

@@ -91,16 +91,25 @@ def test_the_import_contract_names_every_room_of_the_core_that_is_built():
     assert sorted(named) == sorted(f"mofa_model.{room}" for room in built)
 
 
-def test_the_core_imports_scipy_only_inside_functions():
-    def at_the_top(path):
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        names = [
-            alias.name for node in body if isinstance(node, ast.Import) for alias in node.names
-        ]
-        names += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
-        return any(name.split(".")[0] == "scipy" for name in names)
+def test_the_product_imports_no_scipy_and_the_lab_only_inside_functions():
+    def imports(tree):
+        for node in ast.walk(tree) if tree.body else ():
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield node.module or ""
 
-    assert [shown(path) for path in SOURCES if at_the_top(path)] == []
+    def needs(path, *, anywhere):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not anywhere:
+            tree.body = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+        return any(name.split(".")[0] == "scipy" for name in imports(tree))
+
+    of_lab = [path for path in SOURCES if "mofa_lab" in path.parts]
+    assert of_lab
+    assert [shown(path) for path in of_lab if needs(path, anywhere=False)] == []
+    product = [path for path in SOURCES if path not in of_lab]
+    assert [shown(path) for path in product if needs(path, anywhere=True)] == []
 
 
 @pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.txt")), ids=shown)

@@ -1,7 +1,7 @@
 """Fits the constants of presets to measured runs; here to a user's own, as factors over the shipped
 ones.
 
-May import: advice, bands, estimate, presets, spec, strategy, units, errors; scipy is not needed.
+May import: advice, bands, estimate, presets, spec, strategy, units, errors.
 Imported by: verbs, the operator (system alone) and the lab.
 
     runs        a user's own runs or trainer's log -> factors of its system alone

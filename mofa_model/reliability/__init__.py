@@ -18,6 +18,6 @@ that is.
     assumption  whether an assumed rate still stands, by days
     observed    the whole check of a pool
 
-May import: spec, units, errors, numpy; scipy's special functions where they are used. Never
+May import: spec, units, errors, numpy. Never
 imports: simulator. Imported by: search's callers, advice, verbs, and the lab.
 """

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from mofa_model.checks import not_negative, positive
 from mofa_model.records import dataclass
+from mofa_model.reliability.special import log_gamma
 from mofa_model.units import Ratio
 
 ALARM: Final = 0.05
@@ -362,28 +363,24 @@ def _log_chance_of_days(
     """Log chance of how failures fall on spans, given their sum, by size of events: Dirichlet and
     multinomial, up to a constant. [1]
     """
-    from scipy.special import gammaln
-
     k = np.asarray(failures, dtype=float)[..., None]
     mean = np.maximum(np.asarray(expected, dtype=float), 1e-9)[..., None]
     share, total = mean / mean.sum(axis=0), k.sum(axis=0)
     events = np.maximum(total, 1.0) / np.maximum(sizes - 1, 1e-9)
     each = events * share
-    together = gammaln(events) - gammaln(total + events)
-    many = together + (gammaln(k + each) - gammaln(each)).sum(axis=0)
+    together = log_gamma(events) - log_gamma(total + events)
+    many = together + (log_gamma(k + each) - log_gamma(each)).sum(axis=0)
     alone = (k * np.log(share)).sum(axis=0)
     return np.asarray(np.where(sizes > 1, many, alone))
 
 
 def _log_likelihood(k: NDArray[Any], mean: NDArray[Any], dispersion: NDArray[Any]) -> NDArray[Any]:
     """Negative binomial log likelihood up to a constant; Poisson for a dispersion of one. [1]"""
-    from scipy.special import gammaln
-
     more = np.maximum(dispersion - 1, 1e-9)
     size = mean / more
     many = (
-        gammaln(k + size)
-        - gammaln(size)
+        log_gamma(k + size)
+        - log_gamma(size)
         - size * np.log(dispersion)
         + k * np.log(more / np.maximum(dispersion, 1 + 1e-9))
     )

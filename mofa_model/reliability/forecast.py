@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mofa_model.records import dataclass
 from mofa_model.reliability.rates import JEFFREYS, LEVEL
+from mofa_model.reliability.special import beta_below, log_gamma
 from mofa_model.units import Ratio
 
 HALF_LIVES: Final = np.array([14.0, 28.0, 56.0, 112.0, 224.0, np.inf])
@@ -129,12 +130,10 @@ def outlook(
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
     """Least count not passed with a chance of `share`, by halving: it may be millions. [1]"""
-    from scipy.special import betainc
-
     size, over = _dispersed(exposure, of.shape, of.scale, of.spread)
 
     def below(count: int) -> bool:
-        return bool(of.weight @ betainc(size, count + 1.0, 1 / (1 + over)) < share)
+        return bool(of.weight @ beta_below(size, count + 1.0, 1 / (1 + over)) < share)
 
     most = 1
     while below(most):
@@ -155,13 +154,11 @@ def _dispersed(exposure: Any, shape: Any, scale: Any, spread: Any) -> tuple[Any,
 
 def log_chance(count: Any, exposure: Any, shape: Any, scale: Any, spread: Any) -> NDArray[Any]:
     """Log chance of a count: negative binomial with a Gamma rate and a spread. Ours. [1]"""
-    from scipy.special import gammaln
-
     size, over = _dispersed(exposure, shape, scale, spread)
     chance: NDArray[Any] = (
-        gammaln(count + size)
-        - gammaln(size)
-        - gammaln(count + 1)
+        log_gamma(count + size)
+        - log_gamma(size)
+        - log_gamma(count + 1)
         - (size + count) * np.log1p(over)
         + count * np.log(over)
     )

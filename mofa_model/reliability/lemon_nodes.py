@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model.reliability.special import gamma_above
+
 SURE: Final = 0.9
 """Chance from which on a node is called a lemon. [1]"""
 
@@ -60,13 +62,11 @@ def lemons(failures: NDArray[Any], exposure: NDArray[Any]) -> list[int]:
     """
     if not len(failures) or failures.sum() < 1:
         return []
-    from scipy.special import gammaincc
-
     shape, scale = prior(failures, exposure)
     usual = (failures.sum() + 0.5) / exposure.sum()
     found: list[int] = []
     for _ in range(3):  # the rate of the others is without those that were found
-        chance = gammaincc(failures + shape, 2 * usual * (exposure + scale))
+        chance = gamma_above(failures + shape, 2 * usual * (exposure + scale))
         found = [int(at) for at in np.argsort(-chance, kind="stable") if chance[at] >= SURE]
         rest = np.delete(np.arange(len(failures)), found)
         if not len(rest):

@@ -33,7 +33,8 @@ from mofa_model.reliability.laws import (
     sources_of,
     survival_of_recovery,
 )
-from mofa_model.reliability.rates import LEVEL, gamma_quantile
+from mofa_model.reliability.rates import LEVEL
+from mofa_model.reliability.special import gamma_quantile
 from mofa_model.reliability.tiers import Failure
 from mofa_model.reliability.tiers import ettr as tiers_ettr
 from mofa_model.spec.reliability import Reliability

@@ -28,6 +28,7 @@ from mofa_model.reliability.assumption import (
 )
 from mofa_model.reliability.forecast import Outlook, mixture, outlook, present
 from mofa_model.reliability.rates import LEVEL
+from mofa_model.reliability.special import beta_quantile, gamma_above, gamma_below, log_normal_below
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
 from mofa_model.spec.reliability import RecoveryTime
 from mofa_model.units import Range, Ratio, Seconds
@@ -352,8 +353,6 @@ def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, Ra
     >>> round(class_shares({"process": 30, "pod": 60, "job": 10})["pod"].target, 3)
     0.596
     """
-    from scipy.special import betaincinv
-
     not_negative(counts=np.array(list(counts.values()), dtype=float))
     total = sum(counts.values()) + 0.5 * len(counts)
     ends = (1 - level) / 2, (1 + level) / 2
@@ -362,7 +361,7 @@ def class_shares(counts: dict[str, float], level: Ratio = LEVEL) -> dict[str, Ra
         a, b = count + 0.5, total - count - 0.5
         if b <= 0:
             return Range(lower=1.0, target=1.0, upper=1.0)
-        low, high = (float(betaincinv(a, b, end)) for end in ends)
+        low, high = (float(beta_quantile(a, b, end)) for end in ends)
         return Range(lower=low, target=a / total, upper=high)
 
     return {name: share(count) for name, count in counts.items()}
@@ -387,8 +386,6 @@ def recovery_posterior(
     >>> bool(observed.mean.target > closed.mean.target)
     True
     """
-    from scipy.special import log_ndtr
-
     seen, cut = np.asarray(finished, dtype=float), np.asarray(still_open, dtype=float)
     positive(recovery=np.append(seen, 1.0))
     not_negative(open_recovery=np.append(cut, 0.0))
@@ -401,7 +398,7 @@ def recovery_posterior(
     log = -0.5 * ((m - center0) / (2 * spread0)) ** 2 - 0.5 * (np.log(s / spread0) / 0.7) ** 2
     log = log - len(logs) * np.log(s) - 0.5 * (_squares(logs, m)) / (s * s)
     for time in opened:
-        log = log + log_ndtr((m - time) / s)
+        log = log + log_normal_below((m - time) / s)
     weight = np.exp(log - log.max())
     means = np.exp(m + s * s / 2).ravel()
     order = np.argsort(means)
@@ -426,8 +423,6 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int =
     >>> found.index, found.worst[0][0]
     (6.0, 'a')
     """
-    from scipy.special import gammainc, gammaincc
-
     names = sorted(exposure)
     for name in failures:
         if name not in exposure:
@@ -444,12 +439,12 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int =
     square = float(np.sum((k - expected) ** 2 / expected))
     order = sorted(range(len(names)), key=lambda i: (-k[i], names[i]))[:show]
     worst = tuple(
-        (names[i], int(k[i]), float(min(1.0, len(names) * gammainc(k[i], expected[i]))))
+        (names[i], int(k[i]), float(min(1.0, len(names) * gamma_below(k[i], expected[i]))))
         for i in order
         if k[i] > 0
     )
     return Dispersion(
-        index=square / free, p_value=float(gammaincc(free / 2, square / 2)), worst=worst
+        index=square / free, p_value=float(gamma_above(free / 2, square / 2)), worst=worst
     )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mofa_model.records import dataclass
 from mofa_model.reliability.forecast import RateForecasts, mixture
+from mofa_model.reliability.special import beta_below
 from mofa_model.units import Range
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
@@ -214,13 +215,11 @@ def misses(of_bands: BandCount, apart: float = 1.0) -> str | None:
     >>> misses(BandCount(bands=10, inside=8)) is None
     True
     """
-    from scipy.special import betainc
-
     bands, held = round(of_bands.bands / apart), round(of_bands.inside / apart)
     if not bands:
         return None
-    few = float(betainc(bands - held, held + 1, 1 - LEVEL)) if held < bands else 1.0
-    many = float(betainc(held, bands - held + 1, LEVEL)) if held else 1.0
+    few = float(beta_below(bands - held, held + 1, 1 - LEVEL)) if held < bands else 1.0
+    many = float(beta_below(held, bands - held + 1, LEVEL)) if held else 1.0
     told = f"of {of_bands.bands} bands of 80 % {of_bands.inside} held"
     if few < _UNUSUAL / 2:
         return f"{told}: too narrow"

@@ -4,14 +4,11 @@
     =>   rate | data ~ Gamma(prior + failures, prior + exposure)
 
 The default prior is Jeffreys', Gamma(1/2, 0). A rate has the unit of its exposure: node-seconds
-give 1/s, node-days give failures per node-day. scipy is imported where it is used, because its
-import takes longer than a whole search; an advice needs one quantile, which `gamma_quantile` finds
-without it.
+give 1/s, node-days give failures per node-day.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,6 +17,7 @@ import numpy as np
 from mofa_model.checks import not_negative, positive
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
+from mofa_model.reliability.special import gamma_quantile
 from mofa_model.units import Count, Numeric, Ratio
 
 LEVEL: Final = 0.9
@@ -89,9 +87,7 @@ def quantile(posterior: Posterior, chance: Ratio) -> Numeric:
     >>> round(float(quantile(posterior(5, 1000.0), 0.95)), 6)
     0.009838
     """
-    from scipy.special import gammaincinv
-
-    value: Numeric = gammaincinv(posterior.shape, chance) / posterior.scale
+    value: Numeric = gamma_quantile(posterior.shape, chance) / posterior.scale
     return value
 
 
@@ -114,14 +110,13 @@ def garwood_interval(
     >>> [round(float(x), 3) for x in garwood_interval(3, 1.0, 0.95)]
     [0.619, 8.767]
     """
-    from scipy.special import gammaincinv
-
     _level(level)
     not_negative(failures=failures)
     positive(exposure=exposure)
     k = np.asarray(failures, dtype=float)
-    low = np.where(k > 0, gammaincinv(np.maximum(k, 1.0), (1 - level) / 2), 0.0)
-    return (low / exposure)[()], (gammaincinv(k + 1, (1 + level) / 2) / exposure)[()]
+    low = np.where(k > 0, gamma_quantile(np.maximum(k, 1.0), (1 - level) / 2), 0.0)
+    high = np.asarray(gamma_quantile(k + 1, (1 + level) / 2))
+    return (low / exposure)[()], (high / exposure)[()]
 
 
 def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
@@ -143,57 +138,3 @@ def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) 
 def _level(level: Ratio) -> None:
     if not np.all((np.asarray(level) > 0) & (np.asarray(level) < 1)):
         raise BadValue("level", level, "give a level between 0 and 1, for example 0.9")
-
-
-_TERMS: Final = 100_000
-_EXACT: Final = 1e-15
-
-
-def gamma_share(shape: float, x: float) -> Ratio:
-    """Probability that a Gamma variable of unit scale is at most x, P(shape, x). Source: series and
-    continued fraction of the incomplete gamma function (Abramowitz and Stegun 6.5.29, 6.5.31). [1]
-
-    >>> round(gamma_share(1.0, 1.0), 12) == round(1 - math.exp(-1.0), 12)
-    True
-    """
-    if x <= 0:
-        return 0.0
-    front = math.exp(shape * math.log(x) - x - math.lgamma(shape))
-    if x < shape + 1:
-        term = total = 1 / shape
-        for n in range(1, _TERMS):
-            term *= x / (shape + n)
-            total += term
-            if term < total * _EXACT:
-                break
-        return min(1.0, front * total)
-    b = x + 1 - shape
-    c, d = 1e300, 1 / b
-    fraction = d
-    for n in range(1, _TERMS):
-        a = -n * (n - shape)
-        b += 2
-        d = 1 / (a * d + b)
-        c = b + a / c
-        fraction *= c * d
-        if abs(c * d - 1) < _EXACT:
-            break
-    return max(0.0, 1 - front * fraction)
-
-
-def gamma_quantile(shape: float, probability: Ratio) -> float:
-    """Where a Gamma variable of unit scale stays below with a probability: bisection on
-    `gamma_share`. Source: inversion. [1]
-
-    >>> round(gamma_quantile(2.0, 0.05), 6), round(gamma_quantile(2.0, 0.95), 6)
-    (0.355362, 4.743865)
-    """
-    low, high = 0.0, max(1.0, 2 * shape)
-    while gamma_share(shape, high) < probability:
-        high *= 2
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in {low, high}:
-            break
-        low, high = (middle, high) if gamma_share(shape, middle) < probability else (low, middle)
-    return (low + high) / 2

@@ -11,8 +11,8 @@ through the entry-point group `mofa.verbs` (`name = "package.module"`), as those
     EXAMPLES               command lines that `--help` shows after the options
 
 `mofa --help` must not import every verb, so our one-line summaries stand here. A verb of another
-distribution is listed by its name and the first line of its module. Slow imports (rich, pydantic,
-scipy) belong in `run`.
+distribution is listed by its name and the first line of its module. Slow imports (rich, pydantic)
+belong in `run`.
 """
 
 from __future__ import annotations
