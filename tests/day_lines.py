@@ -2,6 +2,7 @@
 
 from mofa_operator.incidents.timelines import (
     CORDON,
+    PRESSURE,
     READY,
     XID,
     ContainerExit,
@@ -36,9 +37,10 @@ def exits(*given, again=20.0):
 
 
 def life(name, **told):
-    signals = {"ready": READY, "cordon": CORDON, "xid": XID}
+    signals = {"ready": READY, "cordon": CORDON, "xid": XID, "pressure": PRESSURE}
+    parts = {"xid": ("0", "u"), "pressure": ("DiskPressure",)}
     lines = (
-        SignalTimeline(name, signals[word], ("0", "u") if word == "xid" else (), runs)
+        SignalTimeline(name, signals[word], parts.get(word, ()), runs)
         for word, runs in told.items()
     )
     seen = (Span(START, END),)

@@ -1489,6 +1489,28 @@ def _(c):
     j.says(t + 1500, t + 2200, "reboot")
 
 
+# ---------------------------------------------------------------- written with the rule that it tries
+
+
+@vignette(
+    "a disk fills, the kubelet evicts a pod, and its JobSet makes all anew within a minute; no sample has the reason",
+    late=True,
+    scrape=60,
+)
+def _(c):
+    j = c.job("logs", range(8), "jobset")
+    for n, h in ((2, 9), (5, 27.3)):
+        t = c.at(h)
+        parts = c.bools([(t - 20, t + 340)])
+        c.conditions.append((c.nodes[n], "DiskPressure", parts))
+        j.places[n].end = t
+        for pod in j.places.values():
+            pod.end = min(pod.end, t + 9)
+        j.attempt += 1
+        j.make(dict(enumerate(range(8))), t + 25)
+        j.says(t, t + 500, "eviction", False)
+
+
 def made(every):
     return [make(number + 1) for number, make in enumerate(MADE[::every])]
 

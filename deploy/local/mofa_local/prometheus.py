@@ -31,6 +31,8 @@ from mofa_local.processes import COLLECTED, Processes, answers
 
 RETENTION: Final = "400d"
 """Longer than any window that the operator may ask for."""
+LONGEST_QUERY: Final = "2m"
+"""Time after which it gives up a query, as by default."""
 MEMORY: Final = "600MiB"
 """Where the server's garbage collector starts to work hard; queries over months would else double it."""
 LONGEST_BLOCK: Final = "1458h"
@@ -135,6 +137,7 @@ class Prometheus:
                 f"--config.file={self._file}",
                 f"--storage.tsdb.path={self.data}",
                 f"--storage.tsdb.retention.time={RETENTION}",
+                f"--query.timeout={LONGEST_QUERY}",
                 "--storage.tsdb.min-block-duration=2h",  # equal to the longest: history is not compacted again
                 "--storage.tsdb.max-block-duration=2h",
                 f"--web.listen-address={HOST}:{self.port}",

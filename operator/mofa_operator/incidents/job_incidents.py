@@ -517,6 +517,15 @@ class JobIncidents:
                     return node, cordon.start
         return None
 
+    def _pressure(self, outage: JobOutage) -> str:
+        """Whether the node ran short from which the first pod went, in words; empty = it did not."""
+        first, slack = outage.outages[0], 2 * self._pool.sample_spacing + 60.0
+        host = self._pool.node_timelines.get(first.pod.node)
+        if first.exit is not None or host is None:
+            return ""
+        short = host.pressure(outage.start - slack, outage.start + slack)
+        return f"a pod went while {host.name} had {short}" if short else ""
+
     def _came_after_a_drain(self, outage: JobOutage, fault: Incident) -> bool:
         """Whether a fault began only after the outage, which a cordon of another node explains."""
         cordoned = self._cordoned(outage, outage.start) if outage.start < fault.start else None
@@ -536,6 +545,8 @@ class JobIncidents:
             return Deduction(causes.DRAIN, ("a pod was evicted through the API server",))
         if any(pod.evicted for pod in gone):
             return Deduction(causes.EVICTION, ("a pod was evicted",))
+        if short := self._pressure(outage):
+            return Deduction(causes.EVICTION, (short,))
         taken: defaultdict[str, set[str]] = defaultdict(set)
         for pod in self._pool.pod_timelines.values():
             follows = -60 <= pod.created - outage.start <= 300

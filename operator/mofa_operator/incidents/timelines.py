@@ -224,6 +224,13 @@ PROBLEM: Final = Signal(
     parts=("condition",),
     read_when="rose",
 )
+PRESSURE: Final = Signal(
+    metric="kube_node_status_condition",
+    conditions=('condition=~"(Memory|Disk|PID)Pressure"', 'status="true"'),
+    parts=("condition",),
+    read_when="rose",
+)
+"""A kubelet that runs short, and evicts pods; it says so for minutes, a pod's reason may be gone."""
 BOOT: Final = Signal(
     metric="node_boot_time_seconds",
     read_when="recent",
@@ -259,7 +266,7 @@ COUNTED: Final = Signal(
 HEARTBEATS: Final = (XID, COUNTED, DETECTED)
 """Signals from the host whose silence shows that it was down, where no boot time is published."""
 SIGNALS: Final = (
-    *(READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, BOOT),
+    *(READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, PRESSURE, BOOT),
     *(XID, XID_COUNT, REMAP, DETECTED, COUNTED),
 )
 
@@ -360,6 +367,18 @@ class NodeTimeline:
             for span in spans_of(line.runs, 1.0, self.spacing.get(signal, 0.0))
         ]
         return joined(spans, 2 * self.sample_spacing)
+
+    def pressure(self, start: float, end: float) -> str:
+        """What its kubelet ran short of in a time, as its condition is called; empty = of nothing. [s]"""
+        spacing = self.spacing.get(PRESSURE, self.sample_spacing)
+        return next(
+            (
+                "".join(line.part)
+                for line in self.of(PRESSURE)
+                if overlap(spans_of(line.runs, 1.0, spacing), [Span(start, end)])
+            ),
+            "",
+        )
 
     @cached_property
     def not_ready(self) -> list[Span]:

@@ -307,6 +307,21 @@ def test_who_is_moved_off_a_node_whose_fault_had_stopped_it_before_was_drained_a
     assert causes.DRAIN.word not in lost
 
 
+def test_a_pod_that_went_while_its_node_ran_short_of_disk_was_evicted_also_where_its_reason_is_gone():
+    """Its controller took it away within seconds, so no sample has the reason; the node says DiskPressure for five minutes and more."""
+    gang = [pod(slot=n, attempt="0", until=START + 9000, failed=n == 1) for n in range(3)]
+    new = [pod(slot=n, attempt="1", at=START + 9040) for n in range(3)]
+    pressure = switched((8980, 1.0), (9400, 0.0), first=0.0)
+    assert only(seen(*gang, *new)) == "process-crash"
+    (found,) = seen(*gang, *new, a=life("a", pressure=pressure))
+    assert (found.cause.word, found.evidence[0]) == (
+        "eviction",
+        "a pod went while a had DiskPressure",
+    )
+    elsewhere = seen(*gang, *new, d=life("d", pressure=pressure))
+    assert only(elsewhere) == "process-crash"
+
+
 def test_a_drain_is_no_fault_of_another_node_that_fails_only_after_it():
     cordon, fault = switched((9000, 1.0), first=0.0), switched((9400, 79.0), first=0.0)
     gang = [pod(slot=n, until=START + 9090) for n in range(2)]
