@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST = 25_000
 """As many as people still finish. [1]"""
 GENERATED = re.compile(
-    r"tests/|lab/data/|docs/(reference/|validation\.md|validation/|evidence\.md|equations\.md|nomenclature\.md"
+    r"tests/|lab/data/|changelog\.d/|docs/(reference/|validation\.md|validation/|evidence\.md|equations\.md|nomenclature\.md"
     r"|ettr-grid\.md|real-node\.md|studies/results\.md)|charts/.*/README\.md"
 )
-"""Pages that are made from the code or of tables that tests compare with it, and what describes data."""
+"""Pages that are made from the code or of tables that tests compare with it, what describes data, and sentences on their way to the changelog."""
 BLOCKS = re.compile(r"(?s)```.*?```|<!-- (\w+) -->.*?<!-- end of \1 -->|<!--.*?-->")
 
 
