@@ -12,8 +12,11 @@ command and operator.
     recipes     trainers' own names of models, and what their own recipes say
     settings    options, variables, files and sources as settings, each with its place
     classes     programs and images that tell of a class; vocabulary.toml has them
-    script      a shell script followed as a shell goes through it, each word with its place
+    expansion   words of a shell script, expanded as a shell does it, each character with its place
+    script      a shell script followed as a shell goes through it
+    directives  the options of `#SBATCH` lines, and what sbatch refuses of them
     sbatch      a batch script of Slurm: directives, steps, facts with file and line
+    sbatch_written  one that is changed in place, and a new one
     facts       model, sequence, batch, precision, layout in use; tokens and passwords never
 """
 

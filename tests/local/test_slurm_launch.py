@@ -151,9 +151,9 @@ def test_ten_layouts_are_accepted_and_started(site, tmp_path, row) -> None:
 
 BESIDE = """#!/bin/bash
 #SBATCH -N 1 --gpus-per-node=h100:1 -n 1 -t 5
-{mofa} observe --help > {log}
 : > {log}
-srun --overlap -n 1 {mofa} observe {log} --job toy --textfile {folder}/job.prom --poll 50ms &
+srun --overlap -n 1 {mofa} observe {log} --job toy --sequence 128 --textfile {folder}/job.prom --poll 50ms &
+until [[ -e {folder}/job.prom ]]; do sleep 0.2; done
 srun --overlap -n 1 bash -c 'for ((N = 1; N <= 40; N++)); do
     echo " iteration $N/ 100 | consumed samples: $((N * 8)) | elapsed time per iteration (ms): 250.0 | learning rate: 1E-4 | global batch size: 8 |" >> {log}
     sleep 0.25; cp {folder}/job.prom {folder}/seen.prom 2> /dev/null || true
