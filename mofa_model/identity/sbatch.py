@@ -327,6 +327,9 @@ class _Asked:
         whole = None
         if (one := self._by.get("gpus")) and (match := _COUNT.fullmatch(one.value.text)):
             whole = self._fact(int(match["count"]), one)
+        elif (one := self._by.get("gpus-per-task")) and (tasks := self._number("ntasks")):
+            match = _COUNT.fullmatch(one.value.text)
+            whole = self._fact(int(match["count"]) * tasks.value, one) if match else None
         if nodes is not None and not (0 < nodes.value <= 100_000):
             nodes = None
         if nodes is not None:

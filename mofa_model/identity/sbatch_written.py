@@ -171,6 +171,8 @@ def _sizes(script: BatchScript, job: SlurmJob) -> tuple[_Size, _Size]:
 
     nodes, gpus = number("nodes", 1), number("devices_per_node", 0)
     tasks = number("tasks_per_node", max(1, number("tasks", nodes) // nodes))
+    if "nodes" not in script.facts and "tasks" in script.facts:
+        tasks = 0  # on how many nodes they are, Slurm decides
     programs = [one.texts[0].rpartition("/")[2] for one in script.said.program_calls]
     launched = bool(_LAUNCHERS & set(programs)) or any(
         "torch.distributed" in word for one in script.said.program_calls for word in one.texts
@@ -206,7 +208,7 @@ def _value(name: str, text: str, size: _Size, wanted: _Size) -> tuple[int, int, 
     counted = {
         "gpus-per-node": (size.gpus, wanted.gpus),
         "gpus": (size.nodes * size.gpus, wanted.nodes * wanted.gpus),
-        "gpus-per-task": (size.gpus // size.tasks, wanted.gpus // wanted.tasks),
+        "gpus-per-task": (size.gpus // max(1, size.tasks), wanted.gpus // max(1, wanted.tasks)),
     }
     if name in counted and (match := _COUNT.fullmatch(text)):
         old, new = counted[name]

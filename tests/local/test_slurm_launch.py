@@ -158,7 +158,8 @@ srun --overlap -n 1 bash -c 'for ((N = 1; N <= 40; N++)); do
     echo " iteration $N/ 100 | consumed samples: $((N * 8)) | elapsed time per iteration (ms): 250.0 | learning rate: 1E-4 | global batch size: 8 |" >> {log}
     sleep 0.25; cp {folder}/job.prom {folder}/seen.prom 2> /dev/null || true
 done'
-kill %1
+scancel --signal=TERM "$SLURM_JOB_ID.0"
+wait
 {mofa} observe {log} --once --append --sequence 128 --job toy
 """
 
@@ -174,7 +175,7 @@ def test_observe_runs_beside_a_job_as_a_second_step_and_at_its_end(site, tmp_pat
         seconds=400,
     )
     log = (tmp_path / "train.log").read_text()
-    assert "mofa observe: last step: 40" in log
+    assert "mofa observe: last step: 40\n" in log
     assert 'mofa_train_step{training_job="toy"' in (tmp_path / "seen.prom").read_text()
     assert not (tmp_path / "job.prom").exists()
 

@@ -205,13 +205,14 @@ def _predicted(arguments: Namespace) -> dict[str, float] | None:
 
 def _lines(table: Table) -> Iterator[str]:
     """A table as lines of a log."""
+    names = [column.name for column in table.columns[1:]]
     for what, *values in table.rows:
-        said = [
-            f"{value} {column.name}"
-            for value, column in zip(values, table.columns[1:], strict=True)
+        named = [
+            str(value) if len(names) == 1 else f"{value} {name}"
+            for value, name in zip(values, names, strict=True)
             if value
         ]
-        yield f"{what}: {', '.join(said)}"
+        yield f"{what}: {', '.join(named)}"
 
 
 def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:

@@ -82,6 +82,13 @@ def test_a_heterogeneous_job_is_left_alone_and_said() -> None:
     assert (made.text, made.left) == (text, ("a heterogeneous job is left alone",))
 
 
+def test_tasks_that_slurm_may_place_anywhere_are_left_and_said() -> None:
+    text = "#!/bin/bash\n#SBATCH --ntasks=16\n#SBATCH --gpus-per-task=1\nsrun python t.py\n"
+    assert read_script(text, "j").facts["devices"].value == 16
+    made = changed_batch(text, "j", SlurmJob(nodes=4, gpus_per_node=8))
+    assert (made.text, made.left) == (text, ("it does not say its nodes: start it on 4",))
+
+
 def test_a_script_of_one_node_is_told_what_more_nodes_need() -> None:
     text = "#!/bin/bash\n#SBATCH -N 1 --gpus-per-node=8\nsrun torchrun --nproc_per_node 8 {}t.py\n"
     job = SlurmJob(nodes=2, gpus_per_node=8)
