@@ -7,6 +7,7 @@ dependencies, Go for the tools of the local stack, and podman for the image; wha
 
     checksums          SHA256SUMS fits every file; a signature of a throw-away key is made and verified
     packages           from the folder of files, into an environment of its own; README's commands; the source makes the same wheel
+    clone              README's line that installs, in the unpacked source
     without a network  from a folder of wheels, in a network namespace that has nothing
     plugin             the archive that krew installs: set up by itself, called through a link as krew calls it
     image              pushed to a registry on loopback under the digest that the chart names, pulled, and asked without a network
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -158,6 +160,16 @@ def packages(dist: Path, work: Path) -> None:
             f"the wheel of the source differs in {sorted(set(held[0].items()) ^ set(held[1].items()))[:5]}"
         )
     say("source", f"makes the same wheel, {len(held[0])} files")
+    with tarfile.open(only(dist, "mofa_advisor-[0-9]*.tar.gz")) as source:
+        source.extractall(work / "clone", filter="data")
+    (clone,) = (work / "clone").iterdir()
+    line = re.search(r"(?m)^    pip install (.+)$", (ROOT / "README.md").read_text("utf-8"))
+    if line is None:
+        fail("README.md has no line `pip install …`")
+    own = environment(work / "of-clone")
+    run(own, "-m", "pip", "install", "--quiet", *shlex.split(line[1]), folder=clone)
+    run(own.parent / "mofa", *asked[0], folder=desk)
+    say("clone", f"`pip install {line[1]}` in the source installs, and answers")
 
 
 def without_network(dist: Path, work: Path) -> None:
