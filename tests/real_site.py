@@ -42,7 +42,7 @@ class Seen:
 
 
 class RealSite:
-    def __init__(self, folder, processes):
+    def __init__(self, folder, processes, *, gpus=GPUS):
         self.folder = folder
         self.seen = Seen()
         self.processes = processes
@@ -52,7 +52,7 @@ class RealSite:
             self.cluster,
             folder / "node",
             processes,
-            gpus=GPUS,
+            gpus=gpus,
             inward={9090: f"{HOST}:{self.prometheus.port}"},
         )
         self.beside = {}
@@ -125,8 +125,8 @@ class RealSite:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def install(self, *sets):
-        """The chart by helm, into a namespace that refuses all that is not restricted."""
+    def install(self, *sets, chart=ROOT / "charts" / "mofa-advisor", image=""):
+        """A chart by helm, into a namespace that refuses all that is not restricted; without an image, with this tree's."""
         space = {
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -136,7 +136,7 @@ class RealSite:
             },
         }
         self.cluster.apply(space)
-        repository, _, tag = self.image.rpartition(":")
+        repository, _, tag = (image or self.image).rpartition(":")
         values = [
             f"image.repository={repository}",
             f"image.tag={tag}",
@@ -148,7 +148,7 @@ class RealSite:
         return self.helm(
             "install",
             RELEASE,
-            str(ROOT / "charts" / "mofa-advisor"),
+            str(chart),
             *(f"--set={one}" for one in values),
         )
 
