@@ -376,7 +376,8 @@ def new_batch(job: SlurmJob, title: str, trainer: str = "", launch: str = "launc
     asked = dict(job.sbatch_options)
     image = asked.pop("container-image", "")
     mounts = asked.pop("container-mounts", "")
-    minutes = (turn_seconds(job) or 0) // 60
+    turn = turn_seconds(job)
+    minutes = (turn or 0) // 60
     ends = _ENDS_AFTER.get(trainer, "").format(minutes=minutes) if minutes else ""
     own = {
         "job-name": re.sub(r"[^\w.-]+", "-", title.split(" on ", maxsplit=1)[0]).strip("-")[:40]
@@ -390,7 +391,7 @@ def new_batch(job: SlurmJob, title: str, trainer: str = "", launch: str = "launc
         own |= {"exclusive": "", "mem": "0"}
     if "no-requeue" not in asked:
         own |= {"requeue": "", "open-mode": "append"}
-    if minutes and not ends:
+    if turn and not ends:
         own["signal"] = f"B:USR1@{_warned_seconds(job)}"
     own |= asked
     head = [
@@ -411,7 +412,7 @@ def new_batch(job: SlurmJob, title: str, trainer: str = "", launch: str = "launc
         "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))",
         "export HERE MASTER_ADDR MASTER_PORT",
     ]
-    last = (_SAVED if ends else _CUT).format(step=step, minutes=minutes) if minutes else f"{step}\n"
+    last = (_SAVED if ends else _CUT).format(step=step, minutes=minutes) if turn else f"{step}\n"
     return "\n".join([*lines, last])
 
 
