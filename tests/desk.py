@@ -23,6 +23,11 @@ srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 pretrain_gpt.py \\
     "nodes.csv": "node,node_days\na,100\nb,200\n",
     "past.json": '{"start": 0, "end": 864000, "incidents": [], "exposure": {"by_node": {"a": 10}}, '
     '"account": {"rows": []}}',
+    "advice.json": '{"job": {"nodes": 8, "step": "2 s", "interval": 200, "save": "1 s", "copy": "4 s", "replicas": 4, '
+    '"gpus_per_node": 8, "checkpoint_size": "100 GB", "rate": 0.05, "classes": ["pod:1:262s"], "recovery": "in-place"}}',
+    "ledger.yaml": "apiVersion: mofa.dev/v1alpha1\nkind: FailureLedger\nmetadata: {name: east}\nstatus:\n  days:\n"
+    '  - {date: "2026-01-31", witness: Prometheus, coveredSeconds: 86400, classes: '
+    '[{name: pod, failures: 1, exposureNodeDays: "100", recoveries: 1, recoverySeconds: 500}]}\n',
     "runs.csv": _RUNS,
     "tables/gemm.csv": _PRODUCTS,
     "results.json": '[{"id": "mlperf-next-llama31-8b-b200-8", "step_seconds": 0.5}]',

@@ -17,6 +17,9 @@ import simpy
 CLASSES = (("process", 0.3, 141.0), ("pod", 0.6, 262.0), ("job", 0.1, 307.0))
 """Section 3.4 of the paper: what starts again, its share of failures, and how long that takes. [s]"""
 
+_INSTANT = 1e-5
+"""Time below which something is over: a clock of many years cannot tell less. [s]"""
+
 
 class Outsider:
     """One run. `told` has nodes, rate, plan, replicas, step, block, state, snapshot, micro, stages and hangs."""
@@ -75,7 +78,7 @@ class Outsider:
     def intervals(self):
         """Work between saves, and saves."""
         while True:
-            while self.part < self.interval * (1 - 1e-12):
+            while self.part < self.interval - _INSTANT:
                 yield from self.standing_still()
                 pace, begun = self.pace(), self.env.now
                 yield from self.wait((self.interval - self.part) / pace)
@@ -89,7 +92,7 @@ class Outsider:
                 if tier in self.copies:
                     yield self.copies[tier]
             left = sum(self.block[tier] for tier in due)
-            while left > 1e-9:
+            while left > _INSTANT:
                 yield from self.standing_still()
                 begun = self.env.now
                 yield from self.wait(left)

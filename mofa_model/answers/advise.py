@@ -71,8 +71,12 @@ class AdviceAnswer(UserAnswer):
     def document(self) -> dict[str, Any]:
         """The answer for machines."""
         from mofa_model.answers.advise_tables import document
+        from mofa_model.answers.given import of_layout
 
-        return document(self.advice, self.launch, str(self.refused or ""))
+        found = document(self.advice, self.launch, str(self.refused or ""))
+        if job := of_layout(self.request, self.advice):
+            found["job"] = job
+        return found
 
     @property
     def tables(self) -> Sequence[Table]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mofa_model import output, plots, units
 from mofa_model.answers.answer import UserAnswer, asked_by
+from mofa_model.answers.given import with_layout
 from mofa_model.answers.job import every_of, job_of
 from mofa_model.answers.question import names, switch
 from mofa_model.answers.questions import EttrQuestion, ReliabilityQuestion
@@ -116,6 +117,7 @@ def ettr(question: EttrQuestion) -> EttrAnswer:
         raise BadValue("--level", question.level, "give a level between 0 and 1, for example 0.9")
     if question.deadline and not question.total_steps:
         raise BadValue("--deadline", question.deadline, "give --total-steps with it")
+    question = with_layout(question)
     if question.vary:
         field, values = parse_vary(question.vary, _VARIED)
         rows = [_varied_row(question, field, value) for value in values]

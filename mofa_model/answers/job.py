@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model import units
+from mofa_model.answers.given import modes_of_ledger, with_layout
 from mofa_model.answers.questions import ReliabilityQuestion
 from mofa_model.errors import BadValue
 from mofa_model.reliability import checkpoint
@@ -37,6 +38,7 @@ _OF_PROFILE: Final = (
     "domains",
     "queue",
     "spares",
+    "ledger",
 )
 """Fields that a profile replaces."""
 _CERTAIN: Final = 1e9
@@ -46,7 +48,9 @@ _KEEPING_PODS: Final = {one.value for one in RecoveryClass if one.keeps_pods}
 
 
 def job_of(question: ReliabilityQuestion) -> Job:
-    """The job that the words describe."""
+    """The job that the words, or the layout that they name, describe."""
+    question = with_layout(question)
+    nodes, step = float(question.nodes or 0), str(question.step)
     reliability = _profile(question) if question.profile else None
     storage = tuple(_storage_of(text) for text in question.storage)
     if reliability is not None and not (storage or question.save):
@@ -59,8 +63,8 @@ def job_of(question: ReliabilityQuestion) -> Job:
     if question.hang is not None:
         reliability = replace(reliability, hangs=hangs_of(question.hang))
     job = Job(
-        nodes=question.nodes,
-        step_time=time_of(question.step, "--step", least=1e-9),
+        nodes=nodes,
+        step_time=time_of(step, "--step", least=1e-9),
         blocking=blocking,
         background=background,
         reliability=reliability,
@@ -78,7 +82,7 @@ def _planned(asked: ReliabilityQuestion, job: Job) -> Job:
         if asked.checkpoint_size is None and asked.model is None:
             right = "give --checkpoint-size or --model with it: copies on peers have its size"
             raise BadValue("--recovery", ",".join(asked.recovery), right)
-        shards = asked.nodes * asked.gpus_per_node / asked.replicas
+        shards = job.nodes * asked.gpus_per_node / asked.replicas
         state = float(checkpoint.bytes_per_node(_size(asked), shards, asked.gpus_per_node))
     job = replace(job, redundancy=(layout := Replicas(count=asked.replicas, state=state)))
     possible = [one for one in plans if is_possible(one, layout, float(job.nodes))]
@@ -93,7 +97,7 @@ def _described(
 ) -> Reliability:
     """Reliability from the words alone."""
     return Reliability(
-        classes=_classes(asked, tiers),
+        classes=_classes(asked, tiers) if asked.ledger is None else _counted(asked, tiers),
         tiers=storage,
         slowdown=COPY_SLOWDOWN if asked.slowdown is None else asked.slowdown,
         law=_law_of(asked.law),
@@ -103,6 +107,16 @@ def _described(
         repair=time_of(asked.repair, "--repair"),
         domains=tuple(_domain_of(text, tiers) for text in asked.domains),
     )
+
+
+def _counted(asked: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
+    """Classes of a ledger; fields that would say the same twice are refused."""
+    also = ("rate", "failures", "node_days", "classes", "mttr")
+    twice = [asked.options[name].flag for name in also if name in asked.changed_fields()]
+    if twice:
+        right = f"it states what {twice[0]} would; give one of them"
+        raise BadValue("--ledger", asked.ledger, right)
+    return modes_of_ledger(str(asked.ledger), tiers - 1)
 
 
 def _profile(asked: ReliabilityQuestion) -> Reliability:
@@ -124,7 +138,7 @@ def _profile(asked: ReliabilityQuestion) -> Reliability:
         FailureAssumptions(),
         profile.spec,
         profile.status.evidence(),
-        cluster=cluster_of(profile.spec, int(asked.nodes)),
+        cluster=cluster_of(profile.spec, int(asked.nodes or 0)),
         asynchronous=True,
         path="profile",
     )
@@ -213,7 +227,7 @@ def _storage_times(
     if asked.save or asked.copy:
         raise BadValue("--save", asked.save or asked.copy, "give --storage, or --save and --copy")
     size = _size(asked)
-    shards = asked.shards or asked.nodes * asked.gpus_per_node
+    shards = asked.shards or float(asked.nodes or 0) * asked.gpus_per_node
     node = checkpoint.bytes_per_node(size, shards, asked.gpus_per_node)
     return (
         tuple(float(checkpoint.blocking_time(tier, size, node)) for tier in tiers),

@@ -34,6 +34,7 @@ _FAILURES: Final = "failures"
 _CHECKPOINTS: Final = "checkpoints; lists by commas, nearest tier first"
 _RUNS: Final = "short runs"
 _SIMULATION: Final = "simulation"
+_POOL: Final = "several jobs in one pool"
 _HANG: Final = (
     "failures that end no process until this timeout, and their share of all, for example 15min:0.3;"
     " PAUSES:MEAN[:LAW[:CV]] after that are pauses of a day that look alike, as 24:5min"
@@ -454,9 +455,13 @@ class WhichQuestion(UserQuestion):
 class ReliabilityQuestion(UserQuestion):
     """A job on nodes that fail, and how it saves."""
 
-    nodes: float = declared(real, "--nodes N", "nodes of the job", bounds=(1, 1e7), group=_JOB)
-    step: str = declared(
-        text, "--step TIME", "step time without failures, for example '28 s'", group=_JOB
+    nodes: float | None = option(real, "--nodes N", "nodes of the job", bounds=(1, 1e7), group=_JOB)
+    step: str | None = option(text, "--step TIME", "step time without failures, for example '28 s'")
+    layout: str | None = option(
+        text,
+        "--layout FILE",
+        "what mofa advise -o json wrote, - is standard input: its nodes, step, saves, replicas,"
+        " failures and recovery plan, where nothing else is said",
     )
     profile: str | None = option(
         text,
@@ -469,6 +474,12 @@ class ReliabilityQuestion(UserQuestion):
         "--rate R",
         "assumed failures per node-day (default: 0.005, the paper's)",
         bounds=(0, 1e4),  # more is a slip of the pen
+    )
+    ledger: str | None = option(
+        text,
+        "--ledger FILE",
+        "failures and recovery times as a pool's FailureLedger counted them (kubectl get"
+        " failureledger NAME -o yaml), as they count for the next 30 days; in place of --rate",
     )
     prior_weight: float | None = option(
         real,
@@ -614,6 +625,17 @@ class EttrQuestion(ReliabilityQuestion):
 class SimulateQuestion(ReliabilityQuestion):
     """What happens to runs of a job."""
 
+    jobs: Names = option(
+        names,
+        "--job NAME:NODES:TRAINING[:PRIORITY[:ARRIVES]]",
+        "a job of a pool of --nodes nodes, the training that it needs without any loss, who is served"
+        " first, and when it comes, for example big:48:20d:2:1d",
+        default=(),
+        group=_POOL,
+    )
+    preempt: bool = option(
+        switch, "--preempt", "jobs take nodes from those of lower priority", default=False
+    )
     duration: str = option(
         text, "--duration TIME", "length of a run", default="7 d", group=_SIMULATION
     )

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mofa_model import output, units
 from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.ettr import bare_of
+from mofa_model.answers.given import with_layout
 from mofa_model.answers.job import every_of, job_of, time_of
 from mofa_model.answers.questions import SimulateQuestion
+from mofa_model.answers.scenarios import planned_scenario, scenario_of
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 from mofa_model.units import Range
 
 if TYPE_CHECKING:
-    from mofa_model.reliability.laws import FailureSource
     from mofa_model.reliability.model import Job
-    from mofa_model.simulator.planned import PlannedScenario
     from mofa_model.simulator.runs import Runs, TimelineStretch
-    from mofa_model.simulator.scenario import Cause, Scenario
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -35,23 +33,31 @@ class SimulateAnswer(UserAnswer):
 
     @property
     def ettr(self) -> float:
-        """Mean effective training time ratio of the runs. [1]"""
+        """Mean effective training time ratio of the runs; of a pool, its effective node-time. [1]"""
         return float(self.document["ettr"]["mean"])
 
     @property
     def tables(self) -> Sequence[Table]:
         """What people read."""
+        if self.question.jobs:
+            from mofa_model.answers.shared_pool import pool_tables
+
+            return pool_tables(self.document)
         return _tables(self.document)
 
     @property
     def records(self) -> Table:
-        """One row of figures; with a timeline its stretches."""
+        """One row of figures; with a timeline its stretches, of a pool its jobs."""
+        if self.question.jobs:
+            return self.tables[0]
         return self.tables[-1] if self.document["timeline"] else output.as_record(self.document)
 
     def shown(self) -> Sequence[Any]:
         """Where nine of ten runs lie, with the exact model on it, and the tables."""
         from mofa_model.page.figures import band
 
+        if self.question.jobs:
+            return super().shown()
         ettr = self.document["ettr"]
         words = ("median of runs", "exact model")
         runs = Range(lower=ettr["p05"], target=ettr["median"], upper=ettr["p95"])
@@ -67,7 +73,12 @@ def simulate(
     from mofa_model.reliability import interval, model
     from mofa_model.simulator import runs
 
+    question = with_layout(question)
     job = job_of(question)
+    if question.jobs:
+        from mofa_model.answers.shared_pool import simulate_pool
+
+        return SimulateAnswer(question=question, document=simulate_pool(question, job, advance))
     every = every_of(question.every, len(bare_of(job).blocking))
     if question.interval is None or (every is None and len(bare_of(job).blocking) > 1):
         best = interval.recommend(job, every=every)
@@ -119,112 +130,6 @@ def _under_plan(
     if job.plan is not None:
         document["recovery"] = job.plan.name
     return SimulateAnswer(question=question, document=document)
-
-
-def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedScenario:
-    """The job under its recovery plan as the simulator of plans takes it."""
-    import math
-
-    from mofa_model.reliability import laws, model
-    from mofa_model.reliability.recovery import attempt_time, needs_node, stops_job
-    from mofa_model.simulator import planned as events
-    from mofa_model.simulator import scenario as drawing
-    from mofa_model.spec.recovery_plans import PLANS, Replicas
-    from mofa_model.spec.reliability import RecoveryTime
-
-    plan, rel = job.plan or PLANS["classes"], job.reliability
-    layout = job.redundancy or Replicas()
-    if rel.law.kind != "exponential" or not rel.failures_during_recovery:
-        raise BadValue("--law", rel.law.kind, "nodes fail one by one: leave it out with --recovery")
-    nodes, count = int(job.nodes), int(min(float(layout.count), float(job.nodes)))
-    copied = plan.peers > 0
-    sources = laws.sources_of(replace(rel, hangs=None))
-    small = {d.name for d in rel.domains if d.nodes <= nodes / count}
-
-    def takes(name: str) -> str:
-        if name in {d.name for d in rel.domains}:
-            return drawing.DOMAIN if name in small else drawing.JOB
-        if stops_job(name):
-            return drawing.JOB
-        return drawing.NODE if needs_node(name) else drawing.PROCESS
-
-    def cause(source: laws.FailureSource) -> Cause:
-        what = takes(source.name)
-        deep = copied and what == drawing.JOB
-        tier = source.tier + 1 if deep else 0 if copied else source.tier
-        return _cause(source, tier=tier, takes=what)
-
-    hangs, state = rel.hangs, float(layout.state)
-    repair = RecoveryTime(mean=rel.repair, law="exponential")
-    return events.PlannedScenario(
-        nodes=nodes,
-        rate=float(model.failure_rate(job)) / nodes,
-        kinds=tuple(map(cause, sources)),
-        step_time=float(job.step_time),
-        steps=int(steps),
-        every=every,
-        blocking=(*((state / float(layout.snapshot),) * copied), *map(float, job.blocking)),
-        background=(
-            *((state / min(plan.peer_bandwidth, float(layout.link)),) * copied),
-            *map(float, job.background),
-        ),
-        slowdown=float(rel.slowdown),
-        whole=plan.whole,
-        attempts=plan.attempts,
-        attempt=attempt_time(plan, rel.classes),
-        success=plan.success,
-        spares=plan.spares,
-        takeover=plan.takeover,
-        refill=RecoveryTime(mean=plan.refill, law="exponential"),
-        sharers=plan.jobs,
-        group=plan.peers,
-        replicas=count,
-        others=plan.others.value,
-        stall=plan.stall,
-        rejoin=plan.rejoin,
-        micro_batches=int(layout.micro_batches)
-        if plan.keeps_batch and math.isfinite(float(layout.micro_batches))
-        else 0,
-        stages=int(layout.stages),
-        hang_time=0.0 if hangs is None else min(plan.watchdog, float(hangs.timeout)),
-        hang_share=0.0 if hangs is None else float(hangs.share),
-        pauses=0.0 if hangs is None else float(hangs.pauses),
-        pause=drawing.AT_ONCE if hangs is None else hangs.pause,
-        broken=rel.spares,
-        repair=repair,
-    )
-
-
-def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
-    """The job as the simulator takes it."""
-    from mofa_model.reliability import laws, model
-    from mofa_model.simulator.scenario import Scenario
-
-    rate, sources = float(model.failure_rate(job)), laws.sources_of(job.reliability)
-    return Scenario(
-        rate=rate,
-        causes=tuple(_cause(source, tier=source.tier) for source in sources),
-        work=steps * float(job.step_time),
-        every=every,
-        blocking=tuple(float(x) for x in job.blocking),
-        background=tuple(float(x) for x in job.background),
-        slowdown=job.reliability.slowdown,
-        law=job.reliability.law,
-        during_recovery=job.reliability.failures_during_recovery,
-    )
-
-
-def _cause(source: FailureSource, *, tier: int, takes: str = "") -> Cause:
-    """A source of failures as the simulator takes it."""
-    from mofa_model.simulator.scenario import Cause
-
-    return Cause(
-        name=source.name,
-        share=source.share,
-        recovery_laws=source.recovery_laws,
-        tier=tier,
-        takes=takes,
-    )
 
 
 def _document(

@@ -286,19 +286,30 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
     P_j)). Source: Young 1974. [1]
 
     Steps of the nearest tier, and the ratio of each next tier's interval to the one before. No tier
-    saves more often than its copies take.
+    saves more often than its copies take, and tiers whose intervals would fall save together.
     """
-    rate = float(model.failure_rate(job))
+    rate, sources = float(model.failure_rate(job)), sources_of(job.reliability)
+    # Tiers that save together: their failures, what their saves block, their longest copy, how many.
+    together: list[tuple[float, float, float, int]] = []
     works: list[float] = []
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
-        mine = rate * sum(s.share for s in sources_of(job.reliability) if s.tier == tier)
-        eps = job.reliability.slowdown
-        work = float(
-            renewal.best_work(
-                mine if mine > 0 else rate * 1e-3, float(blocking), float(background), eps
-            )
-        )
-        works.append(max(work, works[-1] if works else float(job.step_time)))
+        mine = rate * sum(s.share for s in sources if s.tier == tier)
+        group = (mine if mine > 0 else rate * 1e-3, float(blocking), float(background), 1)
+        while True:
+            reads, blocks, copies, tiers = group
+            work = float(renewal.best_work(reads, blocks, copies, job.reliability.slowdown))
+            if not works or work >= works[-1]:
+                break
+            works.pop()  # a farther tier never saves more often than a nearer one
+            more = together.pop()
+            group = (reads + more[0], blocks + more[1], max(copies, more[2]), tiers + more[3])
+        together.append(group)
+        works.append(work)
+    works = [
+        max(work, float(job.step_time))
+        for work, group in zip(works, together, strict=True)
+        for _ in range(group[3])
+    ]
     steps = int(min(most, max(1, round(works[0] / float(job.step_time)))))
     works[0] = steps * float(job.step_time)
     ratios, used = [], 1

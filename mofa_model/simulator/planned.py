@@ -98,10 +98,10 @@ RECOVERING, STANDING, AWAY, WAITING, SAVING, REDONE = LOST
 class PlannedRun:
     """One run, from a fresh start."""
 
-    def __init__(self, scenario: PlannedScenario, seed: int) -> None:
+    def __init__(self, scenario: PlannedScenario, seed: int, start: float = 0.0) -> None:
         self.scenario, self.dice = scenario, np.random.default_rng(seed)
         self.odds = np.cumsum([kind.share for kind in scenario.kinds])
-        self.now = self.done = self.paused = 0.0
+        self.now, self.done, self.paused = start, 0.0, 0.0
         self.away: dict[int, float] = {}
         self.down: float | None = None
         self.durable = [0] * len(scenario.every)
@@ -111,13 +111,19 @@ class PlannedRun:
         self.pool = [0.0] * scenario.spares
         self.stale: dict[int, set[int]] = {}
         self.total = scenario.nodes * scenario.rate
-        self.next_failure = self.wait(self.total)
-        self.next_pause = self.wait(scenario.pauses)
         self.failures = 0
         self.lost = dict.fromkeys(LOST, 0.0)
-        self.others_take = self.wait((scenario.sharers - 1) * self.total * self.node_share())
         self.repairs: list[float] = []
         self.interval = scenario.step_time * scenario.steps
+        self.needs = 0  # nodes that nobody gave it yet
+        self.left: int | None = None  # the replica that the last failure took
+        self.begin()
+
+    def begin(self) -> None:
+        """Everything that comes by chance is drawn from now on."""
+        self.next_failure = self.wait(self.total)
+        self.next_pause = self.wait(self.scenario.pauses)
+        self.others_take = self.wait((self.scenario.sharers - 1) * self.total * self.node_share())
 
     def node_share(self) -> float:
         """Share of failures that take a spare. [1]"""
@@ -220,27 +226,35 @@ class PlannedRun:
     def run(self, duration: float = math.inf, failures: float = math.inf) -> float:
         """The share of time that becomes training that stays, after so long or so many. [1]"""
         while self.failures < failures and self.now < duration:
-            back = min(self.away.values(), default=math.inf)
-            mended = self.repairs[0] if self.repairs else math.inf
-            when = min(self.next_failure, self.next_pause, back, mended, self.others_take, duration)
+            when = min(self.next_event(), duration)
             self.advance(when)
             if when == duration:
                 break
-            if when == back:
-                self.come_back()
-            elif when == mended:
-                heapq.heappop(self.repairs)
-                self.missing()
-            elif when == self.others_take:
-                rate = (self.scenario.sharers - 1) * self.total * self.node_share()
-                self.others_take = self.wait(rate)
-                self.take_spare()
-            elif when == self.next_pause:
-                self.pass_pause()
-            else:
-                self.next_failure = self.wait(self.total)
-                self.fail(int(self.dice.integers(self.scenario.nodes)))
+            self.happen(when)
         return self.done / self.now
+
+    def next_event(self) -> float:
+        """When something comes that is no matter of training and saving. [s]"""
+        back = min(self.away.values(), default=math.inf)
+        mended = self.repairs[0] if self.repairs else math.inf
+        return min(self.next_failure, self.next_pause, back, mended, self.others_take)
+
+    def happen(self, when: float) -> None:
+        """What comes at that time, which is now."""
+        if when == min(self.away.values(), default=math.inf):
+            self.come_back()
+        elif self.repairs and when == self.repairs[0]:
+            heapq.heappop(self.repairs)
+            self.missing()
+        elif when == self.others_take:
+            rate = (self.scenario.sharers - 1) * self.total * self.node_share()
+            self.others_take = self.wait(rate)
+            self.take_spare()
+        elif when == self.next_pause:
+            self.pass_pause()
+        else:
+            self.next_failure = self.wait(self.total)
+            self.fail(int(self.dice.integers(self.scenario.nodes)))
 
     def pass_pause(self) -> None:
         """A pause that outlasts the timeout is taken for a hang."""
@@ -295,6 +309,7 @@ class PlannedRun:
         if scenario.broken is not None and len(self.repairs) > scenario.broken:
             return  # nothing runs, nothing fails
         self.failures += 1
+        self.left = None
         kind = scenario.kinds[
             int(np.searchsorted(self.odds, dice.random() * self.odds[-1], side="right"))
         ]
@@ -327,6 +342,7 @@ class PlannedRun:
             if time <= scenario.stall:
                 return  # it is there when the others are
         self.away[replica] = self.now + hung + max(time, scenario.stall)
+        self.left = replica
         if len(self.away) == scenario.replicas:
             first = min(self.away.values())
             self.stop(first - self.now, tier)
@@ -341,6 +357,7 @@ class PlannedRun:
                     return spent, 0, False
         if kind.takes == NODE and self.take_spare():
             return spent + scenario.takeover, kind.tier, True
+        self.needs += kind.takes == NODE
         return spent + self.drawn(*kind.recovery_laws), kind.tier, kind.takes == NODE
 
 

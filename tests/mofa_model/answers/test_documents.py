@@ -61,7 +61,7 @@ def answers():
         "advise",
         mofa.advise(**JOB, gpus=16, current="tp=4,pp=2", launch="megatron", probe=1, tokens="1T"),
     )
-    yield "advise", mofa.advise(**JOB, max_nodes=4, launch="nemo", top=1)
+    yield "advise", mofa.advise(**JOB, max_nodes=4, launch="nemo", top=1, recovery="in-place")
     yield (
         "advise",
         mofa.advise(
@@ -77,6 +77,8 @@ def answers():
     yield "ettr", mofa.ettr(**RUN, rate=0, prior_weight=float("inf"))
     yield "varied-ettr", mofa.ettr(**RUN, vary="step=10s,20s")
     yield "simulate", mofa.simulate(**RUN, runs=5, timeline=5)
+    yield "simulate", mofa.simulate(**RUN, runs=5, recovery="in-place")
+    yield "simulated-pool", mofa.simulate(**RUN, runs=2, jobs="a:8:1d", duration="3d")
     yield "sweep", mofa.sweep(**JOB, gpus=16, strategy="tp=2", vary={"mbs": [1, 2, 3]})
     yield "which", mofa.which(model="llama3-8b", tokens="1M", gpu="l4,rtx-3090")
     yield "which", mofa.which(model="llama3.1-405b", tokens="1M", gpu="t4", most_gpus=1)

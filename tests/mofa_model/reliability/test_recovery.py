@@ -182,6 +182,15 @@ def test_failures_are_split_and_none_is_lost_while_no_replica_fails_alone() -> N
             assert model.failure_rate(under) == pytest.approx(rate, rel=1e-12), plan.name
 
 
+def test_copies_on_peers_cost_replicas_that_go_on_a_little_and_never_the_interval() -> None:
+    """Only failures of the whole job read a save, and they read the far one: both tiers save together."""
+    job = Regime(8192, 0.005, "replica", replicas=64).job
+    alone = interval.recommend(job)
+    both = interval.recommend(replace(job, plan=plan_of("peer+replica")))
+    assert 0.97 * alone.ettr < both.ettr <= alone.ettr
+    assert both.every == (1, 1)
+
+
 def test_more_spares_never_lower_ettr_and_the_last_of_eight_is_worth_less_than_the_first() -> None:
     job = Regime(1024, 0.02, "classes").job
     ettr = [

@@ -1,0 +1,167 @@
+"""What stands behind two options of questions on reliability: a layout that `mofa advise -o json`
+found, and the counts of a pool's FailureLedger.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from mofa_model.errors import BadFile, Missing
+from mofa_model.files import read_text
+from mofa_model.spec.recovery_classes import RecoveryClass
+
+if TYPE_CHECKING:
+    from mofa_model.advice import Advice, Request
+    from mofa_model.answers.questions import ReliabilityQuestion
+    from mofa_model.spec.reliability import FailureMode
+
+    Q = TypeVar("Q", bound=ReliabilityQuestion)
+
+_MONTH: Final = 30.0
+"""How far ahead counts are taken to hold. [d]"""
+_LEAST: Final = 1e-9
+_RIGHT: Final = "write it by mofa advise … -o json"
+_RATES: Final = frozenset({"rate", "failures", "node_days", "classes", "mttr", "profile", "ledger"})
+"""Fields that say how often something fails: one of them stands before what a layout says."""
+_SAVES: Final = frozenset({"save", "copy", "storage"})
+"""Fields that say what a save costs."""
+
+
+def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
+    """The job that an advice makes, as fields of `mofa ettr` and `mofa simulate`; empty without one."""
+    from mofa_model.advice.predictions import job_of
+    from mofa_model.estimate.model_states import checkpoint_size
+    from mofa_model.units import DAY
+
+    if advice.strategy is None or advice.predicted is None:
+        return {}
+    named = (
+        one for one in request.problems if one.workload.training.precision.name == advice.precision
+    )
+    problem = next(named, request.problems[0])
+    step = float(advice.predicted.step_seconds.target)
+    job = job_of(request, problem, advice.nodes, advice.strategy, step)
+    rate = sum(mode.rate.mean for mode in advice.failures) * DAY
+    size = request.checkpoint_bytes or float(checkpoint_size(problem.workload, advice.strategy))
+    replicas = 1.0 if job.redundancy is None else float(job.redundancy.count)
+    found = {
+        "nodes": advice.nodes,
+        "step": f"{step:.6g} s",
+        "interval": advice.checkpoint_interval_steps,
+        "save": ",".join(f"{float(one):.6g} s" for one in job.blocking),
+        "copy": ",".join(f"{float(one):.6g} s" for one in job.background),
+        "slowdown": float(request.reliability.slowdown),
+        "replicas": max(1, int(replicas)),
+        "gpus_per_node": int(problem.cluster.gpus_per_node),
+        "checkpoint_size": f"{float(size):.6g} B",
+        "rate": float(f"{rate:.6g}"),
+        "classes": [
+            f"{mode.name}:{mode.rate.mean * DAY / max(rate, _LEAST):.9g}:{float(mode.recovery.mean):g} s"
+            f":{mode.recovery.law}:{mode.recovery.cv:g}:{mode.tier}"
+            for mode in advice.failures
+        ],
+    }
+    if job.plan is not None:
+        found["recovery"] = job.plan.name
+    return found
+
+
+def with_layout(question: Q) -> Q:
+    """The question with what its layout says and nobody said otherwise."""
+    if question.layout is not None:
+        told = dict(_read(question.layout))
+        known, said = question.options, set(question.changed_fields())
+        if said & _RATES:
+            told = {name: value for name, value in told.items() if name not in _RATES}
+        if "recovery" in said:  # another plan has another best interval
+            told.pop("interval", None)
+        if said & _SAVES:
+            told = {name: value for name, value in told.items() if name not in _SAVES}
+        try:
+            question = replace(
+                question,
+                layout=None,
+                **{
+                    name: known[name].read(value)
+                    for name, value in told.items()
+                    if name in known and name not in said
+                },
+            )
+        except TypeError as error:
+            raise BadFile(question.layout, f"holds no job ({error}); {_RIGHT}") from None
+    if question.nodes is None or question.step is None:
+        needed = {"--nodes": "512", "--step": "10s"}
+        lacking = {
+            flag: value
+            for flag, value in needed.items()
+            if getattr(question, flag.removeprefix("--")) is None
+        }
+        raise Missing(lacking, also="or --layout with what mofa advise -o json wrote")
+    return question
+
+
+def _read(path: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(read_text(path))
+    except ValueError as error:
+        raise BadFile(path, f"is no JSON ({error}); {_RIGHT}") from None
+    job = document.get("job") if isinstance(document, dict) else None
+    if not isinstance(job, dict) or not job:
+        raise BadFile(path, f"holds no layout under the key job; {_RIGHT}")
+    return job
+
+
+def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
+    """Failures by class as a FailureLedger counted them, as they count for the next month."""
+    import numpy as np
+
+    from mofa_model.manifest.documents import LARGEST, Documents
+    from mofa_model.manifest.failure_history import FailureLedgerStatus, number
+    from mofa_model.manifest.parsing import parse
+    from mofa_model.reliability.forecast import mixture, present
+    from mofa_model.reliability.rates import JEFFREYS
+    from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime
+    from mofa_model.units import DAY
+
+    right = "write it by kubectl get failureledger NAME -o yaml"
+    stream = Documents.parse(read_text(path, largest=LARGEST), path)
+    ledgers = [item for item in stream.items if item.kind == "FailureLedger"]
+    if len(ledgers) != 1:
+        raise BadFile(path, f"holds {len(ledgers)} FailureLedgers; {right}")
+    name = f"FailureLedger {ledgers[0].name}: status"
+    status = parse(FailureLedgerStatus, ledgers[0].value.get("status"), name)
+    counted: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(
+        lambda: defaultdict(lambda: [0.0] * 4)
+    )
+    for day in status.days:
+        for row in day.classes:
+            sums = counted[row.name][day.date]
+            sums[0] += number(row.exposure_node_days)
+            sums[1] += row.failures + (row.others or 0)
+            sums[2] += row.recoveries or 0
+            sums[3] += float(row.recovery_seconds or 0)
+    found = []
+    for tier, one in enumerate(RecoveryClass):
+        days = np.array([sums for _, sums in sorted(counted[one.value].items())]).reshape(-1, 4)
+        if not days[:, 0].sum():
+            continue
+        failures, exposure = present(
+            mixture(np.ones(len(days)), days[:, 0], days[:, 1], ahead=_MONTH)
+        )
+        timed, seconds = days[:, 2].sum(), days[:, 3].sum()
+        found.append(
+            FailureMode(
+                name=one.value,
+                rate=FailureRate(failures=failures + JEFFREYS, exposure=exposure * DAY),
+                recovery=RecoveryTime(mean=seconds / timed if timed else one.seconds),
+                tier=min(tier, deepest),
+                queues=not one.keeps_pods,
+            )
+        )
+    if not found:
+        raise BadFile(path, f"counts no node-days; {right}")
+    return tuple(found)

@@ -1,0 +1,213 @@
+"""Several jobs in one pool, event by event: when each is done, and what of the pool's time trains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import units
+from mofa_model.answers.job import every_of, time_of
+from mofa_model.errors import BadValue
+from mofa_model.tables import Column, Table
+
+if TYPE_CHECKING:
+    from mofa_model.answers.questions import SimulateQuestion
+    from mofa_model.reliability.model import Job
+    from mofa_model.simulator.pool import PoolJob, PoolOutcome
+
+_FORM: Final = "write NAME:NODES:TRAINING[:PRIORITY[:ARRIVES]], for example big:48:20d:2:1d"
+_QUANTILES: Final = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
+_MOST_JOBS: Final = 1000
+
+
+def simulate_pool(
+    question: SimulateQuestion, job: Job, advance: Callable[[float], None]
+) -> dict[str, Any]:
+    """Runs of a pool; in each, nodes fail at a rate that is drawn from what is known of it."""
+    import numpy as np
+
+    from mofa_model.simulator.pool import PoolRun, PoolScenario, at_rate
+    from mofa_model.spec.reliability import RecoveryTime
+
+    if question.timeline:
+        raise BadValue("--timeline", question.timeline, "leave it out with --job")
+    if len(question.jobs) > _MOST_JOBS:
+        raise BadValue("--job", len(question.jobs), f"give at most {_MOST_JOBS} jobs")
+    pool = PoolScenario(
+        nodes=int(job.nodes),
+        spares=question.spares or 0,
+        repair=RecoveryTime(mean=job.reliability.repair, law="exponential"),
+        preempts=question.preempt,
+        jobs=tuple(_job_of(text, question, job) for text in question.jobs),
+    )
+    names = [one.name for one in pool.jobs]
+    if len(set(names)) < len(names):
+        raise BadValue("--job", ", ".join(names), "give each job a name of its own")
+    duration = time_of(question.duration, "--duration", least=1e-9)
+    dice, shape = np.random.default_rng(question.seed), _failures_known(job)
+    outcomes = []
+    for number in range(question.runs):
+        factor = 1.0 if math.isinf(shape) else float(dice.gamma(shape) / shape)
+        run = PoolRun(at_rate(pool, factor), question.seed * question.runs + number)
+        outcomes.append(run.run(duration))
+        advance(1 / question.runs)
+    return _document(question, pool.nodes, pool.jobs, outcomes, duration)
+
+
+def _failures_known(job: Job) -> float:
+    """Failures that the rate is known by; infinite where it is taken for certain. [1]"""
+    modes = job.reliability.classes
+    if all(one.rate.exactly is not None for one in modes):
+        return math.inf
+    return max(sum(one.rate.failures for one in modes if one.rate.exactly is None), 0.5)
+
+
+def _job_of(text: str, question: SimulateQuestion, shared: Job) -> PoolJob:
+    """A job of the pool from its words, at its best interval."""
+    from mofa_model.answers.ettr import bare_of
+    from mofa_model.answers.scenarios import planned_scenario
+    from mofa_model.reliability import interval
+    from mofa_model.simulator.pool import PoolJob
+
+    parts = text.split(":")
+    if not 3 <= len(parts) <= 5 or not parts[0]:
+        raise BadValue("--job", text, _FORM)
+    nodes = units.count(parts[1], field="--job")
+    if nodes < 1:
+        raise BadValue("--job", text, "give it one node or more")
+    try:
+        priority = float(parts[3]) if len(parts) > 3 else 0.0
+    except ValueError:
+        raise BadValue("--job", text, f"its priority is no number; {_FORM}") from None
+    if not math.isfinite(priority):
+        raise BadValue("--job", text, "give a finite priority")
+    # Who waits for a node is seen here, so the job itself has as many spares as it wants.
+    reliability = replace(shared.reliability, spares=None)
+    own = replace(shared, nodes=float(nodes), reliability=reliability)
+    every = every_of(question.every, len(bare_of(own).blocking))
+    best = interval.recommend(own, every=every)
+    steps = question.interval or best.steps
+    return PoolJob(
+        name=parts[0],
+        scenario=planned_scenario(own, steps, every or best.every),
+        work=time_of(parts[2], "--job", least=1e-9),
+        priority=priority,
+        arrives=time_of(parts[4], "--job") if len(parts) > 4 else 0.0,
+        start=float(reliability.start),
+    )
+
+
+def _document(
+    question: SimulateQuestion,
+    nodes: int,
+    jobs: Sequence[PoolJob],
+    outcomes: Sequence[PoolOutcome],
+    duration: float,
+) -> dict[str, Any]:
+    import numpy as np
+
+    def quantiles(values: Any) -> dict[str, float | None]:
+        """None where it lies beyond the run."""
+        found = np.quantile(values, list(_QUANTILES.values()), method="inverted_cdf")
+        return {
+            name: float(one) if math.isfinite(one) else None
+            for name, one in zip(_QUANTILES, found, strict=True)
+        }
+
+    def share(part: str) -> Any:
+        return np.array(
+            [getattr(one, f"{part}_node_time") / (one.duration * nodes) for one in outcomes]
+        )
+
+    rows = []
+    for at, job in enumerate(jobs):
+        own = [one.of_jobs[at] for one in outcomes]
+        held = np.array([one.held_time for one in own])
+        kept = np.array([one.kept_time for one in own])
+        rows.append(
+            {
+                "name": job.name,
+                "nodes": job.scenario.nodes,
+                "interval_steps": job.scenario.steps,
+                "finished_share": float(np.mean([math.isfinite(one.finished) for one in own])),
+                "finish_s": quantiles([one.finished for one in own]),
+                "queued_s": float(np.mean([one.queued for one in own])),
+                "lacked_node_s": float(np.mean([one.lacked for one in own])),
+                "ettr": float(np.mean(kept[held > 0] / held[held > 0])) if np.any(held) else 0.0,
+                "failures": float(np.mean([one.failures for one in own])),
+                "preempted": float(np.mean([one.preempted for one in own])),
+            }
+        )
+    effective = share("kept")
+    return {
+        "duration_s": duration,
+        "runs": len(outcomes),
+        "nodes": nodes,
+        "spares": question.spares or 0,
+        "ettr": {"mean": float(effective.mean()), **quantiles(effective)},
+        "held_share": float(share("held").mean()),
+        "broken_share": float(share("broken").mean()),
+        "idle_share": float(share("idle").mean()),
+        "jobs": rows,
+        "timeline": [],
+    }
+
+
+def pool_tables(document: dict[str, Any]) -> list[Table]:
+    """What people read of a pool."""
+    band, jobs = document["ettr"], document["jobs"]
+    length = units.format(document["duration_s"], "s")
+    columns = (
+        Column("job", align="left"),
+        Column("nodes"),
+        Column("done", unit="%"),
+        Column("P10", unit="s"),
+        Column("P50", unit="s"),
+        Column("P90", unit="s"),
+        Column("in the queue", unit="s"),
+        Column("without a node", unit="s"),
+        Column("ETTR", unit="%"),
+        Column("failures"),
+        Column("preempted"),
+    )
+    rows = tuple(
+        (
+            one["name"],
+            one["nodes"],
+            one["finished_share"],
+            *(one["finish_s"][name] for name in _QUANTILES),
+            one["queued_s"],
+            one["lacked_node_s"],
+            one["ettr"],
+            one["failures"],
+            one["preempted"],
+        )
+        for one in jobs
+    )
+    notes = (
+        f"{document['runs']} runs of at most {length}; P10, P50 and P90 of the time to the end.",
+        "Saves of each job at its own best interval, unless --interval says otherwise.",
+    )
+    shares = (
+        ("trained and kept: effective of what is paid", band["mean"]),
+        ("the same, in one run of ten below", band["p10"]),
+        ("the same, in one run of ten above", band["p90"]),
+        ("held by jobs", document["held_share"]),
+        ("broken", document["broken_share"]),
+        ("idle", document["idle_share"]),
+    )
+    return [
+        Table(
+            title=f"Jobs of a pool of {document['nodes']} nodes",
+            columns=columns,
+            rows=rows,
+            notes=notes,
+        ),
+        Table(
+            title="Node-time of the pool, until the last job is done",
+            columns=(Column("node-time", align="left"), Column("share", unit="%")),
+            rows=shares,
+        ),
+    ]
