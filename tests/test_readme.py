@@ -56,8 +56,8 @@ def test_the_demo_prints_the_manifest_and_the_table_and_leaves_two_pictures(desk
         assert main(words) == 0
     out = capsys.readouterr().out
     assert "advisor.mofa.dev/strategy:" in out
-    assert "Choices" in out
-    assert "checkpoint every" in out
+    assert "\nverdict   run this" in out
+    assert "\nsave      every" in out
     assert sorted(path.name for path in (desk / "build/demo").iterdir()) == ["ettr.svg", "step.svg"]
 
 

@@ -102,6 +102,20 @@ class AdviceAnswer(UserAnswer):
 
         return as_text(brief(self.advice, self._next()), width)
 
+    def short_text(self, width: int = 80) -> str:
+        """The ten-second answer, and below it what the question asked for beside: launch, runs to make, sizes."""
+        from mofa_model import output
+        from mofa_model.answers.advise_tables import asked_tables
+
+        launch = self.launch if self.question.launch else None
+        more = asked_tables(self.advice, launch)
+        beside = f"\n{output.render('table', more)}" if more else ""
+        return self.brief_text(width) + beside
+
+    def __repr__(self) -> str:
+        """The ten-second answer, as a terminal shows it; `tables_of(wide=True)` has all else."""
+        return self.short_text()
+
     def _next(self) -> str:
         """The command that makes the launch."""
         if self.advice.strategy is None:

@@ -54,12 +54,21 @@ def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) 
     if wide or advice.strategy is None:
         shown_tables.append(_counts(advice))
     if launch is not None:
-        rows = tuple((line,) for line in launch.text().rstrip().splitlines())
-        columns = (Column("arguments", copied=True),)
-        shown_tables.append(
-            Table(title=f"Launch with {launch.trainer}", columns=columns, rows=rows)
-        )
+        shown_tables.append(_launched(launch))
     return shown_tables
+
+
+def _launched(launch: Launch) -> Table:
+    rows = tuple((line,) for line in launch.text().rstrip().splitlines())
+    columns = (Column("arguments", copied=True),)
+    return Table(title=f"Launch with {launch.trainer}", columns=columns, rows=rows)
+
+
+def asked_tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
+    """The tables that stand beside the ten-second answer, because a question asked for them."""
+    found = [_probes(advice)] if advice.probes else []
+    found += [_frontier(advice)] if advice.frontier else []
+    return [*found, *([_launched(launch)] if launch is not None else [])]
 
 
 def records(advice: Advice) -> Table:

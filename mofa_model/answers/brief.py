@@ -57,6 +57,8 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
         BriefLine("verdict", f"{verdict}: {place}"),
         BriefLine("layout", f"{short_strategy(advice.strategy)}{with_trainer}"),
     ]
+    if why := "; ".join(filter(None, (advice.kept, *advice.doubts))):
+        lines.append(BriefLine("why", why))
     if today := _today(advice):
         lines.append(BriefLine("today", today))
     lines += [

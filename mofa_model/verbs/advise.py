@@ -100,8 +100,10 @@ def run(arguments: Namespace) -> int:
         from mofa_model.page import advice_page
 
         terminal.put(advice_page(found.view()))
+    elif arguments.output == "table":
+        terminal.put(found.short_text(output.columns()))
     else:
-        tables = found.tables_of(wide=arguments.output != "table")
+        tables = found.tables_of(wide=True)
         output.emit(arguments.output, tables, found.document, records=found.records)
     if arguments.save_dir and found.launch is not None:
         from mofa_model.verbs import advise_folder

@@ -65,13 +65,35 @@ def torchtitan(launch: dict[str, Any], folder: str) -> None:
 
 def transformers(launch: dict[str, Any], folder: str) -> None:
     """The program's arguments, and the model that it builds, on the meta device."""
-    import check_accelerate as base
     import torch
     from deepspeed import comm
-    from transformers import AutoConfig, AutoModelForCausalLM, HfArgumentParser, TrainingArguments
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     comm.comm.cdb = None
     program = module(f"{folder}/pretrain.py")
+    os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(launch["gpus"])}
+    torch.distributed.init_process_group(
+        backend="fake", store=FakeStore(), rank=0, world_size=launch["gpus"]
+    )
+    try:
+        given = parsed(program, launch)
+    finally:
+        torch.distributed.destroy_process_group()
+    config = AutoConfig.for_model(**json.loads(Path(given.model).read_text("utf-8")))
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(config)
+    found = sum(one.numel() for one in built.parameters())
+    if abs(found - launch["parameters"]) > launch["parameters"] * 1e-6:
+        raise ValueError(f"its model has {found} parameters, priced were {launch['parameters']}")
+
+
+def parsed(program: Any, launch: dict[str, Any]) -> Any:
+    """What the program is told, once transformers and DeepSpeed have taken the rest."""
+    import check_accelerate as base
+    import torch
+    from transformers import HfArgumentParser, TrainingArguments
+
     with (
         mock.patch("torch.cuda.is_available", return_value=True),
         mock.patch("torch.cuda.set_device"),
@@ -84,12 +106,7 @@ def transformers(launch: dict[str, Any], folder: str) -> None:
         given, _ = HfArgumentParser((program.Given, TrainingArguments)).parse_args_into_dataclasses(
             launch["arguments"]
         )
-    config = AutoConfig.for_model(**json.loads(Path(given.model).read_text("utf-8")))
-    with torch.device("meta"):
-        built = AutoModelForCausalLM.from_config(config)
-    found = sum(one.numel() for one in built.parameters())
-    if abs(found - launch["parameters"]) > launch["parameters"] * 1e-6:
-        raise ValueError(f"its model has {found} parameters, priced were {launch['parameters']}")
+    return given
 
 
 def module(path: str) -> Any:

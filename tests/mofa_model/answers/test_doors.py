@@ -168,7 +168,10 @@ def test_a_layout_that_today_s_most_likely_beats_is_never_the_answer_and_every_d
     assert (found.status, found.advice.doubts) == ("Recommended", ())
     assert found.advice.current.gain == 0.0
     assert found.advice.odds.beats == 0.5
-    printed = " ".join(typed("advise", *options(KEPT)).split())
+    brief = " ".join(typed("advise", *options(KEPT)).split())
+    assert brief.startswith("verdict keep today's layout: qwen3-30b-a3b on 8 gb200")
+    assert f" why {said} " in brief
+    printed = " ".join(typed("advise", *options(KEPT), "-o", "wide").split())
     assert printed.startswith(f"qwen3-30b-a3b on 8 gb200: Recommended; {said}; evidence: ")
     assert json.loads(typed("advise", *options(KEPT), "-o", "json"))["explanation"].startswith(said)
     one = mofa.sweep(**{**KEPT, "nodes": None}, vary={"nodes": [2]}).rows[0]
@@ -241,7 +244,7 @@ def test_the_grade_of_evidence_is_said_once(tmp_path):
     for name, (asked, grade, summary) in EVIDENCE.items():
         found = mofa.advise(**rest, **asked)
         page = advice_page(found.view())
-        printed = " ".join(typed("advise", *options(rest | asked)).split())
+        printed = " ".join(typed("advise", *options(rest | asked), "-o", "wide").split())
         explained = " ".join(
             typed("explain", *options(rest | asked), "--strategy", "mbs=1").split()
         )
