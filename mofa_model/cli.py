@@ -171,7 +171,7 @@ def _is_piped() -> bool:
         text = sys.stdin.read()
     except (OSError, ValueError, AttributeError):
         return False
-    sys.stdin = io.StringIO(text)
+    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
     return bool(text.strip())
 
 

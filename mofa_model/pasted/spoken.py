@@ -128,7 +128,7 @@ def _loose(words: Sequence[str]) -> list[str]:
             kept.append(word)
         else:
             loose += word.split()
-    named = list(_said(loose))
+    named = list(_said(loose, bool(kept)))
     if len(loose) == 1 and named[:1] == ["--model"]:  # a model alone needs no option
         return [*loose, *kept]
     return [*kept, *named]
@@ -139,7 +139,8 @@ def _is_command(word: str) -> bool:
     return " " in word and bool(re.search(r"(^|\s)--?\w|\.(py|sh)\b|\n|=", word))
 
 
-def _said(loose: Sequence[str]) -> Iterator[str]:
+def _said(loose: Sequence[str], beside: bool) -> Iterator[str]:
+    """Loose words as options; a number alone counts GPUs where a file or an option stands beside it."""
     model, at = list[str](), 0
     while at < len(loose):
         word, following = loose[at], loose[at + 1] if at + 1 < len(loose) else ""
@@ -155,7 +156,7 @@ def _said(loose: Sequence[str]) -> Iterator[str]:
             at += 1
         elif _is_gpu(word) and model:
             yield from ("--gpu", word)
-        elif number and model and int(number[1]) > 4 and not re.match(r"\d", following):
+        elif number and (model or beside) and int(number[1]) > 4 and not re.match(r"\d", following):
             yield from ("--gpus", number[1])
         elif word.lower() not in _FILLERS:
             model.append(word)

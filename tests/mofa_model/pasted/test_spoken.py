@@ -1,6 +1,5 @@
 """What people type before they know the options ends in an answer, or in one thing to say."""
 
-import io
 import json
 
 import pytest
@@ -45,6 +44,7 @@ def test_words_of_other_programs_are_options_and_a_number_beside_a_gpu_is_how_ma
         (["llama3-8b", "--tp", "8", "--pp=2"], ["llama3-8b", "--current", "tp=8,pp=2"]),
         (["train", "x.sh", "--num_gpus=8"], ["x.sh", "--gpus=8"]),
         (["-f", "x.sbatch"], ["x.sbatch"]),
+        (["x.json", "64"], ["x.json", "--gpus", "64"]),
         (["--", "torchrun", "t.py", "--lr", "1"], ["torchrun t.py --lr 1"]),
     ],
 )  # fmt: skip
@@ -66,7 +66,7 @@ def test_what_is_piped_is_read_without_a_word(monkeypatch, tmp_path):
         with path.open() as file:
             monkeypatch.setattr(cli.sys, "stdin", file)
             assert pasted_words([], {}) == meant
-            assert isinstance(cli.sys.stdin, io.StringIO)
+            assert cli.sys.stdin.buffer.read().decode() == text
 
 
 def test_a_script_that_says_no_batch_is_asked_for_it_and_nothing_is_assumed(capsys):
