@@ -74,9 +74,9 @@ CONNECTIONS = "mofa_operator.control.connections"
 CLIENT = "mofa_operator.observe.prometheus.client"
 TAUGHT = "tests/hostile/test_taught.py"
 DEFENCES: dict[str, Defence] = {
-    "who holds most makes room": Defence("holds the line", f"{CONNECTIONS}:ConnectionLimit.add", _refuse_when_full, f"{HTTP}::test_300_sockets_that_ask_every_two_seconds_fail_no_probe_and_no_scrape[1]"),
-    "a head has five seconds": Defence("holds the line", f"{CONNECTIONS}:_Connection.connection_made", lambda made: lambda self, transport: (made(self, transport), self._silent.cancel()), f"{HTTP}::test_slow_heads_are_cut_and_honest_ones_are_heard"),
-    "a connection has a minute": Defence("holds the line", f"{CONNECTIONS}:_Connection.connection_made", lambda made: lambda self, transport: (made(self, transport), self._longest.cancel()), f"{HTTP}::test_no_connection_lasts_for_ever"),
+    "who holds most makes room": Defence("slow connections by the thousand", f"{CONNECTIONS}:ConnectionLimit.add", _refuse_when_full, f"{HTTP}::test_300_sockets_that_ask_every_two_seconds_fail_no_probe_and_no_scrape[1]"),
+    "a head has five seconds": Defence("slow connections by the thousand", f"{CONNECTIONS}:_Connection.connection_made", lambda made: lambda self, transport: (made(self, transport), self._silent.cancel()), f"{HTTP}::test_slow_heads_are_cut_and_honest_ones_are_heard"),
+    "a connection has a minute": Defence("slow connections by the thousand", f"{CONNECTIONS}:_Connection.connection_made", lambda made: lambda self, transport: (made(self, transport), self._longest.cancel()), f"{HTTP}::test_no_connection_lasts_for_ever"),
     "answers are sent by pieces": Defence("does not read them", f"{CONNECTIONS}:_PIECE", _value(2**40), f"{HTTP}::test_60_clients_that_do_not_read_cost_64_MiB_and_not_an_answer_each"),
     "answers that are sent have a budget": Defence("does not read them", f"{CONNECTIONS}:SENDING", _value(2**40), f"{HTTP}::test_60_clients_that_do_not_read_cost_64_MiB_and_not_an_answer_each"),
     "an object has a budget": Defence("jobs of megabytes", "mofa_operator.observe.cluster.bodies:BodyBudget.within", _as_it_comes, f"{BYTES}::test_a_job_that_is_too_large_is_told_so_once_and_gets_its_advice_once_it_is_small"),
@@ -84,10 +84,10 @@ DEFENCES: dict[str, Defence] = {
     "an event has an end": Defence("jobs of megabytes", "mofa_operator.api:LARGEST", _value(2**40), f"{BYTES}::test_an_event_without_end_is_no_memory_and_the_next_list_goes_on"),
     "namespaces have Events of their own": Defence("Events that a quota", "mofa_operator.act.events:_Posting.namespace", _value(property(lambda _: "all")), f"{EVENTS}::test_a_namespace_whose_events_are_refused_holds_no_other"),
     "a namespace has a share of Events": Defence("Events that a quota", "mofa_operator.act.events:_EACH", _value(10**9), f"{EVENTS}::test_a_namespace_has_a_share_of_the_room_for_events_that_wait"),
-    "only targets of a namespace speak of it": Defence("by a target of their own whose labels", "mofa_operator.observe.prometheus.promql:Pool.attested", _value(lambda self, query, span: query), "tests/hostile/test_attested.py::test_a_target_whose_labels_are_honoured_speaks_for_its_own_namespace_alone"),
-    "sources that disagree are contested": Defence("by a target of their own whose labels", "mofa_operator.observe.progress.telemetry:_DOUBTS", _value({}), "tests/hostile/test_attested.py::test_two_targets_that_disagree_contest_a_job_and_nothing_is_said_of_it"),
+    "only targets of a namespace speak of it": Defence("by a target with `honorLabels`", "mofa_operator.observe.prometheus.promql:Pool.attested", _value(lambda self, query, span: query), "tests/hostile/test_attested.py::test_a_target_whose_labels_are_honoured_speaks_for_its_own_namespace_alone"),
+    "sources that disagree are contested": Defence("by a target with `honorLabels`", "mofa_operator.observe.progress.telemetry:_DOUBTS", _value({}), "tests/hostile/test_attested.py::test_two_targets_that_disagree_contest_a_job_and_nothing_is_said_of_it"),
     "matchers of one's own are few": Defence("**amplify**", "mofa_operator.observe.progress.telemetry:MOST_OWN", _value(10**6), "tests/hostile/test_attested.py::test_many_matchers_cost_a_bounded_number_of_queries_and_the_others_are_told"),
-    "values are quoted": Defence("text with quotes or PromQL", "mofa_operator.observe.prometheus.promql:quoted", _value(lambda text: f'"{text}"'), "tests/mofa_operator/observe/test_promql.py"),
+    "values are quoted": Defence("quotes or PromQL in names, labels, matchers", "mofa_operator.observe.prometheus.promql:quoted", _value(lambda text: f'"{text}"'), "tests/mofa_operator/observe/test_promql.py"),
     "answers are bounded": Defence("a Prometheus that lies", f"{CLIENT}:Prometheus._read", _value(lambda self, response: response.read()), f"{ANSWERS}::test_an_answer_without_end_is_cut_off_at_the_limit"),
     "no series comes twice": Defence("a Prometheus that lies", f"{CLIENT}:parsed", _twice, f"{ANSWERS}::test_garbage_is_no_answer"),
     "one namespace, one vote": Defence("**teach**", "mofa_operator.evidence:JobEvidence.namespace", _value(property(lambda said: said.job)), f"{TAUGHT}::test_sixteen_jobs_of_one_namespace_have_one_vote"),
