@@ -228,7 +228,9 @@ def test_python_is_told_all_that_is_missing_in_its_own_words():
         match=r"^model, gpus and global_batch_size: are missing; for example model='llama3-8b', gpus='64'",
     ):
         mofa.advise(gpu="h100", sequence_length=4096)
-    with pytest.raises(InputError, match=r"^nodes and step: are missing; give them to ettr\(\)"):
+    with pytest.raises(
+        InputError, match=r"^nodes and step: are missing; for example nodes='32', step='27.99s'"
+    ):
         mofa.ettr()
 
 

@@ -20,7 +20,7 @@ LONGEST: Final = 12
 """Lines of the answer. [1]"""
 _VERDICTS: Final = {
     Status.RECOMMENDED: "run this",
-    Status.LOW_CONFIDENCE: "run this, but try it first: few measured runs are like it",
+    Status.LOW_CONFIDENCE: "try this before you rely on it",
     Status.NO_RECOMMENDATION: "nothing runs",
 }
 
@@ -67,6 +67,8 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
         BriefLine("save", f"every {advice.checkpoint_interval_steps} steps ({every})"),
         BriefLine("evidence", _grade(advice)),
     ]
+    if note := "; ".join(one for one in advice.caveats if one not in advice.doubts):
+        lines.append(BriefLine("note", note))
     if command:
         lines.append(BriefLine("next", command))
     return tuple(lines)

@@ -94,7 +94,7 @@ def with_layout(question: Q) -> Q:
         except TypeError as error:
             raise BadFile(question.layout, f"holds no job ({error}); {_RIGHT}") from None
     if question.nodes is None or question.step is None:
-        needed = {"--nodes": "512", "--step": "10s"}
+        needed = {"--nodes": "32", "--step": "27.99s"}
         lacking = {
             flag: value
             for flag, value in needed.items()

@@ -130,7 +130,7 @@ def with_assumption(question: JobQuestion, advice: Advice) -> Advice:
     return replace(
         advice,
         explanation=f"{advice.explanation}; {question.assumed}",
-        caveats=(*advice.caveats, question.assumed),
+        caveats=(question.assumed, *advice.caveats),
     )
 
 

@@ -208,9 +208,17 @@ def _beta(a: float, b: float, x: float) -> tuple[float, float]:
     """Chances of a Beta variable to stay below x, and to pass it. [1, 1]"""
     if x <= 0 or x >= 1:
         return (0.0, 1.0) if x <= 0 else (1.0, 0.0)
+    # The fraction converges on the left of the mean; which side that is, is asked once: rounding
+    # may put both on the right.
     if x > (a + 1) / (a + b + 2):
-        above, below = _beta(b, a, 1 - x)
-        return below, above
+        above = _beta_left_of_mean(b, a, 1 - x)
+        return 1 - above, above
+    below = _beta_left_of_mean(a, b, x)
+    return below, 1 - below
+
+
+def _beta_left_of_mean(a: float, b: float, x: float) -> float:
+    """Chance of a Beta variable to stay below x. [1]"""
     both = a + b
     log_front = (
         _weighed(a, both * x) + _weighed(b, both * (1 - x)) + (_left(both) - _left(a) - _left(b))
@@ -222,8 +230,7 @@ def _beta(a: float, b: float, x: float) -> tuple[float, float]:
             yield -(a + m) * (both + m) * x / ((a + 2 * m) * (a + 2 * m + 1)), 1.0
             yield (m + 1) * (b - m - 1) * x / ((a + 2 * m + 1) * (a + 2 * m + 2)), 1.0
 
-    below = min(1.0, front / a * _fraction(1.0, steps()))
-    return below, 1 - below
+    return min(1.0, front / a * _fraction(1.0, steps()))
 
 
 def _fraction(first: float, steps: Iterator[tuple[float, float]]) -> float:

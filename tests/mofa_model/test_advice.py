@@ -489,7 +489,9 @@ def test_a_launch_that_cannot_be_written_costs_no_answer(capsys):
     assert main(["advise", *BARE, *few, *words]) == 2
     printed = capsys.readouterr()
     said = " ".join(printed.out.split())
-    assert "LowConfidence; no measured run has optimizer=zero2; evidence: none of deepspeed" in said
+    assert "verdict try this before you rely on it" in said
+    assert "why no measured run has optimizer=zero2" in said
+    assert "evidence weak: none of deepspeed" in said
     assert printed.err.count("\n") == 1
     assert "deepspeed has no argument for it; choose another precision" in printed.err
     assert main(["advise", *BARE, *few, *words, "--json"]) == 2

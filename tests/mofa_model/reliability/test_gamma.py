@@ -55,6 +55,14 @@ def test_chances_equal_scipys_far_into_both_tails(drawn):
     assert beta_below(a, b, at) == pytest.approx(special.betainc(a, b, at), rel=1e-10, abs=tiny)
 
 
+def test_a_share_at_the_border_between_both_forms_has_one():
+    """1 / 4 is beyond the border of (1/3, 3), and by rounding 3 / 4 is beyond that of (3, 1/3)."""
+    a, b = np.meshgrid(np.arange(1, 60) / 3, np.arange(1, 60) / 7)
+    at = (a + 1) / (a + b + 2)
+    assert beta_below(a, b, at) == pytest.approx(special.betainc(a, b, at), rel=1e-10)
+    assert beta_below(1 / 3, 3.0, 0.25) == pytest.approx(0.8661957218)
+
+
 def test_quantiles_of_shares_equal_scipys(drawn):
     a, b = np.exp(drawn.uniform(-1, 6, (2, 60)))
     chance = drawn.uniform(0.001, 0.999, 60)
