@@ -25,7 +25,7 @@ def harmed(folder, *, nodes, jobs, shortest, longest):
 @pytest.mark.slow
 def test_a_node_that_loses_its_power_ends_its_job(tmp_path) -> None:
     with Processes(tmp_path / "processes") as processes:
-        site = slurm.SlurmSite(tmp_path / "site", processes, nodes=2)
+        site = slurm.SlurmSite(tmp_path / "site", processes, nodes=2, down_after=20)
         site.start()
         job = site.submit(
             "#!/bin/bash\nsleep 600\n", "-N1", "-wgpu01", "--gres=gpu:8", "--no-requeue"
@@ -34,9 +34,9 @@ def test_a_node_that_loses_its_power_ends_its_job(tmp_path) -> None:
             "it runs", lambda: "RUNNING" in site.ask("squeue", "-h", "-o", "%T", f"-j{job}")
         )
         site.kill_node("gpu01")
-        site.wait_for("the node is down", lambda: site.states()["gpu01"].startswith("down"), 90)
+        site.wait_for("the node is down", lambda: site.states()["gpu01"].startswith("down"))
         shown = ("sacct", "-X", "-n", "-P", "--format=State", f"-j{job}")
-        site.wait_for("the job has failed", lambda: site.ask(*shown).strip() == "NODE_FAIL", 30)
+        site.wait_for("the job has failed", lambda: site.ask(*shown).strip() == "NODE_FAIL")
 
 
 @pytest.mark.soak

@@ -47,7 +47,7 @@ LAYOUTS = [
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     with Processes(folder / "processes") as processes:
-        made = slurm.SlurmSite(folder / "site", processes, nodes=4, devices=4)
+        made = slurm.SlurmSite(folder / "site", processes, nodes=4, devices=4, down_after=60)
         made.start()
         yield made
 

@@ -36,8 +36,6 @@ PROGRAMS: Final = (
 )  # fmt: skip
 PATIENCE: Final = 240.0
 """How long a command may take. [s]"""
-DOWN_AFTER: Final = 4
-"""How long a node may be silent before it is down. [s]"""
 
 
 def missing() -> str:
@@ -64,6 +62,8 @@ class SlurmSite:
     """GPUs of a node. [1]"""
     product: str = "h100"
     """Their type in its own words."""
+    down_after: int = 4
+    """How long a node may be silent before it is down: longer where a machine may starve it. [s]"""
 
     def __post_init__(self) -> None:
         """Draw the ports and write the files."""
@@ -269,7 +269,7 @@ class SlurmSite:
             "AccountingStorageTRES=gres/gpu",
             "JobAcctGatherType=jobacct_gather/none",
             "ReturnToService=2",
-            f"SlurmdTimeout={DOWN_AFTER}",
+            f"SlurmdTimeout={self.down_after}",
             "SlurmdParameters=config_overrides",
             "KillWait=2",
             "CompleteWait=0",
@@ -277,8 +277,8 @@ class SlurmSite:
             "InactiveLimit=0",
             "JobRequeue=1",
             "RequeueExit=99",
-            "TCPTimeout=2",
-            "MessageTimeout=5",
+            f"TCPTimeout={max(2, self.down_after // 4)}",
+            f"MessageTimeout={max(5, self.down_after // 2)}",
             *node_lines,
             f"PartitionName=batch Nodes={together} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=REQUEUE OverSubscribe=NO",
             f"PartitionName=urgent Nodes={together} MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF OverSubscribe=NO",
