@@ -30,7 +30,14 @@ def folder(tmp_path, monkeypatch):
         "2026-01-02T03:04:05,a,pod,300,\n2026-01-09T00:00:00,a,pod,200,\n"
         "2026-01-20T00:00:00,b,process,100,\n2026-01-30T00:00:00,a,job,1000,yes\n"
     )
-    for name in ("past.json", "nodes.txt", "sacct.json", "events.txt"):
+    for name in (
+        "past.json",
+        "advice.json",
+        "ledger.yaml",
+        "nodes.txt",
+        "sacct.json",
+        "events.txt",
+    ):
         Path(name).write_text(GIVEN[name])
     Path("nodes.csv").write_text("node,node_days,possible_node_days\na,30,31\nb,31,31\nc,31,31\n")
     return tmp_path
