@@ -15,7 +15,7 @@ from mofa_model.spec import Transformer
 FILE: Final = "config.json"
 _DENSE: Final = ("llama", "qwen2", "qwen3", "olmo2", "starcoder2")
 _MIXED: Final = ("mixtral", "qwen3_moe", "olmoe", "deepseek_v3")
-"""Families in the order in which they are tried."""
+"""Families in the order in which they are tried, behind the one that the model is called after."""
 
 
 def config_of(model: Transformer, sequence: int) -> str:
@@ -24,7 +24,7 @@ def config_of(model: Transformer, sequence: int) -> str:
     Which family it is, the reader of such files decides: what it reads has to be the same model.
 
     >>> from mofa_model.presets import model
-    >>> [json.loads(config_of(model(one), 8192))["model_type"] for one in ("llama3-8b", "qwen3-32b")]
+    >>> [json.loads(config_of(model(one), 8192))["model_type"] for one in ("llama3-8b", "qwen3-4b")]
     ['llama', 'qwen3']
     """
     for config in _candidates(model, sequence):
@@ -70,7 +70,8 @@ def _candidates(model: Transformer, sequence: int) -> Iterator[dict[str, Any]]:
         fields |= {"num_key_value_heads": attention.kv_heads, "head_dim": attention.head_dim}
     if isinstance(experts, Experts):
         fields |= _experts(experts, model)
-    for kind in _DENSE if experts is None else _MIXED:
+    kinds = _DENSE if experts is None else _MIXED
+    for kind in sorted(kinds, key=lambda one: not model.name.startswith(one.partition("_")[0])):
         own = dict(fields)
         if kind == "starcoder2":
             own |= {"use_bias": own.pop("attention_bias"), "sliding_window": None}

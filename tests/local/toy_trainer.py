@@ -8,11 +8,8 @@ import json
 import os
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
 
-
-def groups(world, sizes):
+def groups(dist, world, sizes):
     """The process groups of each axis that this process is in, the innermost axis first."""
     mine, stride = {}, 1
     rank = dist.get_rank()
@@ -29,6 +26,9 @@ def groups(world, sizes):
 
 def main():
     """Train."""
+    import torch  # tests import this file where there is no torch
+    import torch.distributed as dist
+
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("tensor", "context", "pipeline"):
         option = "--context-parallel-size" if name == "context" else f"--{name}-model-parallel-size"
@@ -40,7 +40,7 @@ def main():
     inner = {name: getattr(said, name) for name in ("tensor", "context")}
     data = world // (inner["tensor"] * inner["context"] * said.pipeline)
     sizes = {**inner, "data": data, "pipeline": said.pipeline}
-    mine = groups(world, sizes)
+    mine = groups(dist, world, sizes)
     torch.manual_seed(rank)
     points = torch.rand(64)
     weight = torch.zeros(1)
