@@ -260,10 +260,7 @@ def cannot_run(problem: SearchCase, s: Strategy) -> str:
 
 def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
     """A layout that was tried, as a candidate."""
-    named = (
-        one for one in request.problems if one.workload.training.precision.name == run.precision
-    )
-    problem = next(named, request.problems[0])
+    problem = request.problem_in(run.precision)
     problem = replace(problem, cluster=replace(problem.cluster, gpus=run.strategy.gpus))
     full = estimate(problem.workload, problem.cluster, run.strategy)
     step = float(full.step_time)

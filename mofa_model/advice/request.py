@@ -181,6 +181,11 @@ class Request:
         problems = dict(self.trainers).get(trainer, self.problems)
         return replace(self, framework=trainer, problems=problems, trainers=())
 
+    def problem_in(self, precision: str | None) -> SearchCase:
+        """The search case with a precision; the first one, where none has it."""
+        named = (one for one in self.problems if one.workload.training.precision.name == precision)
+        return next(named, self.problems[0])
+
     def __post_init__(self) -> None:
         whole(nodes=self.nodes)
         not_negative(top=self.top, probe=self.probe, least_interval=self.least_interval)

@@ -39,10 +39,7 @@ def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
 
     if advice.strategy is None or advice.predicted is None:
         return {}
-    named = (
-        one for one in request.problems if one.workload.training.precision.name == advice.precision
-    )
-    problem = next(named, request.problems[0])
+    problem = request.problem_in(advice.precision)
     step = float(advice.predicted.step_seconds.target)
     job = job_of(request, problem, advice.nodes, advice.strategy, step)
     rate = sum(mode.rate.mean for mode in advice.failures) * DAY

@@ -163,7 +163,7 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
 
 
 def _sizes(script: BatchScript, job: SlurmJob) -> tuple[_Size, _Size]:
-    """What the script asks for, and what it is to ask for."""
+    """Nodes, GPUs and tasks that the script asks for now, and those that the job needs."""
 
     def number(name: str, otherwise: int) -> int:
         fact = script.facts.get(name)
@@ -358,7 +358,8 @@ _SAVED: Final = """\
 if ((SECONDS >= {minutes} * 60)); then exec scontrol requeue "$SLURM_JOB_ID"; fi
 """
 _CUT: Final = """\
-# Slurm sends USR1 before the time limit: the job waits for its next turn, from its last checkpoint.
+# Slurm sends USR1 before the time limit.
+# Then the job goes back to the queue and continues from its last checkpoint.
 trap 'exec scontrol requeue "$SLURM_JOB_ID"' USR1
 {step} &
 wait $!

@@ -87,7 +87,7 @@ class Launch:
     starter: tuple[str, ...] = TORCHRUN
     """What starts the trainer's script on every node, with its options."""
     beside: Start | None = None
-    """What it says beside the layout; None where people have to say it."""
+    """Model, data, tokenizer and folders of the launch; None where people have to give them."""
 
     @property
     def all_files(self) -> dict[str, str]:

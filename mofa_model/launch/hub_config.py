@@ -15,7 +15,7 @@ from mofa_model.spec import Transformer
 FILE: Final = "config.json"
 _DENSE: Final = ("llama", "qwen2", "qwen3", "olmo2", "starcoder2")
 _MIXED: Final = ("mixtral", "qwen3_moe", "olmoe", "deepseek_v3")
-"""Families in the order in which they are tried, behind the one that the model is called after."""
+"""Families of config.json. The one in the model's own name is tried first, then these in order."""
 
 
 def config_of(model: Transformer, sequence: int) -> str:

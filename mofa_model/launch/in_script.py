@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch.answer import Launch
@@ -50,6 +50,13 @@ class TracedWord(Protocol):
     @property
     def at(self) -> tuple[int, ...]:
         """Place of each character."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it stands in the script as it is, in one piece."""
+
+    def slice(self, begin: int, until: int | None = None) -> TracedWord:
+        """A part of it."""
 
 
 class TracedCall(Protocol):
@@ -243,12 +250,11 @@ class _Editor:
 
     def _variable(self, name: str, value: str) -> None:
         read = self._read(self._text)
-        held = read.holds.get(name)
-        text = getattr(held, "text", None)
-        if text == value:
+        held = _held(read, name)
+        if held is not None and held.text == value:
             return
         place = read.followed[self._at].place
-        if isinstance(text, str) and _is_whole(held):
+        if held is not None and held.whole:
             edits = [_over(held, value)]
         elif place >= 0:
             start = self._text.rfind("\n", 0, place) + 1
@@ -264,13 +270,11 @@ class _Editor:
         for one in edits:
             made = self._applied(one)
             after = self._try_follow(made)
-            if (
-                after is not None
-                and getattr(after.holds.get(name), "text", None) == value
-                and _texts(after) == _texts(read)
-            ):
-                self._keep(made, one, name, text or "", value)
-                return
+            now = None if after is None else _held(after, name)
+            if after is None or now is None or now.text != value or _texts(after) != _texts(read):
+                continue
+            self._keep(made, one, name, held.text if held is not None else "", value)
+            return
         self._left.append(f"{name}={value} has to be in the environment; no place for it was found")
 
     def _remove(self, name: str) -> None:
@@ -311,14 +315,14 @@ class _Editor:
         new = self._words[wanted.name]
         values = new[1:] or ([new[0].partition("=")[2]] if "=" in new[0] else [])
         old = words[said.at]
-        if said.apart == 1 and len(values) == 1 and _is_whole(words[said.at + 1]):
+        if said.apart == 1 and len(values) == 1 and words[said.at + 1].whole:
             yield _over(words[said.at + 1], values[0])
         if not said.apart and "=" in old.text and len(values) == 1:
             begin = old.text.index("=") + 1
-            part = _Part(old.text[begin:], old.at[begin:])
-            if _is_whole(part):
+            part = old.slice(begin)
+            if part.whole:
                 yield _over(part, values[0])
-        if said.name == _WORD and "=" not in old.text and _is_whole(old):
+        if said.name == _WORD and "=" not in old.text and old.whole:
             yield _over(old, new[0])
             return
         span = self._span(words, said)
@@ -361,7 +365,7 @@ class _Editor:
             span = self._span(words, one)
             if span is not None and span[1] not in ends:
                 ends.append(span[1])
-        ends += [one.at[-1] + 1 for one in reversed(words) if one.text and _is_whole(one)]
+        ends += [one.at[-1] + 1 for one in reversed(words) if one.text and one.whole]
         for end in list(dict.fromkeys(ends))[:_TRIED]:
             yield from self._behind(end, new)
 
@@ -384,7 +388,9 @@ class _Editor:
     # --- what a change does -------------------------------------------------------------------
 
     def _accept(self, edit: _Edit, name: str, before: str, after: str) -> bool:
-        """Make a change where it does what it should and nothing else; a comment, as a directive is, stays."""
+        """Make a change if it changes this option and nothing else. A comment is never changed, so
+        neither is a directive.
+        """
         line = self._text[self._text.rfind("\n", 0, edit.start) + 1 : edit.start]
         if line.lstrip().startswith("#"):
             return False
@@ -450,8 +456,8 @@ class _Editor:
         """Where an option stands in the text: its begin, its end, and where its value begins."""
         name = words[said.at]
         size = name.text.index("=") + 1 if "=" in name.text and not said.apart else len(name.text)
-        part = _Part(name.text[:size], name.at[:size])
-        if not _is_whole(part) or self._text[part.at[0] : part.at[-1] + 1] != part.text:
+        part = name.slice(0, size)
+        if not part.whole or self._text[part.at[0] : part.at[-1] + 1] != part.text:
             return None
         start, end = part.at[0], part.at[-1] + 1
         first = end
@@ -465,23 +471,18 @@ class _Editor:
         return start, end, first
 
 
-class _Part(NamedTuple):
-    text: str
-    at: tuple[int, ...]
-
-
 def _texts(read: ScriptRead) -> list[list[str]]:
     return [[word.text for word in one.traced_words] for one in read.followed]
 
 
-def _is_whole(word: object) -> bool:
-    """Whether a word stands in the script in one piece."""
-    at: tuple[int, ...] = getattr(word, "at", ())
-    return bool(at) and at[0] >= 0 and at == tuple(range(at[0], at[0] + len(at)))
+def _held(read: ScriptRead, name: str) -> TracedWord | None:
+    """What a variable holds; None where it is not set, or is an array."""
+    held: Any = read.holds.get(name)
+    return None if isinstance(held, list) else held
 
 
-def _over(word: object, value: str) -> _Edit:
-    at: tuple[int, ...] = getattr(word, "at", ())
+def _over(word: TracedWord, value: str) -> _Edit:
+    at = word.at
     plain = re.fullmatch(r"[\w.,:/+-]+", value) is not None
     return _Edit(at[0], at[-1] + 1, value if plain else shlex.quote(value))
 

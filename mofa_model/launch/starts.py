@@ -19,7 +19,15 @@ from mofa_model.spec import Transformer
 
 _TEN: Final = str(STEPS_OF_SMOKE)
 _STEPS: Final = ("STEPS", "1000", "optimizer steps")
+_RATE: Final = ("LEARNING_RATE", "3e-4")
 _CHECKPOINTS: Final = ("CHECKPOINTS", "checkpoints", "folder")
+_TOKENIZER: Final = ("TOKENIZER", "", "folder or id of a Hugging Face tokenizer; empty: none")
+_OF_TUNER: Final = (
+    ("CHECKPOINTS", "out", "folder"),
+    ("STEPS", "", "optimizer steps; empty: one epoch"),
+)
+_SHORT: Final = (("STEPS", _TEN), ("CHECKPOINTS", "smoke"))
+"""Variables of ten steps."""
 _MOCKED: Final = variables(("DATA", ""), ("TOKENIZER", ""), ("CHECKPOINTS", ""), ("STEPS", _TEN))
 
 
@@ -33,10 +41,10 @@ def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
         program="pretrain_hybrid.py" if listed(model) else "pretrain_gpt.py",
         variables=variables(
             ("DATA", "", "prefixes of .bin and .idx files, as --data-path takes them; empty: mock data"),
-            ("TOKENIZER", "", "folder or id of a Hugging Face tokenizer; empty: none"),
+            _TOKENIZER,
             ("CHECKPOINTS", "checkpoints", "folder; empty: nothing is saved"),
             _STEPS,
-            ("LEARNING_RATE", "3e-4"),
+            _RATE,
         ),
         preparations=(
             "data=(--mock-data)",
@@ -69,10 +77,10 @@ def _nemo(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
         program='"$HERE"/pretrain.py',
         variables=variables(
             ("DATA", "", "prefix of .bin and .idx files; empty: mock data"),
-            ("TOKENIZER", "", "folder or id of a Hugging Face tokenizer; empty: none"),
+            _TOKENIZER,
             _CHECKPOINTS,
             _STEPS,
-            ("LEARNING_RATE", "3e-4"),
+            _RATE,
         ),
         preparations=(
             "export DATA TOKENIZER",
@@ -118,7 +126,7 @@ def _torchtitan(model: Transformer, _settings: LaunchSettings, launch: Launch) -
             *(['--checkpoint.folder "$CHECKPOINTS"'] if saves else []),
         ),
         extra_files=own,
-        smoke=variables(("STEPS", _TEN), ("CHECKPOINTS", "smoke")),
+        smoke=variables(*_SHORT),
         says="It runs in a checkout of torchtitan, on the small set of its tests.",
     )  # fmt: skip
 
@@ -139,7 +147,7 @@ def _transformers(model: Transformer, settings: LaunchSettings, _: Launch) -> St
             ("TOKENIZER", "", "folder or id; empty: none, for mock data"),
             _CHECKPOINTS,
             _STEPS,
-            ("LEARNING_RATE", "3e-4"),
+            _RATE,
         ),
         options=(
             '--model "$MODEL"',
@@ -156,7 +164,7 @@ def _transformers(model: Transformer, settings: LaunchSettings, _: Launch) -> St
             "pretrain.py": program_text("transformers.py"),
             **({hub_config.FILE: config} if config else {}),
         },
-        smoke=variables(("DATA", ""), ("TOKENIZER", ""), ("STEPS", _TEN), ("CHECKPOINTS", "smoke")),
+        smoke=variables(("DATA", ""), ("TOKENIZER", ""), *_SHORT),
         without_gpu=("--use_cpu", "True"),
         says="Without DATA it trains on mock data; SCRIPT is transformers' Trainer, or yours.",
     )  # fmt: skip
@@ -177,8 +185,7 @@ def _tuner(
             variables=variables(
                 ("MODEL", settings.model, _FETCHED),
                 ("DATA", "", "empty: the set that the file names"),
-                ("CHECKPOINTS", "out", "folder"),
-                ("STEPS", "", "optimizer steps; empty: one epoch"),
+                *_OF_TUNER,
             ),
             options=options,
             last=True,
@@ -202,8 +209,7 @@ def _torchtune(_: Transformer, _settings: LaunchSettings, _launch: Launch) -> St
     return Start(
         variables=variables(
             ("DATA", "", "id of a data set with instruction, input and output; empty: the file's"),
-            ("CHECKPOINTS", "out", "folder"),
-            ("STEPS", "", "optimizer steps; empty: one epoch"),
+            *_OF_TUNER,
         ),
         options=(
             '"output_dir=$CHECKPOINTS"',
@@ -211,7 +217,7 @@ def _torchtune(_: Transformer, _settings: LaunchSettings, _launch: Launch) -> St
             '${DATA:+"dataset.source=$DATA"}',
         ),
         last=True,
-        smoke=variables(("STEPS", _TEN), ("CHECKPOINTS", "smoke")),
+        smoke=variables(*_SHORT),
         says="They go over the file; weights are fetched first, data come from a hub.",
     )
 

@@ -230,12 +230,11 @@ def launch_of(request: Request, advice: Advice, trainer: str) -> Launch:
     """The launch of an answer; a layout that the trainer has no words for is an error."""
     if advice.strategy is None:
         raise InputError(f"launch: there is no recommendation to launch; {advice.explanation}")
-    recipe, request = advice.precision, request.for_trainer(advice.trainer)
-    named = (one for one in request.problems if one.workload.training.precision.name == recipe)
+    request = request.for_trainer(advice.trainer)
     return launch(
         advice.strategy,
         trainer,
-        next(named, request.problems[0]),
+        request.problem_in(advice.precision),
         interval_steps=advice.checkpoint_interval_steps,
         asynchronous=all(tier.asynchronous for tier in request.reliability.tiers),
     )

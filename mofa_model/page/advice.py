@@ -62,8 +62,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     if advice.strategy is None or advice.predicted is None:
         return AdviceView(advice=advice)
     request = request.for_trainer(advice.trainer)
-    named = (p for p in request.problems if p.workload.training.precision.name == advice.precision)
-    problem = next(named, request.problems[0])
+    problem = request.problem_in(advice.precision)
     gpus = advice.nodes * int(problem.cluster.gpus_per_node)
     problem = replace(problem, cluster=replace(problem.cluster, gpus=gpus))
     best, p = priced(problem, advice.strategy), advice.predicted

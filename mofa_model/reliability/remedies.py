@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from mofa_model.checks import positive, whole
 from mofa_model.records import dataclass
 from mofa_model.reliability.lemon_nodes import clustering, lemons, prior
-from mofa_model.reliability.replay import UNAVAILABLE, asks_whose_fault, replayed, usual_times
+from mofa_model.reliability.replay import FEW, UNAVAILABLE, asks_whose_fault, replayed, usual_times
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.account import NodeState, capacity
 from mofa_model.spec.recovery_plans import Others, RecoveryPlan, plan_of
@@ -49,8 +49,6 @@ INTERVALS: Final = (5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, 60 * MINU
 """Intervals between saves that are tried. [s]"""
 MOST_SPARES: Final = 8
 """Most spare nodes that are tried. [1]"""
-_FEW: Final = 5
-"""Standstills of a kind from which on the pool's own median is taken. [1]"""
 _FORTNIGHT: Final = 14.0
 """Span by which the clustering of a node's failures is judged. [d]"""
 _DRAWS: Final = 400
@@ -241,7 +239,7 @@ class _Replay:
 
     def _scheduling(self) -> Remedy:
         start, queue = (
-            float(np.quantile(some, 0.1)) if len(some) >= _FEW else 0.0
+            float(np.quantile(some, 0.1)) if len(some) >= FEW else 0.0
             for some in (
                 [one.starting for one in self._stops if one.starting and not one.in_place],
                 [one.queued for one in self._stops if not one.in_place],

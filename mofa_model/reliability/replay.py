@@ -39,7 +39,7 @@ AFTER_BOOT: Final = 100.0
 """From a host's boot to the first container on it. Ours. [s]"""
 _GIVEN_UP: Final = 1800.0
 """Time after which somebody has moved a pod off a node on which it does not start. Ours. [s]"""
-_FEW: Final = 5
+FEW: Final = 5
 """Standstills of a kind from which on the pool's own median is taken. [1]"""
 _PROGRAM_ENDS: Final = frozenset(
     one.word
@@ -88,7 +88,7 @@ def usual_times(past_standstills: Sequence[Standstill]) -> UsualTimes:
     return UsualTimes(
         queue=median(queues) if queues else 0.0,
         start=median(starts) if starts else 0.0,
-        in_place=median(own) if len(own) >= _FEW else BACKOFF,
+        in_place=median(own) if len(own) >= FEW else BACKOFF,
     )
 
 

@@ -207,8 +207,7 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
 
 def _problem_of(request: Request, precision: str, nodes: int) -> SearchCase:
     """The search case of a precision, on a number of nodes."""
-    named = (p for p in request.problems if p.workload.training.precision.name == precision)
-    problem = next(named, request.problems[0])
+    problem = request.problem_in(precision)
     cluster = replace(problem.cluster, gpus=nodes * int(problem.cluster.gpus_per_node))
     return replace(problem, cluster=cluster)
 

@@ -173,7 +173,7 @@ def live_through(made):
 
 
 def foretell(made):
-    """Two months of forecasts in the ledger, as an operator that was too sure of itself leaves them: one band of ten held."""
+    """Write two months of forecasts into the ledger, of which only one band in ten held, so that the operator calls them too narrow."""
     band = {"p10": "0.90", "p50": "0.93", "p90": "0.96"}
     stops = {"p10": "1", "p50": "3", "p90": "6"}
     today = datetime.now(UTC).date()

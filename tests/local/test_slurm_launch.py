@@ -24,7 +24,7 @@ LACKING = slurm.missing() or ("" if TORCHRUN else "no torchrun here: make oracle
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "there is a Slurm")
 
 PROGRAM = """#!/bin/bash
-# The nodes of one machine have no addresses of their own.
+# All nodes run on this machine, so a node's name is replaced by the address of this machine.
 for word; do case $word in gpu[0-9]*) word=127.0.0.1;; esac; words+=("$word"); done
 exec {torchrun} "${{words[@]}}"
 """
