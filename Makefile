@@ -17,7 +17,7 @@ PLATFORMS ?= amd64
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts oracle-kept bench validate release release-check publish soak up down e2e test-kind clean
+.PHONY: help oracle setup lock demo studies test test-unit nightly coverage check lint types format rules dashboards reference transcripts site verify oracle-counts oracle-kept bench validate release release-check publish soak up down e2e test-kind test-slurm clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -154,6 +154,10 @@ soak: $(STAMP) ## the long tests: whole grids, the whole of the model against th
 e2e: $(STAMP) ## the whole story with real containers on a real node, as root on Debian, whose packages it installs; PAGE=docs writes what it saw to docs/real-node.md
 	PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.real
 	MOFA_E2E_PAGE="$(PAGE)" $(PYTEST) -n 0 -s -m soak tests/node
+
+test-slurm: $(STAMP) ## the tests that ask a real Slurm, as root on Debian, whose packages it installs; `make test` runs them where these are
+	PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.slurm
+	$(PYTEST) -n 0 tests/local/test_slurm.py tests/local/test_slurm_launch.py
 
 test-kind: $(STAMP) ## the cluster tests on kind instead of the local control plane
 	@if PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.kind; then MOFA_CLUSTER=kind $(PYTEST) tests/cluster; \

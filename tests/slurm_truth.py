@@ -16,6 +16,7 @@ CAUSES = {
     "requeue": "resubmission",
     "exit": "user-crash",
     "signal": "process-crash",
+    "memory": "oom-killed",
 }
 NODE_CAUSES = {"node-fail": "node-down", "drain": "planned-drain"}
 TEXT = ("nodes.txt", "runs.txt", "events.txt", "config.txt")

@@ -17,6 +17,8 @@ BESIDE = 4
 WAITING = (
     "tests/cluster",
     "tests/faults",
+    "tests/local/test_slurm.py",
+    "tests/local/test_slurm_launch.py",
     "tests/node",
     "tests/hostile/test_attested.py",
     "tests/hostile/test_one_site.py",

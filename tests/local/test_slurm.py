@@ -13,7 +13,9 @@ pytestmark = pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing() or
 
 def harmed(folder, *, nodes, jobs, shortest, longest):
     with Processes(folder / "processes") as processes:
-        site = slurm.SlurmSite(folder / "site", processes, nodes=nodes)
+        site = slurm.SlurmSite(
+            folder / "site", processes, nodes=nodes, bounds_memory=slurm.bounds_memory()
+        )
         site.start()
         begun = time.time()
         faults = Faults(site, jobs, 1, shortest, longest)
@@ -22,7 +24,7 @@ def harmed(folder, *, nodes, jobs, shortest, longest):
     return folder / "seen"
 
 
-@pytest.mark.soak  # beside other tests its job was not started within 240 s; why is not known
+@pytest.mark.slow
 def test_a_node_that_loses_its_power_ends_its_job(tmp_path) -> None:
     with Processes(tmp_path / "processes") as processes:
         site = slurm.SlurmSite(tmp_path / "site", processes, nodes=2, down_after=20)

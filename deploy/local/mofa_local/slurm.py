@@ -5,35 +5,43 @@
         site.start()
         site.ask("sinfo", "-N")
 
-All of them are Debian's, as `INSTALL` says; they run as root, with keys and a database of their own, and leave nothing
-outside the folder. A node has generic resources `gpu` that are counted and not there. Nothing here talks to another Slurm.
+    python -m mofa_local.slurm       installs them, as root on Debian
+
+All of them are Debian's `PACKAGES`; they run as root, with keys and a database of their own, and leave nothing
+outside the folder but a link to it, which goes with the site. A node has generic resources `gpu` that are counted and not there. Nothing here talks to another Slurm.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import stat
 import subprocess
+import sys
+import tempfile
 import time
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from mofa_local import LocalStackError
+from mofa_local.debian import install
 from mofa_local.ports import HOST, free_ports
 from mofa_local.processes import Processes
 
-INSTALL: Final = (
-    "apt-get install -y --no-install-recommends slurmctld slurmd slurmdbd slurm-client "
-    "slurm-wlm-mysql-plugin munge mariadb-server"
-)
-"""How the programs come onto a Debian machine."""
+PACKAGES: Final = (
+    "slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin", "munge", "mariadb-server",
+)  # fmt: skip
+"""What has the programs on Debian."""
 PROGRAMS: Final = (
     "munged", "mariadbd", "mariadb-install-db", "mysql", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct",
 )  # fmt: skip
+MEMORY: Final = Path("/sys/fs/cgroup/memory")
+"""Where the kernel bounds memory by cgroups of version 1; those of version 2 Slurm leaves to systemd."""
 PATIENCE: Final = 240.0
 """How long a command may take. [s]"""
 
@@ -42,8 +50,13 @@ def missing() -> str:
     """Why no Slurm can run here, in one line; empty = it can."""
     lacking = [one for one in PROGRAMS if shutil.which(one, path=_path()) is None]
     if lacking:
-        return f"no Slurm here: {', '.join(lacking)} missing; as root: {INSTALL}"
+        return f"no Slurm here: {', '.join(lacking)} missing; `make test-slurm` installs {' '.join(PACKAGES)}"
     return "" if os.geteuid() == 0 else "no Slurm here: its daemons start as root alone"
+
+
+def bounds_memory() -> bool:
+    """Whether a job's memory can be bounded here."""
+    return os.access(MEMORY / "memory.limit_in_bytes", os.W_OK)
 
 
 def _path() -> str:
@@ -64,10 +77,20 @@ class SlurmSite:
     """Their type in its own words."""
     down_after: int = 4
     """How long a node may be silent before it is down: longer where a machine may starve it. [s]"""
+    bounds_memory: bool = False
+    """Whether a job that takes more memory than it asked for is ended; by cgroups of the nodes' names, so for one site at once."""
+    near: Path = field(init=False)
+    """The folder by a short name: a socket's path has 108 bytes at most, and Slurm adds 30 to that of its spool."""
 
     def __post_init__(self) -> None:
         """Draw the ports and write the files."""
         self.folder = self.folder.resolve()
+        short = Path(tempfile.mkdtemp(prefix="slurm-"))
+        weakref.finalize(self, shutil.rmtree, short, ignore_errors=True)
+        if self.bounds_memory:
+            weakref.finalize(self, _without_groups, [MEMORY / f"slurm_{one}" for one in self.names])
+        self.near = short / "site"
+        self.near.symlink_to(self.folder)
         for name in ("spool", "state", "database", "log"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.ports = dict(
@@ -174,8 +197,23 @@ class SlurmSite:
         end = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > end:
-                raise LocalStackError(f"slurm: {what}: not after {seconds:.0f} s")
+                raise LocalStackError(f"slurm: {what}: not after {seconds:.0f} s\n{self._told()}")
             time.sleep(0.2)
+
+    def _told(self) -> str:
+        """What Slurm says of its jobs and nodes, and the last errors of its logs."""
+        jobs = self.run("squeue", "-t", "all", "-o", "%i %T %R").stdout
+        nodes = self.run("sinfo", "-N", "-o", "%N %T %E").stdout
+        errors = [
+            f"{log.name}: {line}"
+            for log in sorted((self.folder / "log").iterdir())
+            for line in [
+                one
+                for one in log.read_text("utf-8", "replace").splitlines()
+                if "error:" in one or "fatal:" in one
+            ][-5:]
+        ]
+        return "\n".join((jobs, nodes, *errors))
 
     # --- its parts ----------------------------------------------------------------------------
 
@@ -189,7 +227,7 @@ class SlurmSite:
         if not key.exists():
             key.write_bytes(os.urandom(128))
             key.chmod(0o400)
-        where = self.folder / "munge.socket"
+        where = self.near / "munge.socket"
         self.processes.start(
             "munged",
             ["munged", "--foreground", "--force", "--num-threads=2", f"--socket={where}", f"--key-file={key}",
@@ -199,7 +237,7 @@ class SlurmSite:
         )  # fmt: skip
 
     def _start_database(self) -> None:
-        data, where = self.folder / "database", self.folder / "database.socket"
+        data, where = self.folder / "database", self.near / "database.socket"
         if not any(data.iterdir()):
             done = subprocess.run(
                 ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db",
@@ -244,19 +282,19 @@ class SlurmSite:
             f"SlurmctldPort={self.ports['ctld']}",
             "SlurmUser=root",
             "SlurmdUser=root",
-            f"AuthInfo=socket={here}/munge.socket",
+            f"AuthInfo=socket={self.near}/munge.socket",
             f"StateSaveLocation={here}/state",
-            f"SlurmdSpoolDir={here}/spool/%n",
+            f"SlurmdSpoolDir={self.near}/spool/%n",
             f"SlurmctldPidFile={here}/slurmctld.pid",
             f"SlurmdPidFile={here}/slurmd.%n.pid",
             f"SlurmctldLogFile={here}/log/slurmctld.log",
             f"SlurmdLogFile={here}/log/slurmd.%n.log",
             "ProctrackType=proctrack/linuxproc",
-            "TaskPlugin=task/none",
+            f"TaskPlugin=task/{'cgroup' if self.bounds_memory else 'none'}",
             "MpiDefault=none",
             "LaunchParameters=disable_send_gids",
             "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_Core",
+            "SelectTypeParameters=CR_Core_Memory",
             "SchedulerType=sched/backfill",
             "SchedulerParameters=bf_interval=2,sched_interval=5,batch_sched_delay=0,sched_min_interval=0",
             "PreemptType=preempt/partition_prio",
@@ -264,10 +302,11 @@ class SlurmSite:
             "GresTypes=gpu",
             "AccountingStorageType=accounting_storage/slurmdbd",
             f"AccountingStorageHost={HOST}",
-            f"AccountingStoragePass={here}/munge.socket",
+            f"AccountingStoragePass={self.near}/munge.socket",
             f"AccountingStoragePort={self.ports['dbd']}",
             "AccountingStorageTRES=gres/gpu",
             "JobAcctGatherType=jobacct_gather/none",
+            "DefMemPerNode=1000",
             "ReturnToService=2",
             f"SlurmdTimeout={self.down_after}",
             "SlurmdParameters=config_overrides",
@@ -293,13 +332,18 @@ class SlurmSite:
             here / "gres.conf",
             f"NodeName={together} Name=gpu Type={self.product} File={devices}/gpu{numbers}",
         )
-        _written(here / "cgroup.conf", "CgroupAutomount=no")
+        _written(
+            here / "cgroup.conf",
+            "CgroupAutomount=no",
+            "CgroupPlugin=cgroup/v1",
+            "ConstrainRAMSpace=yes",
+        )
         _written(
             here / "slurmdbd.conf",
             f"DbdHost={host}",
             f"DbdAddr={HOST}",
             f"DbdPort={self.ports['dbd']}",
-            f"AuthInfo=socket={here}/munge.socket",
+            f"AuthInfo=socket={self.near}/munge.socket",
             "SlurmUser=root",
             f"PidFile={here}/slurmdbd.pid",
             f"LogFile={here}/log/slurmdbd.log",
@@ -327,8 +371,19 @@ def _device(path: Path) -> None:
         path.touch()
 
 
+def _without_groups(groups: list[Path]) -> None:
+    for group in groups:
+        for one in sorted((*group.rglob("*/"), group), reverse=True):
+            with contextlib.suppress(OSError):  # gone, or something still runs in it
+                one.rmdir()
+
+
 def _end(process: int) -> None:
     try:
         os.kill(process, 9)
     except OSError:
         return
+
+
+if __name__ == "__main__":
+    sys.exit(install(PACKAGES if missing() else (), missing))

@@ -3,7 +3,7 @@
     python -m mofa_local.slurm_faults FOLDER --jobs 300 --nodes 24
 
 Jobs sleep and write the time of every second into a file of their own. Nodes lose their power, are drained, jobs are preempted,
-requeued and cancelled, run out of time, end with an error or by a signal. What Slurm says of it is written beside the truth.
+requeued and cancelled, run out of time or of memory, end with an error or by a signal. What Slurm says of it is written beside the truth.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from mofa_local.processes import Processes
-from mofa_local.slurm import SlurmSite
+from mofa_local.slurm import SlurmSite, bounds_memory
 from mofa_model.slurm.ask import commands
 
 SHARES: Final = {
-    "completed": 0.50, "exit": 0.08, "signal": 0.06, "timeout": 0.06, "cancel": 0.08, "requeue": 0.06,
+    "completed": 0.45, "exit": 0.07, "signal": 0.06, "memory": 0.06, "timeout": 0.06, "cancel": 0.08, "requeue": 0.06,
     "preempt": 0.08, "node-fail": 0.08,
 }  # fmt: skip
 """What becomes of a job, by its share; one of twelve nodes is drained beside them."""
@@ -29,9 +29,14 @@ SCRIPT: Final = """#!/bin/bash
 exec 3<> <(:)
 F={folder}/beats/$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}
 echo $EPOCHREALTIME $SLURM_JOB_NODELIST > $F.start
-while (( SECONDS < {seconds} )); do read -t 1 -u 3; echo $EPOCHREALTIME > $F.beat; done
+beat() {{ read -t 1 -u 3; echo $EPOCHREALTIME > $F.beat; }}
+while (( SECONDS < {seconds} )); do beat; done
 {end}
 """
+MEMORY: Final = "TAKEN=$(head -c 60M /dev/zero | tr '\\0' x); while :; do beat; done"
+"""A job's end that takes more memory than the job asked for, and works on."""
+ALONE: Final = frozenset({"completed", "exit", "signal", "memory", "timeout"})
+"""What becomes of a job by itself."""
 
 
 @dataclass
@@ -64,7 +69,12 @@ class Faults:
 
     def run(self) -> None:
         """Submit all, do harm until all have ended."""
-        kinds = [kind for kind, share in SHARES.items() for _ in range(round(share * self.jobs))]
+        kinds = [
+            kind
+            for kind, share in SHARES.items()
+            if kind != "memory" or self.site.bounds_memory
+            for _ in range(round(share * self.jobs))
+        ]
         self.draw.shuffle(kinds)
         begun = time.time()
         for number, kind in enumerate(kinds):
@@ -87,16 +97,17 @@ class Faults:
 
     def _submit(self, number: int, kind: str) -> None:
         seconds = round(self.draw.uniform(*self.lengths))
-        end = {"exit": "exit 3", "signal": "kill -SEGV $$"}.get(kind, "exit 0")
+        ends = {"exit": "exit 3", "signal": "kill -SEGV $$", "memory": MEMORY}
         nodes = 2 if self.draw.random() < 0.2 else 1
         limit = "1" if kind == "timeout" else "30"
         seconds = 300 if kind == "timeout" else seconds
-        text = SCRIPT.format(folder=self.site.folder, seconds=seconds, end=end)
+        text = SCRIPT.format(folder=self.site.folder, seconds=seconds, end=ends.get(kind, "exit 0"))
         job = self.site.submit(
             text, f"--job-name=train{number}", f"-N{nodes}", f"--gres=gpu:{self.site.devices}", f"-t{limit}",
             "--requeue", "--exclusive", "-o", "/dev/null",
+            *(("--mem=20M",) if kind == "memory" else ()),
         )  # fmt: skip
-        if kind in {"completed", "exit", "signal", "timeout"}:
+        if kind in ALONE:
             self.log.append(Done(kind, 0.0, job))
         else:
             self.waits[job] = kind
@@ -210,7 +221,12 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     with Processes(arguments.folder / "processes") as processes:
-        site = SlurmSite(arguments.folder / "site", processes, nodes=arguments.nodes)
+        site = SlurmSite(
+            arguments.folder / "site",
+            processes,
+            nodes=arguments.nodes,
+            bounds_memory=bounds_memory(),
+        )
         site.start()
         begun = time.time()
         faults = Faults(site, arguments.jobs, arguments.seed, arguments.shortest, arguments.longest)
