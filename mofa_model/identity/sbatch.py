@@ -89,10 +89,6 @@ class BatchScript:
         found = [one for one in self.directives if (one.name, one.component) == (name, component)]
         return found[-1] if found else None
 
-    def line_of(self, place: int) -> int:
-        """The line of a place. [1]"""
-        return 1 + self.text.count("\n", 0, max(0, place))
-
 
 def read_script(text: str, name: str, files: Mapping[str, str] | None = None) -> BatchScript:
     r"""Read a batch script, or a shell script; `files` are others that it names, by their names.

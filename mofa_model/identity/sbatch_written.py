@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from mofa_model.identity.sbatch import (
     read_script,
     without_variables,
 )
-from mofa_model.launch import ScriptChange, ScriptChanged
+from mofa_model.launch.edits import Edit, ScriptChange, ScriptChanged, applied, over
 from mofa_model.records import dataclass
 
 _NODES: Final = frozenset({"nnodes", "num_machines", "num_nodes", "n_nodes"})
@@ -105,13 +105,6 @@ def _right(name: str, text: str, nodes: int, gpus: int) -> str:
     return "it follows from the layout; leave it out" if name in _FOLLOWS else ""
 
 
-class _Edit(NamedTuple):
-    start: int
-    end: int
-    text: str
-    name: str
-
-
 class _Size(NamedTuple):
     """Nodes, and what stands on each."""
 
@@ -135,17 +128,17 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
     head = list(_of_directives(script, job, size, wanted))
     new = [one for one in head if one.start == one.end]
     changed = [one for one in head if one.start < one.end]
-    edits = dict[int, _Edit]()
+    edits = dict[int, Edit]()
     left = list[str]()
     for one in (*changed, *_of_commands(script, size, wanted)):
         other = edits.setdefault(one.start, one)
         if other.text != one.text:
             left.append(
-                f"line {script.line_of(one.start)}: {text[one.start : one.end]} says {other.name} "
+                f"line {one.line_number(text)}: {text[one.start : one.end]} says {other.name} "
                 f"and {one.name}, which differ now"
             )
     all_edits = sorted((*edits.values(), *new))
-    made = _applied(text, all_edits)
+    made = applied(text, all_edits)
     changes = [_change(script, one) for one in all_edits]
     try:
         after = read_script(made, name)
@@ -219,7 +212,7 @@ def _value(name: str, text: str, size: _Size, wanted: _Size) -> tuple[int, int, 
 
 def _of_directives(
     script: BatchScript, job: SlurmJob, size: _Size, wanted: _Size
-) -> Iterator[_Edit]:
+) -> Iterator[Edit]:
     last = {one.name: one for one in script.directives}
     for one in last.values():
         yield from _edits_of(one.name, one.value, size, wanted)
@@ -227,17 +220,17 @@ def _of_directives(
     if not script.directives:
         return
     if wanted.nodes != size.nodes and not {"nodes", "ntasks"} & last.keys():
-        yield _Edit(end, end, f"#SBATCH --nodes={wanted.nodes}\n", "nodes")
+        yield Edit(end, end, f"#SBATCH --nodes={wanted.nodes}\n", "nodes")
     for name, text in job.sbatch_options.items():
         if name in _SIZES:
             continue
         there = last.get(name)
         if there is None:
             said = f"#SBATCH --{name}{'=' if text else ''}{_quoted(text)}\n"
-            yield _Edit(end, end, said, name)
+            yield Edit(end, end, said, name)
         elif there.value.text != text and there.value.whole:
             places = there.value.at
-            yield _Edit(places[0], places[-1] + 1, text, name)
+            yield Edit(places[0], places[-1] + 1, text, name)
 
 
 def _end_of_head(script: BatchScript) -> int:
@@ -247,17 +240,17 @@ def _end_of_head(script: BatchScript) -> int:
     return sum(len(one) + 1 for one in lines[:number])
 
 
-def _edits_of(name: str, value: Traced, size: _Size, wanted: _Size) -> Iterator[_Edit]:
+def _edits_of(name: str, value: Traced, size: _Size, wanted: _Size) -> Iterator[Edit]:
     """The change of one option's value, where it stands in one piece."""
     found = _value(name, value.text, size, wanted)
     if found is None or not value.whole:
         return
     begin, until, new = found
     start = value.at[begin] if begin < len(value.at) else value.at[-1] + 1
-    yield _Edit(start, start + until - begin, new, name)
+    yield Edit(start, start + until - begin, new, name)
 
 
-def _of_commands(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[_Edit]:
+def _of_commands(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[Edit]:
     """Changes in options of srun and of launchers, and in variables."""
     calls = [one for call in script.walked.followed for one in (*call.outer_calls, call)]
     for call in calls:
@@ -282,7 +275,7 @@ def _named(word: Traced, following: Traced | None) -> tuple[str, Traced | None]:
     return name, word.slice(len(written) + 1) if equals else following
 
 
-def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Iterator[_Edit]:
+def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Iterator[Edit]:
     for names, old, new in (
         (_NODES, size.nodes, wanted.nodes),
         (_EACH, size.gpus, wanted.gpus),
@@ -294,22 +287,14 @@ def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Ite
             and value.whole
             and value.text == str(old) != str(new)
         ):
-            yield _Edit(value.at[0], value.at[-1] + 1, str(new), name)
+            yield over(value, str(new), name)
 
 
-def _applied(text: str, edits: Iterable[_Edit]) -> str:
-    made, last = list[str](), 0
-    for one in edits:
-        made += [text[last : one.start], one.text]
-        last = one.end
-    return "".join([*made, text[last:]])
-
-
-def _change(script: BatchScript, one: _Edit) -> ScriptChange:
+def _change(script: BatchScript, one: Edit) -> ScriptChange:
     is_new = one.start == one.end and one.text.startswith("#SBATCH")
     after = one.text.strip().removeprefix("#SBATCH ") if is_new else one.text.lstrip(":")
     before = script.text[one.start : one.end].lstrip(":")
-    return ScriptChange(script.line_of(one.start), one.name, before, after)
+    return ScriptChange(one.line_number(script.text), one.name, before, after)
 
 
 def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:

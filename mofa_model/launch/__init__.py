@@ -20,6 +20,7 @@ May import: presets, search and what stands below it. Imported by: manifest, ver
     formats      which trainer's a file of settings is
     shell        shell lines, taken apart
     rewrite      a command with another layout: rewritten(words, …), rewritten_line(line, …)
+    edits        parts of a script's text that are replaced, each told with its line
     in_script    the same in the script that people have: changed_script(text, launch, follow)
 """
 
@@ -32,7 +33,8 @@ from mofa_model.launch.answer import (
     program_of,
     shell_lines,
 )
-from mofa_model.launch.in_script import ScriptChange, ScriptChanged, changed_script
+from mofa_model.launch.edits import ScriptChanged
+from mofa_model.launch.in_script import changed_script
 from mofa_model.launch.rewrite import rewritten, rewritten_line, told_words
 from mofa_model.launch.start import Start
 from mofa_model.launch.table import unverified
@@ -43,7 +45,6 @@ __all__ = [
     "TRAINERS",
     "Launch",
     "Reading",
-    "ScriptChange",
     "ScriptChanged",
     "Start",
     "changed_script",

@@ -17,9 +17,16 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch.answer import Launch
+from mofa_model.launch.edits import (
+    Edit,
+    ScriptChange,
+    ScriptChanged,
+    TracedWord,
+    applied,
+    over,
+)
 from mofa_model.launch.rewrite import KEPT_BY_THEMSELVES, argument_of, values_of
 from mofa_model.launch.table import table
-from mofa_model.records import dataclass
 
 _TRIED: Final = 12
 """Places for a new option that are tried. [1]"""
@@ -38,25 +45,6 @@ _UNSAID: Final = {
 }
 """What a trainer does where nothing is said: it need not be added."""
 _SWITCHED_ON: Final = frozenset({"true", "1", "yes"})
-
-
-class TracedWord(Protocol):
-    """A word whose characters know where in the script they stand; -1 = nowhere."""
-
-    @property
-    def text(self) -> str:
-        """Without its quotes."""
-
-    @property
-    def at(self) -> tuple[int, ...]:
-        """Place of each character."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether it stands in the script as it is, in one piece."""
-
-    def slice(self, begin: int, until: int | None = None) -> TracedWord:
-        """A part of it."""
 
 
 class TracedCall(Protocol):
@@ -87,34 +75,6 @@ Follow = Callable[[str], ScriptRead]
 """What follows a script's text."""
 
 
-class ScriptChange(NamedTuple):
-    """One option that was changed."""
-
-    line_number: int
-    """Where it stood, or stands now. [1]"""
-    name: str
-    before: str
-    """What it said; empty = it was not there."""
-    after: str
-    """What it says; empty = it is gone."""
-
-    def __str__(self) -> str:
-        name = self.name
-        if not self.before:
-            return f"line {self.line_number}: {name} {self.after}".rstrip() + " is new"
-        return f"line {self.line_number}: {name} {self.before} is {'gone' if not self.after else self.after}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScriptChanged:
-    """A script with another launch."""
-
-    text: str
-    changes: tuple[ScriptChange, ...] = ()
-    left: tuple[str, ...] = ()
-    """What could not be written into it, each in one sentence."""
-
-
 class _Option(NamedTuple):
     """An option of a command: where its words are."""
 
@@ -129,12 +89,6 @@ class _Option(NamedTuple):
     @property
     def said(self) -> str:
         return " ".join(self.values) or "on"
-
-
-class _Edit(NamedTuple):
-    start: int
-    end: int
-    text: str
 
 
 def changed_script(text: str, launch: Launch, follow: Follow) -> ScriptChanged:
@@ -255,7 +209,7 @@ class _Editor:
             return
         place = read.followed[self._at].place
         if held is not None and held.whole:
-            edits = [_over(held, value)]
+            edits = [over(held, value)]
         elif place >= 0:
             start = self._text.rfind("\n", 0, place) + 1
             while (
@@ -264,11 +218,11 @@ class _Editor:
                 start = self._text.rfind("\n", 0, start - 1) + 1
             indent = re.match(r"[ \t]*", self._text[start:])
             blanks = indent[0] if indent else ""
-            edits = [_Edit(start, start, f"{blanks}export {name}={shlex.quote(value)}\n")]
+            edits = [Edit(start, start, f"{blanks}export {name}={shlex.quote(value)}\n")]
         else:
             edits = []
         for one in edits:
-            made = self._applied(one)
+            made = applied(self._text, [one])
             after = self._try_follow(made)
             now = None if after is None else _held(after, name)
             if after is None or now is None or now.text != value or _texts(after) != _texts(read):
@@ -310,20 +264,20 @@ class _Editor:
 
     def _replacements(
         self, words: Sequence[TracedWord], said: _Option, wanted: _Option
-    ) -> Iterator[_Edit]:
+    ) -> Iterator[Edit]:
         """Ways to change a value: where it is given, then at the option itself."""
         new = self._words[wanted.name]
         values = new[1:] or ([new[0].partition("=")[2]] if "=" in new[0] else [])
         old = words[said.at]
         if said.apart == 1 and len(values) == 1 and words[said.at + 1].whole:
-            yield _over(words[said.at + 1], values[0])
+            yield over(words[said.at + 1], values[0])
         if not said.apart and "=" in old.text and len(values) == 1:
             begin = old.text.index("=") + 1
             part = old.slice(begin)
             if part.whole:
-                yield _over(part, values[0])
+                yield over(part, values[0])
         if said.name == _WORD and "=" not in old.text and old.whole:
-            yield _over(old, new[0])
+            yield over(old, new[0])
             return
         span = self._span(words, said)
         if span is None:
@@ -331,11 +285,11 @@ class _Editor:
         start, end, first = span
         for form in dict.fromkeys((shlex.join(values), " ".join(values))):  # the second in a string
             if not values:
-                yield _Edit(start, end, new[0])
+                yield Edit(start, end, new[0])
             elif first == end:
-                yield _Edit(end, end, f" {form}")
+                yield Edit(end, end, f" {form}")
             else:
-                yield _Edit(first, end, form)
+                yield Edit(first, end, form)
 
     def _spelled(self, words: list[str]) -> list[str]:
         """A new option with the hyphens or underscores of those that are there."""
@@ -357,7 +311,7 @@ class _Editor:
                 return
         self._left.append(f"{_shown(' '.join(words))} has to be added; no place for it was found")
 
-    def _places(self, new: str) -> Iterator[_Edit]:
+    def _places(self, new: str) -> Iterator[Edit]:
         """Where a new option can stand: behind another one, on a line of its own where those have one."""
         words, options = self._call().traced_words, self._today()
         ends = list[int]()
@@ -369,46 +323,43 @@ class _Editor:
         for end in list(dict.fromkeys(ends))[:_TRIED]:
             yield from self._behind(end, new)
 
-    def _behind(self, end: int, new: str) -> Iterator[_Edit]:
+    def _behind(self, end: int, new: str) -> Iterator[Edit]:
         text = self._text
         start, stop = text.rfind("\n", 0, end) + 1, text.find("\n", end)
         stop = len(text) if stop < 0 else stop
         line, rest = text[start:end], text[end:stop]
         option = re.match(r"([ \t]*)-", line)
         if option and re.fullmatch(r"[ \t]*\\", rest):
-            yield _Edit(stop, stop, f"\n{option[1]}{new}{rest}")
+            yield Edit(stop, stop, f"\n{option[1]}{new}{rest}")
         elif option and re.fullmatch(r"[ \t]*(#.*)?", rest):
             before = text[: max(0, start - 1)].rpartition("\n")[2]
             if before.endswith("\\"):  # the last line of a command
-                yield _Edit(end, end, f" \\\n{option[1]}{new}")
+                yield Edit(end, end, f" \\\n{option[1]}{new}")
             else:
-                yield _Edit(stop, stop, f"\n{option[1]}{new}")
-        yield _Edit(end, end, f" {new}")
+                yield Edit(stop, stop, f"\n{option[1]}{new}")
+        yield Edit(end, end, f" {new}")
 
     # --- what a change does -------------------------------------------------------------------
 
-    def _accept(self, edit: _Edit, name: str, before: str, after: str) -> bool:
+    def _accept(self, edit: Edit, name: str, before: str, after: str) -> bool:
         """Make a change if it changes this option and nothing else. A comment is never changed, so
         neither is a directive.
         """
         line = self._text[self._text.rfind("\n", 0, edit.start) + 1 : edit.start]
         if line.lstrip().startswith("#"):
             return False
-        made = self._applied(edit)
+        made = applied(self._text, [edit])
         old, new = self._try_follow(self._text), self._try_follow(made)
         if old is None or new is None or made == self._text or not self._only(old, new, name):
             return False
         self._keep(made, edit, name, before, after)
         return True
 
-    def _keep(self, made: str, edit: _Edit, name: str, before: str, after: str) -> None:
-        line = 1 + self._text.count("\n", 0, edit.start) + (edit.text.startswith("\n"))
-        self._text = made
+    def _keep(self, made: str, edit: Edit, name: str, before: str, after: str) -> None:
         shown_name = self._words[name][0].partition("=")[0] if name in self._words else name
-        self._changes.append(ScriptChange(line, shown_name, before, after))
-
-    def _applied(self, edit: _Edit) -> str:
-        return self._text[: edit.start] + edit.text + self._text[edit.end :]
+        change = ScriptChange(edit.line_number(self._text), shown_name, before, after)
+        self._changes.append(change)
+        self._text = made
 
     def _try_follow(self, text: str) -> ScriptRead | None:
         try:
@@ -481,27 +432,21 @@ def _held(read: ScriptRead, name: str) -> TracedWord | None:
     return None if isinstance(held, list) else held
 
 
-def _over(word: TracedWord, value: str) -> _Edit:
-    at = word.at
-    plain = re.fullmatch(r"[\w.,:/+-]+", value) is not None
-    return _Edit(at[0], at[-1] + 1, value if plain else shlex.quote(value))
-
-
-def _without(text: str, start: int, end: int, _first: int) -> _Edit:
+def _without(text: str, start: int, end: int, _first: int) -> Edit:
     """What takes an option out, with its line where nothing else is on it."""
     left, right = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     right = len(text) if right < 0 else right
     alone = not text[left:start].strip()
     if alone and re.fullmatch(r"[ \t]*\\?", text[end:right]):
         if text[end:right].rstrip().endswith("\\"):
-            return _Edit(left, right + 1, "")
+            return Edit(left, right + 1, "")
         before = re.search(r"[ \t]*\\\n\Z", text[:left])
         if before:  # the line before ends the command now
-            return _Edit(before.start(), right, "")
-        return _Edit(left, min(right + 1, len(text)), "")
+            return Edit(before.start(), right, "")
+        return Edit(left, min(right + 1, len(text)), "")
     while start > 0 and text[start - 1] in " \t":
         start -= 1
-    return _Edit(start, end, "")
+    return Edit(start, end, "")
 
 
 def _shown(word: str) -> str:

@@ -1,0 +1,91 @@
+"""Changes of a script's text: parts of it replaced, each told with its line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from mofa_model.records import dataclass
+
+
+class TracedWord(Protocol):
+    """A word whose characters know where in the script they stand; -1 = nowhere."""
+
+    @property
+    def text(self) -> str:
+        """Without its quotes."""
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        """Place of each character."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it stands in the script as it is, in one piece."""
+
+    def slice(self, begin: int, until: int | None = None) -> TracedWord:
+        """A part of it."""
+
+
+class Edit(NamedTuple):
+    """A part of a text that is replaced."""
+
+    start: int
+    end: int
+    text: str
+    """What stands there afterwards."""
+    name: str = ""
+    """The option or variable that it says."""
+
+    def line_number(self, whole: str) -> int:
+        """The line of the whole text in which it is, or stands afterwards. [1]"""
+        return 1 + whole.count("\n", 0, self.start) + self.text.startswith("\n")
+
+
+class ScriptChange(NamedTuple):
+    """One option that was changed."""
+
+    line_number: int
+    """Where it stood, or stands now. [1]"""
+    name: str
+    before: str
+    """What it said; empty = it was not there."""
+    after: str
+    """What it says; empty = it is gone."""
+
+    def __str__(self) -> str:
+        name = self.name
+        if not self.before:
+            return f"line {self.line_number}: {name} {self.after}".rstrip() + " is new"
+        return f"line {self.line_number}: {name} {self.before} is {'gone' if not self.after else self.after}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptChanged:
+    """A script with another launch."""
+
+    text: str
+    changes: tuple[ScriptChange, ...] = ()
+    left: tuple[str, ...] = ()
+    """What could not be written into it, each in one sentence."""
+
+
+def applied(text: str, edits: Iterable[Edit]) -> str:
+    """A text after edits, which stand in their order and do not overlap.
+
+    >>> applied("a=1 b=2", [Edit(2, 3, "7"), Edit(6, 7, "8")])
+    'a=7 b=8'
+    """
+    made, last = list[str](), 0
+    for one in edits:
+        made += [text[last : one.start], one.text]
+        last = one.end
+    return "".join([*made, text[last:]])
+
+
+def over(word: TracedWord, value: str, name: str = "") -> Edit:
+    """Another value where a word stands, in quotes where a shell needs them."""
+    plain = re.fullmatch(r"[\w.,:/+-]+", value) is not None
+    return Edit(word.at[0], word.at[-1] + 1, value if plain else shlex.quote(value), name)
