@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, NamedTuple
 
@@ -27,6 +27,7 @@ from mofa_model.identity.sbatch import (
 )
 from mofa_model.launch.edits import Edit, ScriptChange, ScriptChanged, applied, over
 from mofa_model.records import dataclass
+from mofa_model.slurm.hosts import hosts_of
 
 _NODES: Final = frozenset({"nnodes", "num_machines", "num_nodes", "n_nodes"})
 _EACH: Final = frozenset(
@@ -46,6 +47,8 @@ _LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "tune", "c
 _GPUS: Final = re.compile(
     r"(?P<before>(?:^|,)(?:gres[:/])?gpu(?::[A-Za-z][\w.-]*)?)(?P<count>[:=]\d+)?(?=[,(]|$)"
 )
+_ELASTIC: Final = re.compile(r"(?P<least>\d+):(?P<most>\d+)")
+"""Nodes of an elastic torchrun."""
 _COUNT: Final = re.compile(r"(?P<before>(?:[A-Za-z][\w.-]*:)?)(?P<count>\d+)")
 _SIZES: Final = frozenset({"nodes", "gres", "gpus-per-node"})
 _FOLLOWS: Final = frozenset(
@@ -275,19 +278,21 @@ def _named(word: Traced, following: Traced | None) -> tuple[str, Traced | None]:
     return name, word.slice(len(written) + 1) if equals else following
 
 
+def _numbers(size: _Size) -> Sequence[tuple[frozenset[str], int]]:
+    """Names of options and variables, each with the number that it says of a size."""
+    return (_NODES, size.nodes), (_EACH, size.gpus), (_ALL, size.nodes * size.gpus)
+
+
 def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Iterator[Edit]:
-    for names, old, new in (
-        (_NODES, size.nodes, wanted.nodes),
-        (_EACH, size.gpus, wanted.gpus),
-        (_ALL, size.nodes * size.gpus, wanted.nodes * wanted.gpus),
-    ):
-        if (
-            name in names
-            and value is not None
-            and value.whole
-            and value.text == str(old) != str(new)
-        ):
+    if value is None or not value.whole:
+        return
+    for (names, old), (_, new) in zip(_numbers(size), _numbers(wanted), strict=True):
+        if name in names and value.text == str(old) != str(new):
             yield over(value, str(new), name)
+    elastic = _ELASTIC.fullmatch(value.text) if name in _NODES else None
+    if elastic and int(elastic["most"]) != wanted.nodes:
+        least = min(int(elastic["least"]), wanted.nodes)
+        yield over(value, f"{least}:{wanted.nodes}", name)
 
 
 def _change(script: BatchScript, one: Edit) -> ScriptChange:
@@ -298,8 +303,17 @@ def _change(script: BatchScript, one: Edit) -> ScriptChange:
 
 
 def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
-    if "nodes" not in after.facts and wanted.nodes != size.nodes:
-        yield f"it does not say its nodes: start it on {wanted.nodes}"
+    """What does not say the job's size, though it is changed."""
+    for one in after.faults[:1]:
+        yield f"line {one.line_number}: {one.message}"
+    missing = {"nodes", "devices_per_node"} - after.facts.keys()
+    on = f"start it on {wanted.nodes}"
+    if len(missing) == 2:
+        yield f"it says neither its nodes nor their GPUs: {on} nodes with {wanted.gpus} GPUs each"
+    elif "devices_per_node" in missing:
+        yield f"it does not say the GPUs of a node: start it where each has {wanted.gpus}"
+    elif missing and wanted.nodes != size.nodes:
+        yield f"it does not say its nodes: {on}"
     for name, said, right in (
         ("nodes", "nodes", wanted.nodes),
         ("devices_per_node", "gpus-per-node", wanted.gpus),
@@ -307,6 +321,45 @@ def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[s
         fact = after.facts.get(name)
         if fact is not None and int(fact.value) != right:
             yield f"{fact.source} still says {fact.value}: start it with sbatch --{said}={right}"
+    yield from _named_nodes(after, wanted)
+    yield from dict.fromkeys(_other_counts(after, size, wanted))
+
+
+def _named_nodes(after: BatchScript, wanted: _Size) -> Iterator[str]:
+    """Lists of nodes that are longer than the job."""
+    lists = [one.value.text for one in after.directives if one.name == "nodelist"]
+    lists += [step.options.get("nodelist", "") for step in after.script_steps]
+    for listed in dict.fromkeys(lists):
+        try:
+            count = len(hosts_of(listed)) if "$" not in listed else 0
+        except InputError:  # no list of hosts: Slurm says so
+            continue
+        if count > wanted.nodes:
+            yield f"--nodelist={listed} names {count} nodes, and the job has {wanted.nodes}"
+
+
+def _other_counts(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
+    """Numbers of nodes and GPUs that are computed, or stand where nothing tells what they mean."""
+    for call in after.walked.followed:
+        words = call.traced_words
+        for at, word in enumerate(words):
+            name, value = _named(word, words[at + 1] if at + 1 < len(words) else None)
+            for names, right in _numbers(wanted):
+                if (
+                    name in names
+                    and value is not None
+                    and value.text.isdigit()
+                    and int(value.text) != right
+                ):
+                    yield f"{word.text.partition('=')[0]} is {value.text}, and the layout needs {right}"
+        bare = [one.text for one in without_variables(words)]
+        started = [one for one in bare if one.endswith(".sh")][:1]
+        if started and size.gpus != wanted.gpus > 0 and str(size.gpus) in bare:
+            yield f"{started[0]} is told {size.gpus}: if these are GPUs, tell it {wanted.gpus}"
+        listed = call.visible_devices
+        count = listed.count(",") + 1
+        if re.fullmatch(r"\d+(,\d+)*", listed) and count != wanted.gpus:
+            yield f"CUDA_VISIBLE_DEVICES={listed} shows {count} GPUs, and the layout needs {wanted.gpus}"
 
 
 def _meets_nowhere(script: BatchScript) -> bool:
@@ -316,7 +369,7 @@ def _meets_nowhere(script: BatchScript) -> bool:
         for one in script.said.program_calls
         if one.texts[0].rpartition("/")[2] == "torchrun" or "torch.distributed.run" in one.texts
     ]
-    told = re.compile(r"--(rdzv|master)[-_](endpoint|addr)\b")
+    told = re.compile(r"--(rdzv|master)[-_](endpoint|addr)\b(?!=(localhost|127\.0\.0\.1)\b)")
     return bool(calls) and not any(told.match(word) for words in calls for word in words)
 
 

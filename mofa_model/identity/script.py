@@ -40,6 +40,8 @@ class Call:
     """Where it begins in the script."""
     outer_calls: tuple[Call, ...] = ()
     """The command whose line it is part of, as `srun bash -c`, outermost first."""
+    visible_devices: str = ""
+    """CUDA_VISIBLE_DEVICES as it finds it; empty = not set."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -301,7 +303,10 @@ class _Walker:
             return found
         if name in _SILENT:
             return True if name in {":", "true"} else False if name == "false" else None
-        call = Call(tuple(words), place, inside)
+        visible = self._words.variables.get("CUDA_VISIBLE_DEVICES")
+        call = Call(
+            tuple(words), place, inside, visible.text if isinstance(visible, Traced) else ""
+        )
         texts = [one.text for one in words]
         at = line_of(texts)
         if at is not None and 0 < at < len(words) and self._depth < _DEEPEST:

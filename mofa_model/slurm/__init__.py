@@ -1,6 +1,6 @@
 """What Slurm's commands print, as records: nodes, runs of jobs, events of nodes.
 
-May import: files, errors, records. Imported by: manifest, verbs, and the operator's `observe.slurm`.
+May import: files, errors, records. Imported by: identity, manifest, verbs, and the operator's `observe.slurm`.
 
     read(outputs)      SlurmRecords of saved outputs: sinfo, scontrol show node, sacct,
                        sacctmgr show event; text in any of their forms, and JSON, of several versions

@@ -86,7 +86,49 @@ def test_tasks_that_slurm_may_place_anywhere_are_left_and_said() -> None:
     text = "#!/bin/bash\n#SBATCH --ntasks=16\n#SBATCH --gpus-per-task=1\nsrun python t.py\n"
     assert read_script(text, "j").facts["devices"].value == 16
     made = changed_batch(text, "j", SlurmJob(nodes=4, gpus_per_node=8))
-    assert (made.text, made.left) == (text, ("it does not say its nodes: start it on 4",))
+    told = "it says neither its nodes nor their GPUs: start it on 4 nodes with 8 GPUs each"
+    assert (made.text, made.left) == (text, (told,))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("set -e\n#SBATCH -N 2\nsrun x", "line 3: sbatch does not read it: it stands behind a command"),
+        ("#SBATCH -N 2\nsrun python t.py", "it does not say the GPUs of a node: start it where each has 4"),
+        (
+            "#SBATCH -N 2\nsrun accelerate launch --num_processes $((4 * SLURM_NNODES)) t.py",
+            "--num_processes is 12, and the layout needs 9",
+        ),
+        (
+            "#SBATCH -N 2 --gres=gpu:8 -w n[01-08]\nsrun python t.py",
+            "--nodelist=n[01-08] names 8 nodes, and the job has 3",
+        ),
+        (
+            "#SBATCH -N 2 --gres=gpu:8\nsrun tools/train.sh c.py 8",
+            "tools/train.sh is told 8: if these are GPUs, tell it 3",
+        ),
+        (
+            "#SBATCH -N 2 --gres=gpu:2\nCUDA_VISIBLE_DEVICES=0,1 srun python t.py",
+            "CUDA_VISIBLE_DEVICES=0,1 shows 2 GPUs, and the layout needs 3",
+        ),
+        (
+            "#SBATCH -N 1 --gres=gpu:8\nsrun torchrun --nnodes=1:2 --rdzv_endpoint=localhost:6000 t.py",
+            "torchrun is not told how 3 nodes meet: give it --rdzv-backend c10d and --rdzv-endpoint with the first node's address",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_script_says_of_its_size_elsewhere_is_told(text, told) -> None:
+    gpus = 4 if "each has 4" in told else 3
+    made = changed_batch(f"#!/bin/bash\n{text}\n", "j", SlurmJob(nodes=3, gpus_per_node=gpus))
+    assert told in made.left
+    again = changed_batch(made.text, "j", SlurmJob(nodes=3, gpus_per_node=gpus))
+    assert again.text == made.text
+
+
+def test_an_elastic_torchrun_may_have_as_many_nodes_as_the_job() -> None:
+    text = "#!/bin/bash\n#SBATCH -N 2 --gres=gpu:8\nsrun torchrun --nnodes=1:2 --rdzv_endpoint=$H t.py\n"
+    made = changed_batch(text, "j", SlurmJob(nodes=6, gpus_per_node=8))
+    assert (made.text, made.left) == (text.replace("-N 2", "-N 6").replace("1:2", "1:6"), ())
 
 
 def test_a_script_of_one_node_is_told_what_more_nodes_need() -> None:
