@@ -8,8 +8,11 @@ from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_model.slurm import read
 from mofa_operator.observe.slurm import slurm_past
 
+DOWN = "node-down"
+TOGETHER = {"rack-outage": DOWN}
+"""What several nodes that went at once are called, as what each of them had."""
 CAUSES = {
-    "node-fail": "node-down",
+    "node-fail": DOWN,
     "preempt": "preemption",
     "timeout": "time-limit",
     "cancel": "cancelled",
@@ -18,7 +21,7 @@ CAUSES = {
     "signal": "process-crash",
     "memory": "oom-killed",
 }
-NODE_CAUSES = {"node-fail": "node-down", "drain": "planned-drain"}
+NODE_CAUSES = {"node-fail": DOWN, "drain": "planned-drain"}
 TEXT = ("nodes.txt", "runs.txt", "events.txt", "config.txt")
 JSON = ("sinfo-json.json", "sacct-json.json", "events.txt", "config.txt")
 
@@ -50,10 +53,14 @@ def records_in(folder, names=TEXT):
     return read([((folder / name).read_text(), name) for name in names])
 
 
+def first_of(records):
+    """The moment that stays where it is when a history is slowed."""
+    return min(one.begun or one.submitted for one in records.runs)
+
+
 def slowed(records, factor):
     """The same history, so many times as slow: one second of the experiment stands for many."""
-    moments = [one.begun or one.submitted for one in records.runs]
-    first = min(moments)
+    first = first_of(records)
 
     def late(at):
         return first + (at - first) * factor if at else 0.0
@@ -74,39 +81,60 @@ def slowed(records, factor):
     )
 
 
+def cause_of(incident):
+    """The word of its cause, whether one node had it or several at once."""
+    return TOGETHER.get(incident.cause.word, incident.cause.word)
+
+
+def of_nodes(incidents):
+    """Each node of each incident, with it: several that went at once are one incident."""
+    return [
+        (name, one) for one in incidents if one.kind != "job" for name in one.nodes or (one.name,)
+    ]
+
+
 def scored(folder, names=TEXT, factor=100.0):
-    """Incidents of jobs and nodes, and hours in which jobs ran, against the log of who did it."""
+    """Incidents of jobs and nodes, and hours in which jobs ran, against the log of who did it.
+
+    The history is read as slowly as a site's own: within a minute of it three nodes that fail have one cause.
+    """
     truth = json.loads((folder / "truth.json").read_text())
     records = records_in(folder, names)
-    past = slurm_past(records, IncidentRules())
+    past = slurm_past(slowed(records, factor), IncidentRules())
     wanted = Counter(
         (str(one["job"]), CAUSES[one["kind"]]) for one in truth["log"] if one["kind"] in CAUSES
     )
     seen = Counter(
-        (one.evidence[0].split()[1], one.cause.word) for one in past.incidents if one.kind == "job"
+        (one.evidence[0].split()[1], cause_of(one)) for one in past.incidents if one.kind == "job"
     )
     hits = sum((wanted & seen).values())
-    nodes = [one for one in past.incidents if one.kind == "node"]
+    nodes = of_nodes(past.incidents)
+    first = first_of(records)
+
+    def early(at):
+        return first + (at - first) / factor
+
+    found = seen.total() + len(nodes)
     done = [one for one in truth["log"] if one["kind"] in NODE_CAUSES]
     for one in done:
         near = [
             other
             for other in nodes
-            if (other.name, other.cause.word) == (one["nodes"][0], NODE_CAUSES[one["kind"]])
-            and other.start < one["until"] + 5
-            and other.end > one["at"]
+            if other[0] == one["nodes"][0]
+            and cause_of(other[1]) == NODE_CAUSES[one["kind"]]
+            and early(other[1].start) < one["until"] + 5
+            and early(other[1].end) > one["at"]
         ]
         if near:
             nodes.remove(near[0])
             hits += 1
     worked = sum((one["end"] - one["start"]) * one["nodes"] for one in truth["beats"])
-    slow = slurm_past(slowed(records, factor), IncidentRules())
     told = sum(
-        one.node_days for one in slow.account if one.state.value in {"kept", "redone", "rendezvous"}
+        one.node_days for one in past.account if one.state.value in {"kept", "redone", "rendezvous"}
     )
     return Score(
         truth=wanted.total() + len(done),
-        found=seen.total() + sum(one.kind == "node" for one in past.incidents),
+        found=found,
         hits=hits,
         told_hours=24 * told / factor,
         true_hours=worked / 3600,

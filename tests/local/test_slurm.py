@@ -6,19 +6,20 @@ import pytest
 from mofa_local import slurm
 from mofa_local.processes import Processes
 from mofa_local.slurm_faults import Faults, recorded
+from slurm_exporters import both_tellings
 from slurm_truth import JSON, TEXT, scored
 
 pytestmark = pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing() or "there is a Slurm")
 
 
-def harmed(folder, *, nodes, jobs, shortest, longest):
+def harmed(folder, seed, *, nodes, jobs, shortest, longest):
     with Processes(folder / "processes") as processes:
         site = slurm.SlurmSite(
             folder / "site", processes, nodes=nodes, bounds_memory=slurm.bounds_memory()
         )
         site.start()
         begun = time.time()
-        faults = Faults(site, jobs, 1, shortest, longest)
+        faults = Faults(site, jobs, seed, shortest, longest)
         faults.run()
         recorded(site, faults, begun, folder / "seen")
     return folder / "seen"
@@ -42,10 +43,17 @@ def test_a_node_that_loses_its_power_ends_its_job(tmp_path) -> None:
 
 
 @pytest.mark.soak
-def test_of_300_jobs_95_percent_are_found_and_the_hours_are_right_to_2_percent(tmp_path) -> None:
-    seen = harmed(tmp_path, nodes=40, jobs=300, shortest=40, longest=90)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_of_300_jobs_95_percent_are_found_and_the_hours_are_right_to_2_percent(
+    tmp_path, capsys, seed
+) -> None:
+    seen = harmed(tmp_path, seed, nodes=40, jobs=300, shortest=60, longest=140)
     for names in (TEXT, JSON):
         score = scored(seen, names)
         assert (score.recall >= 0.95, score.precision >= 0.95, score.error <= 0.02) == (
             True,
         ) * 3, score
+        with Processes(tmp_path / "server") as processes:
+            told = both_tellings(seen, names, processes, tmp_path / names[0], capsys)
+        (by_slurm, _), (by_prometheus, _) = told
+        assert by_prometheus["ran"] == pytest.approx(by_slurm["ran"], rel=0.02)

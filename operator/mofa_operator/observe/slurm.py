@@ -28,6 +28,7 @@ from mofa_model.units import DAY
 from mofa_operator.incidents.account import account
 from mofa_operator.incidents.incident import Incident, of_node, overruled
 from mofa_operator.incidents.past import Past
+from mofa_operator.incidents.shared_incidents import domains
 from mofa_operator.incidents.timelines import (
     CORDON,
     READY,
@@ -147,10 +148,11 @@ def slurm_past(
     jobs = _jobs(runs)
     events = _events(slurm_site, nodes, whole)
     found = [incident for name in nodes for incident in _of_node(name, events[name], whole, rules)]
-    found = overruled(found, rules.overruled)
+    found = overruled(domains(found, {}, _SECOND), rules.overruled)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     for one in found:
-        by_node[one.name].append(one)
+        for name in one.nodes or (one.name,):
+            by_node[name].append(one)
     pods = _pods(jobs, nodes, whole)
     begun: defaultdict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -369,7 +371,7 @@ def _of_job(
             end=max(end, run.ended + _SECOND),
             cause=cause,
             evidence=tuple(evidence),
-            nodes=(fault.name,) if fault is not None else (),
+            nodes=() if fault is None else fault.nodes or (fault.name,),
             fault=fault,
             recovery_class=RecoveryClass.JOB,
             timed=after is not None,

@@ -1,6 +1,7 @@
 """A real Slurm came to harm, and its records say so: incidents, rates, account."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from slurm_truth import JSON, TEXT, scored
 
 from mofa_model.cli import main
 from mofa_model.manifest.cluster_profile import IncidentRules
-from mofa_model.slurm import NodeEvent, SlurmRecords, SlurmRun
+from mofa_model.slurm import NodeEvent, SlurmNode, SlurmRecords, SlurmRun
 from mofa_operator.observe.slurm import cause_of, slurm_past
 
 SEEN = Path(__file__).parents[2] / "data" / "slurm"
@@ -63,6 +64,30 @@ def test_a_run_that_ends_with_its_node_is_blamed_on_it_and_goes_on_in_the_next()
         days[one.state.value] += one.node_days
     trained = days["kept"] + days["redone"] + days["rendezvous"]
     assert trained == pytest.approx((4000 * 2 + 3400 * 2) / 86400, abs=1e-3)
+
+
+def test_three_nodes_that_go_at_once_are_one_failure_and_two_are_two() -> None:
+    for count, kinds in ((2, ["node", "node"]), (3, ["domain"])):
+        names = [f"n{number}" for number in range(1, count + 1)]
+        records = SlurmRecords(
+            runs=(
+                SlurmRun(job_id="1", name="a", user="u", state="NODE_FAIL", submitted=1, begun=1000, ended=5000,
+                         hosts=("n1", "n9"), devices=16),
+            ),
+            node_events=tuple(
+                NodeEvent(node=one, begun=5000, ended=8000, states=("DOWN",), reason="Not responding") for one in names
+            ),
+        )  # fmt: skip
+        records = replace(
+            records, node_records=tuple(SlurmNode(name=f"n{n}", devices=8) for n in range(1, 10))
+        )
+        past = slurm_past(records, IncidentRules())
+        nodes = [one for one in past.incidents if one.kind != "job"]
+        assert [one.kind for one in nodes] == kinds
+        (job,) = (one for one in past.incidents if one.kind == "job")
+        assert (job.fault in nodes, set(job.nodes) <= {*names}) == (True, True)
+        repair = sum(one.node_days for one in past.account if one.state.value == "repair")
+        assert repair == pytest.approx(count * 3000 / 86400, abs=1e-4)
 
 
 def test_three_verbs_read_the_files(capsys) -> None:
