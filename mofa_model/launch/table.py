@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,10 @@ from typing import Any, Final
 from mofa_model.errors import BadValue, shown
 from mofa_model.launch.answer import TORCHRUN, Launch
 from mofa_model.records import dataclass
+
+_LIKE: Final = 0.84
+"""Likeness of two names above which one is meant by the other: the trainers' own names beside those of the tables are less
+alike. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,21 @@ class Arguments:
         """Whether a name is of what changes memory or time and is not read."""
         known = name in self.kinds or name in self.only or name in self.refused
         return not known and any(fnmatchcase(name, pattern) for pattern in self.unpriced)
+
+    def meant_by(self, name: str) -> str:
+        """The argument that is meant by a name which is almost one; empty = it is one, or is another.
+
+        A name that begins another, or has all of its words and more, is no slip: trainers take the
+        beginnings of names, and forks add words.
+
+        >>> table("megatron").meant_by("tensor-parallel-sizes"), table("megatron").meant_by("lr")
+        ('tensor-model-parallel-size', '')
+        """
+        names = {*self.kinds, *self.older, *self.refused, *self.only}
+        if name in names or self.is_unpriced(name) or any(one.startswith(name) for one in names):
+            return ""
+        near = get_close_matches(name, names, n=1, cutoff=_LIKE)
+        return near[0] if near and f"-{near[0]}-" not in f"-{name}-" else ""
 
     def choices(self, name: str) -> tuple[str, ...]:
         """The words that an argument takes; empty = it takes numbers, any text, or nothing."""

@@ -57,8 +57,8 @@ def configure(parser: ArgumentParser) -> None:
         help="share by which a step may be slower than before (default: 0.05)",
     )  # fmt: skip
     parser.add_argument(
-        "--lost", type=units.number, default=0.01, metavar="P",
-        help="share of the time that a checkpoint interval may cost (default: 0.01)",
+        "--lost", type=units.number, default=0.02, metavar="P",
+        help="share of the time that a checkpoint interval may cost (default: 0.02)",
     )  # fmt: skip
     parser.add_argument("--sarif", metavar="FILE", help="also write the findings as SARIF 2.1.0")
     parser.add_argument(

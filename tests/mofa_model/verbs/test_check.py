@@ -12,6 +12,7 @@ import pytest
 from mofa_model.answers.check import ReviewBounds, review
 from mofa_model.answers.reviewed import launches_in
 from mofa_model.cli import main
+from mofa_model.launch.table import table
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """\
@@ -68,6 +69,27 @@ def told(change):
     return [
         one.rule for one in review(after, before, ReviewBounds(given={})) if one.level != "note"
     ]
+
+
+def test_an_option_of_megatron_that_is_spelt_wrong_is_refused_with_the_one_that_is_meant() -> None:
+    text = SCRIPT.format(**USUAL)
+    for wrong, meant in {
+        "--tensor-parallel-sizes 2": "tensor-model-parallel-size",
+        "--sequence-paralel": "sequence-parallel",
+        "--save-intervall 4": "save-interval",
+        "--recompute-granularty full": "recompute-granularity",
+    }.items():
+        (launch,) = launches_in(text.replace("--lr", f"{wrong} --lr"), "train.sbatch")
+        (found,) = review(launch, None, ReviewBounds(given={}))
+        said = f"megatron has no option '{wrong.partition(' ')[0]}'; did you mean --{meant}?"
+        assert (found.rule, found.message, found.line_number) == ("refused", said, 19)
+
+
+def test_no_option_of_megatrons_own_parser_is_taken_for_another() -> None:
+    own = json.loads((ROOT / "tests/data/trainer_options.json").read_text("utf-8"))["megatron"]
+    names = [one.removeprefix("--").replace("_", "-") for one in (*own["options"], *own["beside"])]
+    assert len(names) > 700
+    assert [one for one in names if table("megatron").meant_by(one)] == []
 
 
 def test_of_25_bad_pull_requests_24_are_told_and_of_25_good_ones_at_most_one() -> None:
