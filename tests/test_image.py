@@ -104,6 +104,25 @@ def test_the_image_answers_read_only_in_half_a_gigabyte_without_a_network_and_is
     assert above <= MOST, f"{above / 1e6:.0f} MB above its base"
 
 
+@pytest.mark.slow
+def test_the_image_reviews_a_script_against_the_one_that_it_replaces(image, tmp_path):
+    text = """#!/bin/bash
+#SBATCH -N 4 --gpus-per-node=h100:8
+srun torchrun --nnodes 4 --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 \\
+    --num-attention-heads 32 --group-query-attention --num-query-groups 8 --seq-length 8192 --max-position-embeddings 8192 \\
+    --swiglu --bf16 --tokenizer-model meta-llama/Llama-3.1-8B --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1 \\
+    --micro-batch-size 1 --global-batch-size 256 --sequence-parallel --use-distributed-optimizer
+"""
+    tmp_path.chmod(0o755)  # the image's user is not root
+    (tmp_path / "before.sbatch").write_text(text)
+    (tmp_path / "after.sbatch").write_text(text.replace("parallel-size 2", "parallel-size 8"))
+    mounted = (f"--volume={tmp_path}:/launches:ro", "--workdir=/launches")
+    words = ("check", "--base", "before.sbatch", "after.sbatch", "-o", "json")
+    done = run(image, *words, check=False, options=mounted)
+    assert [one["rule"] for one in json.loads(done.stdout)["findings"]] == ["slower"], done.stderr
+    assert done.returncode == 5
+
+
 @pytest.mark.soak
 def test_every_verb_works_in_the_image(image):
     listed = re.search(r"verbs:\n(.*?)\n\n", run(image, "--help").stdout, re.DOTALL)[1]

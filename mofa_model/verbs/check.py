@@ -37,7 +37,9 @@ def configure(parser: ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE", help="batch scripts, shell scripts, manifests"
     )
     parser.add_argument(
-        "--base", metavar="REF", help="what they replace: a commit or branch of git"
+        "--base",
+        metavar="REF",
+        help="what they replace: a commit or branch of git, or a file",
     )
     parser.add_argument(
         "--profile", metavar="NAME|FILE", help="the pool: its devices, failures and storage"
@@ -141,31 +143,39 @@ def _counterpart(one: ReviewedLaunch, replaced: Sequence[ReviewedLaunch]) -> Rev
 
 
 def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
-    """The launches of a file as it was in a commit; none where it is new there."""
+    """The launches of a file as it was in a commit, or of another file; none where it is new there."""
     import subprocess
     from pathlib import Path
 
+    from mofa_model import files
     from mofa_model.answers.reviewed import launches_in
     from mofa_model.errors import InputError
 
     if base is None:
         return []
     if base.startswith("-"):
-        raise BadValue("--base", base, "give a commit or a branch")
+        raise BadValue("--base", base, "give a commit, a branch or a file")
+    is_file = Path(base).is_file()
     path = Path(name).resolve()
     try:
         known = subprocess.run(
             ["git", "-C", str(path.parent), "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"],
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
+        if known.returncode and is_file:
+            return launches_in(files.read_text(base), base)
         if known.returncode:
-            raise BadValue("--base", base, "give a commit or a branch of the files' own repository")
+            right = "give a commit or a branch of the files' own repository, or a file"
+            raise BadValue("--base", base, right)
         done = subprocess.run(
             ["git", "-C", str(path.parent), "show", f"{known.stdout.strip()}:./{path.name}"],
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
-        raise BadValue("--base", base, "git is needed for it, and cannot be run here") from None
+        if is_file:
+            return launches_in(files.read_text(base), base)
+        right = "git is needed for a commit, and cannot be run here; give a file"
+        raise BadValue("--base", base, right) from None
     if done.returncode:
         return []
     try:

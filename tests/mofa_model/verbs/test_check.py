@@ -196,6 +196,19 @@ def test_a_base_that_is_none_is_refused_by_name(repository, capsys) -> None:
     assert "--base: 'nowhere'" in capsys.readouterr().err
 
 
+def test_a_file_may_be_what_another_replaces_also_where_there_is_no_git(
+    repository, capsys, monkeypatch
+) -> None:
+    Path("before.sbatch").write_text(SCRIPT.format(**USUAL))
+    Path("after.sbatch").write_text(SCRIPT.format(**{**USUAL, "tp": 8}))
+    for path in (os.environ["PATH"], "/nowhere"):
+        monkeypatch.setenv("PATH", path)
+        assert main(["check", "--base", "before.sbatch", "after.sbatch"]) == 5
+        assert "more for each" in capsys.readouterr().out
+    assert main(["check", "--base", "HEAD", "train.sbatch"]) == 2
+    assert "git is needed for a commit" in capsys.readouterr().err
+
+
 def test_the_action_reviews_what_differs_from_its_base_and_nothing_else(repository) -> None:
     entry = ROOT / "deploy" / "check" / "entry.sh"
     (repository / "other.sbatch").write_text("#!/bin/bash\nsrun hostname\n")
