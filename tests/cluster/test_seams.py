@@ -22,8 +22,13 @@ from mofa_operator.incidents.past import past
 from mofa_operator.incidents.timelines import Span as Stretch
 from mofa_operator.incidents.timelines import length
 from mofa_operator.observe.history.node_names import KnownNodes, node_naming
-from mofa_operator.observe.history.pool_samples import merged, pool_timelines, read_stretch
-from mofa_operator.observe.prometheus.client import Prometheus
+from mofa_operator.observe.history.pool_samples import (
+    StretchReader,
+    merged,
+    pool_timelines,
+    read_stretch,
+)
+from mofa_operator.observe.prometheus.client import Prometheus, TooMuch
 from mofa_operator.observe.prometheus.promql import Pool
 from mofa_operator.settings import PrometheusSettings
 
@@ -142,6 +147,60 @@ def test_a_history_in_pieces_is_the_whole_one(url, whole, cuts):
 
 def test_a_seam_at_every_hour_changes_nothing(url, whole):
     assert not differences(whole, told(url, "w00", *HOURS))
+
+
+@pytest.fixture(scope="module")
+def narrow(processes, tmp_path_factory, binaries):
+    """A server with the same history, of which a query may hold no day."""
+    binaries.path("prometheus")
+    server = Server(
+        processes, tmp_path_factory.mktemp("narrow"), name="narrow", most_samples=24_000
+    )
+    own = Cluster("w00", "what lies on seams", True)
+    on_the_seam(own)
+    write_block(sampled(own), server.data)
+    server.start()
+    yield server.url
+    server.stop()
+
+
+def told_by(url, read):
+    """What a coroutine of a reader of the history makes of it."""
+
+    async def asked():
+        async with Prometheus(PrometheusSettings(url=url)) as prometheus:
+            pool = Pool.of({"cluster": "w00"}, {})
+            naming = await node_naming(prometheus, pool, KnownNodes(), float(END))
+            return await read(prometheus, pool, naming)
+
+    return asyncio.run(asked())
+
+
+def test_a_server_that_refuses_a_days_samples_is_asked_for_hours_and_tells_the_same(narrow, whole):
+    all_of_it = Stretch(float(BEGIN), float(END))
+    with pytest.raises(TooMuch, match="too many samples"):
+        told_by(narrow, lambda *of: read_stretch(*of, all_of_it))
+    pieces = told_by(narrow, lambda *of: StretchReader(*of, nodes=10).read(all_of_it))
+    cut = past(pool_timelines([pieces]), IncidentRules())
+    assert not differences(whole, cut)
+    for node, spans in whole.exposed.items():
+        assert abs(length(spans) - length(cut.exposed[node])) <= 300, node
+
+
+def test_a_large_pool_is_asked_for_in_pieces_before_a_server_refuses(url, monkeypatch):
+    """10,000 nodes are read six hours at a time."""
+    asked = []
+    monkeypatch.setattr(
+        "mofa_operator.observe.history.pool_samples.read_stretch",
+        lambda *of: asked.append(of[-1]) or read_stretch(*of),
+    )
+    found = told_by(
+        url,
+        lambda *of: StretchReader(*of, nodes=10_000).read(Stretch(float(BEGIN), float(END))),
+    )
+    assert found.stretch == (BEGIN, END)
+    assert max(one.seconds for one in asked) <= 6 * HOUR
+    assert [a.end for a in asked[:-1]] == [b.start for b in asked[1:]]
 
 
 @pytest.mark.soak

@@ -101,8 +101,11 @@ class Prometheus:
         rules: Sequence[Path] = (),
         port: int | None = None,
         name: str = "prometheus",
+        most_samples: int | None = None,
     ) -> None:
+        """`most_samples` is what one query may hold; missing = Prometheus' default. [1]"""
         self.processes = processes
+        self.most_samples = most_samples
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port() if port is None else port
@@ -130,6 +133,8 @@ class Prometheus:
 
     def start(self) -> None:
         """Start it, and wait until it answers queries."""
+        most = self.most_samples
+        limit = [] if most is None else [f"--query.max-samples={most}"]
         self.processes.start(
             self.name,
             [
@@ -138,6 +143,7 @@ class Prometheus:
                 f"--storage.tsdb.path={self.data}",
                 f"--storage.tsdb.retention.time={RETENTION}",
                 f"--query.timeout={LONGEST_QUERY}",
+                *limit,
                 "--storage.tsdb.min-block-duration=2h",  # equal to the longest: history is not compacted again
                 "--storage.tsdb.max-block-duration=2h",
                 f"--web.listen-address={HOST}:{self.port}",

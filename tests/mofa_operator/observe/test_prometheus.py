@@ -15,7 +15,7 @@ import pytest
 from mofa_local.certificates import Authority
 
 from mofa_model.errors import InputError, SourceUnreachable
-from mofa_operator.observe.prometheus.client import AT_ONCE, Prometheus
+from mofa_operator.observe.prometheus.client import AT_ONCE, Prometheus, TooMuch
 from mofa_operator.observe.prometheus.trainers import TRAINERS
 from mofa_operator.settings import PrometheusSettings
 
@@ -195,6 +195,34 @@ def test_more_series_than_the_limit_are_refused():
     with serving(Reply(body=vector(*(({"n": str(n)}, "1") for n in range(11))))) as server:
         assert "more than 10 series" in told(server, most_series=10)
         assert len(ask(server, most_series=11).samples) == 11
+
+
+@pytest.mark.parametrize(
+    "status, said, too_much",
+    [
+        (422, "query processing would load too many samples into memory in query execution", True),
+        (422, "the query exceeded the maximum number of chunks (limit: 2000000 chunks)", True),
+        (422, "cannot select more than -search.maxSamplesPerQuery=1000000000 samples", True),
+        (503, "query timed out in expression evaluation", True),
+        (422, "found duplicate series for the match group on the right hand-side", False),
+        (503, "no store is reachable", False),
+        (400, "1:7: parse error: unexpected end of input", False),
+        (401, "limit", False),
+    ],
+)
+def test_who_asks_is_told_whether_a_smaller_query_may_be_answered(status, said, too_much):
+    body = json.dumps({"status": "error", "error": said}).encode()
+    reply = Reply(status=status, body=body)
+    with serving(reply) as server, pytest.raises(SourceUnreachable) as caught:
+        ask(server)
+    assert isinstance(caught.value, TooMuch) is too_much
+
+
+@pytest.mark.parametrize("limit", [{"most_series": 1}, {"largest_answer": 99}, {"timeout": 0.1}])
+def test_an_answer_over_our_own_limits_is_too_much(limit):
+    body = vector(({"n": "a"}, "1"), ({"n": "b"}, "1"))
+    with serving(Reply(body=body, wait=0.3)) as server, pytest.raises(TooMuch):
+        ask(server, **limit)
 
 
 def test_a_server_that_hangs_is_given_up_after_three_times_the_timeout():

@@ -41,16 +41,17 @@ from mofa_operator.observe.history.node_names import (
     KnownNodes,
     NodeNaming,
     node_naming,
+    nodes_there,
     unknown_nodes,
 )
 from mofa_operator.observe.history.pool_samples import (
     PoolSamples,
+    StretchReader,
     blind_spots,
     days_end,
     days_of,
     merged,
     pool_timelines,
-    read_stretch,
     seams_of,
     shared,
     window_days,
@@ -66,7 +67,7 @@ BEFORE: Final = 6 * HOUR
 """How long after its end a day is settled, and how far before a day that the ledger lacks is read:
 what began earlier is over, or it is a repair, which the ledger names. Ours. [s]"""
 _AT_ONCE: Final = 2
-"""Pieces of time that are read at the same time. [1]"""
+"""Pieces of time that are read at the same time, of a pool that fits in one. [1]"""
 KnownSamples: TypeAlias = LruCache[PoolSamples]
 """Pieces of time that are over, by server, pool and start, and the last one, by server and pool;
 keep them as long as the operator runs.
@@ -206,9 +207,10 @@ async def pool_past(
     naming = await node_naming(prometheus, pool, known_nodes, now)
     if isinstance(naming, str):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
+    many = sum(by_cluster.values())
     wanted = days_of(Span(stretch.start, days_end(now)))
     kept = KnownSamples() if known_samples is None else known_samples
-    days = await _samples(prometheus, pool, naming, wanted, kept, now, progress)
+    days = await _samples(prometheus, pool, naming, many, wanted, kept, now, progress)
     names = frozenset().union(*(day.nodes for day in days))
     covered = any(day.sampled for day in days)
     if not names or not covered:
@@ -230,7 +232,7 @@ async def pool_past(
         if known_accounts is not None:
             account = KnownAccount(at=now, rules=rules, account=found.account, facts=facts)
             known_accounts[prometheus.address, pool] = account
-    there = {naming.host(s.labels) for s in (await prometheus.query(pool.nodes_at(), now)).samples}
+    there = {naming.host(labels) for labels in await nodes_there(prometheus, pool, now)}
     warnings = [
         left_out,
         *found.warnings,
@@ -246,6 +248,7 @@ async def _samples(
     prometheus: Prometheus,
     pool: Pool,
     naming: NodeNaming,
+    nodes: float,
     stretches: Sequence[Span],
     kept: KnownSamples,
     now: float,
@@ -253,13 +256,14 @@ async def _samples(
 ) -> list[PoolSamples]:
     """All samples of a window: what is kept, what was over since, and the last hours anew."""
     gate = asyncio.Semaphore(_AT_ONCE)
+    reader = StretchReader(prometheus, pool, naming, nodes)
     whole = stretches[-1].end - stretches[0].start
     alike = kept.get((prometheus.address, pool))
 
     async def read(piece: Span) -> PoolSamples:
         nonlocal alike
         async with gate:
-            found = await read_stretch(prometheus, pool, naming, piece)
+            found = await reader.read(piece)
         progress(piece.seconds / whole)
         if alike is not None and found.nodes:
             found = shared(found, alike)

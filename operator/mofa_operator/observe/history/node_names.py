@@ -41,7 +41,9 @@ HOST_LABELS: Final = (
 """Labels by which a series of an exporter or a pod may show its node, the likeliest first."""
 LATELY: Final = 900.0
 """For how long a deleted node counts as known: its series go on until the next scrape. [s]"""
-_MACHINE: Final = ("provider_id", "system_uuid", "internal_ip")
+ADDRESS: Final = "internal_ip"
+"""Label of kube_node_info that says a node's address."""
+_MACHINE: Final = ("provider_id", "system_uuid", ADDRESS)
 _REMEDY: Final = (
     "scrape kube-state-metrics with honor_labels: true (honorLabels of a ServiceMonitor), "
     "relabel its label node nowhere, or name its label in spec.prometheus.nodeLabel"
@@ -62,9 +64,7 @@ class NodeNaming:
     def with_nodes(self, infos: Iterable[Mapping[str, str]]) -> NodeNaming:
         """With more nodes, by the labels of their series."""
         named = [info for info in infos if info.get(self.label)]
-        addresses = {
-            info["internal_ip"]: info[self.label] for info in named if info.get("internal_ip")
-        }
+        addresses = {info[ADDRESS]: info[self.label] for info in named if info.get(ADDRESS)}
         return NodeNaming(
             self.label,
             self.names | {info[self.label] for info in named},
@@ -144,14 +144,22 @@ def _example(label: str, values: set[str], known: AbstractSet[str]) -> str:
     return f"{label} says {first[:80]!r}{more}"
 
 
+async def nodes_there(
+    prometheus: Prometheus, pool: Pool, now: float, ago: str = ""
+) -> list[Mapping[str, str]]:
+    """Labels that may name a node, of the nodes that are there now or some time ago."""
+    stated = [pool.label] if pool.label else []
+    labels = dict.fromkeys((*NODE_LABELS, *HOST_LABELS, *_MACHINE, *stated))
+    return [s.labels for s in (await prometheus.query(pool.nodes_at(labels, ago), now)).samples]
+
+
 async def node_naming(
     prometheus: Prometheus, pool: Pool, names: KnownNodes, now: float
 ) -> NodeNaming | str:
     """How the series name nodes now, or a sentence that says what is wrong."""
     series: list[Mapping[str, str]] = []
     for ago in AGO:
-        if not series:
-            series = [s.labels for s in (await prometheus.query(pool.nodes_at(ago), now)).samples]
+        series = series or await nodes_there(prometheus, pool, now, ago)
     naming = naming_of(series, names.every, pool.label)
     if isinstance(naming, str):
         example = f" (one is {_shown(min(names.pool or names.every))})" if names.every else ""

@@ -26,7 +26,6 @@ from mofa_operator.incidents.timelines import (
 from mofa_operator.observe.history.node_names import HOST_LABELS, NodeNaming
 from mofa_operator.observe.prometheus.client import Asking, Sample, together
 from mofa_operator.observe.prometheus.promql import (
-    GRID,
     Pool,
     any_of,
     by_trusted_exporters,
@@ -43,7 +42,7 @@ _AT_ONCE: Final = 8
 _USUAL: Final = 60.0
 """Time between samples, where there are too few to tell. [s]"""
 _HOST: Final = ", ".join(label for label in HOST_LABELS if label != "host_ip")
-NamesByNode: TypeAlias = dict[str, set[str]]
+NamesByNode: TypeAlias = dict[str, tuple[str, ...]]
 """What the series of a signal call each node."""
 
 
@@ -64,25 +63,30 @@ class NodeSeries:
         samples; the nodes that are `lacking` were not there throughout.
         """
         self._most, self._day = most, seconds
-        self._ask, self._pool, self._naming, self._nodes = ask, pool, naming, nodes
+        self._ask, self._pool, self._naming = ask, pool, naming
+        self._nodes = {name: name for name in nodes}
+        self._alike: NamesByNode = {}  # equal names of 10,000 nodes are held once
         self._lacking = lacking
         self._seconds = seconds + OVERLAP
         self.timelines: list[SignalTimeline] = []
         self.spacing: dict[Signal, float] = {}
-        self.reporting: dict[Signal, frozenset[str]] = dict.fromkeys(SIGNALS, frozenset())
+        self.reporting: dict[Signal, frozenset[str]] = {}
         self.gpu_instances: NamesByNode = {}
 
     async def read(self) -> NodeSeries:
         """Ask for every signal."""
-        metrics = {s.label("metric") for s in (await self._ask(self._host_metrics_query())).samples}
-        asked = [one for one in SIGNALS if not one.on_host or one.metric in metrics]
-        answers = await together(*(self._ask(self._needs_reading(one)) for one in asked))
-        names: dict[Signal, NamesByNode] = {signal: {} for signal in SIGNALS}
-        needed: dict[Signal, NamesByNode] = {signal: {} for signal in SIGNALS}
-        for signal, answer in zip(asked, answers, strict=True):
-            names[signal] = self._names(signal, answer.samples)
-            needed[signal] = self._names(signal, (s for s in answer.samples if s.value))
-            self.reporting[signal] = frozenset(names[signal])
+        names: dict[Signal, NamesByNode] = {}
+        needed: dict[Signal, NamesByNode] = {}
+        everywhere = frozenset(self._nodes)
+
+        async def ask(signal: Signal) -> None:
+            samples = (await self._ask(self._needs_reading(signal))).samples
+            names[signal] = found = self._names(signal, samples)
+            needed[signal] = self._names(signal, (s for s in samples if s.value))
+            same = len(found) == len(everywhere)
+            self.reporting[signal] = everywhere if same else frozenset(found)
+
+        await together(*map(ask, SIGNALS))
         # exporters of the host show whether it was down, or whoever watches it
         for node in sorted(needed[READY]):
             for signal in (BOOT,) if node in self.reporting[BOOT] else HEARTBEATS:
@@ -92,9 +96,10 @@ class NodeSeries:
             if node in names[XID]:
                 needed[XID][node] = names[XID][node]
         for node in self._lacking.union(*needed.values()):
-            needed[READY].setdefault(node, {node})
+            needed[READY].setdefault(node, (node,))
         silent = await self._silent_at_seam(names)
-        for signal, wanted in needed.items():
+        for signal in SIGNALS:
+            wanted = needed[signal]
             late = {n: names[signal][n] for n in silent if signal.on_host and n in names[signal]}
             await self._read(signal, {n: v for n, v in wanted.items() if n not in late})
             await self._read(signal, late, self._seconds + DAY)
@@ -116,7 +121,7 @@ class NodeSeries:
         return silent if len(silent) <= _SILENT else set()
 
     async def _read(
-        self, signal: Signal, wanted: Mapping[str, set[str]], seconds: float | None = None
+        self, signal: Signal, wanted: Mapping[str, tuple[str, ...]], seconds: float | None = None
     ) -> None:
         """Read every sample of a signal about these nodes, so many `seconds` back. [s]"""
         back = self._seconds if seconds is None else seconds
@@ -154,10 +159,15 @@ class NodeSeries:
                 self.timelines.append(SignalTimeline(node, signal, part, runs, read))
 
     def _names(self, signal: Signal, samples: Iterable[Sample]) -> NamesByNode:
-        found: defaultdict[str, set[str]] = defaultdict(set)
+        found: NamesByNode = {}
+        key, alike = self._key(signal), self._alike
         for sample in samples:
-            if (node := self._node(signal, sample)) in self._nodes:
-                found[node].add(sample.label(self._key(signal)))
+            node = self._nodes.get(self._node(signal, sample))
+            if node is not None:
+                known, name = found.get(node, ()), sample.label(key)
+                if name not in known:
+                    more = (*known, name)
+                    found[node] = alike.setdefault("\n".join(more), more)
         return found
 
     def _key(self, signal: Signal) -> str:
@@ -169,17 +179,6 @@ class NodeSeries:
 
     def _series(self, signal: Signal, *more: str) -> str:
         return self._pool.series(signal.metric, *signal.conditions, *more)
-
-    def _host_metrics_query(self) -> str:
-        """The query that lists which metrics of exporters on hosts have a series in the window.
-
-        The others belong to exporters that are not installed, and are not queried.
-        """
-        metrics = any_of(sorted({signal.metric for signal in SIGNALS if signal.on_host}))
-        series = "{" + ",".join([*self._pool.matchers, matcher("__name__", metrics, "=~")]) + "}"
-        there = f'label_replace(group by (__name__) ({series}), "metric", "$1", "__name__", "(.+)")'
-        grid = f"[{duration(self._seconds)}:{duration(GRID)}]"
-        return f"max by (metric) (max_over_time(({there}){grid}))"
 
     def _needs_reading(self, signal: Signal) -> str:
         """1 for each node whose samples of a signal must be read, 0 for the others."""

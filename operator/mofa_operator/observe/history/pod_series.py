@@ -61,14 +61,13 @@ async def read_pods(
     facts = await _facts(ask, pool, within, grid)
     exits = await _exits(ask, pool, span, grid, sample_spacing)
     infos = await ask(f"max by ({_PLACE}) (last_over_time({pool.series('kube_pod_info')}{within}))")
-    placed = {s.label("uid"): s for s in infos.samples if naming.host(s.labels)}
+    placed = {s.label("uid"): naming.host(s.labels) for s in infos.samples}
     found = {}
     for uid, owner in owners.items():
         known = facts.get(uid, {})
-        place = placed.get(uid, Sample({}, ()))
         found[uid] = replace(
             owner,
-            node=naming.host(place.labels),
+            node=placed.get(uid, ""),
             created=known.get("created", 0.0),
             started=known.get("started"),
             last=known.get("last", 0.0),
@@ -123,22 +122,20 @@ async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, d
         f'"fact", "{flag}", "", "")'
         for flag, (metric, label, values) in _FLAGS.items()
     )
-    *answers, flagged = await together(
-        ask(f"max by (uid) (last_over_time({created}{within}))"),
-        ask(f"min by (uid) (min_over_time({started}{within}))"),
-        ask(f"max by (uid) (timestamp({created}))"),
-        ask(f"count by (uid) (max by ({_CONTAINER}) (last_over_time({restarts}{within})))"),
-        ask(f"sum by (uid) (max by ({_CONTAINER}, resource) (last_over_time({asked}{within})))"),
-        ask(" or ".join(flags)),
-    )
+    numbers = {
+        "created": f"max by (uid) (last_over_time({created}{within}))",
+        "started": f"min by (uid) (min_over_time({started}{within}))",
+        "last": f"max by (uid) (timestamp({created}))",
+        "containers": f"count by (uid) (max by ({_CONTAINER}) (last_over_time({restarts}{within})))",
+        "gpus": f"sum by (uid) (max by ({_CONTAINER}, resource) (last_over_time({asked}{within})))",
+    }
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for name, answer in zip(
-        ("created", "started", "last", "containers", "gpus"), answers, strict=True
-    ):
-        for (uid,), value in answer.by("uid").items():
-            found[uid][name] = value
-    for s in flagged.samples:
-        found[s.label("uid")][s.label("fact")] = s.value
+
+    async def tell(name: str, query: str) -> None:  # one answer at a time: each has all pods
+        for s in (await ask(query)).samples:
+            found[s.label("uid")][name or s.label("fact")] = s.value
+
+    await together(*(tell(*one) for one in numbers.items()), tell("", " or ".join(flags)))
     gone = [uid for uid, known in found.items() if "created" in known and "last" not in known]
     over = [uid for uid, known in found.items() if {"failed", "succeeded"} & known.keys()]
     for some in _by_few(gone):

@@ -15,7 +15,7 @@ kept. A seam between two pieces changes no answer:
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -38,11 +38,16 @@ from mofa_operator.incidents.timelines import (
     joined_runs,
     overlap,
 )
-from mofa_operator.observe.history.node_names import NodeNaming
+from mofa_operator.observe.history.node_names import ADDRESS, NodeNaming
 from mofa_operator.observe.history.node_series import NodeSeries
 from mofa_operator.observe.history.pod_series import read_pods
 from mofa_operator.observe.history.stalls import StepEdges, stalls, step_edges
-from mofa_operator.observe.prometheus.client import Asking, Prometheus, together
+from mofa_operator.observe.prometheus.client import (
+    Asking,
+    Prometheus,
+    TooMuch,
+    together,
+)
 from mofa_operator.observe.prometheus.promql import (
     GRID,
     WHOLE_GPUS,
@@ -58,10 +63,16 @@ SETTLED: Final = HOUR
 """Age after which samples do not change any more: late ones have arrived. [s]"""
 AROUND: Final = 3 * HOUR
 """How long before and after a pod ends or begins the work of GPUs is read. [s]"""
+_NODE_DAYS: Final = 2500.0
+"""Most that is asked at once: a day of so many nodes with eight GPUs each is 60 million samples a
+query at a sample a minute, 5 s of a core of the server. Larger pools are read in shorter pieces.
+[node d]"""
 _FINEST: Final = 60.0
 """Finest grid on which pods and GPUs are read, however often they are sampled. [s]"""
 _NAMED: Final = 50
 """Nodes that a query names at most. [1]"""
+_LABELLED: Final = 1000
+"""Nodes whose labels are read at once: each may have a hundred. [1]"""
 _WORKING: Final = 0.02
 """Activity of tensor cores above which a GPU works. [1]"""
 _GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
@@ -113,17 +124,20 @@ async def seams_of(
     last = math.floor((now - SETTLED) / HOUR) * HOUR
     cuts = [one.end for one in stretches if one.end < last]
 
-    async def is_sampled(at: float) -> bool:
-        return bool((await prometheus.query(f"count({pool.ready})", at)).samples)
-
     seams = [stretches[0].start]
     asked = [cut for cut in cuts if known_until(cut) == cut]
-    told = dict(zip(asked, await together(*map(is_sampled, asked)), strict=True))
-    seams += [cut for cut in cuts if told.get(cut, True)]
+    told = await together(*(_is_sampled(prometheus, pool, cut) for cut in asked))
+    silent = {cut for cut, there in zip(asked, told, strict=True) if not there}
+    seams += [cut for cut in cuts if cut not in silent]
     known = known_until(seams[-1])
-    if last - max(known, seams[-1]) >= HOUR and await is_sampled(last):
+    if last - max(known, seams[-1]) >= HOUR and await _is_sampled(prometheus, pool, last):
         return [*seams, last]
     return [*seams, known] if known > seams[-1] else seams
+
+
+async def _is_sampled(prometheus: Prometheus, pool: Pool, at: float) -> bool:
+    """Whether any node was sampled just before a moment. [s]"""
+    return bool((await prometheus.query(f"count({pool.ready})", at)).samples)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -304,15 +318,52 @@ def blind_spots(timelines: PoolTimelines) -> Iterator[str]:
             )
 
 
+class StretchReader:
+    """Reads pieces of time of a pool, in smaller ones where one is too much for a server."""
+
+    def __init__(
+        self, prometheus: Prometheus, pool: Pool, naming: NodeNaming, nodes: float
+    ) -> None:
+        """`nodes` is how many there are, about."""
+        self._prometheus, self._pool, self._naming = prometheus, pool, naming
+        self._longest = max(HOUR, DAY * _NODE_DAYS / max(1.0, nodes))
+
+    async def read(self, stretch: Span) -> PoolSamples:
+        """The samples of a piece of time; raises `TooMuch` where an hour is too much."""
+        refused: TooMuch | None = None
+        if stretch.seconds <= self._longest:
+            try:
+                return await read_stretch(self._prometheus, self._pool, self._naming, stretch)
+            except TooMuch as error:
+                refused = error
+                self._longest = min(self._longest, max(HOUR, stretch.seconds / 2))
+        seam = await self._seam(stretch)
+        if seam is not None:
+            older = await self.read(Span(stretch.start, seam))
+            return merged(older, await self.read(Span(seam, stretch.end)))
+        if refused is not None:
+            raise refused
+        return await read_stretch(self._prometheus, self._pool, self._naming, stretch)
+
+    async def _seam(self, stretch: Span) -> float | None:
+        """The full hour nearest to the middle of a piece at which a node was sampled. [s]"""
+        middle = (stretch.start + stretch.end) / 2
+        hours = range(math.floor(stretch.start / HOUR) + 1, math.ceil(stretch.end / HOUR))
+        for hour in sorted(hours, key=lambda hour: abs(hour * HOUR - middle)):
+            if await _is_sampled(self._prometheus, self._pool, hour * HOUR):
+                return hour * HOUR
+        return None
+
+
 async def read_stretch(
     prometheus: Prometheus, pool: Pool, naming: NodeNaming, stretch: Span
 ) -> PoolSamples:
     """The samples of a piece of time."""
-    found = await _StretchReader(prometheus, pool, naming, stretch).read()
+    found = await _Queries(prometheus, pool, naming, stretch).read()
     return replace(found, edges=tuple(await step_edges(prometheus, pool, stretch)))
 
 
-class _StretchReader:
+class _Queries:
     """Reads one piece of time; every query is an instant query at its end."""
 
     def __init__(self, prometheus: Prometheus, pool: Pool, naming: NodeNaming, day: Span) -> None:
@@ -328,10 +379,10 @@ class _StretchReader:
         if not sampled:
             return PoolSamples(stretch=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
         offer = self._pool.series("kube_node_status_allocatable", WHOLE_GPUS)
-        infos, members, labelled, offered = await together(
-            ask(f"last_over_time({self._pool.series('kube_node_info')}{self._within})"),
+        info = f"last_over_time({self._pool.series('kube_node_info')}{self._within})"
+        infos, members, offered = await together(
+            ask(f"max by ({by}, {ADDRESS}) ({info})"),
             ask(self._members()),
-            ask(f"last_over_time({self._pool.series('kube_node_labels')}{self._within})"),
             ask(f"max by ({by}) (max_over_time({offer}{self._within}))"),
         )
         self._naming = self._naming.with_nodes(s.labels for s in infos.samples)
@@ -370,7 +421,7 @@ class _StretchReader:
             sampled=covered,
             sampled_by_node={node: present.get(node, ()) for node in nodes},
             gpus={s.label(by): s.value for s in offered.samples if s.label(by) in nodes},
-            labels={s.label(by): s.labels for s in labelled.samples if s.label(by) in nodes},
+            labels=await self._labels(sorted(nodes)),
             timelines=tuple(series.timelines),
             spacing=series.spacing,
             reporting=series.reporting,
@@ -396,6 +447,26 @@ class _StretchReader:
             f"max by ({by}) (max_over_time({series}{self._within})) > 0 "
             f"or max_over_time({lately}) > 0"
         )
+
+    async def _labels(self, nodes: Sequence[str]) -> dict[str, Mapping[str, str]]:
+        """Labels of nodes that some of them share, and not all: others are of no domain."""
+        by = self._naming.label
+        pairs: dict[str, list[tuple[str, str]]] = {}
+        alike: dict[tuple[str, str], tuple[str, str]] = {}
+        for at in range(0, len(nodes), _LABELLED):
+            some = nodes[at : at + _LABELLED]
+            these = [matcher(by, any_of(some), "=~")] if len(nodes) > _LABELLED else []
+            series = self._pool.series("kube_node_labels", *these)
+            for s in (await self._ask(f"last_over_time({series}{self._within})")).samples:
+                pairs[s.label(by)] = [alike.setdefault(pair, pair) for pair in s.labels.items()]
+        every = Counter(pair for node in nodes for pair in pairs.get(node, ()))
+        domains = {pair for pair, count in every.items() if 1 < count < len(nodes)}
+        sets: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        found = {}
+        for node in nodes:
+            own = tuple(pair for pair in pairs.get(node, ()) if pair in domains)
+            found[node] = sets.setdefault(own, dict(own))
+        return found
 
     async def _nodes_with_devices(self) -> set[str]:
         """Nodes on which DCGM's exporter runs, where kube-state-metrics publishes no resources."""
@@ -504,7 +575,7 @@ class _StretchReader:
             or pod.exits
             or end - pod.last > 2 * step + 60
         } - {""}
-        instances = sorted(set().union(*(series.gpu_instances.get(n, set()) for n in changed)))
+        instances = sorted(set().union(*(series.gpu_instances.get(n, ()) for n in changed)))
         if not instances:
             return {}
         these = matcher("instance", any_of(instances), "=~")

@@ -5,14 +5,15 @@
         answer.samples      # finite numbers, no series twice
         answer.warnings     # what the server warned of, a partial answer included
 
-Every failure is a `SourceUnreachable` with one line. Temporary failures (the network, 429, 502,
-503, 504) are tried three times, permanent ones once; a 401 makes the token be read again, once.
+Every failure is a `SourceUnreachable` with one line, and `TooMuch` where a smaller query may be
+answered. Temporary failures (the network, 429, 502, 503, 504) are tried three times, permanent ones
+once; a 401 makes the token be read again, once.
 Redirects are refused, answers are read as a stream and cut off at the limit, and no secret stands
 in a message. Of an answer:
 
     NaN or infinite value   left out, and a warning counts them
     the same series twice   a failure: either one may be wrong
-    more series than asked  a failure
+    more series than asked  too much
     warnings, isPartial     become warnings
 """
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from copy import copy
@@ -50,10 +52,24 @@ T = TypeVar("T")
 _PER_TURN: Final = 1000
 """Items after which other tasks have their turn. [1]"""
 _SHOWN: Final = 300
+_OF_SIZE: Final = frozenset({400, 422, 500, 503, 504})
+"""Statuses with which servers refuse a query for its size, as their words say."""
+_LIMIT: Final = re.compile(
+    r"too many|too large|more than|exceed|limit|timed out|deadline", re.IGNORECASE
+)
+"""Words with which servers of all flavours refuse a query for its size or its time."""
+
+
+class TooMuch(SourceUnreachable):
+    """A query was over a limit of samples, series, bytes or time: a smaller one may be answered."""
 
 
 class NotAnAnswer(Exception):
     """The bytes are no answer; the message says why."""
+
+    def __init__(self, why: str, *, too_much: bool = False) -> None:
+        super().__init__(why)
+        self.too_much = too_much
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +110,7 @@ class QueryResult:
         return self.samples[0].value if self.samples else None
 
 
-def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
+def parsed(raw: bytes | bytearray, query: str, most_series: int) -> QueryResult:
     """An answer from its bytes."""
     body = _json(raw)
     if (
@@ -111,21 +127,34 @@ def parsed(raw: bytes, query: str, most_series: int) -> QueryResult:
         raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was expected")
     if len(result) > most_series:
         raise NotAnAnswer(
-            f"answers with more than {most_series} series, the most that are read, to {query[:80]}"
+            f"answers with more than {most_series} series, the most that are read, to {query[:80]}",
+            too_much=True,
         )
+    samples, names, odd = list[Sample](), set[int](), 0
+    texts: dict[str, str] = {}
     try:
-        given = [_series(item, kind) for item in result]
+        for number, item in enumerate(result):
+            result[number] = None  # an answer of 10,000 nodes is not held twice
+            given = _series(item, kind, texts)
+            points = tuple(filter(_is_finite, given.points))
+            odd += len(given.points) - len(points)
+            if points:
+                samples.append(Sample(given.labels, points))
+                names.add(hash(frozenset(given.labels.items())))
     except (TypeError, ValueError, KeyError, AttributeError):
         raise NotAnAnswer("answers with a series that cannot be read") from None
-    finite = (Sample(s.labels, tuple(filter(_is_finite, s.points))) for s in given)
-    samples = tuple(sample for sample in finite if sample.points)
-    if len({frozenset(sample.labels.items()) for sample in samples}) < len(samples):
+    if len(names) < len(samples) and _twice(samples):
         raise NotAnAnswer("answers with the same series twice")
-    odd = sum(len(s.points) for s in given) - sum(len(s.points) for s in samples)
-    return QueryResult(samples=samples, warnings=_warnings(body, odd))
+    return QueryResult(samples=tuple(samples), warnings=_warnings(body, odd))
 
 
-def refusal(code: int, raw: bytes) -> str:
+def _twice(samples: Iterable[Sample]) -> bool:
+    """Whether two series have the same labels; their hashes may be equal by chance."""
+    names = [frozenset(sample.labels.items()) for sample in samples]
+    return len(set(names)) < len(names)
+
+
+def refusal(code: int, raw: bytes | bytearray) -> str:
     """Why a server refused, with its own words where it has some."""
     try:
         body = _json(raw)
@@ -141,17 +170,31 @@ def refusal(code: int, raw: bytes) -> str:
     return f"{told}: {said[:_SHOWN]}" if isinstance(said, str) and said else told
 
 
-def _json(raw: bytes) -> Any:
+def is_too_much(code: int, why: str) -> bool:
+    """Whether a refusal is for the size of a query, or the time that it takes.
+
+    >>> is_too_much(422, "query processing would load too many samples into memory")
+    True
+    >>> is_too_much(422, "found duplicate series for the match group")
+    False
+    """
+    return code == 413 or (code in _OF_SIZE and _LIMIT.search(why) is not None)
+
+
+def _json(raw: bytes | bytearray) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
         raise NotAnAnswer("answers with something that is not JSON; check its address") from None
 
 
-def _series(item: dict[str, Any], kind: str) -> Sample:
+def _series(item: dict[str, Any], kind: str, texts: dict[str, str]) -> Sample:
+    """A series; equal values of labels are one text of `texts`."""
     labels = item["metric"]
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError
+    for label, value in labels.items():
+        labels[label] = texts.setdefault(value, value)
     points = [item["value"]] if kind == "vector" else item["values"]
     return Sample(labels, tuple((float(at), float(value)) for at, value in points))
 
@@ -177,10 +220,11 @@ def _warnings(body: dict[str, Any], odd: int) -> tuple[str, ...]:
 class _Failed(Exception):
     """One attempt that failed."""
 
-    def __init__(self, why: str, *, temporary: bool = False) -> None:
+    def __init__(self, why: str, *, temporary: bool = False, too_much: bool = False) -> None:
         super().__init__(why)
         self.why = why
         self.temporary = temporary
+        self.too_much = too_much
 
 
 class Prometheus:
@@ -247,9 +291,9 @@ class Prometheus:
                 return parsed(raw, *reading)
             return await asyncio.to_thread(parsed, raw, *reading)
         except NotAnAnswer as error:
-            raise self._unreachable(str(error)) from None
+            raise self._unreachable(str(error), too_much=error.too_much) from None
 
-    async def _persistent(self, body: bytes) -> bytes:
+    async def _persistent(self, body: bytes) -> bytearray:
         """The bytes of an answer, after up to `ATTEMPTS` attempts."""
         anew = False
         for attempt in range(1, ATTEMPTS + 1):
@@ -259,17 +303,18 @@ class Prometheus:
                     anew = True
                     status, raw = await self._attempt(body, anew=True)
             except _Failed as failure:
-                why, temporary = failure.why, failure.temporary
+                why, temporary, too_much = failure.why, failure.temporary, failure.too_much
             else:
                 if status == 200:
                     return raw
                 why, temporary = refusal(status, raw), status in _TEMPORARY
+                too_much = is_too_much(status, why)
             if not temporary or attempt == ATTEMPTS:
-                raise self._unreachable(why)
+                raise self._unreachable(why, too_much=too_much)
             await asyncio.sleep(self._pause * 2 ** (attempt - 1))
         raise AssertionError  # the loop returns or raises
 
-    async def _attempt(self, body: bytes, *, anew: bool) -> tuple[int, bytes]:
+    async def _attempt(self, body: bytes, *, anew: bool) -> tuple[int, bytearray]:
         """Status and bytes of one request."""
         if self._client is None:
             raise RuntimeError("the client is not open; use it in `with`")
@@ -291,14 +336,14 @@ class Prometheus:
                 return response.status, await self._read(response)
         except TimeoutError:
             raise _Failed(
-                f"no answer within {self._settings.timeout:g} s", temporary=True
+                f"no answer within {self._settings.timeout:g} s", temporary=True, too_much=True
             ) from None
         except aiohttp.InvalidURL as error:
             raise _Failed(type(error).__name__) from None
         except (aiohttp.ClientError, OSError) as error:
             raise _Failed(_network(error), temporary=True) from None
 
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse) -> bytearray:
         if 300 <= response.status < 400:
             raise _Failed(
                 "redirects to another address, which is not followed; configure its final address"
@@ -310,12 +355,13 @@ class Prometheus:
         async for part in response.content.iter_any():
             found += part
             if len(found) > most:
-                raise _Failed(f"answers with more than {most} bytes")
-        return bytes(found)
+                raise _Failed(f"answers with more than {most} bytes", too_much=True)
+        return found
 
-    def _unreachable(self, why: str) -> SourceUnreachable:
+    def _unreachable(self, why: str, *, too_much: bool = False) -> SourceUnreachable:
         line = " ".join(f"Prometheus at {self._address}: {why}".split())
-        return SourceUnreachable(self._credentials.struck(line))
+        kind = TooMuch if too_much else SourceUnreachable
+        return kind(self._credentials.struck(line))
 
 
 def _network(error: Exception) -> str:

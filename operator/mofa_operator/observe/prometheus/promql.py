@@ -258,15 +258,16 @@ class Pool:
         recent = f"last_over_time({self.ready}[{duration(2 * GRID)}]"
         return f"count by (cluster) ({' or '.join(f'{recent}{ago})' for ago in AGO)})"
 
-    def nodes_at(self, ago: str = "") -> str:
-        """Series of one node each, with all their labels, now or some time ago: one for a node,
+    def nodes_at(self, labels: Iterable[str], ago: str = "") -> str:
+        """Series of one node each, with some of their labels, now or some time ago: one for a node,
         so that twice as many nodes are within the limit of an answer.
         """
         info, ready = (
             f"last_over_time({series}[{duration(2 * GRID)}]{ago})"
             for series in (self.series("kube_node_info"), self.ready)
         )
-        return f"{info} or ({ready} unless on (node, exported_node) {info})"
+        either = f"{info} or ({ready} unless on (node, exported_node) {info})"
+        return f"max by ({', '.join(labels)}) ({either})"
 
     def members_by(self, label: str) -> str:
         """Nodes that belong to the pool now, by the label that names them."""
