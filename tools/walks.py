@@ -154,7 +154,7 @@ CHAINS = {
     ),
     "ettr": (
         "mofa_operator.observe.history.node_series.NodeSeries._names",
-        "mofa_operator.observe.history.pool_samples._StretchReader.read",
+        "mofa_operator.observe.history.pool_samples._Queries.read",
         "mofa_operator.observe.history.pool_samples.pool_timelines",
         "mofa_operator.incidents.node_incidents.node_incidents",
         "mofa_operator.incidents.past.past",
