@@ -66,6 +66,7 @@ def main(
     _collect_seldom()
     terminal.never_fail(sys.stdout, sys.stderr)
     given = list(sys.argv[1:] if argv is None else argv)
+    typed = given[:1]
     given = _SAID.get(" ".join(given), given)  # as people say it to other commands
     if given[:1] == ["help"] or given[1:] == ["help"]:
         given = [*(word for word in given[:2] if word != "help"), "--help"]
@@ -83,9 +84,10 @@ def main(
         )
         sys.stdout.flush()
     except Missing as error:
-        return _fail(
-            f"{program} {name}", error.beside(f"{program} {shlex.join(given)}"), error.exit_code
-        )
+        # What needs no verb is shown without one.
+        again = given[1:] if name == PASTE and typed != [PASTE] else given
+        beside = error.beside(f"{program} {shlex.join(again)}")
+        return _fail(f"{program} {name}", beside, error.exit_code)
     except MofaError as error:
         return _fail(f"{program} {name}", str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -133,40 +135,95 @@ def pasted_words(given: list[str], instead: Mapping[str, str]) -> list[str]:
         return [PASTE, "-"]
     if not first or instead or first in verbs.LAB:
         return given
-    if first == _ADVISE and any(
-        re.search(r"\.(sh|toml|py|sbatch|slurm)$", word) for word in given[1:2]
-    ):
-        return _spoken([PASTE, *given[1:]])
+    if first == _ADVISE:
+        return _advised(given)
     return given if first != PASTE and first in verbs.ours() else _spoken(given)
+
+
+def _advised(given: list[str]) -> list[str]:
+    """Words behind `advise`: as they are where they are its own, else as `paste` understands them."""
+    from mofa_model.pasted import spoken
+
+    rest = given[1:]
+    if any(word.partition("=")[0] in {*_ADVISE_ALONE, *spoken.DEGREES} for word in rest):
+        return given
+    own = ["--global-batch" if word == "--batch-size" else word for word in rest]
+    words = spoken.as_options(own)
+    script = any(re.search(r"\.(sh|toml|py|sbatch|slurm)$", word) for word in rest[:1])
+    if script or (words != own and (_names_model(words) or any(map(_is_input, words)))):
+        return _spoken([PASTE, *rest])
+    return given
 
 
 def _spoken(given: list[str]) -> list[str]:
     """The words as options, whatever somebody calls them who does not know ours."""
+    from mofa_model import files
     from mofa_model.pasted import spoken
 
     first, rest = given[0], given[1:]
-    if first in _LAUNCHERS or (first == "--" and rest and rest[0] in _LAUNCHERS):
+    starts_file = first in _SHELLS and bool(rest) and bool(files.path_kind(rest[0]))
+    if not starts_file and (
+        first in _LAUNCHERS or (first == "--" and rest and rest[0] in _LAUNCHERS)
+    ):
         return [PASTE, shlex.join(rest if first == "--" else given)]
-    if first == PASTE:
-        return [PASTE, *spoken.as_options(rest)]
-    if first in verbs.foreign():
+    if first != PASTE and (first in verbs.foreign() or _is_slip(first)):
         return given
-    asked = rest if first in spoken.ASKED else given
-    words = spoken.as_options(asked)
-    if any(_is_input(word) for word in words) or "--model" in words or "--gpus" in words:
-        return [PASTE, *words]
-    return given
+    asked = rest if first in {PASTE, *_SHELLS, *spoken.ASKED} else given
+    words, unread = spoken.read_words(asked)
+    named = any(word.partition("=")[0] in spoken.OPTIONS for word in words)
+    if not (first == PASTE or named or any(_is_input(word) for word in words)):
+        return given
+    if unread:
+        said = ", ".join(map(repr, unread))
+        terminal.tell(f"mofa: nobody here understands {said}; the answer leaves it out")
+    lacks = not {"--gpu", "--gpus", "--nodes"} & {word.partition("=")[0] for word in words}
+    reads = any(word == "-" or files.path_kind(word) or " " in word for word in words)
+    if (lacks or not _names_model(words)) and not reads and _is_piped():
+        return [PASTE, "-", *words]
+    return [PASTE, *words]
+
+
+def _is_slip(word: str) -> bool:
+    """Whether a word is nearly a verb's name, as `adivse` is."""
+    from difflib import get_close_matches
+
+    return word.isalpha() and bool(get_close_matches(word, [*verbs.ours(), *verbs.LAB], 1, 0.8))
+
+
+def _names_model(words: Sequence[str]) -> bool:
+    return "--model" in {word.partition("=")[0] for word in words} or (
+        bool(words) and not words[0].startswith("-")
+    )
 
 
 _ADVISE: Final = "advise"
+_SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "cat"})
+"""Programs behind which a file of ours may stand."""
+_ADVISE_ALONE: Final = frozenset(
+    {
+        "--profile",
+        "--probe",
+        "--runs",
+        "--flags-only",
+        "--plots",
+        "--as",
+        "--sbatch",
+        "--help",
+        "-h",
+    }
+)
+"""Options that `mofa advise` has and `mofa paste` has not, and its help."""
 
 
 def _is_piped() -> bool:
     """Whether something is handed over by a pipe or a file; a terminal and an idle pipe are not."""
     import select
+    import stat
 
     try:
-        if sys.stdin.isatty() or not select.select([sys.stdin], [], [], 0.2)[0]:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        waits = _SLOW if stat.S_ISFIFO(mode) else 0.0
+        if sys.stdin.isatty() or not select.select([sys.stdin], [], [], waits)[0]:
             return False
         text = sys.stdin.read()
     except (OSError, ValueError, AttributeError):
@@ -175,6 +232,8 @@ def _is_piped() -> bool:
     return bool(text.strip())
 
 
+_SLOW: Final = 10.0
+"""Seconds that a program before a pipe may take to say its first word, as nvidia-smi or kubectl do. [1]"""
 PASTE: Final = "paste"
 """The verb of what has no verb."""
 

@@ -15,11 +15,11 @@ from mofa_model import presets
 from mofa_model.answers.answer import UserAnswer
 from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraining
-from mofa_model.identity.facts import Fact, model_preset
+from mofa_model.identity.facts import Fact
 from mofa_model.pasted.missing import has_model, missing
+from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
 from mofa_model.pasted.recognise import PastedKind, kind_of
-from mofa_model.pasted.spoken import newest
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
@@ -100,6 +100,13 @@ class PasteAnswer(UserAnswer):
     def _named(self) -> set[str]:
         """Texts that are files."""
         return {one.name for one in self.texts} - {"standard input", "the command"}
+
+    def _asked(self) -> Sequence[str]:
+        """What has to be asked: nothing that is assumed once all else is said."""
+        if any(_trains(kind) for _, kind in self.pasted_facts.parts):
+            return self.asks
+        usual = {*ASSUMED, "gpus-per-node"}  # the device's usual machine has so many
+        return [name for name in self.asks if name not in usual] or self.asks
 
     @property
     def document(self) -> dict[str, Any]:
@@ -194,7 +201,9 @@ class PasteAnswer(UserAnswer):
         if self.pasted_facts.other:
             raise NotTraining(f"{self.pasted_facts.other}; mofa advises language models")
         if self.asks:
-            raise Missing(dict(ASKED[name] for name in self.asks), also=_known(self.pasted_facts))
+            raise Missing(
+                dict(ASKED[name] for name in self._asked()), also=_known(self.pasted_facts)
+            )
         if self.answer is not None:
             self.answer.raise_for_status()
 
@@ -206,7 +215,8 @@ def _known(pasted_facts: PastedFacts) -> str:
         if name in pasted_facts.facts
     ]
     named = ", ".join(name for name, _ in pasted_facts.parts)
-    return f"{named} says {', '.join(said)}" if said else f"{named} says none of them"
+    says = "says" if len(pasted_facts.parts) < 2 else "say"
+    return f"{named} {says} {', '.join(said) or 'none of them'}" if named else ""
 
 
 def texts_of(names: Sequence[str]) -> list[Pasted]:
@@ -218,6 +228,44 @@ def texts_of(names: Sequence[str]) -> list[Pasted]:
     }
     paths = [folders.get(one, one) for one in names]
     return [Pasted(files.read_text(one), "standard input" if one == "-" else one) for one in paths]
+
+
+_BESIDE: Final = re.compile(r"[\w./~+-]+\.(?:json|ya?ml|toml|sh)(?![\w.])")
+MOST_BESIDE: Final = 8
+"""Files that are read because a script names them. [1]"""
+
+
+def beside(texts: Sequence[Pasted]) -> list[Pasted]:
+    """The texts, with the files of settings and the scripts that a script of them names and that lie
+    where it says, seen from its own folder or from here.
+    """
+    from mofa_model import files
+
+    found = list(texts)
+    seen = {PurePosixPath(one.name).name for one in texts}
+    for one in texts:
+        if not kind_of(one.text, one.name).is_script:
+            continue
+        folder = PurePosixPath(one.name).parent
+        for named in dict.fromkeys(_BESIDE.findall(one.text)):
+            tail = PurePosixPath(named).name
+            path = next(
+                (p for p in (str(folder / named), named) if files.path_kind(p) == "file"), ""
+            )
+            if not path or tail in seen or len(found) >= len(texts) + MOST_BESIDE:
+                continue
+            with suppress(InputError):
+                text = files.read_text(path)
+                if kind_of(text, path) in _NAMED_KINDS:
+                    seen.add(tail)
+                    found.append(Pasted(text, path))
+    return found
+
+
+_NAMED_KINDS: Final = frozenset(
+    {PastedKind.SHELL, PastedKind.SBATCH, PastedKind.YAML, PastedKind.TOML, PastedKind.JSON}
+    | {PastedKind.DEEPSPEED, PastedKind.ACCELERATE}
+)
 
 
 def answered(
@@ -236,12 +284,14 @@ def answered(
     pasted_facts = replace(
         pasted_facts, facts={**pasted_facts.facts, **_said(question, pasted_facts)}
     )
-    asks = tuple(missing(pasted_facts))
     assumed = list[str]()
+    pasted_facts = _with_usual_nodes(question, pasted_facts, assumed)
+    asks = tuple(missing(pasted_facts))
     if {*asks} <= {*ASSUMED} and (
         assumes or not any(_trains(kind) for _, kind in pasted_facts.parts)
     ):
-        pasted_facts, assumed = _assumed(pasted_facts, question, asks)
+        pasted_facts, usual = _assumed(pasted_facts, question, asks)
+        assumed += usual
         asks = ()
     if asks:
         return PasteAnswer(question=question, pasted_facts=pasted_facts, asks=asks)
@@ -263,6 +313,25 @@ def _trains(kind: PastedKind) -> bool:
     return kind is not PastedKind.MODEL and not kind.is_machine
 
 
+def _with_usual_nodes(
+    question: PasteQuestion, pasted_facts: PastedFacts, notes: list[str]
+) -> PastedFacts:
+    """Facts with as many devices in a node as the usual system of a device that an option names has."""
+    facts = pasted_facts.facts
+    if question.gpu is None or "nodes" not in facts or {"gpus", "gpus_per_node"} & facts.keys():
+        return pasted_facts
+    each = int(presets.cluster(question.gpu, 1).gpus_per_node)
+    nodes = int(facts["nodes"].value)
+    notes.append(
+        f"nobody says devices of a node: {each} are taken, as of the usual {question.gpu}; --gpus-per-node changes it"
+    )
+    more = {
+        "gpus_per_node": Fact(each, "assumed"),
+        "gpus": Fact(nodes * each, f"derived: {nodes} nodes x {each}"),
+    }
+    return replace(pasted_facts, facts={**facts, **more})
+
+
 def _assumed(
     pasted_facts: PastedFacts, question: PasteQuestion, asks: Sequence[str]
 ) -> tuple[PastedFacts, list[str]]:
@@ -277,8 +346,9 @@ def _assumed(
     }
     said = " and ".join(f"{_WORDS[name]} {value}" for name, value in usual.items())
     options = " and ".join(ASKED[name][0] for name in usual)
+    are, change = ("are", "change") if len(usual) > 1 else ("is", "changes")
     return replace(pasted_facts, facts=facts), [
-        f"nobody says {said}, which {'are' if len(usual) > 1 else 'is'} assumed; {options} change it"
+        f"nobody says {said}, which {are} assumed; {options} {change} it"
     ]
 
 
@@ -338,7 +408,10 @@ def question_for(
     }
     gpus = int(facts["gpus"].value)
     asked: dict[str, Any] = {**given}
-    asked["model"] = given.get("model") or _model(pasted_facts, notes)
+    if "model" in given:
+        asked["model"] = _named(str(given["model"]), notes)
+    else:
+        asked["model"] = _model(pasted_facts, notes)
     asked["gpu"] = str(facts["gpu"].value)
     asked.pop("nodes", None)
     asked["gpus"] = str(gpus)
@@ -349,7 +422,9 @@ def question_for(
     asked["global_batch_size"] = str(
         facts["global_batch"].value if "global_batch" in facts else _batch(pasted_facts, notes)
     )
-    if "precision" in facts and "precision" not in given:
+    if given.get("precision") == ("fp8",):
+        asked["precision"] = (_recipe("fp8", pasted_facts),)
+    elif "precision" in facts and "precision" not in given:
         asked["precision"] = (_recipe(str(facts["precision"].value), pasted_facts),)
     framework = _FRAMEWORKS.get(pasted_facts.trainer)
     if framework is not None and not {"framework", "stack", "launch"} & given.keys():
@@ -392,7 +467,7 @@ def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
     ):
         return file
     named = str(facts["model"].value) if "model" in facts else ""
-    if named and (preset := _preset(named)):
+    if named and (preset := preset_named(named)):
         return preset
     whole = {
         name: facts[name].value
@@ -410,59 +485,27 @@ def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
             whole["top_k"] = 2
             notes.append("experts of a token: nobody says them; 2 are taken")
         return ",".join(f"{name}={value}" for name, value in whole.items())
+    return _named(named, notes)
+
+
+def _named(named: str, notes: list[str]) -> str:
+    """A model that is named: its preset, a file, a shape or an id that is known, else a preset that is like it."""
+    if preset := preset_named(named):
+        return preset
     try:
         presets.model_named(named)
     except MofaError:
-        alike = _alike(named)
-        if not alike:
+        near = alike(named)
+        if not near and (sizes := sizes_of(named)):
+            raise InputError(
+                f"--model: {named!r} is several models; name one of {', '.join(sizes)}"
+            ) from None
+        if not near:
             raise
-        notes.append(
-            f"{named} is not known here; by its name it has the shape of {alike}; else give --model config.json"
-        )
-        return alike
+        said = "is a size alone" if is_size(named) else "is not known here"
+        notes.append(f"{named} {said}; the shape of {near} is taken; else give --model config.json")
+        return near
     return named
-
-
-def _preset(named: str) -> str:
-    """The preset of a name in any spelling; empty where there is none."""
-    dashed = named.replace("_", "-").replace(" ", "-")
-    for one in (
-        named,
-        dashed,
-        re.sub(r"(\d)-(\d)(?=-)", r"\1.\2", dashed),
-        re.sub(r"^([a-z]+)-(\d)", r"\1\2", dashed),
-    ):
-        if found := model_preset(one):
-            return found
-        if len(presets.meanings("models", one)) == 1:
-            return one
-    return ""
-
-
-def _alike(named: str) -> str:
-    """The preset whose family and size a name has, as those of tuned models have; empty where none is one.
-
-    >>> _alike("open-r1/Qwen2.5-Math-7B-RoPE-300k"), _alike("DeepSeek-V3-config-verl"), _alike("x/y")
-    ('qwen2.5-7b', 'deepseek-v3', '')
-    """
-    tail = named.rstrip("/").rpartition("/")[2].replace("_", "-").lower()
-    words = tail.split("-")
-    for until in range(len(words), 0, -1):
-        if found := _preset("-".join(words[:until])):
-            return found
-    family = re.match(r"(?:meta-)?([a-z]+)-?v?(\d+(?:\.\d+)?)?(?![a-z0-9]*b\b)", tail)
-    size = re.search(r"(?<![a-z0-9.])(\d+(?:\.\d+)?b)(?![a-z0-9])", tail)
-    if family and size:
-        for one in (f"{family[1]}{family[2] or ''}-{size[1]}", f"{family[1]}-{size[1]}"):
-            if found := _preset(one):
-                return found
-    if found := newest(tail):
-        return found
-    plain = re.sub(r"[^a-z0-9]", "", tail)
-    near = [
-        one for one in presets.names("models") if re.sub(r"[^a-z0-9]", "", one).startswith(plain)
-    ]
-    return near[0] if len(near) == 1 and len(plain) > 5 else ""
 
 
 def _gated(pasted_facts: PastedFacts) -> bool:

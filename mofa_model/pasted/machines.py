@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Final
 
-from mofa_model.identity.directives import devices_of_gres
+from mofa_model.identity.commands import ProgramCall
+from mofa_model.identity.directives import FLAGS, SHORT, devices_of_gres
 from mofa_model.identity.facts import Fact
-from mofa_model.identity.sbatch import BatchScript
+from mofa_model.identity.sbatch import BatchScript, read_script
 
 _PRODUCT: Final = (
     r"(?:GB200|GB300|GH200|B200|B300|H100|H200|H800|H20|A100|A800|V100|MI\d{3}X?|L40S?|L4|A10G?|A40|A30"
@@ -58,6 +60,27 @@ def asked_of_slurm(script: BatchScript) -> dict[str, Fact]:
         add("gpus_per_node", each * said["tasks_per_node"].value, "gpus-per-task")
     _counted(said)
     return said
+
+
+def asked_of_srun(call: ProgramCall) -> dict[str, Fact]:
+    """The same of the options of `srun`, of a command that no batch script holds."""
+    texts = call.texts
+    at = next((n for n, text in enumerate(texts) if text.rpartition("/")[2] == "srun"), -1)
+    options, rest = list[str](), list(texts[at + 1 :]) if at >= 0 else []
+    while rest and rest[0].startswith("-"):
+        options.append(rest.pop(0))
+        bare = "=" not in options[-1] and (options[-1].startswith("--") or len(options[-1]) == 2)
+        if (
+            bare
+            and SHORT.get(options[-1][1:], options[-1][2:]) not in FLAGS
+            and rest
+            and rest[0][0] != "-"
+        ):
+            options.append(rest.pop(0))
+    if not options:
+        return {}
+    script = read_script(f"#!/bin/bash\n#SBATCH {shlex.join(options)}\n", call.where)
+    return {name: Fact(fact.value, call.where) for name, fact in asked_of_slurm(script).items()}
 
 
 def _as_gres(text: str) -> str:

@@ -24,6 +24,7 @@ from mofa_model.pasted.recognise import (
     kind_of,
     options_of,
     program_at,
+    starter_of,
     trainer_of,
     trainer_of_file,
     trains,
@@ -185,6 +186,8 @@ def _of_script(
     said, batch = follow(one.text, one.name, scripts)
     slurm = {} if batch is None else machines.asked_of_slurm(batch)
     call = _call_of(said)
+    if not slurm and call is not None and starter_of(call) == "srun":
+        slurm = machines.asked_of_srun(call)
     launch, options = ([], []) if call is None else options_of(call)
     own = [setting for setting in options if not _secret(setting)]
     named = [pair for pair in files if names_file(call, pair[0].name)]

@@ -6,7 +6,7 @@ import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files, output, terminal
 from mofa_model.answers.question import add_options, question_of
@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
 
 def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
     """The question without its texts, the texts, and the manifest of a job where that is what is given."""
-    from mofa_model.answers.pasted import texts_of
+    from mofa_model.answers.pasted import beside, texts_of
     from mofa_model.pasted.reading import Pasted
     from mofa_model.pasted.recognise import PastedKind, kind_of
 
@@ -83,7 +83,7 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
     if others and any(one.startswith("-") or " " in one for one in others):
         return (
             replace(question, pasted=()),
-            [Pasted(shlex.join(names) if len(names) > 1 else names[0], "the command")],
+            beside([Pasted(shlex.join(names) if len(names) > 1 else names[0], "the command")]),
             "",
         )
     if len(others) > 1 or (others and question.model):
@@ -106,7 +106,7 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
         ):
             raise InputError(f"{others[0]}: there is no such file{_near(others[0])}")
         question = replace(question, model=others[0])
-    texts = texts_of(paths)
+    texts = beside(texts_of(paths))
     jobs = [one for one in texts if kind_of(one.text, one.name) is PastedKind.KUBERNETES]
     manifest = jobs[0].name if jobs else ""
     if jobs and manifest == "standard input":
@@ -206,13 +206,16 @@ def _is_spoken_to() -> bool:
 def _asked(found: PasteAnswer) -> PasteQuestion:
     """The question with what a person answers; at most two are asked."""
     from mofa_model.answers.pasted import ASKED, ASSUMED, MOST
+    from mofa_model.pasted.sentence import counted_gpus
 
     asks = [one for one in found.asks if len(found.asks) <= MOST or one not in ASSUMED]
     if len(asks) > MOST or found.pasted_facts.other:
         found.raise_for_status()
-    said = {}
+    said = dict[str, Any]()
     for name in asks:
         flag, example = ASKED[name]
+        if name == "gpus" and "gpus" in said:
+            continue
         field = next(how.name for how in PasteQuestion.options.values() if flag in how.flags)
         sys.stderr.write(f"{flag.lstrip('-').replace('-', ' ')} (Enter: {example}): ")
         sys.stderr.flush()
@@ -220,5 +223,7 @@ def _asked(found: PasteAnswer) -> PasteQuestion:
         if not line:
             raise MofaError(f"{flag}: nothing was said; give it as an option")
         value = line.strip() or example
+        if counted := counted_gpus(value):
+            said["gpus"], value = counted
         said[field] = PasteQuestion.options[field].read(value)
     return replace(found.question, **said)

@@ -1,0 +1,407 @@
+"""Loose words as options: machines and how many there are, sequence and batch, today's layout, and a model.
+
+Sentence(words, beside).read()    the options that words without dashes mean
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from mofa_model import presets
+from mofa_model.pasted.model_names import is_size, newest, preset_named
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name("spoken.toml").read_text("utf-8"))
+
+
+def vocabulary(table: str) -> Mapping[str, Any]:
+    """A table of `spoken.toml`."""
+    return _tables()[table]
+
+
+_WORDS: Final = vocabulary("words")
+_FILLERS: Final = frozenset(_WORDS["fillers"])
+_NODE_WORDS: Final = frozenset(_WORDS["nodes"])
+_GPU_WORDS: Final = frozenset(_WORDS["gpus"])
+_BETWEEN: Final = frozenset(_WORDS["between"])
+_KEYED: Final = {
+    word: f"--{option}" for option, words in vocabulary("keys").items() for word in words
+}
+_TRAINERS: Final = {
+    word: trainer for trainer, words in vocabulary("trainers").items() for word in words
+}
+_COUNTS: Final = vocabulary("counts")
+_QUALIFIERS: Final = frozenset({"global", "sequence", "max"})
+_AFTER: Final = frozenset({"--seq", "--global-batch", "--tokens"})
+"""Options whose number may stand before the word: 8k context, 1T tokens."""
+_NUMBER: Final = re.compile(r"(\d+(?:[.,]\d+)*)([kmbt]?)", re.IGNORECASE)
+_COLON: Final = re.compile(r"([A-Za-z][\w.-]*):(\d+)")
+_LIKE_GPU: Final = re.compile(r"(?:rtx|gtx|mi)?-?[a-z]{0,2}\d{1,4}[a-z]{0,2}", re.IGNORECASE)
+_LONGEST: Final = 5
+"""Words of a model's name. [1]"""
+RANK: Final = "16"
+"""Rank of adapters where nobody says one. [1]"""
+
+
+def is_file(word: str) -> bool:
+    """Whether a word is a file or a folder."""
+    from mofa_model import files
+
+    return bool(word) and bool(files.path_kind(word))
+
+
+def counted_gpus(word: str) -> tuple[str, str] | None:
+    """How many of which GPU a word says: `64xH100`, `H100x64`, `H100:64`.
+
+    >>> counted_gpus("64xH100"), counted_gpus("h100:8"), counted_gpus("64")
+    (('64', 'H100'), ('8', 'h100'), None)
+    """
+    if (found := re.fullmatch(r"(\d+)\s*[x×*]?\s*(.+)", word, re.IGNORECASE)) and is_gpu(found[2]):
+        return None if is_gpu(word) else (found[1], found[2])
+    for form in (_COLON, re.compile(r"(.+?)\s*[x×*]\s*(\d+)", re.IGNORECASE)):
+        if (found := form.fullmatch(word)) and is_gpu(found[1]):
+            return found[2], found[1]
+    return None
+
+
+def is_gpu(word: str) -> bool:
+    """Whether a word names a GPU."""
+    return bool(presets.meanings("devices", word))
+
+
+def is_command(word: str) -> bool:
+    """Whether a word is a whole command line, and not a few words on a model."""
+    return " " in word and bool(re.search(r"(^|\s)--?[A-Za-z]|\.(py|sh)\b|\n|^\w+=", word))
+
+
+class Sentence:
+    """Loose words, read one kind of saying after another: what is read is no longer looked at."""
+
+    def __init__(self, loose: Sequence[str], kept: Sequence[str]) -> None:
+        self.kept = list(kept)
+        self.words = _counted_in_words(list(_pieces(loose)))
+        self.unread = list[str]()
+        self._options = dict[str, str]()
+        self._degrees = list[str]()
+        self._has = {one.partition("=")[0] for one in kept if one.startswith("--")}
+        self._beside = bool(kept)
+        self._has_file = any(one == "-" or is_file(one) or is_command(one) for one in kept)
+
+    def read(self) -> list[str]:
+        """The words as options, the model last."""
+        self._keyed()
+        model = self._model()
+        self._machines()
+        self._words_of_training()
+        self._number_alone(known=bool(model))
+        left = [one for one in self.words if one and one.lower() not in _FILLERS]
+        if not model and "--model" not in self._has and not self._has_file and left:
+            model, left = _guessed(left)
+        if not {"--gpu"} & {*self._options, *self._has}:
+            slip = next((one for one in left if _LIKE_GPU.fullmatch(one)), "")
+            if slip:  # its error says what is near
+                self._say("--gpu", slip)
+                left.remove(slip)
+        self.unread += left
+        if self._degrees:
+            self._options["--current"] = ",".join(self._degrees)
+        if model:
+            self._options["--model"] = model
+        order = ("--gpus", "--nodes", "--gpus-per-node", "--gpu")
+        rest = [one for one in self._options if one not in {*order, "--model", "--current"}]
+        names = [*order, *rest, "--current", "--model"]
+        return [
+            one for name in names if name in self._options for one in (name, self._options[name])
+        ]
+
+    def _take(self, at: int, number: int) -> None:
+        for one in range(at, at + number):
+            self.words[one] = ""
+
+    def _say(self, option: str, value: str) -> None:
+        if option not in self._has:
+            self._options.setdefault(option, value)
+
+    def _keyed(self) -> None:
+        """`seq 8192`, `8k context`, `1T tokens`, `gpus=256`, `tp8`."""
+        for at, word in enumerate(self.words):
+            key, equals, value = word.partition("=")
+            option = _KEYED.get(key.lower(), "")
+            if equals and value and option:
+                self._key(option, key, value)
+                self._take(at, 1)
+            elif found := re.fullmatch(r"(tp|pp|cp|ep|mbs)[-:]?(\d+)", word.lower()):
+                self._key("--current", found[1], found[2])
+                self._take(at, 1)
+        for at, word in enumerate(self.words):
+            option = _KEYED.get(word.lower(), "")
+            if not option or option in {"--gpu", "--model", "--framework", "--precision"}:
+                continue
+            until = at + 1
+            while until < len(self.words) and self.words[until].lower() in _BETWEEN:
+                until += 1
+            first = at - (2 if at > 1 and self.words[at - 1].lower() in _QUALIFIERS else 1)
+            before = self.words[first] if first >= 0 else ""
+            after = self.words[until] if until < len(self.words) else ""
+            if option in _AFTER and _NUMBER.fullmatch(before):
+                self._key(option, word, before)
+                self._take(first, at + 1 - first)
+            elif _NUMBER.fullmatch(after) and not _NUMBER.fullmatch(before):
+                self._key(option, word, after)
+                self._take(at, until + 1 - at)
+
+    def _key(self, option: str, key: str, value: str) -> None:
+        if option == "--current":
+            self._degrees.append(f"{key.lower()}={value}")
+        elif option == "--gpu" and value.isdigit() and not is_gpu(value):
+            self._say("--gpus", value)
+        else:
+            self._say(option, _of_two(value) if option == "--seq" else value.replace(",", ""))
+
+    def _model(self) -> str:
+        """The longest run of words that names a model; also a hub's id, and a size alone."""
+        if "--model" in self._options:
+            return self._options.pop("--model")
+        if "--model" in self._has:
+            self._with_size()
+            return ""
+        for length in range(min(_LONGEST, len(self.words)), 0, -1):
+            for at in range(len(self.words) + 1 - length):
+                run = self.words[at : at + length]
+                if name := _named(run):
+                    self._take(at, length)
+                    return name
+        for at, word in enumerate(self.words):
+            if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", word) or presets.is_address(word):
+                self._take(at, 1)
+                return word
+        for at, word in enumerate(self.words):
+            if is_size(word) and not (
+                at + 1 < len(self.words) and self.words[at + 1].lower() == "tokens"
+            ):
+                before = self.words[at - 1] if at else ""
+                family = before if before.lower() not in _FILLERS and before.isalpha() else ""
+                self._take(at, 1)
+                if family:
+                    self._take(at - 1, 1)
+                return "-".join(filter(None, (family, word)))
+        return ""
+
+    def _with_size(self) -> None:
+        """A size beside an option that names a family: `--model llama3 --size 70b`."""
+        at = next(
+            (at for at, one in enumerate(self.kept) if one.partition("=")[0] == "--model"), -1
+        )
+        size = next((at for at, one in enumerate(self.words) if is_size(one)), -1)
+        if at < 0 or size < 0:
+            return
+        inside = "=" in self.kept[at]
+        if not inside and at + 1 >= len(self.kept):
+            return
+        place = at if inside else at + 1
+        whole = f"{self.kept[place]}-{self.words[size]}"
+        if preset_named(whole.partition("=")[2] or whole) or newest(whole.lower()):
+            self.kept[place] = whole
+            self._take(size, 1)
+
+    def _machines(self) -> None:
+        """GPUs, how many of them there are, and nodes, by the kinds of the words in a row."""
+        self._join_gpus()
+        kinds = "".join(self._kind(at) for at in range(len(self.words)))
+        for form, options in _FORMS:
+            for found in re.finditer(form, kinds):
+                if any(not self.words[at] for at in range(*found.span())):
+                    continue
+                shown = [self.words[at] for at in range(*found.span()) if kinds[at] in "ngi"]
+                for option, word in zip(options, shown, strict=True):
+                    self._say(option, _gpu_of(word) if option == "--gpu" else word.replace(",", ""))
+                self._take(found.start(), found.end() - found.start())
+
+    def _join_gpus(self) -> None:
+        """A GPU whose name is two words: `a100 80gb`, `rtx 4090`."""
+        for at in range(len(self.words) - 1):
+            one, other = self.words[at], self.words[at + 1]
+            if (
+                (one and other and not other.isdigit())
+                or one.lower() in {"rtx", "tesla", "nvidia", "dgx", "hgx"}
+            ) and _kind_of_gpu(f"{one} {other}"):
+                self.words[at], self.words[at + 1] = "", f"{one} {other}"
+
+    def _kind(self, at: int) -> str:
+        word = self.words[at].lower()
+        singular = word.removesuffix("s")
+        if not word:
+            return "_"
+        if found := _kind_of_gpu(self.words[at]):
+            return found
+        if re.fullmatch(r"\d+", word):
+            return "n"
+        if singular in _NODE_WORDS:
+            return "p" if at and self.words[at - 1].lower() in {"per", "a", "each", "/"} else "N"
+        if singular in _GPU_WORDS:
+            return "G"
+        if word == "each":
+            return "p"
+        return (
+            "x" if word in {"x", "×", "*", "of", "with", "per", "a", "/", ",", "and", "on"} else "o"
+        )
+
+    def _words_of_training(self) -> None:
+        """Adapters, precisions, and trainers."""
+        for at, word in enumerate(self.words):
+            lower = word.lower()
+            if lower in {"lora", "qlora"}:
+                self._say("--lora", RANK)
+                if lower == "qlora":
+                    self._say("--base", "nf4")
+            elif lower == "dpo":
+                self._say("--task", "dpo")
+            elif found := re.fullmatch(r"(?:zero[-_]?([123])|(fsdp2?))", lower):
+                state = {"1": "distributed", "2": "zero2"}.get(found[1] or "", "zero3")
+                self._degrees.append(f"optimizer={state}")
+            elif lower in _TRAINERS:
+                self._say("--framework", _TRAINERS[lower])
+            elif re.fullmatch(r"bf16|fp8|fp16|mxfp8|nvfp4", lower):
+                self._say("--precision", lower)
+            else:
+                continue
+            self._take(at, 1)
+
+    def _number_alone(self, *, known: bool) -> None:
+        """A number alone counts GPUs where a model, a file or an option stands beside it."""
+        if {"--gpus", "--nodes"} & {*self._options, *self._has}:
+            return
+        alone = [at for at, word in enumerate(self.words) if re.fullmatch(r"\d+x?", word.lower())]
+        if len(alone) == 1 and (known or self._beside):
+            self._say("--gpus", self.words[alone[0]].lower().rstrip("x"))
+            self._take(alone[0], 1)
+
+
+_FORMS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
+    (r"nx?g+G?x+nN", ("--gpus-per-node", "--gpu", "--nodes")),
+    (r"nx*nx*g", ("--nodes", "--gpus-per-node", "--gpu")),
+    (r"nx*Nx*nx?g", ("--nodes", "--gpus-per-node", "--gpu")),
+    (r"nx*Nx*nx?G", ("--nodes", "--gpus-per-node")),
+    (r"nx?gG?x*p", ("--gpus-per-node", "--gpu")),
+    (r"nx?G?x*p", ("--gpus-per-node",)),
+    (r"nN", ("--nodes",)),
+    (r"nx?i", ("--nodes", "--gpu")),
+    (r"ix?n(?!N|G)", ("--gpu", "--nodes")),
+    (r"nx?gG?", ("--gpus", "--gpu")),
+    (r"gG?x?n(?!N)G?", ("--gpu", "--gpus")),
+    (r"nG", ("--gpus",)),
+    (r"[gi]", ("--gpu",)),
+)
+"""Ways to say machines: n a number, g a GPU, i a node of GPUs, N and G the words for them, p "per node",
+x a joint; and the options that the n, g and i are.
+"""
+
+
+def _counted_in_words(words: list[str]) -> list[str]:
+    """The words, with a number that is written in letters before a node or a GPU as digits."""
+    for at, (word, following) in enumerate(pairwise(words)):
+        bare = following.lower().removesuffix("s")
+        before = words[at - 1].lower() if at else ""
+        counted = bare in {*_NODE_WORDS, *_GPU_WORDS} or (
+            word.lower() != "a" and _kind_of_gpu(following)
+        )
+        if counted and word.lower() in _COUNTS and before != "per" and not before.isdigit():
+            words[at] = _COUNTS[word.lower()]
+    return words
+
+
+def _pieces(words: Sequence[str]) -> Iterator[str]:
+    """Words without their marks, and those that say a number and a GPU as both."""
+    for word in words:
+        plain = word.strip("\"'()?!;,").rstrip(".") or word
+        lower = plain.lower()
+        if counted := counted_gpus(plain) or counted_gpus(re.sub(r"s$", "", plain)):
+            yield from counted
+        elif found := re.fullmatch(r"(\d+)[x×*](\d+)([x×*](.+))?", lower):
+            yield from (found[1], "x", found[2])
+            if found[4]:
+                yield from ("x", found[4])
+        elif re.fullmatch(r"x\d+", lower):
+            yield from ("x", lower[1:])
+        elif found := re.fullmatch(r"(\d+)x", lower):
+            yield from (found[1], "x")
+        elif found := re.fullmatch(r"(\d+)[-x]?((?:node|gpu|card|host)s?)", lower):
+            yield from (found[1], found[2])
+        elif found := re.fullmatch(r"(gpus?)/(node|host|machine)", lower):
+            yield from (found[1], "per", found[2])
+        else:
+            yield plain
+
+
+def _kind_of_gpu(word: str) -> str:
+    """`g` for a GPU, `i` for a node of several, nothing for any other word."""
+    if not word:
+        return ""
+    bare = _gpu_of(word)
+    if not is_gpu(bare):
+        return ""
+    return (
+        "i"
+        if (bare != word.removesuffix("s") and re.match(r"(dgx|hgx)", word, re.IGNORECASE))
+        or presets.instance(bare)
+        else "g"
+    )
+
+
+def _gpu_of(word: str) -> str:
+    """A GPU's name without the words that stand around it.
+
+    >>> _gpu_of("H100s"), _gpu_of("DGX-H100"), _gpu_of("A100")
+    ('H100', 'H100', 'A100')
+    """
+    bare = re.sub(r"^(dgx|hgx|nvidia|tesla)[-_ ]", "", word, flags=re.IGNORECASE)
+    if is_gpu(bare):
+        return bare
+    return bare.removesuffix("s") if is_gpu(bare.removesuffix("s")) else word
+
+
+def _of_two(value: str) -> str:
+    """A sequence's length: 8k of them are 8192.
+
+    >>> _of_two("8k"), _of_two("8192"), _of_two("1M")
+    ('8192', '8192', '1048576')
+    """
+    found = _NUMBER.fullmatch(value)
+    if found is None or not found[2] or "." in found[1]:
+        return value.replace(",", "")
+    return (
+        str(int(found[1].replace(",", "")) * 1024 ** "_km".index(found[2].lower()))
+        if found[2].lower() in "km"
+        else value
+    )
+
+
+def _named(run: Sequence[str]) -> str:
+    """The name that words make: a preset's where they are one in any spelling; empty where they are none."""
+    if not all(run) or any(one.lower() in _FILLERS for one in (run[0], run[-1])):
+        return ""
+    if not re.search(r"[A-Za-z]", run[0]) or (len(run) == 1 and run[0].isdigit()):
+        return ""
+    for joint in ("-", ""):
+        joined = joint.join(run)
+        if presets.meanings("models", joined):
+            return joined
+        if found := newest(joined.lower()):
+            return found
+    return preset_named(" ".join(run)) if len(run) > 1 and is_size(run[-1]) else ""
+
+
+def _guessed(left: list[str]) -> tuple[str, list[str]]:
+    """What looks most like a model's name among words that nobody knows, and the others."""
+    likely = [one for one in left if re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|/", one)]
+    if len(likely) == 1:
+        return likely[0], [one for one in left if one != likely[0]]
+    return "-".join(left), []
