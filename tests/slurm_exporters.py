@@ -115,6 +115,8 @@ def told_by_exporters(truth, records):
         phase = "Succeeded" if run.state == "COMPLETED" else "Failed"
         for slot, host in enumerate(run.hosts):
             begin, until = late(beat["start"]), late(beat["end"])
+            gone = [at for at, _ in away[host]["node-fail"] if begin <= at < until]
+            until = min([until, *gone])  # the job's first node alone tells when it worked
             exporters.pod(f"job{job}", int(number), slot, host, begin, until, phase)
     return exporters
 

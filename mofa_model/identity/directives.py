@@ -40,14 +40,15 @@ FLAGS: Final = frozenset(
 """Options without a value."""
 OPTIONAL: Final = frozenset(
     {"exclusive", "nice", "get-user-env", "propagate", "kill-on-bad-exit", "wait-all-nodes"}
-    | {"resv-ports", "container-save"}
+    | {"resv-ports", "container-save", "bcast", "compress", "immediate", "send-libs"}
 )
 """Options whose value follows `=` alone."""
 _OF_SRUN: Final = frozenset(
     {"label", "unbuffered", "disable-status", "preserve-env", "no-allocate", "exact", "overlap"}
     | {"multi-prog", "pty", "mpi", "kill-on-bad-exit", "bcast", "epilog", "prolog", "task-epilog"}
-    | {"task-prolog", "het-group", "relative", "jobid", "threads", "send-libs"}
-)
+    | {"task-prolog", "het-group", "pack-group", "relative", "jobid", "threads", "send-libs", "cpu-bind"}
+    | {"accel-bind", "bcast-exclude", "compress", "debugger-test", "immediate", "msg-timeout", "slurmd-debug"}
+)  # fmt: skip
 """What srun takes and sbatch does not."""
 _OF_SBATCH: Final = frozenset(
     {*SHORT.values(), *FLAGS, *OPTIONAL}
@@ -60,9 +61,15 @@ _OF_SBATCH: Final = frozenset(
     | {"signal", "sockets-per-node", "switches", "thread-spec", "threads-per-core", "time-min", "tmp"}
     | {"tres-bind", "tres-per-task", "wckey", "wrap", "batch", "clusters", "kill-on-invalid-dep"}
     | {"oom-kill-step", "consolidate-segments", "container-image", "container-mounts", "container-name"}
-    | {"container-workdir", "container-env", "get-user-env", "cpus-per-task"}
+    | {"container-workdir", "container-env", "get-user-env", "cpus-per-task", "context", "ntasks-per-tres"}
 ) - _OF_SRUN  # fmt: skip
 """Options of sbatch of Slurm 22.05 to 25.05, and of pyxis; a site's plugins may add others."""
+_ALSO: Final = {
+    "tasks-per-node": "ntasks-per-node", "cluster": "clusters", "cpu_bind": "cpu-bind",
+}  # fmt: skip
+"""Other spellings that Slurm's own parser has."""
+KNOWN: Final = _OF_SBATCH | _OF_SRUN | _ALSO.keys()
+"""Every option of sbatch and srun."""
 _VERBATIM: Final = frozenset(
     {"job-name", "output", "error", "input", "comment", "mail-user", "chdir", "export", "wckey"}
     | {"container-image", "container-mounts", "container-name", "container-workdir", "wrap"}
@@ -191,9 +198,9 @@ def _fault_of(one: Directive) -> str:
 
 def _in_full(name: str) -> str:
     """An option's name where it is written without its end, as sbatch allows."""
-    known = _OF_SBATCH | _OF_SRUN
-    full = [one for one in known if one.startswith(name)]
-    return full[0] if name not in known and len(full) == 1 else name
+    full = [one for one in KNOWN if one.startswith(name)]
+    whole = full[0] if name not in KNOWN and len(full) == 1 else name
+    return _ALSO.get(whole, whole)
 
 
 def _words(line: str, first: int) -> list[Traced]:

@@ -49,6 +49,11 @@ _GPUS: Final = re.compile(
 )
 _ELASTIC: Final = re.compile(r"(?P<least>\d+):(?P<most>\d+)")
 """Nodes of an elastic torchrun."""
+_MEETS: Final = frozenset({"rdzv_endpoint", "master_addr"})
+"""What tells torchrun where its nodes meet."""
+_HERE: Final = re.compile(r"--(rdzv|master)[-_](endpoint|addr)=(localhost|127\.0\.0\.1)(:.*)?")
+_PERHAPS: Final[Mapping[str, int]] = {"nodes": 0, "gpus": 1, "ngpus": 1, "n_gpus": 1, "device": 1}
+"""Options of programs that may say the job's nodes (0) or a node's GPUs (1)."""
 _COUNT: Final = re.compile(r"(?P<before>(?:[A-Za-z][\w.-]*:)?)(?P<count>\d+)")
 _SIZES: Final = frozenset({"nodes", "gres", "gpus-per-node"})
 _FOLLOWS: Final = frozenset(
@@ -148,11 +153,8 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
     except InputError:  # pragma: no cover - numbers for numbers leave a script readable
         return ScriptChanged(text=text, left=("its numbers could not be changed",))
     left += _not_as_wanted(after, size, wanted)
-    if size.nodes == 1 < wanted.nodes and _meets_nowhere(after):
-        left.append(
-            f"torchrun is not told how {wanted.nodes} nodes meet: give it --rdzv-backend c10d and "
-            "--rdzv-endpoint with the first node's address"
-        )
+    if wanted.nodes != size.nodes:
+        left += dict.fromkeys(_of_launchers(after, size, wanted))
     if _layout(script) != _layout(after):
         left.append("a variable that was changed also says the layout: write that out as well")
     return ScriptChanged(text=made, changes=tuple(changes), left=tuple(left))
@@ -352,6 +354,9 @@ def _other_counts(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[st
                     and int(value.text) != right
                 ):
                     yield f"{word.text.partition('=')[0]} is {value.text}, and the layout needs {right}"
+            old, new = [(size.nodes, wanted.nodes), (size.gpus, wanted.gpus)][_PERHAPS.get(name, 0)]
+            if name in _PERHAPS and value is not None and value.text == str(old) != str(new):
+                yield f"--{name} is {old}: if the program means the job's, tell it {new}"
         bare = [one.text for one in without_variables(words)]
         started = [one for one in bare if one.endswith(".sh")][:1]
         if started and size.gpus != wanted.gpus > 0 and str(size.gpus) in bare:
@@ -362,15 +367,43 @@ def _other_counts(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[st
             yield f"CUDA_VISIBLE_DEVICES={listed} shows {count} GPUs, and the layout needs {wanted.gpus}"
 
 
-def _meets_nowhere(script: BatchScript) -> bool:
-    """Whether torchrun is started without the address at which its nodes meet."""
-    calls = [
-        one.texts
-        for one in script.said.program_calls
-        if one.texts[0].rpartition("/")[2] == "torchrun" or "torch.distributed.run" in one.texts
-    ]
-    told = re.compile(r"--(rdzv|master)[-_](endpoint|addr)\b(?!=(localhost|127\.0\.0\.1)\b)")
-    return bool(calls) and not any(told.match(word) for words in calls for word in words)
+def _of_launchers(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
+    """What launchers of a script with other nodes are not told."""
+    for call in after.walked.followed:
+        words = [one.text for one in without_variables(call.traced_words)]
+        name = next((one for one in _named_launchers(words)), "")
+        if not name or wanted.nodes == 1:
+            continue
+        options = {one.lstrip("-").partition("=")[0].replace("-", "_") for one in words}
+        here = any(_HERE.fullmatch(one) for one in words)
+        if name == "accelerate":
+            told = "config_file" in options and "num_machines" not in options
+            if told and "main_process_ip" not in options:
+                total = wanted.nodes * wanted.gpus
+                yield f"accelerate reads its machines in a file: say {wanted.nodes} there, and {total} processes"
+            elif size.nodes == 1 and "main_process_ip" not in options:
+                yield (
+                    f"accelerate is not told how {wanted.nodes} nodes meet: give it --num_machines, "
+                    "--machine_rank and --main_process_ip"
+                )
+        elif here or (size.nodes == 1 and not options & _MEETS):
+            yield (
+                f"torchrun is not told how {wanted.nodes} nodes meet: give it --rdzv-backend c10d and "
+                "--rdzv-endpoint with the first node's address"
+            )
+        by_srun = any(is_srun(one) for one in (*call.outer_calls, call))
+        if size.nodes == 1 and after.directives and not by_srun:
+            yield f"{name} is started on the first node alone: start it by srun"
+
+
+def _named_launchers(words: Sequence[str]) -> Iterator[str]:
+    """The launcher that a command starts, if it does."""
+    for one in words:
+        name = one.rpartition("/")[2]
+        if name in {"torchrun", "accelerate"}:
+            yield name
+        elif name.startswith("torch.distributed."):
+            yield "torchrun"
 
 
 def _layout(script: BatchScript) -> Mapping[str, object]:

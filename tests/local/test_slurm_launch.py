@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import string
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from mofa_local.processes import Processes
 
 from mofa_model.answers.explain import explain
 from mofa_model.answers.training import problems_of
+from mofa_model.identity.directives import KNOWN
 from mofa_model.identity.sbatch_written import SlurmJob, asked_options, changed_batch, new_batch
 from mofa_model.launch import launch, launch_script
 from mofa_model.strategy_text import parse_strategy
@@ -20,8 +23,10 @@ TORCHRUN = shutil.which(
     "torchrun",
     path=f"{Path.home()}/.cache/mofa-oracle-trainers/bin:{os.environ['PATH']}",
 )
-LACKING = slurm.missing() or ("" if TORCHRUN else "no torchrun here: make oracle installs it")
-pytestmark = pytest.mark.skipif(bool(LACKING), reason=LACKING or "there is a Slurm")
+pytestmark = pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing() or "there is a Slurm")
+with_torch = pytest.mark.skipif(
+    TORCHRUN is None, reason="no torchrun here: make oracle installs it"
+)
 
 PROGRAM = """#!/bin/bash
 # All nodes run on this machine, so a node's name is replaced by the address of this machine.
@@ -123,11 +128,13 @@ def checked(site, folder, nodes, gpus, layout, asked):
     assert (ranks[0]["minutes"] is not None) is limited
 
 
+@with_torch
 @pytest.mark.slow
 def test_a_written_script_starts_its_ranks_on_its_devices(site, tmp_path) -> None:
     checked(site, tmp_path / "job", *LAYOUTS[0])
 
 
+@with_torch
 @pytest.mark.slow
 def test_a_script_that_is_changed_in_place_starts_at_its_new_size(site, tmp_path) -> None:
     folder = tmp_path / "job"
@@ -143,6 +150,7 @@ def test_a_script_that_is_changed_in_place_starts_at_its_new_size(site, tmp_path
     assert {one["devices"] for one in ranks.values()} == {"0,1"}
 
 
+@with_torch
 @pytest.mark.soak
 @pytest.mark.parametrize("row", LAYOUTS[1:], ids=lambda row: row[2])
 def test_ten_layouts_are_accepted_and_started(site, tmp_path, row) -> None:
@@ -162,6 +170,23 @@ scancel --signal=TERM "$SLURM_JOB_ID.0"
 wait
 {mofa} observe {log} --once --append --sequence 128 --job toy
 """
+
+
+def asked_for(site, program):
+    """The long options of a program of Slurm: it names those that a beginning may mean."""
+    found = set()
+    for letter in string.ascii_lowercase:
+        said = site.run(program, f"--{letter}=1", "--usage").stderr.partition("possibilities")[2]
+        found |= set(re.findall(r"'--([\w-]+)'", said))
+    return found
+
+
+@pytest.mark.slow
+def test_every_option_that_sbatch_and_srun_have_is_known(site) -> None:
+    for program, fewest in (("sbatch", 95), ("srun", 115)):
+        options = asked_for(site, program)
+        assert len(options) >= fewest
+        assert options - KNOWN == set()
 
 
 @pytest.mark.slow

@@ -282,7 +282,8 @@ class SlurmSite:
             f"SlurmctldPort={self.ports['ctld']}",
             "SlurmUser=root",
             "SlurmdUser=root",
-            f"AuthInfo=socket={self.near}/munge.socket",
+            # A job that is requeued waits for as long as a credential lives: two minutes, where nothing is said.
+            f"AuthInfo=socket={self.near}/munge.socket,cred_expire=40",
             f"StateSaveLocation={here}/state",
             f"SlurmdSpoolDir={self.near}/spool/%n",
             f"SlurmctldPidFile={here}/slurmctld.pid",

@@ -152,11 +152,10 @@ class Faults:
             if f"slurmd-{name}" not in self.site.processes:
                 if states[name].startswith("down") and now - done.at > 20:
                     self.site.start_node(name)
-            elif not states[name].startswith(("down", "unknown")) and not states[name].endswith(
-                "*"
-            ):
-                done.until = now
-                del self.broken[name]
+            elif not states[name].startswith(("down", "unknown")):
+                done.until = done.until or now
+                if not states[name].endswith("*"):
+                    del self.broken[name]
         for name, done in list(self.closed.items()):
             if now - done.at > 60 and states[name].startswith("drained"):
                 self.site.ask("scontrol", "update", f"NodeName={name}", "State=RESUME")
@@ -166,12 +165,16 @@ class Faults:
     def beats(self) -> list[dict[str, float | str]]:
         """When each run of a job worked, by its own file."""
         found: list[dict[str, float | str]] = []
+        counts: dict[str, int] = {}
         for begun in sorted((self.site.folder / "beats").glob("*.start")):
             first, nodes = begun.read_text().split()
             last = begun.with_suffix(".beat")
             end = float(last.read_text() or first) if last.exists() else float(first)
-            count = len(self.site.ask("scontrol", "show", "hostnames", nodes).split())
-            found.append({"run": begun.stem, "start": float(first), "end": end, "nodes": count})
+            if nodes not in counts:
+                counts[nodes] = len(self.site.ask("scontrol", "show", "hostnames", nodes).split())
+            found.append(
+                {"run": begun.stem, "start": float(first), "end": end, "nodes": counts[nodes]}
+            )
         return found
 
 

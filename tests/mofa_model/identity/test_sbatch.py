@@ -76,6 +76,7 @@ def test_the_launcher_is_told_what_slurm_will_set() -> None:
         ("#SBATCH -N2\n#SBATCH --gpus-per-node=a100:4", (2, 4, 8, "nvidia-a100")),
         ("#SBATCH --nodes=2-4 --gres=gpu:h100:8", (2, 8, 16, "nvidia-h100")),
         ("#SBATCH --gpus=16 --nodes=2", (2, 8, 16, None)),
+        ("#SBATCH -N 2 --tasks-per-node=4 --gpus-per-task=1", (2, 4, 8, None)),
         ("#SBATCH -n 8 --ntasks-per-node=4 --gpus-per-task=1", (2, 4, 8, None)),
         ("#SBATCH -N 2 -C 'gpu&a100'\n#SBATCH --gres=gpu:2", (2, 2, 4, "nvidia-a100")),
         ("#SBATCH -N 3 --gpus-per-node=8\n#SBATCH --nodes=5", (5, 8, 40, None)),

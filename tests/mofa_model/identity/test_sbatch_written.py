@@ -112,6 +112,22 @@ def test_tasks_that_slurm_may_place_anywhere_are_left_and_said() -> None:
             "CUDA_VISIBLE_DEVICES=0,1 shows 2 GPUs, and the layout needs 3",
         ),
         (
+            "#SBATCH -N 1 --gres=gpu:8\ntorchrun --rdzv_endpoint=$H:1 t.py",
+            "torchrun is started on the first node alone: start it by srun",
+        ),
+        (
+            "#SBATCH -N 1 --gres=gpu:8\nsrun accelerate launch --num_processes 8 t.py",
+            "accelerate is not told how 3 nodes meet: give it --num_machines, --machine_rank and --main_process_ip",
+        ),
+        (
+            "#SBATCH -N 2 --gres=gpu:8\nsrun accelerate launch --config_file c.yaml t.py",
+            "accelerate reads its machines in a file: say 3 there, and 9 processes",
+        ),
+        (
+            "#SBATCH -N 2 --gres=gpu:8\nsrun python t.py --nodes 2",
+            "--nodes is 2: if the program means the job's, tell it 3",
+        ),
+        (
             "#SBATCH -N 1 --gres=gpu:8\nsrun torchrun --nnodes=1:2 --rdzv_endpoint=localhost:6000 t.py",
             "torchrun is not told how 3 nodes meet: give it --rdzv-backend c10d and --rdzv-endpoint with the first node's address",
         ),
