@@ -11,8 +11,8 @@ A field that people choose belongs to one row of `AXES`; `dp` follows from the o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -374,26 +374,20 @@ _PLAINEST: Final = Strategy()
 
 def acting(strategy: Strategy) -> tuple[Axis, ...]:
     """The axes that have something to act on in a layout."""
-    return _acting_at(*_degrees(strategy))
-
-
-def acting_names(strategy: Strategy) -> frozenset[str]:
-    """The names of the axes that have something to act on in a layout."""
-    return _names_acting_at(*_degrees(strategy))
+    acts = acting_in((strategy,))
+    return tuple(axis for axis in AXES if axis.name not in acts or acts[axis.name][0])
 
 
 _degrees: Final = attrgetter(*DEGREES)
 
 
-@lru_cache(maxsize=4096)
-def _names_acting_at(*degrees: float) -> frozenset[str]:
-    return frozenset(axis.name for axis in _acting_at(*degrees))
-
-
-@lru_cache(maxsize=4096)
-def _acting_at(*degrees: float) -> tuple[Axis, ...]:
-    """The axes that have something to act on; candidates of a search share few shapes."""
-    layout = varied(_PLAINEST, **dict(zip(DEGREES, map(float, degrees), strict=True)))
+def acting_in(strategies: Sequence[Strategy]) -> dict[str, list[bool]]:
+    """In which of some layouts an axis has something to act on, by its name; axes that always have
+    are left out.
+    """
+    table = np.array([_degrees(one) for one in strategies], dtype=float)
+    columns = table.reshape(len(strategies), len(DEGREES)).T
+    layouts = varied(_PLAINEST, **dict(zip(DEGREES, columns, strict=True)))
     names = (*DEGREES, "data_ranks", "expert_data_ranks")
-    rows: Any = {name: float(getattr(layout, name)) for name in names}
-    return tuple(axis for axis in AXES if axis.idle is None or not axis.idle(rows))
+    rows = {name: getattr(layouts, name) for name in names}
+    return {axis.name: (~axis.idle(rows)).tolist() for axis in AXES if axis.idle is not None}

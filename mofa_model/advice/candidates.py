@@ -26,7 +26,7 @@ from mofa_model.advice.predictions import PricedLayout, least_score, priced, sco
 from mofa_model.advice.request import ROOMY, Request, measured_support, seen_of, trainer_of
 from mofa_model.advice.verdict import SURELY
 from mofa_model.axes.axis import Axis
-from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, layout_of, words_of
+from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, layouts_of, words_of
 from mofa_model.bands.odds import LayoutOdds, ShortRun
 from mofa_model.bands.table import Support
 from mofa_model.errors import InputError, TooLarge
@@ -289,9 +289,10 @@ def _places(candidates: Sequence[Candidate]) -> list[Coordinates]:
         at: coordinates(one.problem.workload, one.problem.cluster, one.strategy)
         for at, one in problems.items()
     }
+    layouts = layouts_of([one.strategy for one in candidates])
     return [
-        varied(places[id(one.problem)], layout=layout_of(one.strategy), estimated=one.estimated)
-        for one in candidates
+        varied(places[id(one.problem)], layout=layout, estimated=one.estimated)
+        for one, layout in zip(candidates, layouts, strict=True)
     ]
 
 

@@ -32,13 +32,12 @@ from mofa_model.advice.candidates import (
 )
 from mofa_model.advice.choice import chosen, keep_words, running
 from mofa_model.advice.predictions import (
+    Forecast,
     basis,
     caveats_of,
-    checkpoint_interval,
     confidence,
-    job_of,
+    forecast,
     missing_host_memory,
-    predicted,
     priced,
     recovery_words,
     watchdog_words,
@@ -59,7 +58,6 @@ from mofa_model.bands.odds import in_percent, odds_of
 from mofa_model.estimate.expert_load import uneven_load
 from mofa_model.estimate.footprint import overflow
 from mofa_model.estimate.terms import device_memory_limit
-from mofa_model.reliability.interval import Interval
 from mofa_model.search import Ranking, Rejection, parse_constraint
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio, Seconds
@@ -165,9 +163,8 @@ def _answered(
 ) -> Advice:
     """The answer where something fits."""
     request, best = result.request, first.exact
-    interval = checkpoint_interval(request, best, first.nodes)
-    figures = predicted(request, best, first.nodes, interval)
-    job = job_of(request, best.problem, first.nodes, best.strategy, figures.step_seconds.target)
+    expected = forecast(request, best, first.nodes)
+    figures, interval, job = expected.predicted, expected.interval, expected.job
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
@@ -204,7 +201,7 @@ def _answered(
         recovery="" if job.plan is None else job.plan.name,
         nodes=first.nodes,
         gpus=int(best.strategy.gpus),
-        explanation=_joined(kept, *doubts, _explained(request, first, figures, interval), grade),
+        explanation=_joined(kept, *doubts, _explained(request, first, expected), grade),
         alternatives=_alternatives(result, first, others, figures, to_beat),
         probes=_probes(result, first, figures, to_beat),
         frontier=_frontier(request, result.candidates),
@@ -315,8 +312,8 @@ def _alternative(
     to_beat: _ChanceToBeat,
 ) -> Alternative:
     mine, base = one.exact, best.exact
-    interval = checkpoint_interval(request, mine, one.nodes)
-    figures = predicted(request, mine, one.nodes, interval)
+    expected = forecast(request, mine, one.nodes)
+    figures, interval = expected.predicted, expected.interval
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
     if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
@@ -351,14 +348,13 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     found: list[Frontier] = []
     for nodes, one in sorted(best.items()) if len(best) > 1 else ():
         full = one.exact
-        interval = checkpoint_interval(request, full, nodes)
-        figures = predicted(request, full, nodes, interval)
+        expected = forecast(request, full, nodes)
         there = Frontier(
             nodes=nodes,
             gpus=int(full.strategy.gpus),
             strategy=full.strategy,
-            predicted=figures,
-            checkpoint_interval_steps=interval.steps,
+            predicted=expected.predicted,
+            checkpoint_interval_steps=expected.interval.steps,
         )
         if not found or _time(there.predicted) < _time(found[-1].predicted):
             found.append(there)
@@ -379,7 +375,7 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
         return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0)
     full = priced(problem, strategy) if runs is None else runs.exact
     nodes = nodes_of(problem)
-    figures = predicted(request, full, nodes, checkpoint_interval(request, full, nodes))
+    figures = forecast(request, full, nodes).predicted
     peak, limit = float(full.estimate.footprint.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.learned_memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
@@ -426,11 +422,9 @@ def _gain(today: Current, best: Predicted) -> Ratio:
     return 0.0 if today.predicted is None else _time(today.predicted) / _time(best) - 1.0
 
 
-def _explained(
-    request: Request, best: WeighedCandidate, figures: Predicted, interval: Interval
-) -> str:
+def _explained(request: Request, best: WeighedCandidate, expected: Forecast) -> str:
     """One sentence: what is recommended, and what it gives."""
-    one = best.exact
+    one, figures, interval = best.exact, expected.predicted, expected.interval
     text = (
         f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: "
         f"{units.format(figures.step_seconds.target, 's')} a step "
@@ -438,8 +432,8 @@ def _explained(
         "a checkpoint every "
         f"{interval.steps} steps keeps ETTR at {figures.ettr.target:.1%}"
     )
-    job = job_of(request, one.problem, best.nodes, one.strategy, figures.step_seconds.target)
-    text += watchdog_words(job, interval) + recovery_words(request, job, interval)
+    text += watchdog_words(expected.job, interval)
+    text += recovery_words(request, expected.job, interval)
     of_jobs = float(request.learned) / float(request.of_today)
     factors = {"the step": of_jobs, "device memory": request.learned_memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:

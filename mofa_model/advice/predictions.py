@@ -414,32 +414,42 @@ def best_interval(request: Request, job: Job) -> Interval:
     return found if found.steps >= least else replace(found, steps=least)
 
 
-def _seen(request: Request, one: PricedLayout) -> LayoutOdds:
-    """What measured and short runs say of a layout."""
-    return seen_of(request, (one.coordinates,))
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a layout is expected to do with checkpoints at its best interval."""
+
+    interval: Interval
+    """The best interval within the bounds that were given."""
+    predicted: Predicted
+    """The figures, with bounds."""
+    job: Job
+    """The job that the layout makes."""
 
 
-def _expected_step(request: Request, one: PricedLayout, seen: LayoutOdds) -> float:
-    """The step by replay, times what running jobs and short runs taught. [s]"""
-    return one.step_time * float(request.learned) * math.exp(float(seen.centres["step"][0]))
-
-
-def checkpoint_interval(request: Request, priced_layout: PricedLayout, nodes: int) -> Interval:
-    """The best checkpoint interval of a layout, within the bounds that were given."""
-    step = _expected_step(request, priced_layout, _seen(request, priced_layout))
-    return best_interval(
-        request, job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
-    )
-
-
-def predicted(
-    request: Request, priced_layout: PricedLayout, nodes: int, advised_interval: Interval
-) -> Predicted:
-    """What a layout is expected to do with checkpoints at an interval, with bounds."""
-    w, c = priced_layout.problem.workload, priced_layout.problem.cluster
-    seen = _seen(request, priced_layout)
-    step = _expected_step(request, priced_layout, seen)
+def forecast(request: Request, priced_layout: PricedLayout, nodes: int) -> Forecast:
+    """What a layout is expected to do on a number of nodes."""
+    seen = seen_of(request, (priced_layout.coordinates,))
+    # The step by replay, times what running jobs and short runs taught.
+    learned, runs = float(request.learned), math.exp(float(seen.centres["step"][0]))
+    step = priced_layout.step_time * learned * runs
     job = job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
+    interval = best_interval(request, job)
+    figures = _predicted(request, priced_layout, seen, job, interval)
+    return Forecast(interval=interval, predicted=figures, job=job)
+
+
+def _predicted(
+    request: Request,
+    priced_layout: PricedLayout,
+    seen: LayoutOdds,
+    job: Job,
+    advised_interval: Interval,
+) -> Predicted:
+    """The figures of a job with checkpoints at an interval, by what measured and short runs say of
+    its layout.
+    """
+    w, c = priced_layout.problem.workload, priced_layout.problem.cluster
+    step = float(job.step_time)
     ettr = ettr_band(job, advised_interval.steps, advised_interval.every)
     time, memory = seen.band("step"), seen.band("memory")
     # No run is faster than its devices, and none holds less than its weights and optimizer states.

@@ -214,9 +214,7 @@ def seen_of(request: Request, layouts: Sequence[Coordinates]) -> LayoutOdds:
     seen = odds_of(request.runs, layouts, request.tried)
     if request.tried or request.learned_memory == LearnedMemory():
         return seen
-    return seen.taught(
-        "memory", math.log(request.learned_memory.ratio), request.learned_memory.spread
-    )
+    return seen.memory_taught(math.log(request.learned_memory.ratio), request.learned_memory.spread)
 
 
 def trainer_of(request: Request) -> str:

@@ -11,17 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Final
 
 from mofa_model import presets
-from mofa_model.axes.words import Number, Word
+from mofa_model.axes.words import Number
 from mofa_model.checks import field_names
 from mofa_model.errors import InputError
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster, Workload
 from mofa_model.spec.tuning import FULL
-from mofa_model.strategy import AXES, Strategy, acting_names
+from mofa_model.strategy import AXES, Strategy, acting_in
 from mofa_model.units import Ratio
 
 OTHER: Final = 3.0
@@ -100,27 +101,33 @@ def coordinates(
         gpus=f"{float(cluster.gpus):g}",
         hidden=f"{float(workload.model.hidden):g}",
         sequence=f"{float(workload.training.sequence):g}",
-        layout=layout_of(strategy),
+        layout=layouts_of((strategy,))[0],
         estimated=estimated,
     )
 
 
-def layout_of(strategy: Strategy) -> dict[str, str]:
-    """What a strategy says beyond the plainest layout, by key; what has nothing to act on is not
-    said.
+def layouts_of(strategies: Sequence[Strategy]) -> list[dict[str, str]]:
+    """What each strategy says beyond the plainest layout, by key; what has nothing to act on is not
+    said. A search asks about hundreds, which share their words.
     """
-    # Most fields are the plainest, and a search asks about hundreds of strategies.
-    changed = frozenset(name for name, value in vars(strategy).items() if value != _PLAINEST[name])
-    acts = acting_names(strategy)
-    said = {word.key: word.write(strategy) for axis, word in _words_on(changed) if axis in acts}
-    return {key: text for key, text in said.items() if text != PLAIN[key]}
+    layouts: list[dict[str, str]] = [{} for _ in strategies]
+    acts = acting_in(strategies)
+    for axis, word, read in _WORDS_BY_AXIS:
+        values = [*map(read, strategies)]
+        some = dict(zip(values, strategies, strict=True))
+        texts = {value: word.write(one) for value, one in some.items()}
+        said = {value: text for value, text in texts.items() if text != PLAIN[word.key]}
+        where = acts.get(axis)
+        for place, value in enumerate(values if said else ()):
+            if value in said and (where is None or where[place]):
+                layouts[place][word.key] = said[value]
+    return layouts
 
 
-@cache
-def _words_on(fields: frozenset[str]) -> tuple[tuple[str, Word], ...]:
-    """Words that depend on some fields of a strategy, each with the name of its axis."""
-    every = ((axis.name, word) for axis in AXES for word in axis.words)
-    return tuple((axis, word) for axis, word in every if not fields.isdisjoint(word.reads))
+_WORDS_BY_AXIS: Final = tuple(
+    (axis.name, word, attrgetter(*word.reads)) for axis in AXES for word in axis.words
+)
+"""Every word with the name of its axis, and with what of a strategy it depends on."""
 
 
 def words_of(fields: Mapping[str, Any]) -> dict[str, str]:

@@ -27,7 +27,8 @@ where r are the layouts that were run. What a system shares is in one factor of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -95,36 +96,61 @@ class ShortRun:
     """Logarithm of measured over predicted by quantity; nothing of what was not measured. [1]"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepScales:
+    """What the errors of steps of some layouts are made of."""
+
+    systems: Array
+    """Scale of what each one's system makes of it. [1]"""
+    beyond: Array
+    """Scale of each way beyond the measured runs, [layouts, ways]. [1]"""
+    noise: Array
+    """Scale of what is each step's own. [1]"""
+    whole: Array
+    """Scale of the logarithm of measured over predicted. [1]"""
+
+    def subset(self, positions: NDArray[np.intp]) -> StepScales:
+        """The scales of the layouts at some positions."""
+        return StepScales(**{name: values[positions] for name, values in vars(self).items()})
+
+
+def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> StepScales:
+    systems, beyond = system_scales(runs, layouts), beyond_scales(runs, layouts)
+    noise = noise_scales(layouts)
+    whole = np.sqrt(np.square(systems) + np.square(beyond).sum(axis=1) + np.square(noise))
+    return StepScales(systems=systems, beyond=beyond, noise=noise, whole=whole)
+
+
 @dataclass(frozen=True)
 class LayoutOdds:
     """What measured runs and short runs say of the layouts of one question."""
 
     layouts: tuple[Coordinates, ...]
-    systems: Array
-    """Scale of what each one's system makes of the error of its step. [1]"""
-    beyond: Array
-    """Scale of each way of a step beyond the measured runs, [layouts, ways]. [1]"""
-    noise: Array
-    """Scale of what is each step's own. [1]"""
-    scales: Mapping[str, Array]
-    """Scale of the logarithm of measured over predicted without short runs, by quantity. [1]"""
+    steps: Callable[[], StepScales]
+    """What errors of steps are made of, found at the first call: no chance to fit needs it."""
+    memory: Array
+    """Scale of the logarithm of measured over predicted memory, without short runs. [1]"""
     centres: Mapping[str, Array]
     """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
     explained: Mapping[str, Array]
     """Factors of the covariance that short runs take away, by quantity, [runs, layouts]. [1]"""
+
+    def scales(self, quantity: str) -> Array:
+        """Scale of the logarithm of measured over predicted without short runs. [1]"""
+        return self.steps().whole if quantity == "step" else self.memory
 
     def below(self, quantity: str, ratio: Array | float) -> Array:
         """Chance that a measured value is at most so many times its estimate. [1]"""
         with np.errstate(divide="ignore"):
             return chance(
                 (np.log(ratio) - self.centres[quantity])
-                / self.scales[quantity]
+                / self.scales(quantity)
                 / self.left(quantity)
             )
 
     def beats(self, one: int, pace: Array) -> Array:
         """Chance that a layout is faster than each of all, by paces; against itself a half. [1]"""
-        scale, explained = self.scales["step"], self.explained["step"]
+        scale, explained = self.scales("step"), self.explained["step"]
         gone = np.square(explained - explained[:, [one]]).sum(axis=0)
         apart_by = scale[one] ** 2 + scale**2 - 2.0 * self._together("step", [one])[0] - gone
         spread = np.sqrt(np.maximum(apart_by, 0.0))
@@ -132,13 +158,13 @@ class LayoutOdds:
 
     def left(self, quantity: str) -> Array:
         """Share of each scale that short runs leave. [1]"""
-        gone = np.square(self.explained[quantity]).sum(axis=0) / np.square(self.scales[quantity])
+        gone = np.square(self.explained[quantity]).sum(axis=0) / np.square(self.scales(quantity))
         found: Array = np.sqrt(np.maximum(1.0 - gone, 1e-9))
         return found
 
     def band(self, quantity: str) -> Range:
         """The band of the first layout, as factors on what is expected of it."""
-        return band_around(END * float(self.scales[quantity][0] * self.left(quantity)[0]))
+        return band_around(END * float(self.scales(quantity)[0] * self.left(quantity)[0]))
 
     def covariance(self, quantity: str) -> Array:
         """Covariance of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
@@ -146,27 +172,24 @@ class LayoutOdds:
         found: Array = self._together(quantity, range(len(self.layouts))) - explained.T @ explained
         return found
 
-    def taught(self, quantity: str, centre: float, half: float) -> LayoutOdds:
-        """The odds with what running jobs taught of a quantity: its centre and half width. [1]"""
-        scales = {**self.scales, quantity: np.minimum(self.scales[quantity], half / END)}
-        centres = {**self.centres, quantity: self.centres[quantity] + centre}
-        return varied(self, scales=scales, centres=centres)
+    def memory_taught(self, centre: float, half: float) -> LayoutOdds:
+        """The odds with what running jobs taught of memory: its centre and half width. [1]"""
+        centres = {**self.centres, "memory": self.centres["memory"] + centre}
+        return varied(self, memory=np.minimum(self.memory, half / END), centres=centres)
 
     def subset(self, indices: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
         """The odds of the layouts at some positions."""
         positions = np.asarray(indices, dtype=int)
-        scales, centres, explained = (
+        centres, explained = (
             {name: values[..., positions] for name, values in column.items()}
-            for column in (self.scales, self.centres, self.explained)
+            for column in (self.centres, self.explained)
         )
         return LayoutOdds(
-            tuple(self.layouts[position] for position in positions),
-            self.systems[positions],
-            self.beyond[positions],
-            self.noise[positions],
-            scales,
-            centres,
-            explained,
+            layouts=tuple(self.layouts[position] for position in positions),
+            steps=cache(lambda: self.steps().subset(positions)),
+            memory=self.memory[positions],
+            centres=centres,
+            explained=explained,
         )
 
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
@@ -187,16 +210,16 @@ class LayoutOdds:
         alone = self._alone(quantity, some)
         if quantity != "step":
             return alone
-        return alone + systems_together(self.layouts, some, self.systems)
+        return alone + systems_together(self.layouts, some, self.steps().systems)
 
     def _alone(self, quantity: str, some: Sequence[int]) -> Array:
         """The same of what layouts alone make of them, without their system. [1]"""
         shared, at = self._shared(some), list(some)
         if quantity == "step":
-            beyond: Array = self.beyond[at] @ self.beyond.T
-            return beyond + shared * self.noise[at][:, None] * self.noise
-        scale = self.scales[quantity]
-        return shared * scale[at][:, None] * scale
+            beyond, noise = self.steps().beyond, self.steps().noise
+            covariance: Array = beyond[at] @ beyond.T + shared * noise[at][:, None] * noise
+            return covariance
+        return shared * self.memory[at][:, None] * self.memory
 
     def _shared(self, some: Sequence[int]) -> Array:
         """Correlation of the noise of some layouts with that of all, [some, layouts]. [1]"""
@@ -223,18 +246,12 @@ def odds_of(
 ) -> LayoutOdds:
     """What measured runs say of some layouts, and short runs of the same question."""
     every = (*layouts, *(one.coordinates for one in tried))
-    systems, beyond = system_scales(runs, every), beyond_scales(runs, every)
-    noise = noise_scales(every)
-    step = np.sqrt(np.square(systems) + np.square(beyond).sum(axis=1) + np.square(noise))
-    shares = np.array([one.estimated for one in every])
     seen = LayoutOdds(
-        every,
-        systems,
-        beyond,
-        noise,
-        {"step": step, "memory": memory_half_width(shares) / END},
-        {name: np.zeros(len(every)) for name in QUANTITIES},
-        {name: np.zeros((0, len(every))) for name in QUANTITIES},
+        layouts=every,
+        steps=cache(partial(_step_scales, runs, every)),
+        memory=memory_half_width(np.array([one.estimated for one in every])) / END,
+        centres={name: np.zeros(len(every)) for name in QUANTITIES},
+        explained={name: np.zeros((0, len(every))) for name in QUANTITIES},
     )
     if not tried:
         return seen

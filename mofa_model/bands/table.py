@@ -307,31 +307,33 @@ class Support:
     def unmeasured(self, layout: Mapping[str, str]) -> tuple[str, ...]:
         """Features of a layout that none of them has."""
         known = self._new
-        for pair in layout.items():
-            if pair not in known:
-                key, word = pair
-                counts = key not in _NO_FEATURE and bool(_feature(key, word))
-                known[pair] = counts and not self._have(key, word)
-        return tuple(f"{key}={word}" for key, word in layout.items() if known[key, word])
+        return tuple(f"{key}={word}" for key, word in layout.items() if known(key, word))
 
     def complexity(self, layout: Mapping[str, str]) -> float:
         """Features that a layout switches on, each by how rare it is, in bits. [1]"""
-        known = self._bits
-        on = [pair for pair in layout.items() if pair[1] != "false" and pair[0] not in _NO_FEATURE]
-        for pair in on:
-            if pair not in known:
-                known[pair] = 1.0 + math.log2((self.among + 1.0) / (self._have(*pair) + 1.0))
-        return sum(known[pair] for pair in on)
+        bits = self._bits
+        return sum(bits(key, word) for key, word in layout.items())
 
     @cached_property
-    def _new(self) -> dict[tuple[str, str], bool]:
-        """Whether no run has a feature, of those that were asked for: candidates share few."""
-        return {}
+    def _new(self) -> Callable[[str, str], bool]:
+        """Whether no run has a feature; found once, for candidates share few."""
+
+        def is_new(key: str, word: str) -> bool:
+            counts = key not in _NO_FEATURE and bool(_feature(key, word))
+            return counts and not self._have(key, word)
+
+        return cache(is_new)
 
     @cached_property
-    def _bits(self) -> dict[tuple[str, str], float]:
-        """How rare a feature is, likewise. [1]"""
-        return {}
+    def _bits(self) -> Callable[[str, str], float]:
+        """How rare a feature that is on is, likewise. [1]"""
+
+        def bits(key: str, word: str) -> float:
+            if word == "false" or key in _NO_FEATURE:
+                return 0.0
+            return 1.0 + math.log2((self.among + 1.0) / (self._have(key, word) + 1.0))
+
+        return cache(bits)
 
     def beyond(self, key: str, word: str) -> float:
         """How far a value of an axis or size is beyond what was measured, in doublings. [1]"""

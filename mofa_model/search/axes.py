@@ -79,13 +79,14 @@ class Axes:
 
     def fields_of(self, index: NDArray[np.int64]) -> list[dict[str, Any]]:
         """Fields of `Strategy` of each combination, by raw indices."""
-        made: list[dict[str, Any]] = [{} for _ in index]
+        columns: dict[str, list[Any]] = {}
         for axis in AXES:
             values = [axis.chosen(value) for value in self[axis.name]]
-            places = index // self.strides[axis.name] % len(values)
-            for fields, at in zip(made, places.tolist(), strict=True):
-                fields.update(values[at])
-        return made
+            places = (index // self.strides[axis.name] % len(values)).tolist()
+            for name in axis.fields:
+                of_value = [fields[name] for fields in values]
+                columns[name] = [of_value[at] for at in places]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def where(self, kept: Callable[[Axis, Any], bool]) -> Axes:
         """The axes with only the values for which `kept` is true."""

@@ -49,8 +49,8 @@ def test_many_layouts_have_the_odds_that_each_has_alone():
     together = odds_of(measured_runs(), some)
     for at, one in enumerate(some):
         alone = odds_of(measured_runs(), (one,))
-        assert alone.scales["step"][0] == together.scales["step"][at]
-        assert alone.scales["memory"][0] == together.scales["memory"][at]
+        assert alone.scales("step")[0] == together.scales("step")[at]
+        assert alone.scales("memory")[0] == together.scales("memory")[at]
 
 
 def test_memory_is_as_sure_on_many_devices_as_on_few():
