@@ -97,7 +97,7 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     )
 
 
-def groups(keys: Sequence[Array]) -> NDArray[np.int64]:
+def groups(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     """The group of every row: rows with equal values in all columns are of one, numbered from 0.
 
     >>> groups([np.array([8.0, 1.0, 8.0]), np.array([2.0, 2.0, 2.0])]).tolist()

@@ -8,10 +8,10 @@ every choice of overlap.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import product
-from operator import add, and_
+from operator import add, and_, mul
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from mofa_model.estimate.model_states import (
     held_parameters,
     model_states,
 )
-from mofa_model.placement import Stages, stages_of
+from mofa_model.placement import Stages, groups, row_of_each, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import OVERLAPS, Axes, within
 from mofa_model.search.space import DEGREES, Shapes
@@ -48,7 +48,8 @@ class FeatureValues:
     offset: Any
     """Their part of the raw index: one number, or one for each row."""
     ok: Array
-    """[bundles, rows]; of overlaps, which bundles share, [rows]."""
+    """[bundles, rows], or a column for each sort of rows; of overlaps, which bundles share,
+    [rows]."""
 
 
 def combinations(*values: list[FeatureValues]) -> Iterator[FeatureValues]:
@@ -107,23 +108,17 @@ class ShapeBlock:
     """Layers of a stage that are recomputed, [rows]; None = as the option of a micro-batch says."""
     stage_kinds: Stages
     sort: NDArray[np.int64]
-    """The sort of each row's shape, [rows]."""
+    """The sort of each row, among those that some row has, [rows]."""
     features: Mapping[str, Array]
-    """For each axis of features the values that each sort can have, [bundles, values, sorts]."""
-    some_layers: Array | None
-    """Where the layers that are recomputed are legal, [bundles, 1, rows]; None without `layers`."""
+    """For each axis of features the values that each sort can have, [bundles, values, sorts]; with
+    `layers` of recomputation only whether these are legal, [bundles, 1, sorts]."""
     overlaps: tuple[Overlaps, ...]
     """Choices of overlap, for all bundles."""
-
-    def allowed(self, axis: str) -> Array:
-        """Values of an axis of features that each row can have, [bundles, values, rows]."""
-        if axis == "recompute" and self.some_layers is not None:
-            return self.some_layers
-        return self.features[axis].take(self.sort, axis=-1)
 
     def of(self, rows: NDArray[np.int64]) -> ShapeBlock:
         """Some of its rows."""
         degrees = {name: getattr(self.layout, name)[rows] for name in DEGREES}
+        sort, kept = _numbered(self.sort[rows])
         return ShapeBlock(
             members=self.members[rows],
             origin=self.origin[rows],
@@ -133,11 +128,16 @@ class ShapeBlock:
             index=self.index[rows],
             layers=None if self.layers is None else self.layers[rows],
             stage_kinds=self.stage_kinds.of(rows),
-            sort=self.sort[rows],
-            features=self.features,
-            some_layers=None if self.some_layers is None else self.some_layers.take(rows, axis=-1),
+            sort=sort,
+            features={name: legal[..., kept] for name, legal in self.features.items()},
             overlaps=tuple(some.of(rows) for some in self.overlaps),
         )
+
+
+def _numbered(sort: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The sort of each row among those that some row has, and these."""
+    among = groups([sort])
+    return among, sort[row_of_each(among)]
 
 
 def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -> ShapeBlock:
@@ -146,6 +146,7 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
     degrees = {name: shapes.rows[name][members] for name in DEGREES}
     layout = varied(Strategy(), schedule=schedule, **degrees)
     model, placement = context.workload.model, context.cluster.calibration.placement
+    sort, kept = _numbered(shapes.sort[members])
     return ShapeBlock(
         members=members,
         origin=np.arange(len(members)),
@@ -155,10 +156,9 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
         index=shapes.index[members],
         layers=None,
         stage_kinds=stages_of(model, layout, placement, 1),
-        sort=(sort := shapes.sort[members]),
-        features=shapes.allowed,
-        some_layers=None,
-        overlaps=tuple(_overlaps(axes, shapes, sort)),
+        sort=sort,
+        features={name: legal[..., kept] for name, legal in shapes.allowed.items()},
+        overlaps=tuple(some.of(sort) for some in _overlaps(axes, shapes, kept)),
     )
 
 
@@ -168,17 +168,22 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
     Such numbers are degrees as well: all of them stand in one column, which is cheaper than an
     option for each.
     """
-    allowed = block.allowed("recompute")
-    can = reduce(np.logical_or, allowed)
     numbers = [at for at, value in enumerate(axes["recompute"]) if _some_layers(value)]
-    rows = [np.flatnonzero(can[at]) for at in numbers]
+    can = reduce(np.logical_or, block.features["recompute"])
+    rows = [np.flatnonzero(can[at].take(block.sort)) for at in numbers]
     origin = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
     if not len(origin):
         return None
     at = np.repeat(numbers, [len(some) for some in rows])
-    sort = block.sort[origin]
+    # Rows of one sort and one number are of one sort.
+    values = len(axes["recompute"])
+    sort, kept = _numbered(block.sort[origin] * values + at)
+    of_block, number = np.divmod(kept, values)
+    features = {name: legal[..., of_block] for name, legal in block.features.items()}
+    legal = block.features["recompute"][:, number, of_block][:, None]
     degrees = {name: getattr(block.layout, name)[origin] for name in DEGREES}
     layers = np.array([float(value.layers) for value in axes["recompute"]])
+    known = shapes.sort[block.members[origin[row_of_each(sort)]]]
     return ShapeBlock(
         members=block.members[origin],
         origin=origin,
@@ -189,9 +194,8 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
         layers=layers[at],
         stage_kinds=block.stage_kinds.of(origin),
         sort=sort,
-        features=block.features,
-        some_layers=allowed[:, at, origin][:, None],
-        overlaps=tuple(_overlaps(axes, shapes, sort)),
+        features=features | {"recompute": legal},
+        overlaps=tuple(some.of(sort) for some in _overlaps(axes, shapes, known)),
     )
 
 
@@ -201,8 +205,8 @@ def _some_layers(value: Recomputation) -> bool:
 
 
 def _overlaps(axes: Axes, shapes: Shapes, sort: NDArray[np.int64]) -> Iterator[Overlaps]:
-    """Bundles with their choices of overlap for rows of some sorts, those with the same ones
-    together.
+    """Bundles with their choices of overlap for some sorts of shapes, a row for each sort; bundles
+    with the same ones together.
     """
     allowed = {axis.name: shapes.allowed[axis.name].take(sort, axis=-1) for axis in OVERLAPS}
     alike: dict[bytes, list[int]] = {}
@@ -237,8 +241,8 @@ def _overlap_values(axes: Axes, axis: Axis, allowed: Array, idle: Array) -> list
 
 
 def feature_values(axes: Axes, block: ShapeBlock, axis: Axis) -> list[FeatureValues]:
-    """The values of an axis of features that some row of a block can have."""
-    allowed, stride = block.allowed(axis.name), axes.strides[axis.name]
+    """The values of an axis of features that some row of a block can have, by sort."""
+    allowed, stride = block.features[axis.name], axes.strides[axis.name]
     if axis.name == "recompute" and block.layers is not None:
         full = axis.chosen(Recomputation(Recompute.FULL, NO_MODULES, 0))
         values = [FeatureValues(full | {"recompute_layers": block.layers}, 0, allowed[:, 0])]
@@ -251,10 +255,28 @@ def feature_values(axes: Axes, block: ShapeBlock, axis: Axis) -> list[FeatureVal
     return [value for value in values if value.ok.any()]
 
 
-def micro_batch_options(axes: Axes, block: ShapeBlock) -> list[FeatureValues]:
+def micro_batch_options(axes: Axes, block: ShapeBlock) -> Iterator[FeatureValues]:
     """What a micro-batch can do, for every option that some row of a block can have."""
-    values = [feature_values(axes, block, axis) for axis in within(Scope.WORK)]
-    return [option for option in combinations(*values) if option.ok.any()]
+    return _by_row(block, combinations(*_of_work(axes, block)))
+
+
+def numbers_of_options(axes: Axes, block: ShapeBlock) -> Array:
+    """How many such options each row can have, [bundles, rows]. [1]"""
+    none = np.zeros_like(block.features["recompute"][:, 0], dtype=np.int64)
+    numbers = (sum((value.ok for value in values), none) for values in _of_work(axes, block))
+    by_sort: Array = reduce(mul, numbers)
+    return by_sort.take(block.sort, axis=-1)
+
+
+def _of_work(axes: Axes, block: ShapeBlock) -> list[list[FeatureValues]]:
+    return [feature_values(axes, block, axis) for axis in within(Scope.WORK)]
+
+
+def _by_row(block: ShapeBlock, values: Iterable[FeatureValues]) -> Iterator[FeatureValues]:
+    """The values that some sort can have, with the rows that can have them."""
+    for one in values:
+        if one.ok.any():
+            yield varied(one, ok=one.ok.take(block.sort, axis=-1))
 
 
 @dataclass(frozen=True)
@@ -323,9 +345,8 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     """The states that some row of a block can have; None where it can have none."""
     values = [feature_values(axes, block, axis) for axis in within(Scope.STATE)]
     levels: dict[Sharding, list[FeatureValues]] = {}
-    for state in combinations(*values):
-        if state.ok.any():
-            levels.setdefault(state.fields["sharding"], []).append(state)
+    for state in _by_row(block, combinations(*values)):
+        levels.setdefault(state.fields["sharding"], []).append(state)
     states = [state for some in levels.values() for state in some]
     if not states:
         return None

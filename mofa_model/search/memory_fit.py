@@ -29,7 +29,7 @@ from mofa_model.search.blocks import (
     OptimizerStates,
     Overlaps,
     ShapeBlock,
-    micro_batch_options,
+    numbers_of_options,
 )
 from mofa_model.search.local import LocalShapes
 from mofa_model.search.rank import Leaders
@@ -69,14 +69,14 @@ def rows_with_room(
     if not leaders.searched:  # where nothing fits, the answer names the leanest strategy
         full &= least >= leaders.leanest_memory
     if full.any():
-        options = micro_batch_options(axes, block)
+        options = numbers_of_options(axes, block)[:, full]
         for overlaps in block.overlaps:
             repeated = overlaps.repeated
             repeated = repeated if isinstance(repeated, int) else repeated[full]
             for at in overlaps.bundles:
                 beside = np.count_nonzero(states.ok[at][:, full], axis=0)
-                done = sum((option.ok[at][full] for option in options), np.zeros(int(full.sum())))
-                leaders.rejected[Rejection.OUT_OF_MEMORY] += int(np.sum(beside * done * repeated))
+                gone = int(np.sum(beside * options[at] * repeated))
+                leaders.rejected[Rejection.OUT_OF_MEMORY] += gone
     return np.flatnonzero(~full)
 
 
