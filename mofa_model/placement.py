@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from mofa_model.blocks import Layer
 from mofa_model.checks import field_names
 from mofa_model.errors import BadValue
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.spec import Transformer
 from mofa_model.strategy import Strategy
 from mofa_model.units import Numeric
@@ -146,8 +146,12 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     elif isinstance(given, Mapping):
         values = {name: spread(part, position) for name, part in given.items()}
     else:
-        kind, fields = given.__class__, vars(given).items()
-        values = kind(**{name: spread(part, position) for name, part in fields})
+        columns = {
+            name: spread(part, position)
+            for name, part in vars(given).items()
+            if type(part) is not float
+        }
+        values = varied(given, **columns)
     return cast("_Terms", values)
 
 

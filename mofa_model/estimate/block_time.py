@@ -194,7 +194,7 @@ def block_time(workload: Workload, cluster: Cluster, strategy: Strategy, block: 
         core_seconds=sum(cores, 0.0),
         elementwise=sum(moved, 0.0),
         gathers=gathers if block.own_tokens is None else gathers * (tokens / layer_tokens),
-        context_seconds=_context_time(workload, cluster, s, block),
+        context_seconds=context_time(workload, cluster, s, block),
         all_to_all=0.0
         if exchange is None
         else all_to_all_time(workload, cluster, s, exchange, sent * load.mean, chunks),
@@ -306,7 +306,7 @@ def _cast_traffic(workload: Workload, cluster: Cluster, elements: Count) -> Byte
     return cluster.calibration.compute.cast_traffic * elements
 
 
-def _context_time(workload: Workload, cluster: Cluster, s: Strategy, block: Block) -> Seconds:
+def context_time(workload: Workload, cluster: Cluster, s: Strategy, block: Block) -> Seconds:
     """Forward messages of context parallelism. [s]
 
     A ring passes on the keys and values of all other ranks, and an all-gather fetches them at once.

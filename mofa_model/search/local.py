@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
 from mofa_model.estimate.activation_memory import StoredLayer, stored_layers
-from mofa_model.estimate.block_time import BlockTime, block_times
+from mofa_model.estimate.block_time import BlockTime, block_times, context_time
 from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
@@ -70,7 +70,7 @@ class LocalShapes:
             for at, mode in enumerate(ContextMode)
             if len(some := first[table["mode"][first] == at])
         ]
-        """One family for each mode of context parallelism."""
+        """One family for each mode of context parallelism: it changes the messages of blocks."""
         self._priced: dict[Hashable, Any] = {}
 
     def times(self, strategy: Strategy) -> Times:
@@ -95,10 +95,6 @@ class LocalShapes:
             self._priced[key] = price(features)
         return self._priced[key]
 
-    def _joined(self, parts: list[Any]) -> Any:
-        """Prices of the families of shapes, one after the other."""
-        return joined(parts, [len(shapes) for shapes in self._shapes])
-
     def _times(self, features: dict[str, Any]) -> Times:
         w, c = self._workload, self._cluster
         work = varied(self._every, **features)
@@ -113,45 +109,64 @@ class LocalShapes:
     def _works(self, features: dict[str, Any]) -> tuple[LayerWork, ...]:
         """Work of layers; then of those with whole experts."""
         w, c, parts = self._workload, self._cluster, []
-        for at, shapes in enumerate(self._shapes):
-            works = layer_works(w, c, varied(shapes, **features), self._blocks[at])
+        for family, blocks, whole_blocks in self._families:
+            works = layer_works(w, c, varied(family, **features), blocks)
             if self._some:
-                whole = varied(shapes, chunks=1, **features)
-                works += layer_works(w, c, whole, self._whole_blocks[at])
+                whole = varied(family, chunks=1, **features)
+                works += layer_works(w, c, whole, whole_blocks)
             parts.append(works)
-        found: tuple[LayerWork, ...] = self._joined(parts)
+        found: tuple[LayerWork, ...] = joined(parts, [len(one) for one, *_ in self._families])
         return found
 
     def _stored(self, features: dict[str, Any]) -> tuple[StoredLayer, ...]:
         constants, parts = self._cluster.calibration.memory, []
-        for shapes in self._shapes:
-            work = varied(shapes, **features)
+        for family, *_ in self._families:
+            work = varied(family, **features)
             layers = stored_layers(self._workload, constants, work)
             if self._some:
                 layers += stored_layers(self._workload, constants, varied(work, chunks=1))
             parts.append(layers)
-        found: tuple[StoredLayer, ...] = self._joined(parts)
+        found: tuple[StoredLayer, ...] = joined(parts, [len(one) for one, *_ in self._families])
         return found
 
     @cached_property
     def _every(self) -> Strategy:
         """All local shapes as one family, whatever the modes of context parallelism."""
-        degrees = {name: [getattr(one, name) for one in self._shapes] for name in LOCAL}
-        return varied(Strategy(), **{name: np.concatenate(one) for name, one in degrees.items()})
+        return _together(self._shapes)
 
     @cached_property
-    def _blocks(self) -> list[list[BlockTime]]:
-        return [block_times(self._workload, self._cluster, shapes) for shapes in self._shapes]
+    def _families(self) -> list[tuple[Strategy, tuple[BlockTime, ...], tuple[BlockTime, ...]]]:
+        """Families with the times of their blocks, and of those with whole experts. All local shapes
+        are one where no keys are gathered: then the mode changes nothing but messages of blocks.
+        """
+        gathered = any(one.context_mode is ContextMode.ALL_GATHER for one in self._shapes)
+        families = [[one] for one in self._shapes] if gathered else [self._shapes]
+        whole = [[varied(one, chunks=1) for one in some] for some in families]
+        return [
+            (_together(some), self._blocks(some), self._blocks(same) if self._some else ())
+            for some, same in zip(families, whole, strict=True)
+        ]
 
-    @cached_property
-    def _whole_blocks(self) -> list[list[BlockTime]]:
-        whole = [varied(shapes, chunks=1) for shapes in self._shapes]
-        return [block_times(self._workload, self._cluster, shapes) for shapes in whole]
+    def _blocks(self, shapes: list[Strategy]) -> tuple[BlockTime, ...]:
+        """Times of blocks under some modes of context parallelism, one mode after the other."""
+        w, c, sizes = self._workload, self._cluster, [len(one) for one in shapes]
+        messages = [
+            joined([context_time(w, c, one, block) for one in shapes], sizes)
+            for block in w.model.blocks
+        ]
+        times = zip(block_times(w, c, _together(shapes)), messages, strict=True)
+        return tuple(varied(time, context_seconds=sent) for time, sent in times)
 
     @cached_property
     def _head(self) -> Seconds:
         head: Seconds = sum(head_time(self._workload, self._cluster, self._every).values())
         return head
+
+
+def _together(shapes: list[Strategy]) -> Strategy:
+    """Families as one, whatever their modes of context parallelism."""
+    degrees = {name: np.concatenate([getattr(one, name) for one in shapes]) for name in LOCAL}
+    return varied(shapes[0], **degrees)
 
 
 def _sums(layer: LayerTime) -> LayerTime:

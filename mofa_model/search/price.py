@@ -336,28 +336,40 @@ def _of_schedule(
     w, c, rows = context.workload, context.cluster, shapes.rows
     degrees = {name: rows[name][members] for name in DEGREES}
     layout = varied(Strategy(), schedule=schedule, **degrees)
-    stages = stages_of(w.model, layout, c.calibration.placement, 1)
-    position = local.position[members]
+    kinds = stages_of(w.model, layout, c.calibration.placement, 1)
     lowest = np.full(len(members), np.inf)
-    for chosen in product(*(_values(axes, context, shapes, axis, members) for axis in _TIMED)):
-        ok = reduce(and_, (ok for _, ok in chosen))
-        some = np.flatnonzero(np.broadcast_to(ok, len(members)))
-        if not len(some):
-            continue
-        flags = {name: value for fields, _ in chosen for name, value in fields.items()}
-        s = varied(layout, **{name: column[some] for name, column in degrees.items()}, **flags)
-        stage = stage_times(w, c, s, stages.of(some), *spread(local.times(s), position[some]))
-        flow = Flow(
-            slowest=stage.slowest,
-            total=stage.all_stages,
-            microbatches=rows["micro_batches"][members[some]],
-            stages=s.pp,
-            virtual=s.vpp,
-            forward=stage.device_forward,  # recomputation takes nothing from the host's part
-        )
-        time = np.asarray(flow.microbatches * stage.slowest + schedule.fill(flow))
-        lowest[some] = np.minimum(lowest[some], time)
+    for some, choices in _by_rows(axes, context, shapes, members):
+        these, stages = members[some], kinds.of(some)
+        position, batches = local.position[these], rows["micro_batches"][these]
+        family = varied(layout, **{name: column[some] for name, column in degrees.items()})
+        for features in choices:
+            s = varied(family, **features)
+            stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
+            flow = Flow(
+                slowest=stage.slowest,
+                total=stage.all_stages,
+                microbatches=batches,
+                stages=s.pp,
+                virtual=s.vpp,
+                forward=stage.device_forward,  # recomputation takes nothing from the host's part
+            )
+            time = np.asarray(batches * stage.slowest + schedule.fill(flow))
+            lowest[some] = np.minimum(lowest[some], time)
     return lowest * SLACK
+
+
+def _by_rows(
+    axes: Axes, context: AxisContext, shapes: Shapes, members: Array
+) -> Iterator[tuple[Array, list[dict[str, Any]]]]:
+    """Rows with the features that can make them faster: those that the same rows can have stand
+    together.
+    """
+    alike: dict[bytes, tuple[Array, list[dict[str, Any]]]] = {}
+    for chosen in product(*(_values(axes, context, shapes, axis, members) for axis in _TIMED)):
+        ok = np.broadcast_to(reduce(and_, (ok for _, ok in chosen)), len(members))
+        features = {name: value for fields, _ in chosen for name, value in fields.items()}
+        alike.setdefault(ok.tobytes(), (np.flatnonzero(ok), []))[1].append(features)
+    return ((some, choices) for some, choices in alike.values() if len(some))
 
 
 def _values(
