@@ -494,7 +494,7 @@ def _asked(request: Request) -> set[str]:
 
 def _has(support: Support) -> Callable[[Axis, Any], bool]:
     """Which values of an axis some run has."""
-    return lambda axis, value: not _unproven(support, words_of(axis.chosen(value)))
+    return lambda axis, value: not _unproven(support, words_of(axis.name, value))
 
 
 def _unproven(support: Support, layout: Mapping[str, str]) -> tuple[str, ...]:
@@ -509,7 +509,7 @@ def _factor(request: Request, support: Support) -> Callable[[SearchCase, Axes], 
     asked = {word.key for word in WORDS.values()} if _lifted(request) else _asked(request)
 
     def unproven(axis: Axis, value: Any) -> int:
-        features = _unproven(support, words_of(axis.chosen(value)))
+        features = _unproven(support, words_of(axis.name, value))
         return sum(name.partition("=")[0] not in asked for name in features)
 
     def factor_of(case: SearchCase, axes: Axes) -> Factor:

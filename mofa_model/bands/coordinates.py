@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import attrgetter
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 from mofa_model import presets
@@ -130,15 +130,20 @@ _WORDS_BY_AXIS: Final = tuple(
 """Every word with the name of its axis, and with what of a strategy it depends on."""
 
 
-def words_of(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The words of fields of a strategy, where these are not the plainest."""
+@cache
+def words_of(axis: str, value: Any) -> Mapping[str, str]:
+    """The words of a value of an axis, where these are not the plainest."""
+    fields = _AXES[axis].chosen(value)
     strategy = SimpleNamespace(**{**_PLAINEST, **fields})
     said = {
         key: word.write(strategy)
         for key, word in WORDS.items()
         if not fields.keys().isdisjoint(word.reads)
     }
-    return {key: text for key, text in said.items() if text != PLAIN[key]}
+    return MappingProxyType({key: text for key, text in said.items() if text != PLAIN[key]})
+
+
+_AXES: Final = {axis.name: axis for axis in AXES}
 
 
 @cache

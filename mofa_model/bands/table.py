@@ -364,28 +364,50 @@ def support(runs: MeasuredRuns, stack: str, *, experts: bool, method: str = FULL
     same = among & runs.where("blocks", lambda kind: (EXPERTS in kind.split("+")) == experts)
     among = same if same.any() else among
     counts: dict[str, Counter[str]] = {}
-    anywhere: dict[str, frozenset[str]] = {}
-    for key in sorted(set(runs.words) & set(WORDS)):
-        words, which = runs.words[key], runs.which[key]
+    for key in _keys(runs):
+        words = runs.words[key]
         counts[key] = Counter()
-        numbers = np.bincount(which[among], minlength=len(words)).tolist()
+        numbers = np.bincount(runs.which[key][among], minlength=len(words)).tolist()
         for word, number in zip(words, numbers, strict=True):
             counts[key][_feature(key, word)] += number
-        anywhere[key] = frozenset(_feature(key, words[at]) for at in {*which[measured].tolist()})
+    anywhere, most = _of_all(runs, method)
     largest = {
-        key: (
-            _largest(runs, key, among) if own else 1.0,
-            _largest(runs, key, measured),
-        )
-        for key in (*SIZES, *sorted(NUMBERS & set(runs.words)))
+        key: (_largest(runs, key, among) if own else 1.0, of_any) for key, of_any in most.items()
     }
     return Support(own, int(np.count_nonzero(among)), counts, largest, anywhere)
 
 
+@lru_cache(maxsize=8)
+def _of_all(
+    runs: MeasuredRuns, method: str
+) -> tuple[Mapping[str, frozenset[str]], Mapping[str, float]]:
+    """What all runs have that say something of a method: features by key, and the largest number of
+    each key and size.
+    """
+    measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
+    anywhere = {
+        key: frozenset(_feature(key, runs.words[key][at]) for at in _present(runs, key, measured))
+        for key in _keys(runs)
+    }
+    numbers = (*SIZES, *sorted(NUMBERS & set(runs.words)))
+    return anywhere, {key: _largest(runs, key, measured) for key in numbers}
+
+
+def _keys(runs: MeasuredRuns) -> list[str]:
+    """Keys of layouts that some run has."""
+    return sorted(set(runs.words) & set(WORDS))
+
+
+def _present(runs: MeasuredRuns, key: str, among: Mask) -> list[int]:
+    """Positions of the words that some runs have under a key."""
+    there: list[int] = np.flatnonzero(np.bincount(runs.which[key][among])).tolist()
+    return there
+
+
 def _largest(runs: MeasuredRuns, key: str, among: Mask) -> float:
     """The largest number that some runs have under a key; at least 1."""
-    numbers: NDArray[Any] = np.array([float(word) for word in runs.words[key]])
-    return max(1.0, float(numbers[runs.which[key][among]].max(initial=1.0)))
+    words = runs.words[key]
+    return max([1.0, *(float(words[at]) for at in _present(runs, key, among))])
 
 
 @cache

@@ -141,20 +141,25 @@ class LocalShapes:
         """
         gathered = any(one.context_mode is ContextMode.ALL_GATHER for one in self._shapes)
         families = [[one] for one in self._shapes] if gathered else [self._shapes]
-        whole = [[varied(one, chunks=1) for one in some] for some in families]
         return [
-            (_together(some), self._blocks(some), self._blocks(same) if self._some else ())
-            for some, same in zip(families, whole, strict=True)
+            (
+                _together(some),
+                self._blocks(some),
+                self._blocks(some, chunks=1) if self._some else (),
+            )
+            for some in families
         ]
 
-    def _blocks(self, shapes: list[Strategy]) -> tuple[BlockTime, ...]:
+    def _blocks(self, shapes: list[Strategy], **changed: Any) -> tuple[BlockTime, ...]:
         """Times of blocks under some modes of context parallelism, one mode after the other."""
         w, c, sizes = self._workload, self._cluster, [len(one) for one in shapes]
+        by_mode = [varied(one, **changed) for one in shapes]
         messages = [
-            joined([context_time(w, c, one, block) for one in shapes], sizes)
+            joined([context_time(w, c, one, block) for one in by_mode], sizes)
             for block in w.model.blocks
         ]
-        times = zip(block_times(w, c, _together(shapes)), messages, strict=True)
+        every = varied(_together(shapes), **changed)
+        times = zip(block_times(w, c, every), messages, strict=True)
         return tuple(varied(time, context_seconds=sent) for time, sent in times)
 
     @cached_property

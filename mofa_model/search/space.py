@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import reduce
+from functools import cache, partial, reduce
 from itertools import product
 from operator import or_
 from typing import Any, Final
@@ -239,9 +239,10 @@ def with_features(
     alike = np.bincount(sort)
     total, pruned = np.zeros(len(first), dtype=np.int64), Counter[str]()
     by_bundle = []
+    judge = cache(partial(_judged, axes, context, idle, violations))
     for bundle in bundles_of(axes, context.framework, idle, violations):
         strategies = alike.copy()
-        allowed = _in_bundle(axes, context, bundle, idle, violations, strategies, rejected, pruned)
+        allowed = _in_bundle(axes, judge, bundle, strategies, rejected, pruned)
         if strategies.any():
             by_bundle.append(allowed)
         total += strategies
@@ -274,12 +275,59 @@ def _of_each(mask: Mask, rows: NDArray[np.int64]) -> Mask:
     return mask[rows] if np.ndim(mask) else mask
 
 
-def _in_bundle(
+@dataclass(frozen=True)
+class _Legal:
+    """Which values of an axis sorts of shapes can have, and why not the others."""
+
+    allowed: Mask
+    """[values, sorts]"""
+    fallen: tuple[tuple[Rejection, Mask], ...]
+    """Sorts for which a value is left out, with the reason."""
+    worse: Mask | None
+    """Where a switch that is off is left out because it is proved no faster; None = nowhere."""
+
+
+def _judged(
     axes: Axes,
     context: AxisContext,
-    bundle: Bundle,
     idle: Mapping[str, Mask],
     violations: Mapping[str, Sequence[Violations]],
+    name: str,
+    only: frozenset[int] | None,
+    barred: tuple[tuple[int, frozenset[str]], ...],
+) -> _Legal:
+    """What is legal on an axis in bundles with some of its values, of which others rule some out."""
+    values, out = axes[name], dict(barred)
+    ok = np.ones((len(values), len(idle[name])), dtype=bool)
+    before = np.zeros(len(idle[name]), dtype=bool)
+    fallen: list[tuple[Rejection, Mask]] = []
+    for at, against in enumerate(violations[name]):
+        counted = only is None or at in only
+        reasons = list(against)
+        if at in out:
+            acting = np.any([~idle[other] for other in out[at]], axis=0)
+            reasons.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
+        own = ok[at]
+        for reason, bad in (*reasons, (Rejection.DUPLICATE, idle[name] & before)):
+            if (gone := own & bad).any():
+                own ^= gone
+                if counted:
+                    fallen.append((reason, gone))
+        before |= own
+    if only is not None:
+        ok[[at for at in range(len(values)) if at not in only]] = False
+    worse = None
+    switch = next(axis for axis in FEATURES if axis.name == name)
+    if never_slower(switch, context.cluster) and True in values and False in values:
+        worse = ok[values.index(True)] & ok[values.index(False)]
+        ok[values.index(False)] &= ~worse
+    return _Legal(ok, tuple(fallen), worse)
+
+
+def _in_bundle(
+    axes: Axes,
+    judge: Callable[..., _Legal],
+    bundle: Bundle,
     strategies: NDArray[np.int64],
     rejected: Counter[Rejection],
     pruned: Counter[str],
@@ -287,39 +335,22 @@ def _in_bundle(
     """Values that each sort of shapes can have in a bundle, [values, sorts].
 
     `strategies` has the shapes of each sort, and is multiplied by how many values they can have.
+    `judge` says what is legal on an axis; bundles that do not differ on it share what it says.
     """
     left = 1
     for axis in FEATURES:
         left *= bundle.size(axis.name, axes[axis.name])
     allowed: dict[str, Mask] = {}
     for axis in FEATURES:
-        name, values = axis.name, axes[axis.name]
-        left //= bundle.size(name, values)
-        ok = np.ones((len(values), len(strategies)), dtype=bool)
-        before = np.zeros(len(strategies), dtype=bool)
-        for at, against in enumerate(violations[name]):
-            counted = rejected if bundle.has(name, at) else Counter[Rejection]()
-            reasons = list(against)
-            if deciding := bundle.barred.get(name, {}).get(at):
-                acting = np.any([~idle[other] for other in deciding], axis=0)
-                reasons.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
-            own = ok[at]
-            for reason, bad in reasons:
-                if (fallen := own & bad).any():
-                    counted[reason] += int(strategies[fallen].sum()) * left
-                    own ^= fallen
-            if (again := idle[name] & before & own).any():
-                counted[Rejection.DUPLICATE] += int(strategies[again].sum()) * left
-                own ^= again
-            before |= own
-        for at in range(len(values)):
-            ok[at] &= bundle.has(name, at)
-        if never_slower(axis, context.cluster) and True in values and False in values:
-            worse = ok[values.index(True)] & ok[values.index(False)]
-            pruned[name] += int(strategies[worse].sum()) * left
-            ok[values.index(False)] &= ~worse
-        strategies *= ok.sum(axis=0)
-        allowed[name] = ok
+        name = axis.name
+        left //= bundle.size(name, axes[name])
+        found = judge(name, bundle.only.get(name), tuple(bundle.barred.get(name, {}).items()))
+        for reason, gone in found.fallen:
+            rejected[reason] += int(strategies[gone].sum()) * left
+        if found.worse is not None:
+            pruned[name] += int(strategies[found.worse].sum()) * left
+        strategies *= found.allowed.sum(axis=0)
+        allowed[name] = found.allowed
     return allowed
 
 
