@@ -381,12 +381,12 @@ def acting(strategy: Strategy) -> tuple[Axis, ...]:
 _degrees: Final = attrgetter(*DEGREES)
 
 
-def acting_in(strategies: Sequence[Strategy]) -> dict[str, list[bool]]:
+def acting_in(many: Sequence[Strategy]) -> dict[str, list[bool]]:
     """In which of some layouts an axis has something to act on, by its name; axes that always have
     are left out.
     """
-    table = np.array([_degrees(one) for one in strategies], dtype=float)
-    columns = table.reshape(len(strategies), len(DEGREES)).T
+    table = np.array([_degrees(one) for one in many], dtype=float)
+    columns = table.reshape(len(many), len(DEGREES)).T
     layouts = varied(_PLAINEST, **dict(zip(DEGREES, columns, strict=True)))
     names = (*DEGREES, "data_ranks", "expert_data_ranks")
     rows = {name: getattr(layouts, name) for name in names}

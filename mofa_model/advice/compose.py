@@ -32,12 +32,13 @@ from mofa_model.advice.candidates import (
 )
 from mofa_model.advice.choice import chosen, keep_words, running
 from mofa_model.advice.predictions import (
-    Forecast,
     basis,
+    best_interval,
     caveats_of,
     confidence,
-    forecast,
+    expected_job,
     missing_host_memory,
+    predicted,
     priced,
     recovery_words,
     watchdog_words,
@@ -58,6 +59,8 @@ from mofa_model.bands.odds import in_percent, odds_of
 from mofa_model.estimate.expert_load import uneven_load
 from mofa_model.estimate.footprint import overflow
 from mofa_model.estimate.terms import device_memory_limit
+from mofa_model.reliability.interval import Interval
+from mofa_model.reliability.model import Job
 from mofa_model.search import Ranking, Rejection, parse_constraint
 from mofa_model.strategy_text import format_strategy
 from mofa_model.units import GIB, Ratio, Seconds
@@ -163,8 +166,9 @@ def _answered(
 ) -> Advice:
     """The answer where something fits."""
     request, best = result.request, first.exact
-    expected = forecast(request, best, first.nodes)
-    figures, interval, job = expected.predicted, expected.interval, expected.job
+    job = expected_job(request, best, first.nodes)
+    interval = best_interval(request, job)
+    figures = predicted(request, best, job, interval)
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
@@ -201,7 +205,9 @@ def _answered(
         recovery="" if job.plan is None else job.plan.name,
         nodes=first.nodes,
         gpus=int(best.strategy.gpus),
-        explanation=_joined(kept, *doubts, _explained(request, first, expected), grade),
+        explanation=_joined(
+            kept, *doubts, _explained(request, first, figures, job, interval), grade
+        ),
         alternatives=_alternatives(result, first, others, figures, to_beat),
         probes=_probes(result, first, figures, to_beat),
         frontier=_frontier(request, result.candidates),
@@ -312,8 +318,9 @@ def _alternative(
     to_beat: _ChanceToBeat,
 ) -> Alternative:
     mine, base = one.exact, best.exact
-    expected = forecast(request, mine, one.nodes)
-    figures, interval = expected.predicted, expected.interval
+    job = expected_job(request, mine, one.nodes)
+    interval = best_interval(request, job)
+    figures = predicted(request, mine, job, interval)
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
     if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
@@ -348,13 +355,14 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     found: list[Frontier] = []
     for nodes, one in sorted(best.items()) if len(best) > 1 else ():
         full = one.exact
-        expected = forecast(request, full, nodes)
+        job = expected_job(request, full, nodes)
+        interval = best_interval(request, job)
         there = Frontier(
             nodes=nodes,
             gpus=int(full.strategy.gpus),
             strategy=full.strategy,
-            predicted=expected.predicted,
-            checkpoint_interval_steps=expected.interval.steps,
+            predicted=predicted(request, full, job, interval),
+            checkpoint_interval_steps=interval.steps,
         )
         if not found or _time(there.predicted) < _time(found[-1].predicted):
             found.append(there)
@@ -375,7 +383,8 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
         return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0)
     full = priced(problem, strategy) if runs is None else runs.exact
     nodes = nodes_of(problem)
-    figures = forecast(request, full, nodes).predicted
+    job = expected_job(request, full, nodes)
+    figures = predicted(request, full, job, best_interval(request, job))
     peak, limit = float(full.estimate.footprint.peak), float(device_memory_limit(problem.cluster))
     if (needs := peak * request.learned_memory.ratio) > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
@@ -422,9 +431,11 @@ def _gain(today: Current, best: Predicted) -> Ratio:
     return 0.0 if today.predicted is None else _time(today.predicted) / _time(best) - 1.0
 
 
-def _explained(request: Request, best: WeighedCandidate, expected: Forecast) -> str:
+def _explained(
+    request: Request, best: WeighedCandidate, figures: Predicted, job: Job, interval: Interval
+) -> str:
     """One sentence: what is recommended, and what it gives."""
-    one, figures, interval = best.exact, expected.predicted, expected.interval
+    one = best.exact
     text = (
         f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: "
         f"{units.format(figures.step_seconds.target, 's')} a step "
@@ -432,8 +443,7 @@ def _explained(request: Request, best: WeighedCandidate, expected: Forecast) -> 
         "a checkpoint every "
         f"{interval.steps} steps keeps ETTR at {figures.ettr.target:.1%}"
     )
-    text += watchdog_words(expected.job, interval)
-    text += recovery_words(request, expected.job, interval)
+    text += watchdog_words(job, interval) + recovery_words(request, job, interval)
     of_jobs = float(request.learned) / float(request.of_today)
     factors = {"the step": of_jobs, "device memory": request.learned_memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:

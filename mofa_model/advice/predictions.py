@@ -24,7 +24,6 @@ from mofa_model.advice.request import ROOMY, Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
-from mofa_model.bands.odds import LayoutOdds
 from mofa_model.checks import field_names
 from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
@@ -80,7 +79,7 @@ class PricedLayout:
         """One optimizer step. [s]"""
         return float(self.step_terms.total)
 
-    @property
+    @cached_property
     def coordinates(self) -> Coordinates:
         """Where it stands among measured runs."""
         share = float(self.estimate.footprint.estimated)
@@ -414,41 +413,22 @@ def best_interval(request: Request, job: Job) -> Interval:
     return found if found.steps >= least else replace(found, steps=least)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """What a layout is expected to do with checkpoints at its best interval."""
-
-    interval: Interval
-    """The best interval within the bounds that were given."""
-    predicted: Predicted
-    """The figures, with bounds."""
-    job: Job
-    """The job that the layout makes."""
-
-
-def forecast(request: Request, priced_layout: PricedLayout, nodes: int) -> Forecast:
-    """What a layout is expected to do on a number of nodes."""
-    seen = seen_of(request, (priced_layout.coordinates,))
-    # The step by replay, times what running jobs and short runs taught.
-    learned, runs = float(request.learned), math.exp(float(seen.centres["step"][0]))
-    step = priced_layout.step_time * learned * runs
-    job = job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
-    interval = best_interval(request, job)
-    figures = _predicted(request, priced_layout, seen, job, interval)
-    return Forecast(interval=interval, predicted=figures, job=job)
-
-
-def _predicted(
-    request: Request,
-    priced_layout: PricedLayout,
-    seen: LayoutOdds,
-    job: Job,
-    advised_interval: Interval,
-) -> Predicted:
-    """The figures of a job with checkpoints at an interval, by what measured and short runs say of
-    its layout.
+def expected_job(request: Request, priced_layout: PricedLayout, nodes: int) -> Job:
+    """The job of a layout on a number of nodes, its step by replay, times what running jobs and
+    short runs taught.
     """
+    seen = seen_of(request, (priced_layout.coordinates,))
+    learned, by_runs = float(request.learned), math.exp(float(seen.centres["step"][0]))
+    step = priced_layout.step_time * learned * by_runs
+    return job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
+
+
+def predicted(
+    request: Request, priced_layout: PricedLayout, job: Job, advised_interval: Interval
+) -> Predicted:
+    """What a layout is expected to do as a job with checkpoints at an interval, with bounds."""
     w, c = priced_layout.problem.workload, priced_layout.problem.cluster
+    seen = seen_of(request, (priced_layout.coordinates,))
     step = float(job.step_time)
     ettr = ettr_band(job, advised_interval.steps, advised_interval.every)
     time, memory = seen.band("step"), seen.band("memory")

@@ -326,7 +326,7 @@ def _priced(
 ) -> Row:
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.candidates import fits
-    from mofa_model.advice.predictions import basis, forecast, priced
+    from mofa_model.advice.predictions import basis, best_interval, expected_job, predicted, priced
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
@@ -341,8 +341,9 @@ def _priced(
             "--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})"
         )
     layout = priced(problem, strategy)
-    best = forecast(request, layout, request.nodes)
-    expected = best.predicted
+    job = expected_job(request, layout, request.nodes)
+    best = best_interval(request, job)
+    expected = predicted(request, layout, job, best)
     here, evidence = layout.coordinates, basis(request, layout, expected)
     row = {
         "status": "Fits"
@@ -353,7 +354,7 @@ def _priced(
         "mfu": expected.mfu.target,
         "memory_bytes": expected.memory_bytes.target,
         "activation_bytes": float(layout.estimate.footprint.activation_peak),
-        "interval_steps": best.interval.steps,
+        "interval_steps": best.steps,
         "ettr": expected.ettr.target,
         "fits": fits(request, problem, here, float(layout.estimate.footprint.peak)),
         "evidence": evidence.grade,

@@ -106,16 +106,16 @@ def coordinates(
     )
 
 
-def layouts_of(strategies: Sequence[Strategy]) -> list[dict[str, str]]:
+def layouts_of(many: Sequence[Strategy]) -> list[dict[str, str]]:
     """What each strategy says beyond the plainest layout, by key; what has nothing to act on is not
     said. A search asks about hundreds, which share their words.
     """
-    layouts: list[dict[str, str]] = [{} for _ in strategies]
-    acts = acting_in(strategies)
+    layouts: list[dict[str, str]] = [{} for _ in many]
+    acts = acting_in(many)
     for axis, word, read in _WORDS_BY_AXIS:
-        values = [*map(read, strategies)]
-        some = dict(zip(values, strategies, strict=True))
-        texts = {value: word.write(one) for value, one in some.items()}
+        values = [*map(read, many)]
+        by_value = dict(zip(values, many, strict=True))
+        texts = {value: word.write(one) for value, one in by_value.items()}
         said = {value: text for value, text in texts.items() if text != PLAIN[word.key]}
         where = acts.get(axis)
         for place, value in enumerate(values if said else ()):

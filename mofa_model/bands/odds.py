@@ -96,39 +96,15 @@ class ShortRun:
     """Logarithm of measured over predicted by quantity; nothing of what was not measured. [1]"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepScales:
-    """What the errors of steps of some layouts are made of."""
-
-    systems: Array
-    """Scale of what each one's system makes of it. [1]"""
-    beyond: Array
-    """Scale of each way beyond the measured runs, [layouts, ways]. [1]"""
-    noise: Array
-    """Scale of what is each step's own. [1]"""
-    whole: Array
-    """Scale of the logarithm of measured over predicted. [1]"""
-
-    def subset(self, positions: NDArray[np.intp]) -> StepScales:
-        """The scales of the layouts at some positions."""
-        return StepScales(**{name: values[positions] for name, values in vars(self).items()})
-
-
-def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> StepScales:
-    systems, beyond = system_scales(runs, layouts), beyond_scales(runs, layouts)
-    noise = noise_scales(layouts)
-    whole = np.sqrt(np.square(systems) + np.square(beyond).sum(axis=1) + np.square(noise))
-    return StepScales(systems=systems, beyond=beyond, noise=noise, whole=whole)
-
-
 @dataclass(frozen=True)
 class LayoutOdds:
     """What measured runs and short runs say of the layouts of one question."""
 
     layouts: tuple[Coordinates, ...]
-    steps: Callable[[], StepScales]
-    """What errors of steps are made of, found at the first call: no chance to fit needs it."""
-    memory: Array
+    steps: Callable[[], Mapping[str, Array]]
+    """Scales of what errors of steps are made of (`_step_scales`), found at the first call: no
+    chance to fit needs them. [1]"""
+    memory_scale: Array
     """Scale of the logarithm of measured over predicted memory, without short runs. [1]"""
     centres: Mapping[str, Array]
     """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
@@ -137,7 +113,7 @@ class LayoutOdds:
 
     def scales(self, quantity: str) -> Array:
         """Scale of the logarithm of measured over predicted without short runs. [1]"""
-        return self.steps().whole if quantity == "step" else self.memory
+        return self.steps()["step"] if quantity == "step" else self.memory_scale
 
     def below(self, quantity: str, ratio: Array | float) -> Array:
         """Chance that a measured value is at most so many times its estimate. [1]"""
@@ -175,7 +151,8 @@ class LayoutOdds:
     def memory_taught(self, centre: float, half: float) -> LayoutOdds:
         """The odds with what running jobs taught of memory: its centre and half width. [1]"""
         centres = {**self.centres, "memory": self.centres["memory"] + centre}
-        return varied(self, memory=np.minimum(self.memory, half / END), centres=centres)
+        scale = np.minimum(self.memory_scale, half / END)
+        return varied(self, memory_scale=scale, centres=centres)
 
     def subset(self, indices: Sequence[int] | NDArray[np.intp]) -> LayoutOdds:
         """The odds of the layouts at some positions."""
@@ -186,8 +163,8 @@ class LayoutOdds:
         )
         return LayoutOdds(
             layouts=tuple(self.layouts[position] for position in positions),
-            steps=cache(lambda: self.steps().subset(positions)),
-            memory=self.memory[positions],
+            steps=cache(lambda: {name: part[positions] for name, part in self.steps().items()}),
+            memory_scale=self.memory_scale[positions],
             centres=centres,
             explained=explained,
         )
@@ -210,16 +187,16 @@ class LayoutOdds:
         alone = self._alone(quantity, some)
         if quantity != "step":
             return alone
-        return alone + systems_together(self.layouts, some, self.steps().systems)
+        return alone + systems_together(self.layouts, some, self.steps()["systems"])
 
     def _alone(self, quantity: str, some: Sequence[int]) -> Array:
         """The same of what layouts alone make of them, without their system. [1]"""
         shared, at = self._shared(some), list(some)
         if quantity == "step":
-            beyond, noise = self.steps().beyond, self.steps().noise
+            beyond, noise = self.steps()["beyond"], self.steps()["noise"]
             covariance: Array = beyond[at] @ beyond.T + shared * noise[at][:, None] * noise
             return covariance
-        return shared * self.memory[at][:, None] * self.memory
+        return shared * self.memory_scale[at][:, None] * self.memory_scale
 
     def _shared(self, some: Sequence[int]) -> Array:
         """Correlation of the noise of some layouts with that of all, [some, layouts]. [1]"""
@@ -241,6 +218,16 @@ class LayoutOdds:
         return np.exp2(-PARTING * far)
 
 
+def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Mapping[str, Array]:
+    """Scales of what the error of each layout's step is made of: its system, each way beyond the
+    measured runs, [layouts, ways], and its own noise; and of the whole. [1]
+    """
+    systems, beyond = system_scales(runs, layouts), beyond_scales(runs, layouts)
+    noise = noise_scales(layouts)
+    step = np.sqrt(np.square(systems) + np.square(beyond).sum(axis=1) + np.square(noise))
+    return {"systems": systems, "beyond": beyond, "noise": noise, "step": step}
+
+
 def odds_of(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()
 ) -> LayoutOdds:
@@ -249,7 +236,7 @@ def odds_of(
     seen = LayoutOdds(
         layouts=every,
         steps=cache(partial(_step_scales, runs, every)),
-        memory=memory_half_width(np.array([one.estimated for one in every])) / END,
+        memory_scale=memory_half_width(np.array([one.estimated for one in every])) / END,
         centres={name: np.zeros(len(every)) for name in QUANTITIES},
         explained={name: np.zeros((0, len(every))) for name in QUANTITIES},
     )

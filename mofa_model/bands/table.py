@@ -370,27 +370,29 @@ def support(runs: MeasuredRuns, stack: str, *, experts: bool, method: str = FULL
         numbers = np.bincount(runs.which[key][among], minlength=len(words)).tolist()
         for word, number in zip(words, numbers, strict=True):
             counts[key][_feature(key, word)] += number
-    anywhere, most = _of_all(runs, method)
     largest = {
-        key: (_largest(runs, key, among) if own else 1.0, of_any) for key, of_any in most.items()
+        key: (_largest(runs, key, among) if own else 1.0, of_any)
+        for key, of_any in _largest_anywhere(runs, method).items()
     }
-    return Support(own, int(np.count_nonzero(among)), counts, largest, anywhere)
+    return Support(own, int(np.count_nonzero(among)), counts, largest, _anywhere(runs, method))
 
 
 @lru_cache(maxsize=8)
-def _of_all(
-    runs: MeasuredRuns, method: str
-) -> tuple[Mapping[str, frozenset[str]], Mapping[str, float]]:
-    """What all runs have that say something of a method: features by key, and the largest number of
-    each key and size.
-    """
+def _anywhere(runs: MeasuredRuns, method: str) -> Mapping[str, frozenset[str]]:
+    """Features of all measured runs that say something of a method, by key."""
     measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
-    anywhere = {
+    return {
         key: frozenset(_feature(key, runs.words[key][at]) for at in _present(runs, key, measured))
         for key in _keys(runs)
     }
+
+
+@lru_cache(maxsize=8)
+def _largest_anywhere(runs: MeasuredRuns, method: str) -> Mapping[str, float]:
+    """The largest number of each key and size that such runs have."""
+    measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
     numbers = (*SIZES, *sorted(NUMBERS & set(runs.words)))
-    return anywhere, {key: _largest(runs, key, measured) for key in numbers}
+    return {key: _largest(runs, key, measured) for key in numbers}
 
 
 def _keys(runs: MeasuredRuns) -> list[str]:

@@ -172,7 +172,7 @@ def _memory(
     if row.get("memory_gib") is not None:
         return {"memory": math.log(number_of(row, "memory_gib") * GIB / peak)}
     seen = odds_of(request.runs, (full.coordinates,))
-    scale, space = float(seen.memory[0]), math.log(space_of(full.problem) / peak)
+    scale, space = float(seen.memory_scale[0]), math.log(space_of(full.problem) / peak)
     if not fitted:
         return {"memory": max(0.0, space) + scale}
     return {"memory": min(0.0, space - scale)} if space < scale else {}

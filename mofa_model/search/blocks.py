@@ -118,7 +118,8 @@ class ShapeBlock:
     def of(self, rows: NDArray[np.int64]) -> ShapeBlock:
         """Some of its rows."""
         degrees = {name: getattr(self.layout, name)[rows] for name in DEGREES}
-        sort, kept = _numbered(self.sort[rows])
+        sort = groups([self.sort[rows]])
+        kept = self.sort[rows][row_of_each(sort)]
         return ShapeBlock(
             members=self.members[rows],
             origin=self.origin[rows],
@@ -134,19 +135,14 @@ class ShapeBlock:
         )
 
 
-def _numbered(sort: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The sort of each row among those that some row has, and these."""
-    among = groups([sort])
-    return among, sort[row_of_each(among)]
-
-
 def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -> ShapeBlock:
     """Some shapes of one schedule."""
     schedule = axes["pipeline"][int(shapes.rows["pipeline"][members[0]])].schedule
     degrees = {name: shapes.rows[name][members] for name in DEGREES}
     layout = varied(Strategy(), schedule=schedule, **degrees)
     model, placement = context.workload.model, context.cluster.calibration.placement
-    sort, kept = _numbered(shapes.sort[members])
+    sort = groups([shapes.sort[members]])
+    kept = shapes.sort[members][row_of_each(sort)]
     return ShapeBlock(
         members=members,
         origin=np.arange(len(members)),
@@ -176,14 +172,14 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
         return None
     at = np.repeat(numbers, [len(some) for some in rows])
     # Rows of one sort and one number are of one sort.
-    values = len(axes["recompute"])
-    sort, kept = _numbered(block.sort[origin] * values + at)
-    of_block, number = np.divmod(kept, values)
+    sort = groups([block.sort[origin], at])
+    kept = row_of_each(sort)
+    of_block, number = block.sort[origin[kept]], at[kept]
     features = {name: legal[..., of_block] for name, legal in block.features.items()}
     legal = block.features["recompute"][:, number, of_block][:, None]
     degrees = {name: getattr(block.layout, name)[origin] for name in DEGREES}
     layers = np.array([float(value.layers) for value in axes["recompute"]])
-    known = shapes.sort[block.members[origin[row_of_each(sort)]]]
+    known = shapes.sort[block.members[origin[kept]]]
     return ShapeBlock(
         members=block.members[origin],
         origin=origin,

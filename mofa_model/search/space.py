@@ -239,10 +239,10 @@ def with_features(
     alike = np.bincount(sort)
     total, pruned = np.zeros(len(first), dtype=np.int64), Counter[str]()
     by_bundle = []
-    judge = cache(partial(_judged, axes, context, idle, violations))
+    ruling = cache(partial(_AxisRuling, axes, context, idle, violations))
     for bundle in bundles_of(axes, context.framework, idle, violations):
         strategies = alike.copy()
-        allowed = _in_bundle(axes, judge, bundle, strategies, rejected, pruned)
+        allowed = _in_bundle(axes, ruling, bundle, strategies, rejected, pruned)
         if strategies.any():
             by_bundle.append(allowed)
         total += strategies
@@ -275,58 +275,53 @@ def _of_each(mask: Mask, rows: NDArray[np.int64]) -> Mask:
     return mask[rows] if np.ndim(mask) else mask
 
 
-@dataclass(frozen=True)
-class _Legal:
-    """Which values of an axis sorts of shapes can have, and why not the others."""
+class _AxisRuling:
+    """Which values of an axis sorts of shapes can have, and why not the others, in bundles that have
+    `only` some of its values, of which other axes' values bar some.
+    """
 
-    allowed: Mask
-    """[values, sorts]"""
-    fallen: tuple[tuple[Rejection, Mask], ...]
-    """Sorts for which a value is left out, with the reason."""
-    worse: Mask | None
-    """Where a switch that is off is left out because it is proved no faster; None = nowhere."""
-
-
-def _judged(
-    axes: Axes,
-    context: AxisContext,
-    idle: Mapping[str, Mask],
-    violations: Mapping[str, Sequence[Violations]],
-    name: str,
-    only: frozenset[int] | None,
-    barred: tuple[tuple[int, frozenset[str]], ...],
-) -> _Legal:
-    """What is legal on an axis in bundles with some of its values, of which others rule some out."""
-    values, out = axes[name], dict(barred)
-    ok = np.ones((len(values), len(idle[name])), dtype=bool)
-    before = np.zeros(len(idle[name]), dtype=bool)
-    fallen: list[tuple[Rejection, Mask]] = []
-    for at, against in enumerate(violations[name]):
-        counted = only is None or at in only
-        reasons = list(against)
-        if at in out:
-            acting = np.any([~idle[other] for other in out[at]], axis=0)
-            reasons.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
-        own = ok[at]
-        for reason, bad in (*reasons, (Rejection.DUPLICATE, idle[name] & before)):
-            if (gone := own & bad).any():
-                own ^= gone
-                if counted:
-                    fallen.append((reason, gone))
-        before |= own
-    if only is not None:
-        ok[[at for at in range(len(values)) if at not in only]] = False
-    worse = None
-    switch = next(axis for axis in FEATURES if axis.name == name)
-    if never_slower(switch, context.cluster) and True in values and False in values:
-        worse = ok[values.index(True)] & ok[values.index(False)]
-        ok[values.index(False)] &= ~worse
-    return _Legal(ok, tuple(fallen), worse)
+    def __init__(
+        self,
+        axes: Axes,
+        context: AxisContext,
+        idle: Mapping[str, Mask],
+        violations: Mapping[str, Sequence[Violations]],
+        name: str,
+        only: frozenset[int] | None,
+        barred: tuple[tuple[int, frozenset[str]], ...],
+    ) -> None:
+        values, out = axes[name], dict(barred)
+        ok = np.ones((len(values), len(idle[name])), dtype=bool)
+        self.allowed: Mask = ok
+        """[values, sorts]"""
+        self.fallen: list[tuple[Rejection, Mask]] = []
+        """Sorts for which a value is left out, with the reason."""
+        self.worse: Mask | None = None
+        """Sorts for which a switch that is off is left out, since it is proved no faster."""
+        before = np.zeros(len(idle[name]), dtype=bool)
+        for at, against in enumerate(violations[name]):
+            reasons = [*against]
+            if at in out:
+                acting = np.any([~idle[other] for other in out[at]], axis=0)
+                reasons.append((Rejection.NOT_IN_FRAMEWORK, acting & ~idle[name]))
+            own = ok[at]
+            for reason, bad in (*reasons, (Rejection.DUPLICATE, idle[name] & before)):
+                if (gone := own & bad).any():
+                    own ^= gone
+                    if only is None or at in only:
+                        self.fallen.append((reason, gone))
+            before |= own
+        if only is not None:
+            ok[[at for at in range(len(values)) if at not in only]] = False
+        switch = next(axis for axis in FEATURES if axis.name == name)
+        if never_slower(switch, context.cluster) and True in values and False in values:
+            self.worse = ok[values.index(True)] & ok[values.index(False)]
+            ok[values.index(False)] &= ~self.worse
 
 
 def _in_bundle(
     axes: Axes,
-    judge: Callable[..., _Legal],
+    ruling: Callable[..., _AxisRuling],
     bundle: Bundle,
     strategies: NDArray[np.int64],
     rejected: Counter[Rejection],
@@ -335,7 +330,7 @@ def _in_bundle(
     """Values that each sort of shapes can have in a bundle, [values, sorts].
 
     `strategies` has the shapes of each sort, and is multiplied by how many values they can have.
-    `judge` says what is legal on an axis; bundles that do not differ on it share what it says.
+    Bundles that do not differ on an axis share its `ruling`.
     """
     left = 1
     for axis in FEATURES:
@@ -344,7 +339,7 @@ def _in_bundle(
     for axis in FEATURES:
         name = axis.name
         left //= bundle.size(name, axes[name])
-        found = judge(name, bundle.only.get(name), tuple(bundle.barred.get(name, {}).items()))
+        found = ruling(name, bundle.only.get(name), tuple(bundle.barred.get(name, {}).items()))
         for reason, gone in found.fallen:
             rejected[reason] += int(strategies[gone].sum()) * left
         if found.worse is not None:
