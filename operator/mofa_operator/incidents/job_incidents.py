@@ -51,6 +51,8 @@ _OWN: Final = range(1, 128)
 """Exit codes that a program chooses; higher ones are signals."""
 _ABORTED: Final = 134
 """SIGABRT, with which NCCL's watchdog ends a process."""
+_ENDED_IN_TIME: Final = {0, 124}
+"""Exit codes of a program that ended by itself, and of GNU `timeout`."""
 _WEIGHED: Final = (
     *(causes.USER_CRASH, causes.PROCESS_CRASH, causes.NCCL_TIMEOUT),
     causes.HANG,
@@ -392,7 +394,11 @@ class JobIncidents:
         if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):
             return decided
         if by_fault is not None and fault is not None:
-            if decided is None or not _moved_for_repair(outage, fault, known):
+            if (
+                decided is None
+                or fault.id not in known
+                or not self._moved_for_repair(outage, fault)
+            ):
                 return by_fault
             evidence = f"moved off {fault.name}, whose {fault.cause.word} had stopped it before"
             share = float(fault.cause.counts)
@@ -518,13 +524,23 @@ class JobIncidents:
         return None
 
     def _pressure(self, outage: JobOutage) -> str:
-        """Whether the node ran short from which the first pod went, in words; empty = it did not."""
-        first, slack = outage.outages[0], 2 * self._pool.sample_spacing + 60.0
-        host = self._pool.node_timelines.get(first.pod.node)
-        if first.exit is not None or host is None:
-            return ""
-        short = host.pressure(outage.start - slack, outage.start + slack)
-        return f"a pod went while {host.name} had {short}" if short else ""
+        """Whether a node ran short from which a pod went first, in words; empty = none did."""
+        step = self._pool.sample_spacing
+        slack = 2 * step + 60.0
+        for pod in outage.first_gone(step):
+            host = self._pool.node_timelines.get(pod.node)
+            short = host and host.pressure(outage.start - slack, outage.start + slack)
+            if short:
+                return f"a pod went while {pod.node} had {short}"
+        return ""
+
+    def _moved_for_repair(self, outage: JobOutage, fault: Incident) -> bool:
+        """Whether a job left a node in order: its fault is counted where it began, and that somebody
+        repairs it is a drain.
+        """
+        faulty = fault.nodes or (fault.name,)
+        gone = outage.first_gone(self._pool.sample_spacing)
+        return any(pod.node in faulty and not pod.failed for pod in gone)
 
     def _came_after_a_drain(self, outage: JobOutage, fault: Incident) -> bool:
         """Whether a fault began only after the outage, which a cordon of another node explains."""
@@ -532,7 +548,7 @@ class JobIncidents:
         return cordoned is not None and cordoned[0] not in (fault.name, *fault.nodes)
 
     def _decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
-        """A preemption, drain or eviction; `stopped` is when work stopped. [s]"""
+        """A preemption, drain, eviction or a limit of its own; `stopped` is when work stopped. [s]"""
         gone = [place.pod for place in outage.outages]
         nodes = outage.nodes
         if any(pod.preempted for pod in gone):
@@ -547,6 +563,8 @@ class JobIncidents:
             return Deduction(causes.EVICTION, ("a pod was evicted",))
         if short := self._pressure(outage):
             return Deduction(causes.EVICTION, (short,))
+        if not outage.replaced and (code := _of_a_limit(outage)) is not None:
+            return Deduction(causes.TIME_LIMIT, (f"all its containers ended with {code}",))
         taken: defaultdict[str, set[str]] = defaultdict(set)
         for pod in self._pool.pod_timelines.values():
             follows = -60 <= pod.created - outage.start <= 300
@@ -570,16 +588,6 @@ def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
     return moved == {fault.name} and waited and 2 * gave_up > len(outage.exits)
 
 
-def _moved_for_repair(outage: JobOutage, fault: Incident, known: frozenset[str]) -> bool:
-    """Whether a job left a node in order, whose fault had stopped it before: the fault is counted
-    where it began, and that somebody repairs it is a drain.
-    """
-    first = outage.outages[0]
-    faulty = fault.nodes or (fault.name,)
-    in_order = first.exit is None and not first.pod.failed and first.pod.node in faulty
-    return fault.id in known and in_order
-
-
 def _never_mended(
     incidents: Sequence[Incident],
     before: JobOutage,
@@ -598,6 +606,14 @@ def _never_mended(
         and before.running is not None
         and outage.start - before.running <= REPLAY
     )
+
+
+def _of_a_limit(outage: JobOutage) -> int | None:
+    """The exit code of all containers, where the program ended as it was told to: in success, after
+    its own limit of time, or by `timeout`; None where they did not.
+    """
+    codes = {stop.code for stop in outage.exits}
+    return next(iter(codes)) if len(codes) == 1 and codes <= _ENDED_IN_TIME else None
 
 
 def _by_exits(outage: JobOutage, idle: float | None) -> Deduction:

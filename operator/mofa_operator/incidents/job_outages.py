@@ -63,6 +63,11 @@ class JobOutage:
         """When the first place went out. [s]"""
         return self.outages[0].start
 
+    def first_gone(self, sample_spacing: float) -> list[PodTimeline]:
+        """Pods that went first, as far as samples tell: a pod's last sample is late. [s]"""
+        until = self.start + sample_spacing
+        return [one.pod for one in self.outages if one.exit is None and one.start <= until]
+
     @property
     def running(self) -> float | None:
         """When the last container ran again; None = not all did. [s]"""

@@ -42,6 +42,9 @@ GRACE: Final = 40.0
 """Time without an answer until a node is not ready: Kubernetes' grace period before 1.32. [s]"""
 START_UP: Final = 90.0
 """Time from the boot until the node is ready again. [s]"""
+WAITED: Final = 3600.0
+"""A cordon that stands for longer while a job trains waits for its end: a host that dies meanwhile
+was not taken down. Ours. [s]"""
 A_REBOOT: Final = 600.0
 """Longest outage that is only a reboot; in a longer one somebody repaired something. [s]"""
 SHUT_DOWN: Final = 240.0
@@ -112,7 +115,7 @@ def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
         is_repair = event.cause is causes.REBOOT and event.start <= before.start + MENDED
         return replace(before, end=event.end, evidence=evidence) if is_repair else None
     if is_outage:
-        if event.start - before.end > 60.0:
+        if event.start - before.end > causes.SHORTEST_OUTAGE:  # it was not up for long enough
             return None
         longest = max(before, event, key=lambda incident: incident.seconds)
         end = max(before.end, event.end)
@@ -329,11 +332,24 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
 
 
 def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:
-    """Whether a cordon stood for a while when the node was last ready."""
+    """Whether a cordon stood for a while when the node was last ready, and was no wait for a job
+    that still trained.
+    """
+    step = node.sample_spacing
     return any(
-        a <= last_ready - AGENT and b >= min(last_ready, start) - node.sample_spacing
+        a <= last_ready - AGENT
+        and b >= min(last_ready, start) - step
+        and not (
+            start - a > WAITED and any(_trained(pod, a, start, step) for pod in node.pod_timelines)
+        )
         for a, b in node.cordons
     )
+
+
+def _trained(pod: PodTimeline, since: float, until: float, step: float) -> bool:
+    """Whether a pod ran throughout a time, to a sample. [s]"""
+    span = pod.running(step)
+    return pod.started is not None and span.start <= since and span.end >= until - step
 
 
 # ------------------------------------------------------------------------------ faults of its parts
