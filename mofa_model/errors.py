@@ -171,6 +171,10 @@ class BadValue(InputError):
         self.field, self.right = field, right
 
 
+class NotRead(BadValue):
+    """A value that stands where nobody looked: in a file that was not given, in a shell's variable."""
+
+
 class DoesNotFit(BadValue):
     """A layout that could be, but not on this many devices, or layers."""
 

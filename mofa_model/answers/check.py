@@ -12,7 +12,7 @@ from mofa_model import presets, units
 from mofa_model.answers.explain import ExplainAnswer, explain
 from mofa_model.answers.reviewed import ReviewedLaunch
 from mofa_model.answers.training import problems_of
-from mofa_model.errors import InputError, shown
+from mofa_model.errors import InputError, NotRead, shown
 from mofa_model.identity import LaunchFound, model_preset
 from mofa_model.identity.commands import ProgramCall
 from mofa_model.launch import TRAINERS, launch, read
@@ -165,12 +165,19 @@ def _findings(
 
 
 def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
-    """What sbatch refuses of the reviewed, or does not read."""
+    """What sbatch refuses of the reviewed, or does not read: what is wrong with many lines is told of the first."""
+    lines: dict[str, list[int]] = {}
+    for one in reviewed.faults:
+        lines.setdefault(one.message, []).append(one.line_number)
     return [
         ReviewFinding(
-            rule="refused", file=reviewed.name, line_number=one.line_number, message=one.message
+            rule="refused",
+            file=reviewed.name,
+            line_number=numbers[0],
+            message=message
+            + (f"; more lines alike: {len(numbers) - 1}" if len(numbers) > 1 else ""),
         )
-        for one in reviewed.faults
+        for message, numbers in lines.items()
     ]
 
 
@@ -186,6 +193,8 @@ def _refused(reviewed: ReviewedLaunch) -> ReviewFinding | None:
             continue
         try:
             read(call.texts)
+        except NotRead as error:
+            return _finding("not-read", reviewed, _where(call, str(error)), str(error))
         except InputError as error:
             return _finding("refused", reviewed, _where(call, str(error)), str(error))
     return None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import deepspeed, hugging_face, peft
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
@@ -155,7 +155,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
         path and open_file is None
     ):
         right = "the layout is in Accelerate's configuration file: name one that can be read"
-        raise BadValue("current", " ".join(words), right)
+        raise NotRead("current", " ".join(words), right)
     said = document_for(TRAINER, open_file(path), path) if path and open_file else {}
     found = reading(said, options, open_file)
     optimizer = hugging_face.optimizer_of(options.get("--optim") or "adamw_torch", pure=False)
@@ -324,7 +324,7 @@ def _deepspeed(said: Settings, open_file: OpenFile | None) -> Reading:
         }
         return deepspeed.read_document({"zero_optimization": zero})
     if open_file is None:
-        raise BadValue("deepspeed_config_file", path, "name a file that can be read")
+        raise NotRead("deepspeed_config_file", path, "name a file that can be read")
     return deepspeed.read_document(document_for(deepspeed.TRAINER, open_file(str(path)), str(path)))
 
 

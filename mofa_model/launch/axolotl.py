@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import accelerate, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
@@ -139,7 +139,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the file says that a command names, and options over it."""
     path = next((one for one in words if one.endswith((".yaml", ".yml"))), None)
     if path is None or open_file is None:
-        raise BadValue("current", " ".join(words), "name a file of Axolotl that can be read")
+        raise NotRead("current", " ".join(words), "name a file of Axolotl that can be read")
     options = hugging_face.trainer_options(table(TRAINER), words[words.index(path) :])
     over = {
         name.removeprefix("--").replace("-", "_"): True if one is None else one

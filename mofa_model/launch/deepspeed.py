@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
 from mofa_model.launch.hugging_face import (
@@ -107,7 +107,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     given = trainer_options(known, words)
     path = given.get("--deepspeed")
     if path is None or open_file is None:
-        raise BadValue(
+        raise NotRead(
             "current",
             " ".join(words),
             "name a JSON file of DeepSpeed that can be read, because it holds the layout",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch.answer import LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
 from mofa_model.launch.table import Arguments, Words, table
@@ -233,7 +233,7 @@ def engine_of(said: object, open_file: OpenFile | None, field: str) -> Mapping[s
                 "zero_optimization": {"stage": stage, **states, **(away if stage == 3 else {})}
             }
         elif open_file is None:
-            raise BadValue(field, said, "name a file that can be read")
+            raise NotRead(field, said, "name a file that can be read")
         else:
             inside = document_for("deepspeed", open_file(said), said)
     return {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import accelerate, deepspeed, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
@@ -91,7 +91,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     document: Mapping[str, Any] = {}
     if path is not None and not path.endswith("config.json") and "--deepspeed" not in words:
         if open_file is None:
-            raise BadValue("current", " ".join(words), "name a file that can be read")
+            raise NotRead("current", " ".join(words), "name a file that can be read")
         document = document_for(TRAINER, open_file(path), path)
     options = hugging_face.trainer_options(table(TRAINER), words)
     said = {name.removeprefix("--"): True if one is None else one for name, one in options.items()}

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from mofa_model.errors import BadValue, shown
+from mofa_model.errors import BadValue, NotRead, shown
 from mofa_model.launch.answer import TORCHRUN, Launch
 from mofa_model.records import dataclass
 
@@ -114,9 +114,9 @@ class Arguments:
             or not (value.isascii() and value.isdigit() and len(value) <= 9)
             or int(value) < 1
         ):
-            raise BadValue(
-                name, value, "give a whole number of one or more (shell variables cannot be read)"
-            )
+            refusal = NotRead if value is not None and "$" in value else BadValue
+            right = "give a whole number of one or more (shell variables cannot be read)"
+            raise refusal(name, value, right)
         return int(value)
 
     def choice(self, name: str, value: str | None) -> str:

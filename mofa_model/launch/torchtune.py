@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import hugging_face
 from mofa_model.launch.answer import TUNE, Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
@@ -171,7 +171,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     if path in _read("recipes"):
         document = _whole(_read("recipes")[path])
     elif open_file is None:
-        raise BadValue("current", path, "name a file of torchtune that can be read")
+        raise NotRead("current", path, "name a file of torchtune that can be read")
     else:
         document = dict(document_for(TRAINER, open_file(path), path))
     for word in words[words.index(path) + 1 :]:

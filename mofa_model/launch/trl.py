@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from mofa_model.errors import BadValue
+from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import accelerate, deepspeed, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
@@ -119,7 +119,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     said: dict[str, Any] = dict(hugging_face.trainer_options(table(TRAINER), words))
     path = said.pop("--config", None)
     if path is not None and open_file is None:
-        raise BadValue("current", " ".join(words), "name a file of TRL that can be read")
+        raise NotRead("current", " ".join(words), "name a file of TRL that can be read")
     document = document_for(TRAINER, open_file(path), path) if path and open_file else {}
     options = {name.removeprefix("--"): True if one is None else one for name, one in said.items()}
     return _reading({**document, **options}, _task(words) or "sft", open_file)
@@ -145,7 +145,7 @@ def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None)
     beside = {"distributed_type": "MULTI_GPU"} if path is None else _SHIPPED.get(str(path))
     if beside is None:
         if open_file is None:
-            raise BadValue("accelerate_config", path, "name a file that can be read")
+            raise NotRead("accelerate_config", path, "name a file that can be read")
         beside = document_for(accelerate.TRAINER, open_file(str(path)), str(path))
     said.setdefault("gradient_checkpointing", said.pop("activation_checkpointing", True))
     if on(said.pop("no_gradient_checkpointing", False)):

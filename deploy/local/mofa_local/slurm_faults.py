@@ -37,6 +37,8 @@ MEMORY: Final = "TAKEN=$(head -c 60M /dev/zero | tr '\\0' x); while :; do beat; 
 """A job's end that takes more memory than the job asked for, and works on."""
 ALONE: Final = frozenset({"completed", "exit", "signal", "memory", "timeout"})
 """What becomes of a job by itself."""
+OUTAGE: Final = 45.0
+"""How long a node stays without power; Slurm tells its end to the second, and is asked every half. [s]"""
 
 
 @dataclass
@@ -150,7 +152,7 @@ class Faults:
         now = time.time()
         for name, done in list(self.broken.items()):
             if f"slurmd-{name}" not in self.site.processes:
-                if states[name].startswith("down") and now - done.at > 20:
+                if states[name].startswith("down") and now - done.at > OUTAGE:
                     self.site.start_node(name)
             elif not states[name].startswith(("down", "unknown")):
                 done.until = done.until or now

@@ -85,6 +85,32 @@ def test_an_option_of_megatron_that_is_spelt_wrong_is_refused_with_the_one_that_
         assert (found.rule, found.message, found.line_number) == ("refused", said, 19)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "accelerate launch --config_file there.yaml t.py",
+        "deepspeed t.py --deepspeed there.json",
+        "torchrun pretrain_gpt.py --num-layers 32 --tensor-model-parallel-size ${10}",
+    ],
+)
+def test_what_stands_in_a_file_or_a_variable_that_nobody_reads_is_a_note_and_no_refusal(
+    command,
+) -> None:
+    text = f"#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=h100:8\nsrun {command}\n"
+    (launch,) = launches_in(text, "train.sbatch")
+    (found,) = review(launch, None, ReviewBounds(given={}))
+    assert (found.rule, found.level, found.line_number) == ("not-read", "note", 3)
+
+
+def test_lines_that_sbatch_does_not_read_are_one_finding() -> None:
+    text = "#!/bin/bash\nset -e\n#SBATCH -N 2\n#SBATCH -p gpu\n#SBATCH -t 10\nsrun x\n"
+    (launch,) = launches_in(text, "train.sbatch")
+    (found,) = review(launch, None, ReviewBounds(given={}))
+    assert found.text == (
+        "train.sbatch:3: error: sbatch does not read it: it stands behind a command; more lines alike: 2 [refused]"
+    )
+
+
 def test_no_option_of_megatrons_own_parser_is_taken_for_another() -> None:
     own = json.loads((ROOT / "tests/data/trainer_options.json").read_text("utf-8"))["megatron"]
     names = [one.removeprefix("--").replace("_", "-") for one in (*own["options"], *own["beside"])]
