@@ -207,15 +207,21 @@ def fitted(printed: Table, width: int, *, gap: int = 2) -> Table:
     if sum(tighter) <= room:  # words are broken only where that is enough
         sizes = tighter
 
+    longest = [max(map(len, column[1:]), default=0) for column in columns]
+
     def lines(cell: Cell, size: int) -> str:
         return "\n".join(broken(str(cell), size)) if len(str(cell)) > size else str(cell)
+
+    def shown_in(cell: Cell, size: int, most: int) -> str:
+        text = str(cell)
+        return _shortened(text, size / most) if _is_bar(text) and most > size else lines(text, size)
 
     return Table(
         title=printed.title,
         columns=tuple(
             replace(c, name=lines(c.name, n)) for c, n in zip(printed.columns, sizes, strict=True)
         ),
-        rows=tuple(tuple(map(lines, row, sizes)) for row in printed.rows),
+        rows=tuple(tuple(map(shown_in, row, sizes, longest)) for row in printed.rows),
         notes=printed.notes,
     )
 
@@ -335,6 +341,21 @@ def _lines(row: list[list[str]], widths: list[int], columns: tuple[Column, ...])
         )
         for i in range(height)
     ]
+
+
+def _is_bar(text: str) -> bool:
+    """Whether a cell is one of `bars`."""
+    return bool(text) and not text.strip(_EIGHTHS)
+
+
+def _shortened(bar: str, share: float) -> str:
+    """A bar at a share of its length: in a narrow page all of a column become shorter, and none is broken.
+
+    >>> _shortened("████", 0.5), _shortened("█▌", 0.5)
+    ('██', '▊')
+    """
+    eighths = 8 * len(bar) - 8 + _EIGHTHS.index(bar[-1]) if bar[-1] != "█" else 8 * len(bar)
+    return _bar(eighths / 8 * share)
 
 
 def bars(values: Sequence[float | None], width: int = _BAR) -> list[str]:
