@@ -28,6 +28,7 @@ PYTHON = {
         "checkpoint_interval_steps",
         "do_GET",
         "do_HEAD",
+        "do_POST",
         "log_message",
     ),
 }

@@ -17,6 +17,7 @@ from mofa_model.tables import Table
 
 if TYPE_CHECKING:
     from mofa_model.advice import Advice, Predicted, Request
+    from mofa_model.answers.brief import BriefLine
     from mofa_model.launch import Launch
     from mofa_model.manifest.documents import Item
     from mofa_model.manifest.jobs import JobQuestion
@@ -96,11 +97,17 @@ class AdviceAnswer(UserAnswer):
 
         return records(self.advice)
 
-    def brief_text(self, width: int = 80) -> str:
+    def brief_lines(self) -> tuple[BriefLine, ...]:
         """The ten-second answer: at most twelve lines."""
-        from mofa_model.answers.brief import as_text, brief
+        from mofa_model.answers.brief import brief
 
-        return as_text(brief(self.advice, self._next()), width)
+        return brief(self.advice, self._next())
+
+    def brief_text(self, width: int = 80) -> str:
+        """The same as text for a screen of some width."""
+        from mofa_model.answers.brief import as_text
+
+        return as_text(self.brief_lines(), width)
 
     def short_text(self, width: int = 80) -> str:
         """The ten-second answer, and below it what the question asked for beside: launch, runs to make, sizes."""
@@ -129,12 +136,10 @@ class AdviceAnswer(UserAnswer):
         return view_of(self.request, self.advice, self.launch.arguments if self.launch else ())
 
     def shown(self) -> Sequence[Any]:
-        """The sections of the answer, as on a page."""
-        from mofa_model.page import advice_sections
-        from mofa_model.page.markup import el
+        """The ten-second answer and, folded, the sections of the whole one, as on a page."""
+        from mofa_model.page import brief_list, folded
 
-        view = self.view()
-        return [el("p", el("strong", view.title)), *advice_sections(view)]
+        return [brief_list(self.brief_lines()), folded(self.view())]
 
     def raise_for_status(self) -> None:
         """Raise what stands in the way: `NoFeasibleStrategy`, or why there is no launch."""

@@ -19,12 +19,13 @@ from mofa_model.identity.facts import Fact
 from mofa_model.pasted.missing import has_model, missing
 from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
-from mofa_model.pasted.recognise import PastedKind, kind_of
+from mofa_model.pasted.recognise import PastedKind, kind_of, program_at
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
+    from mofa_model.answers.brief import BriefLine
     from mofa_model.launch import Reading, ScriptChanged
 
 ASKED: Final[Mapping[str, tuple[str, str]]] = {
@@ -144,14 +145,14 @@ class PasteAnswer(UserAnswer):
             )
         ]
 
-    def brief_text(self, width: int = 80, folder: str = "") -> str:
+    def brief_lines(self, folder: str = "") -> tuple[BriefLine, ...]:
         """The ten-second answer, with what was read and the command to run next; that is the launch itself
         where `folder` holds it.
         """
-        from mofa_model.answers.brief import BriefLine, as_text, brief
+        from mofa_model.answers.brief import BriefLine, brief
 
         if self.answer is None:
-            return ""
+            return ()
         said = [
             f"{_WORDS.get(name, name)} {fact.value}"
             for name, fact in self.pasted_facts.facts.items()
@@ -164,7 +165,13 @@ class PasteAnswer(UserAnswer):
             lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(said)}"))
         for one in (*self.pasted_facts.disagree, *self.notes)[:1]:
             lines.insert(len(lines) - 1, BriefLine("note", one))
-        return as_text(tuple(lines), width)
+        return tuple(lines)
+
+    def brief_text(self, width: int = 80, folder: str = "") -> str:
+        """The same as text for a screen of some width."""
+        from mofa_model.answers.brief import as_text
+
+        return as_text(self.brief_lines(folder), width) if self.answer is not None else ""
 
     def _next_command(self, folder: str) -> str:
         """The launch in a folder, or the command that writes it, with the trainer of the advice where nobody named one."""
@@ -181,15 +188,18 @@ class PasteAnswer(UserAnswer):
         is_open = not trainer_of(self.asked.framework or "") and trainer_of(trainer)
         named = f" --framework {trainer}" if is_open else ""
         # An option cannot stand where a file or a model is looked for, so the verb is named before it.
-        verb = "mofa paste" if self.again.startswith("-") else "mofa"
+        verb = "mofa paste" if self.again.startswith("--") else "mofa"
         return f"{verb} {self.again}{named} --save-dir out"
 
     @property
     def again(self) -> str:
         """What the command was given, so that it can be given again."""
-        names = [name for name, _ in self.pasted_facts.parts if name != "standard input"]
+        names = [
+            "-" if name == "standard input" else shlex.quote(name)
+            for name, _ in self.pasted_facts.parts
+        ]
         words = self.question.command("").split(" ", 2)[2:]
-        return " ".join([*map(shlex.quote, names), *words])
+        return " ".join([*names, *words])
 
     @property
     def records(self) -> Table:
@@ -297,6 +307,11 @@ def answered(
         return PasteAnswer(question=question, pasted_facts=pasted_facts, asks=asks)
     asked, notes = question_for(question, pasted_facts)
     notes = [*assumed, *notes]
+    if launched_by and asked.framework is None and asked.launch is None and pasted_facts.trainer:
+        raise InputError(
+            f"{launched_by}: a launch of {pasted_facts.trainer} cannot be written here; "
+            f"say for which other trainer: --launch TRAINER"
+        )
     answer = advise.of(asked, advance, launched_by)
     return PasteAnswer(
         question=question,
@@ -588,14 +603,17 @@ def _current(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
 
     facts = pasted_facts.facts
     layers = int(facts["layers"].value) if "layers" in facts else None
-    if pasted_facts.command is not None and not any(
-        "$" in word for word in pasted_facts.command.texts if word.startswith("-")
-    ):
+    if pasted_facts.command is not None:
+        at, _ = program_at(pasted_facts.command)
+        words = pasted_facts.command.texts
+        if any("$" in word for word in words[:at]):  # what starts it says nothing of the layout
+            words = words[at:]
         with suppress(InputError):
-            reading: Reading = read_launch(pasted_facts.command.texts)
-            if reading.layout and {"tp", "pp", "mbs"} & reading.layout.keys():
+            reading: Reading = read_launch(words)
+            open_ended = any("$" in word for word in words if word.startswith("-"))
+            if not open_ended and reading.layout and {"tp", "pp", "mbs"} & reading.layout.keys():
                 reading.strategy(gpus, layers=layers, field="current")
-                return shlex.join(pasted_facts.command.texts)
+                return shlex.join(words)
     pairs = [
         f"{name}={facts[name].value}" for name in ("tp", "pp", "cp", "ep", "vpp") if name in facts
     ]
@@ -618,6 +636,10 @@ def _current(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
         pairs.append("sp=true")
     if not {"tp", "pp", "cp", "ep", "sharding"} & facts.keys():
         return ""
+    if pasted_facts.trainer.startswith("megatron") and "vpp" not in facts:
+        pairs.append(
+            "pp-overlap=false"
+        )  # Megatron overlaps the sends of stages where they are interleaved
     text = ",".join(pairs)
     try:
         parse_strategy(text, gpus, field="today's layout")

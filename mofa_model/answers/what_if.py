@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from mofa_model import presets
+from mofa_model import presets, units
 from mofa_model.answers.advise import AdviceAnswer, advise
 from mofa_model.answers.answer import in_python, parameters_of
 from mofa_model.answers.forms import KEPT, check_values, errors_by_field, written_values
@@ -16,11 +17,12 @@ from mofa_model.answers.questions import AdviceQuestion, SweepQuestion
 from mofa_model.answers.sweep import FIGURES, Row, SweepAnswer, sweep
 from mofa_model.answers.training import framework_of
 from mofa_model.answers.vary import Point, parse_vary, points_of
-from mofa_model.errors import BadValue, InputError, MofaError
+from mofa_model.errors import BadValue, DoesNotFit, InputError, MofaError
+from mofa_model.launch import read_layout
 from mofa_model.page.markup import FormField
 from mofa_model.records import dataclass
 from mofa_model.search import trainers
-from mofa_model.strategy_text import pairs_of
+from mofa_model.strategy_text import format_strategy, pairs_of
 
 POINTS: Final = 24
 """Points of a page's sweep; the command asks any number. [1]"""
@@ -69,7 +71,7 @@ _LABELS: Final = {
 _HINTS: Final = {
     "model": "a preset",
     "framework": "",
-    "current": "tp=4,pp=2,sp=true",
+    "current": "tp=4,pp=2,sp=true, or a trainer\u2019s flags",
     "vary": "gpus=64..512, at most two fields",
 }
 """Hints where a page takes less than the command."""
@@ -145,14 +147,35 @@ def _advised(question: AdviceQuestion) -> AdviceAnswer:
 
 def _question(values: Mapping[str, str], models: Sequence[str]) -> AdviceQuestion:
     check_values(values, models)
-    if "current" in values:
-        pairs_of(values["current"], "current")
     words: dict[str, Any] = {
         name: text for name, text in values.items() if name not in {"vary", "y"}
     }
+    if "current" in values:
+        words["current"] = _today(values)
     question = AdviceQuestion(**words)
     framework_of(question)
     return question
+
+
+def _today(values: Mapping[str, str]) -> str:
+    """Today's layout as pairs; a trainer's own flags become them. No file that they name is opened."""
+    said = values["current"]
+    if not re.search(r"(^|\s)--?[A-Za-z]", said):
+        pairs_of(said, "current")
+        return said
+    named = values.get("model", "")
+    model = presets.model(named) if presets.meanings("models", named) else None
+    gpus = units.count(values.get("gpus", "1"), field="gpus")
+    try:
+        found = read_layout(
+            said, gpus, layers=None if model is None else int(model.layers), field="current"
+        )
+    except DoesNotFit:
+        raise
+    except BadValue:  # no trainer's: its error names the keys of a layout
+        pairs_of(said, "current")
+        raise
+    return format_strategy(found)
 
 
 def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:

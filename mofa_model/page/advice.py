@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -86,6 +86,19 @@ def advice_page(view: AdviceView) -> str:
     foot = f"MoFa Advisor {advice.model_version}. "
     foot += f"Bands hold with a probability of {float(advice.confidence):.0%}."
     return text(page(view.title, el("h1", view.title), *advice_sections(view), foot=foot))
+
+
+def brief_list(lines: Sequence[tuple[str, str]]) -> ET.Element:
+    """The ten-second answer: what each line is about, and what it says."""
+    rows = (el("div", el("dt", word), el("dd", in_short(said))) for word, said in lines)
+    return el("dl", *rows, class_="brief")
+
+
+def folded(view: AdviceView, *, is_open: bool = False) -> ET.Element:
+    """The whole answer behind its summary."""
+    summary = el("summary", "The whole answer: figures, parts of a step, memory, other choices")
+    mark = {"open": "open"} if is_open else {}
+    return el("details", summary, *advice_sections(view), **mark)
 
 
 def in_short(said: str) -> str:

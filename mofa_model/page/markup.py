@@ -77,6 +77,13 @@ padding:.5rem .8rem}
 dt{color:var(--soft);font-size:.9rem}
 dd{margin:0;font-size:1.25rem;font-variant-numeric:tabular-nums}
 dd small{display:block;font-size:.85rem;color:var(--soft)}
+dl.brief{margin:1rem 0;background:var(--raised);border-radius:.4rem;padding:.5rem .8rem}
+dl.brief div{display:grid;grid-template-columns:5.5rem 1fr;gap:.2rem .6rem}
+dl.brief dd{font-size:1rem;overflow-wrap:anywhere;min-width:0}
+textarea{font:0.9rem/1.4 ui-monospace,monospace;color:var(--ink);background:var(--ground);
+border:1px solid var(--soft);border-radius:.3rem;padding:.5rem;width:100%;min-height:9rem}
+textarea:focus-visible{outline:3px solid var(--c1);outline-offset:2px}
+form .wide{grid-column:1/-1}
 code,pre{font:0.92em/1.5 ui-monospace,monospace}
 pre{background:var(--raised);padding:.7rem;white-space:pre-wrap;overflow-wrap:anywhere;
 border-radius:.4rem}
@@ -237,6 +244,8 @@ class FormField:
     """Whether nothing else may be written than one of the choices."""
     empty: str = "any"
     """What the empty one of them means."""
+    look: str = "line"
+    """`line`, `text` for one of many lines, `file` for files that are chosen or dropped."""
 
 
 def form(
@@ -247,8 +256,11 @@ def form(
     action: str,
     button: str,
     look: str = "ask",
+    is_sent: bool = False,
 ) -> ET.Element:
-    """A form without scripts; it asks by its address, so that an answer can be shared."""
+    """A form without scripts; it asks by its address, so that an answer can be shared, or sends what
+    is too long for one.
+    """
     content = [
         _field(field, values.get(field.name, ""), errors.get(field.name, "")) for field in fields
     ]
@@ -257,8 +269,9 @@ def form(
         *content,
         el("p", el("button", button, type="submit")),
         action=action,
-        method="get",
+        method="post" if is_sent else "get",
         class_=look,
+        **({"enctype": "multipart/form-data"} if is_sent else {}),
     )
 
 
@@ -293,7 +306,11 @@ def _field(field: FormField, value: str, error: str) -> ET.Element:
     if error:
         given["aria_invalid"] = "true"
     below: list[Node] = []
-    if field.only:
+    if field.look == "text":
+        control = el("textarea", value, autocomplete="off", spellcheck="false", **given)
+    elif field.look == "file":
+        control = el("input", type="file", multiple="multiple", **given)
+    elif field.only:
         options = [
             el(
                 "option",
@@ -317,7 +334,9 @@ def _field(field: FormField, value: str, error: str) -> ET.Element:
         control = el("input", value=value, autocomplete="off", **given)
     hint = el("small", field.hint, id=f"{field.name}-hint") if field.hint else None
     wrong = el("small", error, id=f"{field.name}-error", class_="bad") if error else None
-    return el("div", el("label", field.label, for_=field.name), control, *below, hint, wrong)
+    wide = {} if field.look == "line" else {"class_": "wide"}
+    label = el("label", field.label, for_=field.name)
+    return el("div", label, control, *below, hint, wrong, **wide)
 
 
 def _name(key: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree as ET
 
-from mofa_model.page.advice import AdviceView, advice_sections
+from mofa_model.page.advice import AdviceView, brief_list, folded
 from mofa_model.page.figures import LineDrawing, lines
 from mofa_model.page.markup import (
     STYLE,
@@ -22,7 +22,7 @@ from mofa_model.page.markup import (
 )
 from mofa_model.tables import Table, for_people
 
-DESK: Final = (("What if", "/"), ("Which GPU", "/which"))
+DESK: Final = (("What if", "/"), ("Paste", "/paste"), ("Which GPU", "/which"))
 """Pages of `mofa ui`, and where they stand."""
 SWEPT: Final = "What other values would do"
 _BOX: Final = "mofa-advisor"
@@ -36,6 +36,7 @@ def what_if_page(
     values: Mapping[str, str],
     errors: Mapping[str, str],
     view: AdviceView | None,
+    brief_lines: Sequence[tuple[str, str]] = (),
     swept: Sequence[Node] = (),
     commands: Sequence[str] = (),
     alone: bool = False,
@@ -43,6 +44,8 @@ def what_if_page(
     """The page; `alone` leaves the form out, for a file that is kept or sent."""
     title = "What if" if view is None else f"{view.title}: what if"
     content: list[Node] = [el("h1", title)]
+    if view is not None:
+        content.append(brief_list(brief_lines))
     if not alone:
         content += [
             *form_errors(errors, fields),
@@ -59,7 +62,7 @@ def what_if_page(
         if swept:
             content.append(el("p", el("a", SWEPT, href="#swept"), " stands below."))
         content += [
-            *advice_sections(view),
+            folded(view, is_open=alone),
             *swept,
             *_elsewhere_section(values, commands, alone=alone),
         ]

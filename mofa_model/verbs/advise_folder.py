@@ -52,37 +52,28 @@ def kind_of(name: str) -> JobKind | None:
     return made[name.lower()]
 
 
-def save(
-    folder: str,
+def launch_texts(
     answers: AdviceAnswer,
-    kind_name: str,
+    kind: JobKind | None,
     own_script: tuple[str, ScriptChanged] | None = None,
     asked: str = "",
-) -> list[str]:
-    """Write the launch of an answer, and one for each short run to make; names of the files.
+) -> tuple[dict[str, str], list[str]]:
+    """The files of an answer's launch by their names, and those of them that are programs.
 
     `own_script` is one that people have, with the launch written into it; `asked` are options of
-    sbatch.
+    sbatch. Nothing where there is no launch.
     """
     from mofa_model.manifest.advised import launch_of
 
-    advice, launch, kind = answers.advice, answers.launch, kind_of(kind_name)
+    advice, launch = answers.advice, answers.launch
     if launch is None:
-        return []
+        return {}, []
     batch = ""
     if kind is None:
         batch, steps = _batch(answers, asked)
         launch = launch_of(
             answers.request, replace(advice, checkpoint_interval_steps=steps), launch.trainer
         )
-    probes = [
-        launch_of(
-            answers.request,
-            replace(advice, strategy=probe.strategy, precision=probe.precision),
-            launch.trainer,
-        )
-        for probe in advice.probes
-    ]
     manifest = f"train.{SBATCH}" if kind is None else f"{kind.word}.yaml"
     texts = {
         "README.md": _readme(advice, launch, manifest, kind, own_script),
@@ -102,6 +93,31 @@ def save(
     if own_script is not None:
         texts = {own_script[0]: own_script[1].text, **texts}
         programs.append(own_script[0])
+    return texts, programs
+
+
+def save(
+    folder: str,
+    answers: AdviceAnswer,
+    kind_name: str,
+    own_script: tuple[str, ScriptChanged] | None = None,
+    asked: str = "",
+) -> list[str]:
+    """Write the launch of an answer, and one for each short run to make; names of the files."""
+    from mofa_model.manifest.advised import launch_of
+
+    advice, launch, kind = answers.advice, answers.launch, kind_of(kind_name)
+    if launch is None:
+        return []
+    probes = [
+        launch_of(
+            answers.request,
+            replace(advice, strategy=probe.strategy, precision=probe.precision),
+            launch.trainer,
+        )
+        for probe in advice.probes
+    ]
+    texts, programs = launch_texts(answers, kind, own_script, asked)
     files.write_folder(folder, texts, programs=programs)
     names = list(texts)
     for probe, made in zip(advice.probes, probes, strict=True):

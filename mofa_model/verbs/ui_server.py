@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from email import message_from_bytes
+from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qsl
 
+from mofa_model.answers.paste_form import FILES, MOST, PasteForm, paste_form
+from mofa_model.answers.paste_form import form_fields as paste_fields
 from mofa_model.answers.what_if import WhatIf, figure_of, form_fields, what_if
 from mofa_model.answers.which_form import form_fields as which_fields
 from mofa_model.answers.which_form import which_form
 from mofa_model.page.markup import HEADERS, el, page, text
+from mofa_model.page.paste import ADDRESS as PASTE
+from mofa_model.page.paste import paste_page
 from mofa_model.page.what_if import sweep_sections, what_if_page
 from mofa_model.page.which import which_page
+from mofa_model.pasted.reading import Pasted
 
 LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = ("127.0.0.1", "localhost")
@@ -51,18 +58,60 @@ class DeskServer(ThreadingHTTPServer):
         """The page with its form filled in, and why nothing was computed."""
         return _page(WhatIf(values=values, errors={"": why}), self._models, alone=False)
 
-    def answered(self, path: str, values: Mapping[str, str]) -> str | None:
+    def answered(
+        self, path: str, values: Mapping[str, str], texts: Sequence[Pasted] = ()
+    ) -> str | None:
         """The page with the answer; None where too many questions are being answered."""
         if not self._places.acquire(blocking=False):
             return None
         try:
             with self._one:
+                if path == PASTE:
+                    return _paste(paste_form(values, texts))
                 if path == WHICH:
                     return _which(values, self._models)
                 answer = what_if(values, self._models)
                 return _page(answer, self._models, alone=path == EXPORT)
         finally:
             self._places.release()
+
+
+def _paste(found: PasteForm) -> str:
+    from mofa_model.verbs.advise_folder import kind_of, launch_texts
+
+    answer = found.answer
+    if answer is None or answer.answer is None:
+        return paste_page(fields=paste_fields(), values=found.values, errors=found.errors)
+    texts, _ = launch_texts(answer.answer, kind_of("JobSet"), answer.script())
+    return paste_page(
+        fields=paste_fields(),
+        values=found.values,
+        errors={},
+        brief_lines=found.brief_lines(),
+        tables=found.tables(),
+        view=answer.answer.view(),
+        texts=texts,
+        command=found.command(),
+    )
+
+
+def sent_form(kind: str, body: bytes) -> tuple[dict[str, str], list[Pasted]]:
+    """The fields of a form that was sent, and its files with their names."""
+    whole = b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body
+    values, texts = dict[str, str](), list[Pasted]()
+    for part in message_from_bytes(whole, policy=HTTP).iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        data = part.get_payload(decode=True)
+        said = (
+            (data if isinstance(data, bytes) else b"")
+            .decode("utf-8", "replace")
+            .replace("\r\n", "\n")
+        )
+        if name == FILES and said.strip():
+            texts.append(Pasted(said, part.get_filename() or FILES))
+        elif isinstance(name, str) and name != FILES:
+            values[name] = said
+    return values, texts
 
 
 def _which(values: Mapping[str, str], models: Sequence[str]) -> str:
@@ -83,6 +132,7 @@ def _page(answer: WhatIf, models: Sequence[str], *, alone: bool) -> str:
         values=answer.values,
         errors=answer.errors,
         view=None if answer.answer is None else answer.answer.view(),
+        brief_lines=() if answer.answer is None else answer.answer.brief_lines(),
         swept=[]
         if swept is None
         else sweep_sections(swept.lines(figure_of(answer.values)), swept.tables[0], answer.unasked),
@@ -107,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(
                 403, _plain("Refused", "Open this page by the address that `mofa ui` printed.")
             )
-        elif path not in {"/", EXPORT, WHICH}:
+        elif path not in {"/", EXPORT, WHICH, PASTE}:
             self._say(404, _plain("Not found", "There is no such page."))
         elif values and self.headers.get("Sec-Fetch-Site", "") not in _OWN:
             self._say(403, self.server.unanswered(values, _ELSEWHERE))
@@ -120,6 +170,39 @@ class _Handler(BaseHTTPRequestHandler):
                 )
             else:
                 self._say(200, html, _file_name(values) if alone else "")
+
+    def do_POST(self) -> None:
+        """Answer a form that was sent, from this page alone."""
+        length = self.headers.get("Content-Length", "")
+        kind = self.headers.get("Content-Type", "")
+        if self.headers.get("Host", "") not in self.server.hosts:
+            self._say(
+                403, _plain("Refused", "Open this page by the address that `mofa ui` printed.")
+            )
+        elif self.path != PASTE:
+            self._say(501, _plain("Refused", "Nothing can be sent to this page."))
+        elif not length.isdecimal() or int(length) > MOST:
+            self.close_connection = True
+            self._say(413, _plain("Too long", f"Send at most {MOST >> 20} MiB."))
+        else:
+            body = self.rfile.read(int(length))
+            if not self._is_ours():
+                self._say(403, _plain("Refused", _ELSEWHERE))
+            elif not kind.startswith("multipart/form-data"):
+                self._say(415, _plain("Refused", "Send the form of this page."))
+            else:
+                html = self.server.answered(PASTE, *sent_form(kind, body))
+                busy = _plain("Busy", "Others are asking: load this page again in a moment.")
+                self._say(503 if html is None else 200, html or busy)
+
+    def _is_ours(self) -> bool:
+        """Whether this page sent a form. A browser whose pages send no referrer says `Origin: null`, and
+        whose page it was in `Sec-Fetch-Site`; curl says neither.
+        """
+        if site := self.headers.get("Sec-Fetch-Site", ""):
+            return site in _OWN
+        origin = self.headers.get("Origin", "")
+        return not origin or origin.removeprefix("http://") in self.server.hosts
 
     def do_HEAD(self) -> None:
         """Answer as `do_GET` does, without the text."""

@@ -14,6 +14,7 @@ from mofa_model.cli import main, pasted_words
 from mofa_model.errors import InputError
 from mofa_model.pasted.missing import missing
 from mofa_model.pasted.reading import Pasted, read
+from mofa_model.strategy_text import format_strategy
 
 INPUTS = YAML(typ="safe").load(Path(__file__).with_name("inputs.yaml").read_text("utf-8"))
 SCRIPT = INPUTS[0]
@@ -191,3 +192,17 @@ def test_a_pasted_script_is_saved_with_the_launch_written_into_it(tmp_path, monk
     assert read([Pasted(after, "x.sh")]).facts["interval"].value > 0
     readme = Path("out/README.md").read_text("utf-8")
     assert "- `gpt.sbatch`: yours, with this launch written into it:" in readme
+
+
+def test_variables_of_what_starts_a_command_leave_its_layout_readable():
+    text = (
+        "torchrun --nnodes=$SIZE --nproc_per_node=8 pretrain_gpt.py --num-layers 32 --hidden-size 4096"
+        " --num-attention-heads 32 --seq-length 4096 --tensor-model-parallel-size 4 --sequence-parallel"
+        " --pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 128 --bf16"
+    )
+    question = PasteQuestion(gpu="h100", gpus="32", top=0)
+    found = answered(question, [Pasted(text, "x.sh")], launched_by="--save-dir")
+    today = found.answer.advice.current.strategy
+    assert (today.tp, today.pp, today.dp, today.sequence_parallel) == (4, 4, 2, True)
+    assert "pp-overlap=false" in format_strategy(today)
+    assert found.script()[1].changes

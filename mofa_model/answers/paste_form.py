@@ -1,0 +1,214 @@
+"""The form that takes what people have: texts with their names, what they do not say, and the answer.
+
+A page opens no file and no connection: a model is a preset, what its name is like, or one of the texts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import presets
+from mofa_model.answers.answer import in_python, parameters_of
+from mofa_model.answers.forms import check_values, errors_by_field, written_values
+from mofa_model.answers.pasted import PasteAnswer, answered
+from mofa_model.answers.questions import PasteQuestion
+from mofa_model.errors import BadValue, InputError, MofaError
+from mofa_model.page.markup import FormField
+from mofa_model.pasted.model_names import alike, preset_named
+from mofa_model.pasted.reading import Pasted, read
+from mofa_model.pasted.recognise import PastedKind, kind_of
+from mofa_model.pasted.spoken import read_words
+from mofa_model.records import dataclass
+from mofa_model.tables import Table
+
+if TYPE_CHECKING:
+    from mofa_model.answers.advise import AdviceAnswer
+
+MOST: Final = 1 << 20
+"""Bytes of a form with its files. [B]"""
+PASTED: Final = "pasted"
+"""The field of the text."""
+_NAME: Final = "standard input"
+"""What a text is called that is no file."""
+FILES: Final = "files"
+_LABELS: Final = {
+    "gpu": "GPU",
+    "gpus": "GPUs",
+    "nodes": "Nodes",
+    "sequence_length": "Sequence length",
+    "global_batch_size": "Global batch",
+    "model": "Model",
+    "launch": "Launch for",
+}
+"""What the texts may leave open."""
+_PARAMETERS: Final = {
+    flag: name for flag, name in parameters_of(PasteQuestion).items() if name in _LABELS
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasteForm:
+    """A form that was sent, and what came of it."""
+
+    values: Mapping[str, str]
+    errors: Mapping[str, str] = field(default_factory=dict)
+    answer: PasteAnswer | None = None
+    folder: str = ""
+    """Where a model's text lay while it was read; it stands in no page."""
+
+    def brief_lines(self) -> list[tuple[str, str]]:
+        """The ten-second answer."""
+        lines = () if self.answer is None else self.answer.brief_lines()
+        return [(one.word, self._plain(one.says)) for one in lines]
+
+    def tables(self) -> list[Table]:
+        """What was read."""
+        found = () if self.answer is None else self.answer.tables
+        return [
+            replace(
+                one,
+                title=self._plain(one.title),
+                rows=tuple(tuple(map(self._plain, row)) for row in one.rows),
+                notes=tuple(map(self._plain, one.notes)),
+            )
+            for one in found
+        ]
+
+    def command(self) -> str:
+        """The command line that asks the same."""
+        asked = None if self.answer is None else self.answer.asked
+        return "" if asked is None else self._plain(asked.command("advise"))
+
+    def _plain(self, said: Any) -> Any:
+        return (
+            said.replace(f"{self.folder}/", "") if isinstance(said, str) and self.folder else said
+        )
+
+
+def form_fields() -> tuple[FormField, ...]:
+    """The form."""
+    from mofa_model.launch import TRAINERS
+
+    choices = {
+        "gpu": tuple(presets.names("devices")),
+        "model": tuple(presets.names("models")),
+        "launch": ("", *TRAINERS),
+    }
+    told = "a script, a command, a trainer\u2019s file, a config.json, nvidia-smi, or words: llama3 70b on 64 h100"
+    fields = [
+        FormField(name=PASTED, label="Paste what you have", hint=told, look="text"),
+        FormField(name=FILES, label="Or choose or drop files here", look="file"),
+    ]
+    for name, label in _LABELS.items():
+        only = name == "launch"
+        empty = "the trainer that was read"
+        hint = "" if only else "where nothing above says it"
+        fields.append(
+            FormField(
+                name=name,
+                label=label,
+                hint=hint,
+                choices=choices.get(name, ()),
+                only=only,
+                empty=empty,
+            )
+        )
+    return tuple(fields)
+
+
+def paste_form(given: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
+    """The answer to a form and its files, or what cannot be right in it."""
+    short = {name: text for name, text in given.items() if name != PASTED}
+    values = written_values(short, _LABELS)
+    written = given.get(PASTED, "").strip()
+    shown = {**values, **({PASTED: written} if written else {})}
+    if not shown and not texts:
+        return PasteForm(values={})
+    try:
+        with in_python(_PARAMETERS):
+            check_values(values, ())
+            own = [Pasted(written, _NAME)] if written else []
+            with tempfile.TemporaryDirectory() as folder:
+                answer = _answer(values, [*own, *texts], Path(folder))
+            answer.raise_for_status()
+    except MofaError as error:
+        return PasteForm(values=shown, errors=errors_by_field(error, _LABELS, _PARAMETERS))
+    return PasteForm(values=shown, answer=answer, folder=folder)
+
+
+def _answer(values: Mapping[str, str], texts: Sequence[Pasted], folder: Path) -> PasteAnswer:
+    said = dict[str, Any]()
+    kept = list[Pasted]()
+    for one in texts:
+        kind = kind_of(one.text, one.name)
+        if kind is PastedKind.KUBERNETES:
+            raise BadValue(PASTED, one.name, "a manifest is answered by `mofa advise FILE`")
+        if kind is PastedKind.UNKNOWN and one.name == _NAME and len(one.text) < 400:
+            said |= _spoken(one.text)
+        else:
+            kept.append(one)
+    said |= {name: PasteQuestion.options[name].read(text) for name, text in values.items()}
+    if not kept and not said.get("model"):
+        raise InputError("say a model, or paste a script, a trainer's file or a config.json")
+    question = PasteQuestion(**said)
+    question = replace(question, model=_known_model(question.model, kept))
+    found = answered(question, [_where(one, folder) for one in kept])
+    return found if found.answer is None else replace(found, answer=_with_launch(found.answer))
+
+
+def _with_launch(found: AdviceAnswer) -> AdviceAnswer:
+    """An answer with the launch of the trainer that is advised, where nobody named another one."""
+    from mofa_model.manifest.advised import launch_of, trainer_of
+
+    trainer = trainer_of(found.advice.trainer)
+    if found.launch is not None or found.advice.strategy is None or not trainer:
+        return found
+    with suppress(InputError):
+        return replace(found, launch=launch_of(found.request, found.advice, trainer))
+    return found
+
+
+def _where(one: Pasted, folder: Path) -> Pasted:
+    """A model's text as a file, because its reader opens one; other texts as they are."""
+    if kind_of(one.text, one.name) is not PastedKind.MODEL:
+        return one._replace(name=Path(one.name).name or _NAME)
+    path = folder / "config.json"
+    path.write_text(one.text, "utf-8")
+    return one._replace(name=str(path))
+
+
+def _spoken(text: str) -> dict[str, Any]:
+    """What a few words say, by the fields of the question."""
+    words, unread = read_words(text.split())
+    fields = parameters_of(PasteQuestion)
+    said = dict[str, Any]()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in fields and rest:
+            said[fields[word]] = PasteQuestion.options[fields[word]].read(rest.pop(0))
+        elif not word.startswith("-") and "model" not in said:
+            said["model"] = word
+        else:
+            unread = (*unread, word)
+    if unread and "model" not in said:
+        raise BadValue(PASTED, text, "write a model and its machines: llama3 70b on 64 h100")
+    return said
+
+
+def _known_model(named: str | None, texts: Sequence[Pasted]) -> str | None:
+    """The preset of a model that a field or a text names; None where a text is the model itself."""
+    if named is None and texts:
+        fact = read(texts).facts.get("model")
+        is_shape = any(kind_of(one.text, one.name) is PastedKind.MODEL for one in texts)
+        named = None if fact is None or is_shape else str(fact.value)
+    if named is None:
+        return None
+    if found := preset_named(named) or alike(named):
+        return found
+    raise BadValue("model", named, "name a preset, or give the model's config.json beside")
