@@ -142,9 +142,11 @@ def pasted_words(given: list[str], instead: Mapping[str, str]) -> list[str]:
 
 def _advised(given: list[str]) -> list[str]:
     """Words behind `advise`: as they are where they are its own, else as `paste` understands them."""
+    rest = given[1:]
+    if _are_its_own(rest):
+        return given
     from mofa_model.pasted import spoken
 
-    rest = given[1:]
     if any(word.partition("=")[0] in {*_ADVISE_ALONE, *spoken.DEGREES} for word in rest):
         return given
     own = ["--global-batch" if word == "--batch-size" else word for word in rest]
@@ -153,6 +155,39 @@ def _advised(given: list[str]) -> list[str]:
     if script or (words != own and (_names_model(words) or any(map(_is_input, words)))):
         return _spoken([PASTE, *rest])
     return given
+
+
+def _are_its_own(words: Sequence[str]) -> bool:
+    """Whether words are options of `advise` with their values, or a manifest: then nothing is read
+    that knows other programs' words.
+    """
+    from mofa_model.answers.question import switch
+    from mofa_model.answers.questions import AdviceQuestion
+
+    options = AdviceQuestion.options.values()
+    takes = {flag: how.reader is not switch for how in options for flag in how.flags}
+    takes |= _OF_ADVICE
+    left = iter(words)
+    for word in left:
+        flag, equals, value = word.partition("=")
+        if takes.get(flag) and not equals:
+            value = next(left, "-")
+        if flag in takes:
+            # `--gpu 8xH100` and the like are for who reads counts.
+            if value.startswith("-") or (flag in {"--gpu", "--gpus"} and _COUNTED.match(value)):
+                return False
+        elif not re.fullmatch(r"[^-].*\.ya?ml", word):
+            return False
+    return True
+
+
+_OF_ADVICE: Final = {
+    **dict.fromkeys(("-o", "--output", "--save-dir", "--as", "--plots"), True),
+    **dict.fromkeys(("--json", "--flags-only", "--overwrite", "-h", "--help"), False),
+}
+"""What `advise` has beside its question's options, and whether a value stands behind it."""
+_COUNTED: Final = re.compile(r"\d+ *[^\d\s]|.* ")
+"""A number with something behind it, or several words."""
 
 
 def _spoken(given: list[str]) -> list[str]:

@@ -39,14 +39,14 @@ from mofa_model.estimate.step import (
     utilisation,
 )
 from mofa_model.estimate.terms import host_memory_limit
-from mofa_model.placement import kind_of_stages, spread, stages_of
+from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
 from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
 from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
-from mofa_model.search.local import LocalShapes
+from mofa_model.search.local import LocalShapes, layers_and_head
 from mofa_model.spec import Cluster, Transformer
 from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
@@ -112,7 +112,7 @@ def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced
         for some in families.values():
             rows = np.array(some)
             family = varied(layouts[some[0]], **{n: column[rows] for n, column in every.items()})
-            layers, head = spread(local.times(family), local.position[rows])
+            layers, head = layers_and_head(local.times(family, rows))
             kinds = stages_of(w.model, family, c.calibration.placement, 1)
             stages = stage_times(w, c, family, kinds, layers, head)
             found = inputs_of(w, c, family, kinds, stages)

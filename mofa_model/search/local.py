@@ -21,7 +21,7 @@ from mofa_model.estimate.block_time import BlockTime, block_times, context_time
 from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
-from mofa_model.placement import groups, joined, row_of_each
+from mofa_model.placement import groups, joined, row_of_each, spread
 from mofa_model.records import varied
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
@@ -51,8 +51,15 @@ _STORED: Final = tuple(
 Array = NDArray[Any]
 
 
-Times = tuple[tuple[LayerTime, ...], Seconds]
-"""Sums of every kind of layer, and time of head with loss. [s]"""
+_SUMS: Final = ("forward", "backward", "weight", "recompute")
+"""What of a layer's time a stage asks for."""
+
+
+def layers_and_head(times: Array) -> tuple[list[LayerTime], Seconds]:
+    """Sums of every kind of layer, and time of head with loss, of some columns of times. [s]"""
+    *sums, head = times
+    kinds = [sums[at : at + len(_SUMS)] for at in range(0, len(sums), len(_SUMS))]
+    return [LayerTime(**dict(zip(_SUMS, one, strict=True))) for one in kinds], head
 
 
 class LocalShapes:
@@ -73,13 +80,18 @@ class LocalShapes:
         """One family for each mode of context parallelism: it changes the messages of blocks."""
         self._priced: dict[Hashable, Any] = {}
 
-    def times(self, strategy: Strategy) -> Times:
-        """Times of layers and head under the features of a strategy, on every local shape."""
-        times: Times = self._once(_TIMES, strategy, self._times)
-        return times
+    def times(self, strategy: Strategy, rows: NDArray[np.int64]) -> Array:
+        """Times of layers and head (`layers_and_head`) under the features of a strategy, a column for
+        each of some rows of the table. [s]
+        """
+        times: Array = self._once(_TIMES, strategy, self._times)
+        return times.take(self.position[rows], axis=1)
 
-    def stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
-        """Activations of layers under the features of a strategy, on every local shape."""
+    def stored(self, strategy: Strategy, rows: NDArray[np.int64]) -> tuple[StoredLayer, ...]:
+        """Activations of layers under the features of a strategy, for some rows of the table. [B]"""
+        return spread(self._every_stored(strategy), self.position[rows])
+
+    def _every_stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
         stored: tuple[StoredLayer, ...] = self._once(_STORED, strategy, self._stored)
         return stored
 
@@ -95,16 +107,17 @@ class LocalShapes:
             self._priced[key] = price(features)
         return self._priced[key]
 
-    def _times(self, features: dict[str, Any]) -> Times:
+    def _times(self, features: dict[str, Any]) -> Array:
         w, c = self._workload, self._cluster
         work = varied(self._every, **features)
         known = self._once(WORK, work, self._works)
-        stored, many = self.stored(work) if work.offload else None, len(w.model.kinds)
+        stored, many = self._every_stored(work) if work.offload else None, len(w.model.kinds)
         layers = layer_times(w, c, work, known[:many], stored and stored[:many])
         if self._some:
             whole = varied(work, chunks=1)
             layers += layer_times(w, c, whole, known[many:], stored and stored[many:])
-        return tuple(map(_sums, layers)), self._head
+        rows = [*(getattr(layer, name) for layer in layers for name in _SUMS), self._head]
+        return np.stack([np.broadcast_to(row, sum(self._sizes)) for row in rows])
 
     def _works(self, features: dict[str, Any]) -> tuple[LayerWork, ...]:
         """Work of layers; then of those with whole experts."""
@@ -163,6 +176,11 @@ class LocalShapes:
         return tuple(varied(time, context_seconds=sent) for time, sent in times)
 
     @cached_property
+    def _sizes(self) -> list[int]:
+        """Local shapes of each mode. [1]"""
+        return [len(shapes) for shapes in self._shapes]
+
+    @cached_property
     def _head(self) -> Seconds:
         head: Seconds = sum(head_time(self._workload, self._cluster, self._every).values())
         return head
@@ -172,13 +190,3 @@ def _together(shapes: list[Strategy]) -> Strategy:
     """Families as one, whatever their modes of context parallelism."""
     degrees = {name: np.concatenate([getattr(one, name) for one in shapes]) for name in LOCAL}
     return varied(shapes[0], **degrees)
-
-
-def _sums(layer: LayerTime) -> LayerTime:
-    """A layer's time without its terms: a stage asks for the sums alone."""
-    return LayerTime(
-        forward=layer.forward,
-        backward=layer.backward,
-        weight=layer.weight,
-        recompute=layer.recompute,
-    )

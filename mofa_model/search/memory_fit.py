@@ -21,7 +21,6 @@ from mofa_model.estimate.activation_memory import (
     with_loss,
 )
 from mofa_model.estimate.terms import Footprint, device_memory_limit, host_memory_limit
-from mofa_model.placement import spread
 from mofa_model.records import dataclass, varied
 from mofa_model.search.axes import Axes
 from mofa_model.search.blocks import (
@@ -107,7 +106,7 @@ class BlockMemory:
         context, block, states = self._context, self._block, self._states
         w, c = context.workload, context.cluster
         s = varied(block.layout, **option.fields)
-        stored = spread(self._local.stored(s), self._local.position[block.members])
+        stored = self._local.stored(s, block.members)
         activations = stored_activations(w, s, block.stage_kinds, stored, self._chunks)
         # A node's host holds what its devices park, states and activations: `host_bytes`, kind by
         # kind.

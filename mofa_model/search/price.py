@@ -37,7 +37,7 @@ from mofa_model.estimate.step import (
     pipeline_flow,
     step_time,
 )
-from mofa_model.placement import joined, spread, stages_of
+from mofa_model.placement import joined, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
@@ -51,7 +51,7 @@ from mofa_model.search.blocks import (
     optimizer_states,
     with_recomputed_layers,
 )
-from mofa_model.search.local import LocalShapes
+from mofa_model.search.local import LocalShapes, layers_and_head
 from mofa_model.search.memory_fit import BlockMemory, Fit, rows_with_room
 from mofa_model.search.rank import BESIDE, CELL, STATE, WORK, Leaders
 from mofa_model.search.space import DEGREES, Shapes, never_slower
@@ -245,11 +245,12 @@ def _time(
     s = varied(choices[0].strategy, **degrees)
     timed, effects = [], []
     for one in choices:
-        timed.append(spread(local.times(one.strategy), local.position[block.members[one.rows]]))
+        timed.append(local.times(one.strategy, block.members[one.rows]))
         own = one.strategy.recompute_layers
         kinds = block.stage_kinds.of(one.rows) if np.ndim(own) else block.stage_kinds
         effects.append(feature_effects(c, one.strategy, kinds))
-    stage = stage_times(w, c, s, stages, *joined(timed, sizes), joined(effects, sizes))
+    layers, head = layers_and_head(np.concatenate(timed, axis=1))
+    stage = stage_times(w, c, s, stages, layers, head, joined(effects, sizes))
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)
     divided = np.repeat([one.strategy.sequence_parallel for one in choices], sizes)
@@ -340,11 +341,11 @@ def _of_schedule(
     lowest = np.full(len(members), np.inf)
     for some, choices in _by_rows(axes, context, shapes, members):
         these, stages = members[some], kinds.of(some)
-        position, batches = local.position[these], rows["micro_batches"][these]
+        batches = rows["micro_batches"][these]
         family = varied(layout, **{name: column[some] for name, column in degrees.items()})
         for features in choices:
             s = varied(family, **features)
-            stage = stage_times(w, c, s, stages, *spread(local.times(s), position))
+            stage = stage_times(w, c, s, stages, *layers_and_head(local.times(s, these)))
             flow = Flow(
                 slowest=stage.slowest,
                 total=stage.all_stages,

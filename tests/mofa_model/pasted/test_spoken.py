@@ -1,6 +1,8 @@
 """What people type before they know the options ends in an answer, or in one thing to say."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -57,6 +59,27 @@ def test_words_become_options(typed, meant):
 )
 def test_verbs_of_ours_and_slips_of_the_pen_stay_as_they_are(words):
     assert pasted_words(words, {}) == words
+
+
+OWN = [
+    "--model llama3-8b --gpu h100 --gpus 64 --seq 8k --global-batch 512 --by-estimate -o wide",
+    "--model=llama3-8b --gpu=p5.48xlarge --nodes 8 --batch-size 512 --lora 16 --dora --json",
+    "--model mixtral-8x22b --gpu b200 --gpus 64 --seq 8k --global-batch 64 --constraint tp=4,8 --probe 3",
+    "job.yaml --profile h100-east --save-dir out --overwrite",
+    "--help",
+]
+
+
+def test_options_of_advise_stay_its_own_and_nobody_who_reads_other_words_is_imported():
+    program = (
+        "import sys; from mofa_model.cli import pasted_words\n"
+        f"for line in {OWN!r}:\n"
+        "    words = ['advise', *line.split()]\n"
+        "    assert pasted_words(words, {}) == words, line\n"
+        "sys.exit('mofa_model.pasted' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_piped_is_read_without_a_word(monkeypatch, tmp_path):
