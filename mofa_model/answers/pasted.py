@@ -83,7 +83,7 @@ class PasteAnswer(UserAnswer):
     """What was pasted."""
 
     def script(self) -> tuple[str, ScriptChanged] | None:
-        """The script that was pasted with the launch written into it, by its name; None where no option is its."""
+        """The script that was pasted with the launch written into it, as far as that could be, by its name."""
         from mofa_model.identity.sbatch_written import SlurmJob
         from mofa_model.pasted.in_place import in_place
 
@@ -95,7 +95,7 @@ class PasteAnswer(UserAnswer):
             if kind_of(one.text, one.name).is_script:
                 changed = in_place(one, self.answer.launch, job)
                 name = PurePosixPath(one.name).name if one.name in self._named() else "script.sh"
-                return (name, changed) if changed.changes else None
+                return name, changed
         return None
 
     def _named(self) -> set[str]:
@@ -178,7 +178,7 @@ class PasteAnswer(UserAnswer):
         from mofa_model.manifest.advised import trainer_of
 
         if folder:
-            if (script := self.script()) is None:
+            if (script := self.script()) is None or not script[1].changes:
                 return f"bash {shlex.quote(folder)}/launch.sh"
             starts = "sbatch" if self.pasted_facts.kind is PastedKind.SBATCH else "bash"
             return f"{starts} {shlex.quote(f'{folder}/{script[0]}')}"

@@ -44,6 +44,8 @@ _UNSAID: Final = {
     for axis in ("tensor-model", "pipeline-model", "context", "expert-model")
 }
 """What a trainer does where nothing is said: it need not be added."""
+_OF_FORK: Final = "--deepspeed"
+"""An option that Megatron-DeepSpeed has, and Megatron has not."""
 _SWITCHED_ON: Final = frozenset({"true", "1", "yes"})
 
 
@@ -176,6 +178,12 @@ class _Editor:
                 ),
             )
         self._at = at
+        if self._trainer == "megatron" and any(
+            one.text == _OF_FORK for one in self._call().traced_words
+        ):
+            said = f"{_OF_FORK} is told to a fork of Megatron, whose options are others"
+            left = f"{said}: write into it by hand what the launch says"
+            return ScriptChanged(text=self._text, left=(left,))
         for name, value in self._launch.environment.items():
             self._variable(name, value)
         gone = [one for one in self._today() if one.name not in self._wanted]

@@ -179,8 +179,13 @@ def _save(
         return
     from mofa_model.verbs import advise_folder
 
-    names = advise_folder.save(folder, answer, "JobSet", own_script)
+    is_changed = own_script is not None and own_script[1].changes
+    names = advise_folder.save(folder, answer, "JobSet", own_script if is_changed else None)
     terminal.tell(f"saved: {folder}: {', '.join(names)}")
+    if own_script is not None:
+        script, changed = own_script
+        for one in changed.left:
+            terminal.tell(f"not changed in {script}: {one}")
 
 
 def _print(found: PasteAnswer, form: str, folder: str) -> None:

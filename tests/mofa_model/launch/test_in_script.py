@@ -103,6 +103,13 @@ def test_a_script_without_such_options_is_left_as_it_is_and_says_so():
     assert "no command in it" in found.left[0]
 
 
+def test_a_fork_of_megatron_is_left_as_it_is_and_says_so():
+    text = "deepspeed pretrain_gpt.py --tensor-model-parallel-size 2 --deepspeed --zero-stage 1\n"
+    found = changed_script(text, MEGATRON, followed)
+    assert (found.text, found.changes) == (text, ())
+    assert found.left[0].startswith("--deepspeed is told to a fork of Megatron")
+
+
 FORMS = {
     "command": "torchrun --nproc_per_node 8 pretrain_gpt.py \\\n{lines}\n",
     "array": 'ARGS=(\n{plain}\n)\ntorchrun --nproc_per_node 8 pretrain_gpt.py "${{ARGS[@]}}"\n',

@@ -206,3 +206,13 @@ def test_variables_of_what_starts_a_command_leave_its_layout_readable():
     assert (today.tp, today.pp, today.dp, today.sequence_parallel) == (4, 4, 2, True)
     assert "pp-overlap=false" in format_strategy(today)
     assert found.script()[1].changes
+
+
+def test_what_could_not_be_written_into_a_script_is_told_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = SCRIPT["text"].replace("--micro-batch-size", "--deepspeed --micro-batch-size")
+    assert "--deepspeed" in text
+    Path("gpt.sbatch").write_text(text, "utf-8")
+    assert main(["gpt.sbatch", "--gpu", "h100", "--save-dir", "out"]) == 0
+    said = "not changed in gpt.sbatch: --deepspeed is told to a fork of Megatron"
+    assert said in capsys.readouterr().err
