@@ -84,6 +84,8 @@ MEASURED: Final = PREFIX + "measured-step-seconds"
 """The time of a step of a running job's own layout, as its trainer's series say it. [s]"""
 SEEN: Final = (RUNS, MEASURED)
 """What was seen of a running job, and its next answer depends on."""
+FINISH: Final = PREFIX + "finish"
+"""When a TrainingJob that runs has trained its tokens, with P10 and P90; on it and on its target."""
 
 UNANSWERED: Final = tuple(
     error.status for error in (InputError, FactsMissing, FactsDisagree, NotApplicable, NotTraining)

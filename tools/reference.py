@@ -28,7 +28,7 @@ from reference_trainers import trainers_page
 from transcripts import annotations
 
 from mofa_model import presets
-from mofa_model.annotations import INPUTS, OUTPUTS, PREFIX, RECORD, SEEN
+from mofa_model.annotations import FINISH, INPUTS, OUTPUTS, PREFIX, RECORD, SEEN
 from mofa_model.axes.axis import Axis
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
@@ -162,7 +162,7 @@ def examples() -> dict[str, str]:
 
 def annotation_page() -> str:
     """docs/reference/annotations.md."""
-    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, *SEEN)]
+    names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, *SEEN, FINISH)]
     given = told(source()["annotations"], names, "annotations")
     printed = examples()
 
@@ -181,7 +181,7 @@ def annotation_page() -> str:
         "## Written by people\n", THEIRS,
         table(headings, rows(INPUTS)), "", "## Written by us\n",
         OURS,
-        table(headings, rows((*OUTPUTS, RECORD, *SEEN))), "",
+        table(headings, rows((*OUTPUTS, RECORD, *SEEN, FINISH))), "",
     ])  # fmt: skip
 
 

@@ -54,6 +54,8 @@ class Finish(Part):
     """As often before as after this."""
     p90: Moment
     """After this once in ten times."""
+    days: Text = ""
+    """The three as dates, on one line."""
 
 
 class Observed(Part):

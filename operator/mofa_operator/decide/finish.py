@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from mofa_model.kinds.shape import part
 from mofa_model.reliability.prospects import LEAST_DAYS, finish_days
 from mofa_model.units import DAY
@@ -30,7 +33,18 @@ def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
     if found is None:
         return {}
     ends = {"p10": found.lower, "p50": found.target, "p90": found.upper}
-    return {"finish": {name: moment(snapshot.now + days * DAY) for name, days in ends.items()}}
+    told = {name: moment(snapshot.now + days * DAY) for name, days in ends.items()}
+    return {"finish": {**told, "days": one_line({name: at[:10] for name, at in told.items()})}}
+
+
+def one_line(finish: Mapping[str, Any]) -> str:
+    """The likeliest moment with its band; empty where there is none.
+
+    >>> one_line({"p10": "2026-12-02", "p50": "2026-12-04", "p90": "2026-12-09"})
+    '2026-12-04 (2026-12-02 to 2026-12-09)'
+    """
+    early, likely, late = (finish.get(name) for name in ("p10", "p50", "p90"))
+    return f"{likely} ({early} to {late})" if early and likely and late else ""
 
 
 def training_left(answer: Answer, running: Running) -> float | None:

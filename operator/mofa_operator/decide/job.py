@@ -15,9 +15,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from mofa_model.annotations import MEASURED, PREFIX, RECORD, RUNS, SEEN, UNANSWERED, removal
+from mofa_model.annotations import (
+    FINISH,
+    MEASURED,
+    PREFIX,
+    RECORD,
+    RUNS,
+    SEEN,
+    UNANSWERED,
+    removal,
+)
+from mofa_model.kinds.shape import part
 from mofa_operator.decide.calibration import taught
 from mofa_operator.decide.events import news
+from mofa_operator.decide.finish import one_line
 from mofa_operator.decide.launched import launch_note, measured_annotation, runs_annotation
 from mofa_operator.decide.observation import ObservedStatus, limits, observed_status, residual
 from mofa_operator.decide.policy import Handling, handling_of, is_paused
@@ -70,10 +81,12 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         RUNS: runs_annotation(snapshot, answer),
         MEASURED: measured_annotation(snapshot, answer, settings.quiet),
     }
-    made, target = _held(job, answer, computed, seen.record if is_ours else "", learned), None
+    ends = {FINISH: one_line(part(seen.observed, "finish"))}
+    own = {RECORD: seen.record if is_ours else "", **ends}
+    made, target = _held(job, answer, computed, own, learned), None
     changed = _overwritten(job, answer, computed)
     if snapshot.target is not None and _takes(snapshot.target):
-        target = _held(snapshot.target, answer, computed)
+        target = _held(snapshot.target, answer, computed, ends)
         changed = {**_overwritten(snapshot.target, answer, computed), **changed}
     status = _status(snapshot, answer, seen, computed) if is_ours else None
     if status is not None and same(job.standing, status):
@@ -167,28 +180,29 @@ def computed_at(snapshot: JobSnapshot, digest: str) -> str:
 _NOTHING_LEARNED: Final = dict.fromkeys(SEEN, "")
 
 
-def _stands(job: LiveObject, learned: Mapping[str, str]) -> bool:
-    """Whether what was learned of a run stands on its job."""
-    return all(job.annotations.get(name, "") == text for name, text in learned.items())
+def _stands(job: LiveObject, texts: Mapping[str, str]) -> bool:
+    """Whether annotations stand on a job; an empty text is none."""
+    return all(job.annotations.get(name, "") == text for name, text in texts.items())
 
 
 def _held(
     job: LiveObject,
     answer: Answer,
     computed: str,
-    record: str = "",
+    own: Mapping[str, str],
     learned: Mapping[str, str] = _NOTHING_LEARNED,
 ) -> Decision:
     """The annotations to write; none where they stand whole and untouched.
 
-    A new record of a run, and what was `learned` of it, join what stands.
+    What we keep of a run as our `own`, and what was `learned` of it, join what stands.
     """
+    more = {**own, **learned}
     stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
     if stands.get(HASH) == answer.digest and not _differing(job, hold):
-        if stands.get(RECORD, "") == record and _stands(job, learned):
+        if _stands(job, more):
             return Decision(key=job.key, uid=job.uid)
         hold = {name: stands[name] for name in hold}
-    hold |= {name: text for name, text in ((RECORD, record), *learned.items()) if text}
+    hold |= {name: text for name, text in more.items() if text}
     stale = tuple(name for name in removal(stands) if name not in hold)
     return Decision(key=job.key, uid=job.uid, hold=hold, drop=stale)
 

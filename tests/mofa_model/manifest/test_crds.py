@@ -140,6 +140,7 @@ def test_columns_are_those_of_the_design():
         "READY",
         "REASON",
         "HEALTH",
+        "FINISH",
         "AGE",
     ]
     (version,) = SHIPPED["mofa.dev_clusterprofiles.yaml"]["spec"]["versions"]

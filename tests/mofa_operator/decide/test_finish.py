@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 from operator_objects import NOW, World, profile, training_job
 
+from mofa_model.manifest.crds import crds
 from mofa_model.spec.account import NodeState, NodeTime
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_operator.decide.ledger import ledger_status
@@ -36,8 +37,8 @@ def days(number, lost):
     return found
 
 
-def finish(number=30, lost=0.2, **running):
-    """`finish` of a job whose pool has so many days of account."""
+def ran(number=30, lost=0.2, **running):
+    """A world with a running job whose pool has so many days of account."""
     world, body = World(), profile()
     world.put(CLUSTER_PROFILE, body)
     if number:
@@ -61,7 +62,12 @@ def finish(number=30, lost=0.2, **running):
     world.now = NOW + 10
     world.due |= world.store.set_running(JOB, replace(seen, **running), alive)
     world.rest()
-    status = world.status(JOB)
+    return world
+
+
+def finish(number=30, lost=0.2, **running):
+    """`finish` of that job, and its status."""
+    status = ran(number, lost, **running).status(JOB)
     told = status["observed"].get("finish")
     if told is None:
         return None, status
@@ -91,3 +97,39 @@ def test_a_job_that_is_slower_than_predicted_finishes_later():
 def test_there_is_no_date_without_a_fortnight_of_account_a_step_and_its_time(missing):
     found, _ = finish(**missing)
     assert found is None
+
+
+def test_the_date_and_its_band_stand_on_the_job_and_in_the_column_that_kubectl_shows():
+    world = ran()
+    told = world.status(JOB)["observed"]["finish"]
+    early, likely, late = (told[name] for name in ("p10", "p50", "p90"))
+    assert world.ours(JOB)["finish"] == f"{likely} ({early} to {late})"
+    assert told["days"] == f"{likely[:10]} ({early[:10]} to {late[:10]})"
+    (version,) = next(one for name, one in crds().items() if "trainingjobs" in name)["spec"][
+        "versions"
+    ]
+    (column,) = (one for one in version["additionalPrinterColumns"] if one["name"] == "FINISH")
+    assert column["jsonPath"] == ".status.observed.finish.days"
+    assert column.get("priority", 0) == 0
+
+
+def test_a_date_that_moves_moves_on_the_job_and_nothing_is_asked_anew():
+    world = ran()
+    before, hashed = world.ours(JOB)["finish"], world.ours(JOB)["inputs-hash"]
+    world.now += 1200
+    seen = world.status(JOB)["observed"]
+    step = Running(
+        source="mofa",
+        tokens_per_second=0.7 * seen["tokensPerSecond"],
+        step=1300,
+        step_seconds=seen["stepMilliseconds"] / 700,
+    )
+    alive = Alive(at=world.now, since=NOW, watched=True, step_at=world.now)
+    world.due |= world.store.set_running(JOB, step, alive)
+    world.rest()
+    assert world.ours(JOB)["finish"] != before
+    assert world.ours(JOB)["inputs-hash"] == hashed
+
+
+def test_where_nothing_is_known_of_the_end_no_date_stands_on_the_job():
+    assert "finish" not in ran(number=9).ours(JOB)
