@@ -315,13 +315,27 @@ class Site:
 
     def said(self, place, name, seconds=240.0):
         """What is said of a job that has started."""
-        found = until(
-            lambda: self.events(place, name, "StartedAsAdvised", "StartedOtherwise"),
-            seconds,
-            f"it is said what {place}/{name} runs",
-        )
+        try:
+            found = until(
+                lambda: self.events(place, name, "StartedAsAdvised", "StartedOtherwise"),
+                seconds,
+                f"it is said what {place}/{name} runs",
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._seen(place, name)}") from error
         assert len(found) == 1, [one["message"] for one in found]
         return found[0]
+
+    def _seen(self, place, name):
+        """What there is of a job, and what the operator wrote last, for who has to find out."""
+        pods = [
+            (one["metadata"]["name"], one["metadata"].get("annotations"), one["status"])
+            for one in read(self.cluster, "pods", place)
+            if one["metadata"]["name"].startswith(name)
+        ]
+        log = self.advisor.log.splitlines()
+        mine = [line for line in log if name in line][-20:]
+        return "\n".join([told(self, place, name), json.dumps(pods), *mine, "...", *log[-40:]])
 
     def dumped(self, place, name):
         """The command line of the stub in the pods of a job, from the kernel."""

@@ -3,7 +3,8 @@
 What runs today, what was tried in a short run and what the search finds are candidates of one list.
 Each is weighed by the time that is expected of it until the work is done:
 
-    expected = objective x (1 + SLOWED P(short of memory) + FAILED P(out of memory) RISK / risk
+    expected = objective x (1 + SLOWED P(short of memory)
+                              + (FAILED + RELAUNCH / run) P(out of memory) RISK / risk
                               + UNSURE where P(out of memory) > risk)
                          x exp(UNPROVEN features that no run has)
 
@@ -32,6 +33,7 @@ from mofa_model.bands.table import Support
 from mofa_model.errors import InputError, TooLarge
 from mofa_model.estimate import estimate
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
+from mofa_model.estimate.step import least_step
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.records import dataclass, varied
 from mofa_model.search import (
@@ -64,6 +66,14 @@ SLOWED: Final = 0.05
 their estimate in the median, others 1.0. Beyond that, 8 of 9 took 4 to 11 times. [1]"""
 FAILED: Final = 0.1
 """Share of a run that a failed start and another choice cost, at the usual risk. Ours. [1]"""
+RELAUNCH: Final = 7200.0
+"""From a start that runs out of memory to the next one: it loads, a person sees it, changes the layout
+and waits in the queue again. Beside a run of weeks it is nothing, beside a fine-tune much. Ours. [s]"""
+TUNED: Final = 1e8
+"""Tokens of a fine-tune where nobody says how many: Alpaca's three times are 2e7, Tulu 3's twice 1e9.
+Ours. [1]"""
+USUAL: Final = 0.4
+"""Share of its devices' peak at which a run is taken to run, to know about how long it is. [1]"""
 RISK: Final = 0.1
 """The usual risk: chance of being out of memory that is taken. A smaller one makes it dearer. [1]"""
 UNSURE: Final = 0.03
@@ -187,7 +197,9 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
     spaces = {at: space_of(problem) for at, problem in problems.items()}
     space = np.array([spaces[id(one.problem)] / float(one.memory_bytes) for one, _ in every])
-    fits, weights = seen.below("memory", space), weights_of(seen, space, request.risk)
+    losses = {at: lost_by_failing(request, problem) for at, problem in problems.items()}
+    lost = np.array([losses[id(one.problem)] for one, _ in every])
+    fits, weights = seen.below("memory", space), weights_of(seen, space, lost, request.risk)
     fits[:proven] = weights[:proven] = 1.0  # it trained; a measured step has memory's share
     unproven = [
         () if at < proven else _unproven(support, one.layout) for at, (_, one) in enumerate(every)
@@ -195,8 +207,8 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     if not _lifted(request):
         asked = _asked(request)
         new = [sum(name.partition("=")[0] not in asked for name in some) for some in unproven]
-        losses = {count: loss_of(count) for count in {*new}}
-        weights *= [losses[count] for count in new]
+        known_losses = {count: loss_of(count) for count in {*new}}
+        weights *= [known_losses[count] for count in new]
     weights *= np.exp(seen.centres["step"])
     return sorted(
         (
@@ -300,16 +312,29 @@ def _layout(coordinates: Coordinates) -> tuple[object, ...]:
     return coordinates.format, frozenset(coordinates.layout.items())
 
 
-def weights_of(odds: LayoutOdds, space: Array, risk: Ratio = RISK) -> Array:
+def weights_of(odds: LayoutOdds, space: Array, lost: Any = FAILED, risk: Ratio = RISK) -> Array:
     """Factors on the objective for being short or out of memory. [1]
 
-    `space` is the memory that there is over the memory that is estimated, `risk` the chance of being
-    out of memory that is taken.
+    `space` is the memory that there is over the memory that is estimated, `lost` the share of a run
+    that a failed start costs, `risk` the chance of being out of memory that is taken.
     """
     fits, free = odds.below("memory", space), odds.below("memory", PRESSED * space)
     unsure = UNSURE * (fits < 1.0 - risk)
-    weights: Array = 1.0 + SLOWED * (fits - free) + FAILED * RISK / risk * (1.0 - fits) + unsure
+    weights: Array = 1.0 + SLOWED * (fits - free) + lost * RISK / risk * (1.0 - fits) + unsure
     return weights
+
+
+def lost_by_failing(request: Request, problem: SearchCase) -> Ratio:
+    """The share of a run that a start without enough memory costs. [1]"""
+    training = problem.workload.training
+    tunes = training.adapters is not None or framework(request.framework).keeps("tunes")
+    tokens = training.tokens or (TUNED if tunes or request.tunes else 0.0)
+    if not tokens:  # a pre-training, which is long
+        return FAILED
+    steps = float(tokens) / float(training.step_tokens)
+    return FAILED + RELAUNCH / (
+        steps * float(least_step(problem.workload, problem.cluster)) / USUAL
+    )
 
 
 def loss_of(unproven: Any) -> Any:
@@ -516,6 +541,7 @@ def _factor(request: Request, support: Support) -> Callable[[SearchCase, Axes], 
         plain = Strategy(dp=case.cluster.gpus)
         at = coordinates(case.workload, case.cluster, plain)
         seen, space = seen_of(replace(request, tried=()), (at,)), space_of(case)
+        lost = lost_by_failing(request, case)
         counts = {
             axis.name: np.array([unproven(axis, value) for value in axes[axis.name]])
             for axis in AXES
@@ -526,7 +552,7 @@ def _factor(request: Request, support: Support) -> Callable[[SearchCase, Axes], 
             new = np.zeros(len(index))
             for stride, count in some:
                 new += count[index // stride % len(count)]
-            found: Array = weights_of(seen, space / memory, request.risk) * loss_of(new)
+            found: Array = weights_of(seen, space / memory, lost, request.risk) * loss_of(new)
             return found
 
         return factor

@@ -3,7 +3,8 @@
     best       least expected objective, replayed, with what memory may cost
     apart      two candidates are told apart by a chance of DECIDED that one is faster, or by WORTH
     first      of those not told apart from the best, the least complex one (`bands.evidence`)
-    keep       what runs today, unless the first is better with a chance of one half at least
+    keep       what runs today, unless the first is better with a chance of one half at least; one
+               that only stands in a command, with what memory may cost it
 
 So a feature stands in the answer only where it is worth something, and what two layouts share
 decides nothing.
@@ -65,9 +66,9 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
     expected = np.array([one.expected for one in finalists])
     first = simplest(seen, expected, np.array([one.complexity for one in finalists]))
     if (runs := running(request, finalists)) is not None:
-        pace = np.array([one.pace for one in finalists])
+        compared = np.array([_compared(request, one) for one in finalists])
         now = finalists.index(runs)
-        if seen.beats(first, pace)[now] < KEPT:
+        if seen.beats(first, compared)[now] < KEPT:
             return runs
     return finalists[first]
 
@@ -75,6 +76,11 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
 def running(request: Request, candidates: Iterable[WeighedCandidate]) -> WeighedCandidate | None:
     """Today's layout among some candidates; None where it is not there."""
     return next((one for one in candidates if one.candidate.strategy == request.current), None)
+
+
+def _compared(request: Request, one: WeighedCandidate) -> float:
+    """What is compared with today's layout: memory costs nothing where that one is seen to run."""
+    return one.pace if request.current_runs else one.expected
 
 
 def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
@@ -86,7 +92,8 @@ def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
         return f"{keep}: nothing else fits"
     best = others[0]
     seen = odds_of(request.runs, (best.coordinates, now.coordinates), request.tried)
-    chance = float(seen.beats(0, np.array([best.pace, now.pace]))[1])
+    compared = np.array([_compared(request, one) for one in (best, now)])
+    chance = float(seen.beats(0, compared)[1])
     better = f"the best other layout is better with a probability of {in_percent(chance)}"
     return f"{keep}: {better}"
 

@@ -171,6 +171,9 @@ class Request:
     top: Count = 5
     notes: tuple[str, ...] = ()
     """How inputs were read, one sentence each; these are no doubts."""
+    tunes: bool = field(default=False, metadata=LATER)
+    """Whether somebody says that it is a fine-tune, which is short; adapters and trainers that do
+    nothing else say so themselves."""
     caveats: tuple[str, ...] = field(default_factory=tuple)
     """What lowers confidence whatever is computed, one sentence each."""
 

@@ -39,6 +39,7 @@ def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
 
     if advice.strategy is None or advice.predicted is None:
         return {}
+    request = request.for_trainer(advice.trainer)
     problem = request.problem_in(advice.precision)
     step = float(advice.predicted.step_seconds.target)
     job = job_of(request, problem, advice.nodes, advice.strategy, step)

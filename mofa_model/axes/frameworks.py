@@ -122,6 +122,15 @@ class Framework:
         had = self.given.get(name, (value,))
         return value if value in had else str(had[0])
 
+    def recipe(self, width: str) -> str:
+        """A precision by its width, in the one form in which the trainer has that width.
+
+        >>> framework("torchtune").recipe("bf16"), framework("torchtune").recipe("fp8")
+        ('bf16-pure', 'fp8')
+        """
+        had = self.given.get("precisions", (width,))
+        return next((one for one in had if one.partition("-")[0] == width), width)
+
     def lacks(self, name: str) -> bool:
         """Whether it is said to be without something."""
         return self.given.get(name, True) is False

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 from mofa_model.errors import InputError
-from mofa_model.launch.shell import line_of, parse
+from mofa_model.identity.expansion import traced
+from mofa_model.identity.script import Call, walk
+from mofa_model.launch.shell import line_of
 from mofa_model.records import dataclass
 
 _LONGEST: Final = 20_000
@@ -29,7 +29,6 @@ _VARIABLE: Final = re.compile(
 )
 _KUBERNETES: Final = re.compile(r"(?<!\$)\$\(([A-Za-z_][\w.-]*)\)")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_WRITES: Final = re.compile(r">>?\s*([\w./${}-]+\.\w+)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash)$")
 _PYTHON: Final = re.compile(r"(?:.*/)?(?:python[0-9.]*|pypy3?)$")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
@@ -184,9 +183,9 @@ class _Reader:
         """A command as words; a shell's line in it is a script of its own."""
         texts = [self._expanded(word.text) for word in words]
         if texts[0].rpartition("/")[2] == "ray" and texts[1:3] == ["job", "submit"]:
-            behind = texts.index("--") + 1 if "--" in texts else len(texts)
-            if behind < len(texts):  # what is submitted is the command
-                words, texts = words[behind:], texts[behind:]
+            first = texts.index("--") + 1 if "--" in texts else len(texts)
+            if first < len(texts):  # what is submitted is the command
+                words, texts = words[first:], texts[first:]
         at = line_of(texts)
         if at is not None and at < len(words) and depth < _DEEPEST:
             outer = tuple(
@@ -194,11 +193,8 @@ class _Reader:
             )
             if at > 1 and any(not one.startswith("-") for one in texts[1:at]):
                 self._add(outer[:at])  # mpirun bash -c: the launcher is a command as well
-            for number, word in enumerate(words[at + 1 :], 0):
-                self._said.variables.setdefault(
-                    str(number), PlacedVariable(str(number), word.text, word.where)
-                )
-            self.script(TextFile("", words[at].text, words[at].where), depth + 1)
+            behind = [one.text for one in words[at + 2 :]]
+            self.script(TextFile("", words[at].text, words[at].where), depth + 1, behind)
             return
         if len(words) == 1 and re.search(r"\s", texts[0].strip()) and depth < _DEEPEST:
             self.script(TextFile("", words[0].text, words[0].where), depth + 1)
@@ -215,43 +211,46 @@ class _Reader:
         self._add(tuple(made))
         self._follow(made, depth)
 
-    def script(self, source: TextFile, depth: int) -> None:
-        """A shell script."""
+    def script(self, source: TextFile, depth: int, arguments: Sequence[str] = ()) -> None:
+        """A shell script, followed as a shell would go through it."""
         text = source.text[:_LONGEST]
+        known = {one.name: traced(one.value) for one in self._said.variables.values()}
         try:
-            parsed = parse(text)
+            walked = walk(text, known, arguments=arguments, silent=True)
         except InputError:
             self._lines(source, depth)
             return
-        set_here, branches = set[str](), _Branches(text)
-        for at, value in _in_order(parsed.values, text):
-            if found := _ASSIGNED.fullmatch(value.strip()):
-                name, given = found.groups()
-                if name in set_here and branches.conditional(at):
-                    continue  # whether that happens, nobody knows here
-                plain = self._expanded(re.sub(r"\\?\n", " ", _unquoted(given)))
-                if "$(" not in plain and "`" not in plain:
-                    self._said.variables[name] = PlacedVariable(name, plain, source.at(at))
-                    set_here.add(name)
-        for document in parsed.documents:
-            start = max(0, text.find(document))
-            opened = text.rfind("\n", 0, start - 1) + 1
-            line = text[opened:start]
-            written = _WRITES.search(line)
-            name = self._expanded(written.group(1)) if written else "python -c"
+        for name, value in {**walked.passed, **walked.holds}.items():
+            held = self._said.variables.get(name)
+            if isinstance(value, list) or (held is not None and held.value == value.text):
+                continue
+            plain = re.sub(r"\\?\n", " ", value.text)
+            if "$(" not in plain and "`" not in plain:
+                place = source.at(max(0, value.place))
+                self._said.variables[name] = PlacedVariable(name, plain, place)
+        for path, document in walked.documents:
+            start = max(0, document.place)
             first = source.first_line + text.count("\n", 0, start)
-            made = TextFile(name, document, source.where, first)
+            made = TextFile(path or "python -c", document.text, source.where, first)
             self._take(made)
-            if written:  # a later command may run it
-                self._files[name.removeprefix("./")] = made
-        commands = []
-        for command in parsed.commands:
-            words = [PlacedWord(word.text, source.at(word.start)) for word in command.words]
-            words = [one for word in words for one in self._split(word)]
-            commands.append(words)
-        for words in commands:
+            if path:  # a later command may run it
+                self._files[path.removeprefix("./")] = made
+        launchers = set[int]()
+        for call in walked.followed:
+            for outer in call.outer_calls:  # mpirun bash -c: the launcher is a command as well
+                if outer.place not in launchers and not _is_shell(outer.texts):
+                    launchers.add(outer.place)
+                    self._add(tuple(self._placed(outer, source)))
+            words = [one for word in self._placed(call, source) for one in self._split(word)]
             if words:
                 self.command(words, max(depth, 1))
+
+    def _placed(self, call: Call, source: TextFile) -> list[PlacedWord]:
+        """The words of a call; what is computed stands where the call does."""
+        return [
+            PlacedWord(word.text, source.at(word.place if word.place >= 0 else max(0, call.place)))
+            for word in call.traced_words
+        ]
 
     def rest(self) -> None:
         """Mounted files that no command names, after those that one does."""
@@ -287,7 +286,8 @@ class _Reader:
                     continue
                 self._named |= {(source.where, source.first_line), path}
                 if _SCRIPT.search(source.name) and depth < _DEEPEST:
-                    self.script(source, depth + 1)
+                    behind = [one.text for one in words[words.index(word) + 1 :]]
+                    self.script(source, depth + 1, behind)
                 self._take(source)
         if words and _PYTHON.match(words[0].text) and len(words) > 2 and words[1].text == "-c":
             self._take(TextFile("python -c", words[2].text, words[2].where))
@@ -340,34 +340,6 @@ class _Reader:
         return _VARIABLE.sub(value, text) if "$" in text else text
 
 
-def _in_order(values: Sequence[str], text: str) -> list[tuple[int, str]]:
-    """Assignments in the order in which they stand, each with its place."""
-    found: list[tuple[int, str]] = []
-    for value in dict.fromkeys(values):
-        at = text.find(value)
-        while at >= 0:
-            if at == 0 or not (text[at - 1].isalnum() or text[at - 1] == "_"):
-                found.append((at, value))
-            at = text.find(value, at + max(1, len(value)))
-    return sorted(found)
-
-
-_OPENS: Final = re.compile(r"(?m)(?:^|;|\b(?:then|else|do)\b)\s*(if|case)\b|(?:^|;)\s*(fi|esac)\b")
-
-
-class _Branches:
-    """Where the branches of a script begin and end."""
-
-    def __init__(self, text: str) -> None:
-        marks = [(found.end(), 1 if found[1] else -1) for found in _OPENS.finditer(text)]
-        self._ends = [end for end, _ in marks]
-        self._depths = [0, *accumulate(step for _, step in marks)]
-
-    def conditional(self, at: int) -> bool:
-        """Whether a place of the script is in a branch."""
-        return self._depths[bisect_right(self._ends, at)] > 0
-
-
 def _words(text: str) -> list[str]:
     try:
         return shlex.split(text, comments=True)
@@ -375,11 +347,9 @@ def _words(text: str) -> list[str]:
         return text.split()
 
 
-def _unquoted(text: str) -> str:
-    text = text.strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return text
+def _is_shell(texts: Sequence[str]) -> bool:
+    """Whether a command is a shell and its options alone, as `bash -c`."""
+    return all(one.startswith("-") for one in texts[1:])
 
 
 def merged(parts: Sequence[Said]) -> Said:

@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 _LONGEST: Final = 40_000
 """Characters of a value. [1]"""
+_ALL: Final = 2_000_000
+"""Characters of all words of a script together: values may hold each other, and anybody writes them. [1]"""
 BLANKS: Final = " \t\n"
 """What parts words that are in no quotes."""
 NOWHERE: Final = -1
@@ -69,6 +71,10 @@ class _Unknown(Exception):
     """Only a running machine could tell."""
 
 
+class Endless(Exception):
+    """A script's words are longer than any script's that people write."""
+
+
 class _Piece(NamedTuple):
     value: Traced
     quoted: bool
@@ -87,6 +93,7 @@ class Expander:
         self.arguments: list[Traced] = []
         """Of the script, or of the function that is followed."""
         self._answer = answer
+        self._left = _ALL
         self._source = EMPTY
         self._bytes: Sequence[int] = ()
 
@@ -200,6 +207,13 @@ class Expander:
             yield joined(current)
 
     def _pieces(self, parts: Iterable[Any], *, quoted: bool) -> Iterator[_Piece]:
+        for piece in self._every_piece(parts, quoted=quoted):
+            self._left -= len(piece.value.text)
+            if self._left < 0:
+                raise Endless
+            yield piece
+
+    def _every_piece(self, parts: Iterable[Any], *, quoted: bool) -> Iterator[_Piece]:
         for part in parts:
             kind = part["Type"]
             if kind == "Lit":

@@ -15,6 +15,7 @@ from mofa_model.identity.devices import DeviceRequest
 from mofa_model.identity.pods import number
 from mofa_model.identity.recipes import preset_of
 from mofa_model.identity.settings import Setting
+from mofa_model.launch.tuning import ALL_LINEAR, targets_of
 from mofa_model.records import dataclass
 
 
@@ -53,7 +54,7 @@ _SEQUENCE: Final = (
     "sequence_len", "seq_len", "seqlen", "model_max_length", "max_target_length",
     "max_context_width", "max_length", "maxlen", "max_len", "cutoff_len", "block_size",
     "context_length", "encoder_seq_length", "train_seq_length", "max_model_length",
-    "context_len", "seq_size",
+    "context_len", "seq_size", "ctx_len", "max_ctx_len", "max_tokens_per_sample",
 )  # fmt: skip
 _GLOBAL: Final = (
     "global_batch_size", "global_train_batch_size", "total_batch_size",
@@ -71,6 +72,7 @@ _AGAIN: Final = (
     "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps",
     "accumulate_grad_batches", "gradient_accumulation", "grad_acc_steps",
     "batch_accumulation_per_replica", "accumulation_steps", "grad_accumulation_steps",
+    "grad_accum", "accum_steps", "gradient_accumulate_every", "accumulate_steps",
 )  # fmt: skip
 _SAVE: Final = (
     "save_interval", "save_steps", "checkpoint_freq", "checkpoint_frequency",
@@ -113,6 +115,8 @@ _ADAPTERS: Final = (
     "use_lora", "use_peft", "finetuning_type", "adapter", "peft_method", "peft_scheme",
     "peft_type", "enable_lora", "lora",
 )  # fmt: skip
+_TARGETS: Final = ("lora_target_modules", "lora_target", "target_modules", "peft_target_modules")
+_EVERY_LINEAR: Final = "lora_target_linear"
 _FOUR_BITS: Final = (
     "load_in_4bit", "qlora", "use_qlora", "quantization_bit", "load_in_8bit",
 )  # fmt: skip
@@ -127,7 +131,7 @@ _AUTO: Final = {"bf16": "auto"}
 """axolotl and LLaMA-Factory: bf16 wherever the device has it, as all that are priced here have."""
 _DTYPES: Final = (
     "mixed_precision", "precision", "dtype", "torch_dtype", "trainer_precision",
-    "mixed_precision_param", "param_dtype", "compute_dtype", "weight_dtype", "model_dtype",
+    "mixed_precision_param", "param_dtype", "compute_dtype", "weight_dtype", "model_dtype", "mx",
 )  # fmt: skip
 _SWITCHES: Final = ("fp8", "enable_fp8", "use_fp8", "te_fp8")
 """Where one of these says no, other words about eight bits say how they would be."""
@@ -255,12 +259,7 @@ def read_facts(sources: FactSources) -> FactSheet:
     if parallel := _parallel(settings, sources.trainer):
         found["parallel"] = parallel
     _derived(found, settings, sources, disagree)
-    if rank := _whole(settings, _RANK) or _rank(settings):
-        found["adapter_rank"] = rank
-        if base := _base(settings):
-            found["base"] = base
-    elif adapters := _adapters(settings):
-        found["adapters"] = adapters
+    _of_adapters(found, settings, sources.trainer)
     if sources.trainer and sources.trainer != "none":
         found["trainer"] = Fact(sources.trainer, sources.image[1])
         if version := re.search(r":v?(\d+\.\d+[\w.]*)$", sources.image[0]):
@@ -269,6 +268,22 @@ def read_facts(sources: FactSources) -> FactSheet:
     return FactSheet(facts=found, disagree=tuple(dict.fromkeys(disagree)), by_shape=shaped)
 
 
+def _of_adapters(found: dict[str, Fact], settings: Sequence[Setting], trainer: str) -> None:
+    """Rank, layers and frozen format of adapters, or that there are some of which nobody says the rank."""
+    rank, adapters = _whole(settings, _RANK) or _rank(settings), _adapters(settings)
+    if rank is None and adapters is not None and trainer in _RANKS:
+        rank = Fact(_RANKS[trainer], f"{adapters.source}: the default of {trainer}")
+    if rank is None:
+        found.update({} if adapters is None else {"adapters": adapters})
+        return
+    beside = {"base": _base(settings), "adapter_targets": _targets(settings)}
+    found["adapter_rank"] = rank
+    found.update({name: fact for name, fact in beside.items() if fact is not None})
+
+
+_RANKS: Final = {"llama-factory": 8, "trl": 16}
+"""Ranks of trainers that need none said. Source: LLaMA-Factory, hparams/finetuning_args.py:
+lora_rank; TRL, trainer/model_config.py: lora_r. [1]"""
 _GPT2: Final = 50257
 """Tokens of GPT-2's tokenizer. [1]"""
 
@@ -446,7 +461,8 @@ def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     differ by their names alone, the first.
     """
     keys = (*_TOKENIZER, "model_type", *_MODEL)
-    hint = " ".join(one.value for one in seen.settings if one.key in keys)
+    named = (one for one in seen.settings if one.key in keys or one.path == "model.name")
+    hint = " ".join(one.value for one in named)
     whole = _sizes(shape)
     found = _of_shape(whole, hint)
     if len(found) == 1:
@@ -565,8 +581,11 @@ def _on_the_way(path: str) -> str:
     return ""
 
 
-_TUNED: Final = re.compile(r"-(instruct|chat|it|base|hf)(-v?\d[\w.]*)?$", re.IGNORECASE)
-"""Endings of models that were trained on: their weights are others, their architecture is not."""
+_TUNED: Final = re.compile(
+    r"([-_](instruct|chat|it|pt|base|hf|deduped|dpo|sft|bnb|4bit|8bit|awq|gptq|fp8)(-v?\d[\w.]*)?)+$",
+    re.IGNORECASE,
+)
+"""Endings of models that were trained on or stored otherwise: their architecture is the same."""
 
 
 @cache
@@ -587,7 +606,14 @@ def model_preset(name: str) -> str:
             return presets.resolve("models", candidate) if candidate else ""
         except InputError:
             continue
-    return preset_of(bare)
+    return preset_of(bare) or _tails().get(bare.lower().replace("_", "-"), "")
+
+
+@cache
+def _tails() -> Mapping[str, str]:
+    """Presets by the names of their repositories alone, as folders of weights are called."""
+    every = presets.canonical_names("models").items()
+    return {_TUNED.sub("", alias.rpartition("/")[2]): name for alias, name in every if "/" in alias}
 
 
 def _known(name: str) -> bool:
@@ -596,8 +622,8 @@ def _known(name: str) -> bool:
 
 @cache
 def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
-    """The presets that have a shape; of several those whose vocabulary is next to the stated one
-    and whose family the hint has, if any.
+    """The presets that have a shape; of several those whose family the hint has, if any, and of these
+    those whose vocabulary is next to the stated one.
     """
     wanted = dict(shape)
     found: list[str] = []
@@ -617,6 +643,11 @@ def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
         if "ffn" in wanted and wanted["ffn"] not in widths:
             continue
         found.append(name)
+    if len(found) > 1 and hint:
+        said = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
+        families = {one: re.match(r"[a-z]+\d?", one) for one in found}
+        near = [one for one, family in families.items() if family and family.group() in said]
+        found = near or found
     if len(found) > 1 and "vocabulary" in wanted:
         padding = {
             one: wanted["vocabulary"] - int(presets.model(one).embedding.vocabulary)
@@ -624,11 +655,6 @@ def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
         }
         least = min((one for one in padding.values() if 0 <= one < _PADDED), default=None)
         found = [one for one in found if padding[one] == least]
-    if len(found) > 1 and hint:
-        said = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
-        families = {one: re.match(r"[a-z]+\d?", one) for one in found}
-        near = [one for one, family in families.items() if family and family.group() in said]
-        found = near or found
     return found
 
 
@@ -765,6 +791,25 @@ def _base(settings: Sequence[Setting]) -> Fact | None:
         if one.key in _FOUR_BITS and (value := one.value.lower()) not in _OFF:
             eight = one.key == "load_in_8bit" or value == "8"
             return Fact("int8" if eight else "nf4", one.where)
+    return None
+
+
+def _targets(settings: Sequence[Setting]) -> Fact | None:
+    """Linear layers with adapters, where all that are named are known.
+
+    >>> _targets([Setting("lora_target_modules", "['q_proj', 'v_proj']", "args[3]", "option")]).value
+    'q,v'
+    """
+    for one in settings:
+        if one.key == _EVERY_LINEAR and one.value.lower() not in _OFF:
+            return Fact("all", one.where)
+        if one.key in _TARGETS:
+            names = re.sub(r"[\[\]'\"\s]", "", one.value).split(",")
+            try:
+                found = targets_of(names, one.key)
+            except InputError:  # adapters beside others are not priced
+                continue
+            return Fact("all" if found == ALL_LINEAR else ",".join(sorted(found)), one.where)
     return None
 
 

@@ -39,12 +39,20 @@ from mofa_model.identity.facts import (
     is_secret,
     read_facts,
 )
-from mofa_model.identity.pods import PodForm, WrittenContainer, number, pods_of, trains
+from mofa_model.identity.pods import (
+    PodForm,
+    WrittenContainer,
+    number,
+    pods_of,
+    trains,
+    with_parameters,
+)
 from mofa_model.identity.recipes import own_arguments
 from mofa_model.identity.settings import Setting, settings_of
 from mofa_model.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, demand_of, job_kind
 from mofa_model.kinds.shape import NOTHING, Beside, Reference, part, text_of
 from mofa_model.launch import Reading, read
+from mofa_model.launch.tuning import ALL_LINEAR
 from mofa_model.records import dataclass
 
 ConfigMaps = Mapping[str, Mapping[str, Any]]
@@ -122,9 +130,11 @@ def identify(
     >>> identify(job).job_class.value
     'web-or-other'
     """
-    spec = part(body, "spec")
-    pods = _pods(body, spec, beside)
+    spec, is_workflow = part(body, "spec"), text_of(body.get("kind")) in _WORKFLOWS
+    spec = with_parameters(spec) if is_workflow else spec
     reader = _Reader(config_maps or {})
+    pods = _pods(body, spec, beside)
+    pods = _training_step(pods, reader) if is_workflow else pods
     speaking = _speaking(pods)
     entry = reader.entrypoint(spec) if text_of(body.get("kind")) == "RayJob" else []
     if not pods and not entry:
@@ -168,6 +178,22 @@ def identify(
         device_request=seen.device_request,
         disagree=reading.disagree,
     )
+
+
+_WORKFLOWS: Final = frozenset({"Workflow", "WorkflowTemplate", "CronWorkflow"})
+
+
+def _training_step(pods: list[PodForm], reader: _Reader) -> list[PodForm]:
+    """The one step of a workflow that trains; all where none does, or several do."""
+
+    def trains_model(pod: PodForm) -> bool:
+        best = next(
+            (one for one in clues_of(reader.pod(pod), pod.containers) if one.job_class), None
+        )
+        return best is not None and JobClass(best.job_class).trains
+
+    found = [pod for pod in pods if asks(pod) and trains_model(pod)]
+    return found if len(found) == 1 else pods
 
 
 def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Said]:
@@ -285,6 +311,10 @@ def facts_of_launch(launch_found: LaunchFound, facts: Mapping[str, Fact]) -> dic
     if reading.tuning is not None:
         given["adapter_rank"] = reading.tuning.rank or None
         given["base"] = reading.tuning.base or None
+        targets = reading.tuning.targets
+        given["adapter_targets"] = (
+            "all" if targets == ALL_LINEAR else ",".join(sorted(targets)) or None
+        )
     size = reading.layout.get("mbs")
     if reading.rounds and size and devices is not None:
         taken = reading.layout.get("tp", 1) * reading.layout.get("cp", 1)

@@ -152,6 +152,51 @@ def pods_of(spec: Mapping[str, Any], where: str = "spec") -> list[PodForm]:
     return list(_found(spec, where, 1, "", {}, 0))[:_MOST]
 
 
+def with_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The spec of a workflow in which parameters that have one value have it.
+
+    >>> step = {"container": {"args": ["{{workflow.parameters.n}}", "{{inputs.parameters.m}}"]}}
+    >>> given = {"parameters": [{"name": "n", "value": 8}]}
+    >>> with_parameters({"arguments": given, "templates": [step]})["templates"][0]["container"]
+    {'args': ['8', '{{inputs.parameters.m}}']}
+    """
+    values: dict[str, set[str]] = {}
+    for name, value in _parameters(spec, 0):
+        if not _PARAMETER.search(value):
+            values.setdefault(name, set()).add(value)
+    known = {name: next(iter(some)) for name, some in values.items() if len(some) == 1}
+    found: Mapping[str, Any] = _with(spec, known, 0) if known else spec
+    return found
+
+
+def _parameters(node: object, depth: int) -> Iterator[tuple[str, str]]:
+    """Parameters that a workflow or its steps are given, wherever they stand."""
+    if depth > _DEEPEST:
+        return
+    for one in node if isinstance(node, list) else ():
+        yield from _parameters(one, depth + 1)
+    for key, inner in node.items() if isinstance(node, Mapping) else ():
+        rows = part(node, key).get("parameters") if key in {"arguments", "inputs"} else None
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, Mapping) and isinstance(row.get("value"), str | int | float):
+                yield str(row.get("name")), str(row["value"])
+        yield from _parameters(inner, depth + 1)
+
+
+def _with(node: Any, known: Mapping[str, str], depth: int) -> Any:
+    """A part of a workflow with the values of parameters."""
+    if isinstance(node, str):
+        return _PARAMETER.sub(lambda found: known.get(found[1], found.group()), node)
+    if depth > _DEEPEST or not isinstance(node, list | Mapping):
+        return node
+    if isinstance(node, list):
+        return [_with(one, known, depth + 1) for one in node]
+    return {key: _with(inner, known, depth + 1) for key, inner in node.items()}
+
+
+_PARAMETER: Final = re.compile(r"\{\{\s*(?:workflow|inputs)\.parameters\.([\w-]+)\s*\}\}")
+
+
 def number(value: object) -> int | None:
     """A whole number as people and templates write it; None where it is none.
 

@@ -17,6 +17,7 @@ from mofa_model.identity.expansion import (
     BLANKS,
     EMPTY,
     Answer,
+    Endless,
     Expander,
     Traced,
     Value,
@@ -56,6 +57,8 @@ class Walked:
     followed: list[Call] = dataclasses.field(default_factory=list)
     shell_values: dict[str, Value] = dataclasses.field(default_factory=dict)
     """Variables at its end; those of its environment are among them."""
+    passed: dict[str, Value] = dataclasses.field(default_factory=dict)
+    """Variables that one command alone is given, as `A=1 train.sh`."""
     documents: list[tuple[str, Traced]] = dataclasses.field(default_factory=list)
     """Here-documents: the file that one is written to, empty = a program reads it; the text."""
     notes: list[str] = dataclasses.field(default_factory=list)
@@ -68,16 +71,21 @@ class Walked:
 
 
 def walk(
-    text: str, environment: Mapping[str, Value] | None = None, answer: Answer | None = None
+    text: str,
+    environment: Mapping[str, Value] | None = None,
+    answer: Answer | None = None,
+    arguments: Sequence[str] = (),
+    *,
+    silent: bool = False,
 ) -> Walked:
-    """What a script would run, without arguments.
+    """What a script would run; with `silent` also commands that start no program.
 
     >>> said = walk('N=2; A=(--nnodes $N); for i in a b; do torchrun "${A[@]}" $i; done')
     >>> said.followed[0].texts
     ('torchrun', '--nnodes', '2', 'a')
     """
-    walker = _Walker(environment or {}, answer or (lambda _: None))
-    return walker.whole(text)
+    walker = _Walker(environment or {}, answer or (lambda _: None), silent=silent)
+    return walker.whole(text, arguments)
 
 
 class _Left(Exception):
@@ -88,17 +96,24 @@ class _Left(Exception):
 
 
 class _Walker:
-    def __init__(self, environment: Mapping[str, Value], answer: Answer) -> None:
+    def __init__(self, environment: Mapping[str, Value], answer: Answer, *, silent: bool) -> None:
         self._words = Expander(environment, answer)
+        self._silent = silent
         self.walked = Walked()
         self._functions: dict[str, Any] = {}
         self._depth, self._count, self._branches = 0, 0, 0
 
     # --- scripts and statements ---------------------------------------------------------------
 
-    def whole(self, text: str) -> Walked:
+    def whole(self, text: str, arguments: Sequence[str]) -> Walked:
         """Follow a script from its first line to its last."""
-        self.script(Traced(text, tuple(range(len(text)))), ())
+        with self._words.given([traced(one) for one in arguments]):
+            try:
+                self.script(Traced(text, tuple(range(len(text)))), ())
+            except Endless:
+                self.walked.notes.append(
+                    "its words hold each other without end: the rest is not followed"
+                )
         self.walked.shell_values = self._words.variables
         return self.walked
 
@@ -140,14 +155,23 @@ class _Walker:
             return self._words.text(one["Word"])
         if "Hdoc" in one:
             text = self._words.text(one["Hdoc"], here=True)
+            last = text.text.rfind("\n") + 1  # of a quoted one the parser keeps its end
+            if text.text[last:].strip() == self._words.text(one["Word"]).text:
+                text = text.slice(0, last)
             names = [
                 self._words.text(other["Word"]).text
                 for other in row.get("Redirs") or ()
                 if other.get("Op") in {">", ">>", "&>", ">|"} and "Word" in other
-            ]
+            ] or self._teed(row.get("Cmd") or {})
             self.walked.documents.append((names[0] if names else "", text))
             return text
         return given
+
+    def _teed(self, node: Any) -> list[str]:
+        """Files that `tee` writes."""
+        words = self._words.fields(node.get("Args") or ()) if node.get("Type") == "CallExpr" else []
+        found = [one.text for one in words]
+        return [one for one in found[1:] if found[0] == "tee" and not one.startswith("-")]
 
     def _command(self, node: Any, inside: tuple[Call, ...], given: Traced) -> bool | None:
         if node is None:
@@ -171,6 +195,7 @@ class _Walker:
             name = one["Name"]["Value"]
             kept[name] = self._words.variables.get(name)
             self._words.assign(one)
+            self.walked.passed[name] = self._words.variables[name]
         try:
             return self._call(words, self._words.place(rows[0]), inside, given) if words else True
         finally:
@@ -264,7 +289,7 @@ class _Walker:
         value = self._words.known(word)
         for item in node.get("Items") or ():
             patterns = [self._words.text(one).text for one in item.get("Patterns") or ()]
-            if value is not None and any(_matches(value, one) for one in patterns):
+            if value is None or any(_matches(value, one) for one in patterns):
                 return self._conditional(item.get("Stmts") or (), inside)
         return True
 
@@ -302,6 +327,8 @@ class _Walker:
             found: bool | None = getattr(self, _BUILTINS[name])(words, inside, given)
             return found
         if name in _SILENT:
+            if self._silent:
+                self.walked.followed.append(Call(tuple(words), place, inside))
             return True if name in {":", "true"} else False if name == "false" else None
         visible = self._words.variables.get("CUDA_VISIBLE_DEVICES")
         call = Call(

@@ -11,11 +11,12 @@ import json
 import re
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from mofa_model.errors import InputError
-from mofa_model.identity.commands import ProgramCall, Said, TextFile, programs
+from mofa_model.identity.commands import PlacedWord, ProgramCall, Said, TextFile, programs
 from mofa_model.identity.recipes import own_arguments
 from mofa_model.yaml_text import StreamReader
 
@@ -27,6 +28,8 @@ _LONGEST: Final = 100_000
 """Characters of a file that are read."""
 _ASSIGNED: Final = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=(.*)", re.DOTALL)
 _OPTION: Final = re.compile(r"--?([A-Za-z_][\w./-]*)")
+_LISTS: Final = re.compile(r"((target|attn)_modules|converters)$")
+"""Keys whose value is a list of words."""
 ASIDE: Final = re.compile(
     r"(^|[._])(eval|evaluation|val|valid|validation|test|infer|inference|generation|rollout|vllm"
     r"|sglang|teacher|draft|reward|critic|ref|embedding|tokenizer_config|monitoring|dataloader_val)"
@@ -95,11 +98,18 @@ def _options(command: ProgramCall) -> Iterator[Setting]:
                 value = "true" if following.startswith("--") or at + 1 == len(words) else following
                 if following.startswith("-") and not re.fullmatch(r"-[\d.]+(e-?\d+)?", following):
                     value = "true"
+            if _LISTS.search(_key(name)) and value == following:  # its words are many
+                value = ",".join([value, *_plain(words[at + 2 :])])
             if value.lstrip().startswith("{"):  # settings as JSON, as Kubeflow's SDK passes them
                 yield from _of_json(value, word.where)
             yield Setting(_key(name), value.strip().strip("\"'"), word.where, "option")
         elif at and (found := _ASSIGNED.fullmatch(text)):
             yield Setting(_key(found[1]), found[2].strip().strip("\"'"), word.where, "option")
+
+
+def _plain(words: Iterable[PlacedWord]) -> list[str]:
+    """The words up to the next option."""
+    return [one.text for one in takewhile(lambda one: not one.text.startswith("-"), words)]
 
 
 def _of_json(text: str, where: str) -> list[Setting]:
@@ -192,6 +202,8 @@ def _leaves(value: Any, source: TextFile) -> list[Setting]:
             for name, one in inner.items():
                 walk(one, f"{path}.{name}" if path else str(name), depth + 1)
         elif isinstance(inner, list):
+            if _LISTS.search(path) and all(isinstance(one, str) for one in inner):
+                walk(",".join(inner), path, depth + 1)
             for one in inner[:64]:
                 if isinstance(one, Mapping):
                     walk(one, path, depth + 1)
@@ -222,6 +234,8 @@ def _of_python(source: TextFile) -> Iterator[Setting]:
     for node in ast.walk(tree):
         for name, value in _pairs(node):
             given = constants.get(value.id) if isinstance(value, ast.Name) else _literal(value)
+            if _LISTS.search(_key(name)) and isinstance(value, ast.List | ast.Tuple):
+                given = ",".join(str(_literal(one)) for one in value.elts)
             if isinstance(given, str | int | float) and given != "":
                 text = str(given).lower() if isinstance(given, bool) else str(given)
                 line = source.first_line + getattr(value, "lineno", 1) - 1

@@ -48,6 +48,7 @@ from mofa_model.manifest.parsing import Object, Profile, is_ours, parse, trainin
 from mofa_model.manifest.surroundings import POLICY, Surroundings, profile_of, profile_with
 from mofa_model.manifest.training_job import ClusterPart, CurrentLayout, TrainingJobSpec
 from mofa_model.records import dataclass
+from mofa_model.search import framework as framework_of
 from mofa_model.spec.cluster import places
 from mofa_model.strategy_text import format_strategy
 from mofa_model.yaml_text import StreamReader
@@ -105,6 +106,8 @@ class JobQuestion:
     """Between which sizes one is to be chosen; None = it has its size, given or chosen."""
     is_written: bool = False
     """Whether its layout of today stands in its command, and nobody saw it run."""
+    tunes: bool = False
+    """Whether the job fine-tunes, by what it is."""
     doubts: tuple[str, ...] = ()
     """What the job leaves open and was assumed; with a doubt no answer is more than LowConfidence."""
 
@@ -119,6 +122,7 @@ def request_of(question: JobQuestion) -> Request:
         request,
         caveats=(*question.doubts, *request.caveats),
         current_runs=not question.is_written,
+        tunes=question.tunes,
     )
     return of_size(request, question.size) if question.size else request
 
@@ -360,6 +364,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
         doubts=tuple(filter(None, (doubt, "" if sure else assumed))),
         draft=draft,
         is_written=is_written,
+        tunes=identity.job_class is JobClass.FINE_TUNING,
         size=size,
         size_bounds=bounds if size else None,
     )
@@ -436,8 +441,11 @@ def _of_facts(identity: Identity) -> dict[str, Any]:
             given[field] = identity.facts[name].value
     if reading is not None and reading.precision is not None:
         given["precision"] = reading.precision  # the recipe, where the fact has its width alone
-    if "base" in identity.facts and "adapter_rank" in identity.facts:
-        given["base"] = identity.facts["base"].value
+    elif "precision" in given and framework is not None:
+        given["precision"] = framework_of(framework).recipe(given["precision"])
+    for name, field in (("base", "base"), ("adapter_targets", "adapterTargets")):
+        if name in identity.facts and "adapter_rank" in identity.facts:
+            given[field] = identity.facts[name].value
     if "adapters" in identity.facts and "adapter_rank" not in identity.facts:
         raise FactsMissing(
             f"{identity.facts['adapters'].source}: it tunes adapters, and nothing says their rank; "

@@ -13,6 +13,7 @@ import pytest
 
 import mofa_model
 from mofa_model.advice import LearnedMemory, Request, Status, advise, assumed_reliability
+from mofa_model.advice.candidates import lost_by_failing
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.compose import DECIDING, deciding_numbers
 from mofa_model.annotations import inputs_hash
@@ -20,6 +21,7 @@ from mofa_model.bands.coordinates import Coordinates
 from mofa_model.bands.odds import odds_of
 from mofa_model.bands.table import measured_runs
 from mofa_model.cli import main
+from mofa_model.estimate.step import least_step
 from mofa_model.presets import cluster, model, precision
 from mofa_model.search import SearchCase, framework
 from mofa_model.search.axes import EVERY
@@ -118,6 +120,21 @@ def test_a_layout_that_only_stands_in_a_command_may_not_fit():
     kept = advise(question(current=plain.strategy, current_runs=False))
     assert kept.kept.startswith("keep the layout of its command: the best other layout")
     assert kept.odds.fits < 1.0
+
+
+def test_a_failed_start_costs_a_short_run_more_than_a_long_one():
+    """A tenth of months of pre-training; two hours are 1.8 times a fine-tune of an hour."""
+    asked = question("llama3-8b", 8)
+    (case,) = asked.problems
+    unsaid = replace(
+        case, workload=replace(case.workload, training=replace(case.workload.training, tokens=0))
+    )
+    assert lost_by_failing(asked, case) == pytest.approx(0.1, abs=0.002)
+    assert lost_by_failing(asked, unsaid) == 0.1
+    tuned = lost_by_failing(replace(asked, tunes=True), unsaid)
+    hours = 1e8 / 8192 / 256 * float(least_step(case.workload, case.cluster)) / 0.4 / 3600
+    assert tuned == pytest.approx(0.1 + 2.0 / hours)
+    assert lost_by_failing(replace(asked, framework="torchtune"), unsaid) == tuned
 
 
 def test_today_s_layout_is_no_answer_where_a_constraint_or_the_number_of_devices_forbids_it():

@@ -409,13 +409,21 @@ def test_four_times_as_many_settings_of_a_file_take_no_more_than_eight_times_as_
     assert min(seconds(3200) for _ in range(3)) < 8 * min(seconds(800) for _ in range(3))
 
 
-def test_a_value_of_a_branch_does_not_replace_one_that_stands_before_it():
-    """Whether the branch is taken, nobody knows; behind `fi` a value counts again."""
-    line = "A=1\nif true; then\nA=2\nB=2\nfi\ntorchrun train.py --a $A --b $B\nA=3"
-    said = read_text(line, "x", {}, {})
-    assert [one.texts for one in said.program_calls if one.program == "train.py"]
-    assert (said.variables["A"].value, said.variables["B"].value) == ("3", "2")
-    assert read_text(line.rpartition("\n")[0], "x", {}, {}).variables["A"].value == "1"
+def test_a_value_of_a_branch_counts_where_the_branch_is_surely_taken():
+    """Of two branches that only a machine can choose from, the first is read; behind `fi` a value
+    counts again.
+    """
+
+    def runs(*lines):
+        said = read_text("\n".join(lines), "x", {}, {})
+        (found,) = [one.texts for one in said.program_calls if one.program == "train.py"]
+        return found[3], found[5], said.variables["A"].value
+
+    train, branch = "torchrun train.py --a $A --b $B", ("A=2", "B=2")
+    assert runs("A=1", "if true; then", *branch, "fi", train, "A=3") == ("2", "2", "3")
+    maybe = "if ping -c 1 host; then"
+    assert runs("A=1", maybe, *branch, "else", "A=4", "fi", train)[:2] == ("2", "2")
+    assert runs("A=1", "if [ -f /data/ready ]; then", *branch, "fi", train) == ("1", "$B", "1")
 
 
 def test_megatrons_defaults_tell_shapes_apart():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from mofa_model.advice import advise
 from mofa_model.errors import FactsMissing, InputError
 from mofa_model.identity import model_preset
 from mofa_model.kinds import KINDS
 from mofa_model.manifest.documents import Documents
-from mofa_model.manifest.jobs import identity_of, question_of
+from mofa_model.manifest.jobs import identity_of, question_of, request_of
 from mofa_model.manifest.surroundings import surroundings
 from mofa_model.verbs.annotate import _annotator
 
@@ -79,9 +81,13 @@ FACTS = ("model", "trainer", "device_kind", "devices", "nodes", "sequence_length
 FACTS += ("global_batch", "micro_batch", "accumulation", "precision", "parallel")
 
 
-def test_facts_of_86_manifests_are_right_and_none_is_invented():
-    """411 facts of 45 training jobs; of all 86 classes 84."""
-    count, classes = 0, 0
+UNSAID = [("rayjob-lightning-llama2.yaml", name) for name in ("global_batch", "micro_batch")]
+"""Its `-bs` is the batch of a worker: that stands in the script, which is not there."""
+
+
+def test_facts_of_112_manifests_are_right_and_none_is_invented():
+    """563 facts of 61 training jobs; of all 112 classes 109. Two facts are missing."""
+    count, classes, missing = 0, 0, []
     for row in labels():
         label, found, _ = told(row["file"])
         classes += found.job_class == label["class"]
@@ -93,41 +99,55 @@ def test_facts_of_86_manifests_are_right_and_none_is_invented():
             wanted = label["facts"].get(name)
             if wanted is None and said is None:
                 continue
-            assert said is not None, (label["file"], name, "missing")
+            if said is None:
+                missing.append((label["file"], name))
+                continue
             assert wanted is not None, (label["file"], name, said, "invented")
             assert right(name, wanted, said), (label["file"], name, said, wanted)
             assert found.facts[name].source
             count += 1
-    assert (len(labels()), count) == (86, 411)
-    assert classes >= 84
+    assert missing == UNSAID
+    assert (len(labels()), count) == (112, 563)
+    assert classes >= 109
 
 
 def test_what_trains_no_language_model_is_no_question():
-    """41 servers, image models, benchmarks, evaluations, RL and web pages: none is asked about."""
+    """51 servers, image models, benchmarks, evaluations, RL and web pages: none is asked about."""
     others = [row["file"] for row in labels() if row["class"] not in TRAINING]
     asked = [file for file in others if not isinstance(told(file)[2], InputError)]
-    assert (len(others), asked) == (41, [])
+    assert (len(others), asked) == (51, [])
 
 
 @pytest.mark.slow
 def test_recommended_is_right_and_given_where_runs_were_measured():
-    """Of 41 answerable jobs all are advised, 33 as Recommended: of 38 whose trainer was measured."""
+    """Of 53 answerable jobs 52 are advised, 46 as Recommended: of 49 whose trainer was measured. The
+    other one lacks its batch.
+    """
     status = {}
     for row in labels():
         stream = stream_of((FOLDER / row["file"]).read_text("utf-8"), row["pool"])
         _, outcomes = _annotator([]).run([stream])
         kind, _, name = row["object"].partition("/")
-        status[row["file"]] = next(
-            one.status for one in outcomes if (one.item.kind, one.item.name) == (kind, name)
-        )
+        found = (one for one in outcomes if (one.item.kind, one.item.name) == (kind, name))
+        status[row["file"]] = getattr(next(found, None), "status", "")
     recommended = [row for row in labels() if status[row["file"]] == "Recommended"]
     assert {row["class"] for row in recommended} <= TRAINING
     answerable = [row for row in labels() if row["answerable"] == "yes"]
-    assert all(status[row["file"]] in ADVISED for row in answerable)
+    silent = [row["file"] for row in answerable if status[row["file"]] not in ADVISED]
+    assert silent == [UNSAID[0][0]]
     measured = [row for row in answerable if row["facts"]["trainer"] in MEASURED]
-    assert (len(answerable), len(measured)) == (41, 38)
-    assert len(recommended) >= 33
+    assert (len(answerable), len(measured)) == (53, 49)
+    assert len(recommended) >= 46
     assert all(row in measured for row in recommended)
+
+
+def test_a_written_layout_that_may_not_fit_is_no_reason_to_stay():
+    """It fits with 59 %, another one of the same speed with 98 %: nobody saw the first one run."""
+    request = request_of(told("pretrain-nanotron.yaml")[2])
+    found = advise(request)
+    assert found.strategy != request.current
+    assert found.odds.fits > 0.95
+    assert advise(replace(request, current_runs=True)).strategy == request.current
 
 
 @pytest.mark.parametrize("profile", ["h100", "a100", "h200", "b200"])
