@@ -160,6 +160,8 @@ _RUN_TOGETHER: Final = (
 """How recipes write what a name may not hold: `llama31_8b`, `qwen25_1p5b`, `qwen25_500m`."""
 _MADE_UP: Final = re.compile(r"(?<![a-z])(debug|dummy|toy|proxy|smoke|test)", re.IGNORECASE)
 """Names of models that are none but in a test."""
+_TOKENS: Final = re.compile(r"vocab|merges|tokeni[sz]er|bpe", re.IGNORECASE)
+"""Names of files of a tokenizer, which many models share."""
 _SECRET: Final = re.compile(
     r"token(?!iz|s\.)|secret|passw|credential|api[-_]?key|access[-_]?key|private[-_]?key|\bauth",
     re.IGNORECASE,
@@ -551,7 +553,7 @@ def _spelt_out(text: str) -> str:
     >>> _spelt_out("configs/gpt_oss_20b_pretrain_config"), _spelt_out("train_mistral_nemo_12b.sh")
     ('gpt-oss-20b', 'mistral-nemo-12b')
     """
-    if _MADE_UP.search(text):
+    if _MADE_UP.search(text) or _TOKENS.search(text):
         return ""
     words = [one for one in re.split(r"[-_/\s]|\.(?=\D)", text)[-_WORDS:] if one]
     spans = sorted(
