@@ -118,7 +118,10 @@ _NAMES: Final = (
         ),
         JobClass.EVALUATION,
     ),
-    (re.compile(r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d"), JobClass.INFERENCE),
+    (
+        re.compile(r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d(?![a-z])"),
+        JobClass.INFERENCE,
+    ),
     (re.compile(r"bench|nccl|perf-?test"), JobClass.HPC),
 )
 
@@ -221,6 +224,18 @@ _LIBRARIES: Final = (
         "a library for fine-tuning",
     ),
     (
+        re.compile(r"\bllm\.\w+\.pretrain_recipe\("),
+        JobClass.PRE_TRAINING,
+        "nemo",
+        "a recipe of NeMo",
+    ),
+    (
+        re.compile(r"\bllm\.\w+\.finetune_recipe\("),
+        JobClass.FINE_TUNING,
+        "nemo",
+        "a recipe of NeMo",
+    ),
+    (
         re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"),
         JobClass.FINE_TUNING,
         "",
@@ -299,6 +314,7 @@ def class_of(
     makes: bool,
     asks_model: bool,
     elsewhere: bool,
+    repeats: bool = False,
 ) -> ClassVerdict:
     """The class of an object.
 
@@ -307,7 +323,8 @@ def class_of(
     whether it has settings of language models, `learns` whether it has some of training; `serves`
     whether it is probed or listens as servers do; `makes` whether it makes pods of its own;
     `asks_model` whether it has an option for a model, be its value a placeholder; `elsewhere`
-    whether its pods are those of another object.
+    whether its pods are those of another object; `repeats` whether it goes over its data more than
+    once, as no pre-training does.
     """
     names, models = list(names), list(models)
     if not makes:
@@ -330,6 +347,7 @@ def class_of(
             text,
             clues,
             architectures=architectures,
+            repeats=repeats and asks_model,
             speaks=speaks,
             serves=serves,
         )
@@ -384,6 +402,7 @@ def _training(
     evidence: list[Clue],
     *,
     architectures: Iterable[str],
+    repeats: bool,
     speaks: bool,
     serves: bool,
 ) -> tuple[JobClass | None, str]:
@@ -408,7 +427,8 @@ def _training(
     ):
         if other and not language:
             return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"
-        tunes = job_class is JobClass.FINE_TUNING or _TUNES.search(f"{best.found} {text}")
+        named = _TUNES.search(f"{best.found} {text}") is not None
+        tunes = job_class is JobClass.FINE_TUNING or repeats or named
         return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), ""
     if job_class is None and not speaks:
         return None, ""
@@ -418,7 +438,8 @@ def _training(
         return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"
     if language or speaks or LANGUAGE_MODELS.search(_TINY.sub("llama", text)):
         weak = any(one.job_class == JobClass.FINE_TUNING for one in evidence)
-        tunes = job_class is JobClass.FINE_TUNING or weak or _TUNES.search(text)
+        named = _TUNES.search(text) is not None
+        tunes = job_class is JobClass.FINE_TUNING or weak or repeats or named
         said = f"it names {language}" if language else "its settings are those of a language model"
         return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), said
     library = next((one for one in evidence if one.says == _IMAGES), None)

@@ -216,7 +216,7 @@ class _Reader:
         text = source.text[:_LONGEST]
         known = {one.name: traced(one.value) for one in self._said.variables.values()}
         try:
-            walked = walk(text, known, arguments=arguments, silent=True)
+            walked = walk(text, known, arguments=arguments, every=True)
         except InputError:
             self._lines(source, depth)
             return

@@ -88,11 +88,15 @@ _UNSET: Final = re.compile(r"\$(?:\{?[A-Za-z_]\w*\}?|\{?\d+\}?|\{[A-Za-z_]\w*\[[
 class Expander:
     """What words mean, given the variables and arguments of the moment."""
 
-    def __init__(self, environment: Mapping[str, Value], answer: Answer) -> None:
+    def __init__(
+        self, environment: Mapping[str, Value], answer: Answer, *, may_be_set: bool = False
+    ) -> None:
         self.variables: dict[str, Value] = dict(environment)
         self.arguments: list[Traced] = []
         """Of the script, or of the function that is followed."""
         self._answer = answer
+        self._may_be_set = may_be_set
+        """Whether a machine may set what the script does not."""
         self._left = _ALL
         self._source = EMPTY
         self._bytes: Sequence[int] = ()
@@ -398,7 +402,7 @@ class Expander:
 
     def known(self, value: Traced) -> str | None:
         """A text as the script would see it; what nobody has set is empty."""
-        text = _UNSET.sub("", value.text)
+        text = value.text if self._may_be_set else _UNSET.sub("", value.text)
         return None if "$" in text or "`" in text else text
 
     # --- arithmetic ---------------------------------------------------------------------------

@@ -79,6 +79,10 @@ _SAVE: Final = (
     "checkpoint_interval", "checkpoint_period", "save_freq", "checkpoint_save_steps",
     "save_every_n_steps", "interval_steps",
 )  # fmt: skip
+_STEPS: Final = (
+    "train_iters", "max_steps", "train_steps", "max_train_steps", "training_steps", "total_steps",
+    "num_training_steps", "max_iters",
+)  # fmt: skip
 _PARALLEL: Final[Mapping[str, tuple[str, ...]]] = {
     "tp": (
         "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size",
@@ -212,6 +216,16 @@ class FactSheet:
     """Whether the model is the one that has the shape, and nobody names it."""
 
 
+FRAMEWORKS: Final = {
+    "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "nemo": "nemo", "torchtitan": "torchtitan",
+    "maxtext": "maxtext", "fsdp-script": "accelerate",
+    "nanotron": "nanotron", "llm-foundry": "llm-foundry", "deepspeed": "deepspeed",
+    "accelerate": "accelerate", "axolotl": "axolotl", "llama-factory": "llama-factory",
+    "trl": "trl", "torchtune": "torchtune",
+}  # fmt: skip
+"""Trainers as the search knows them."""
+
+
 class FactSources(NamedTuple):
     """What facts are read from."""
 
@@ -252,9 +266,12 @@ def read_facts(sources: FactSources) -> FactSheet:
         ("sequence_length", _SEQUENCE),
         ("accumulation", _AGAIN),
         ("checkpoint_interval", _SAVE),
+        ("steps", _STEPS),
     ):
         if fact := _whole(settings, keys, disagree, name.replace("_", " ")):
             found[name] = fact
+    if "steps" not in found and (told := _at(settings, "training.steps")):  # as torchtitan has it
+        found["steps"] = told
     _batches(found, settings, sources, disagree)
     if precision := _precision(settings):
         found["precision"] = precision
@@ -398,6 +415,12 @@ def _whole(
     return Fact(value, first.where)
 
 
+def _at(settings: Sequence[Setting], path: str) -> Fact | None:
+    """The first whole number at a path."""
+    having = ((number(one.value), one.where) for one in settings if one.path == path)
+    return next((Fact(value, where) for value, where in having if value), None)
+
+
 _ORIGINS: Final = ["option", "variable", "file", "source"]
 
 
@@ -430,13 +453,18 @@ _VARIANT: Final = re.compile(r"[-_](flex|varlen|fused|sdpa)\w*$")
 
 
 def _flavored(settings: Sequence[Setting]) -> Fact | None:
-    """The model of torchtitan's two words, its family and its flavor: `llama3` and `8B`."""
+    """The model of two words, its family and its flavor or size: `llama3` and `8B`, as torchtitan has
+    them, or `llama3` and `8`.
+    """
     families = {"model.name": "model.flavor", "module": "flavor", "model_name": "model_flavor"}
-    for family, flavor in families.items():
+    for family, flavor in (*families.items(), ("model_name", "model_size")):
         first = next((one for one in settings if one.path == family), None)
         second = next((one for one in settings if one.path == flavor), None)
         if first is not None and second is not None:
-            both = f"{first.value}-{_VARIANT.sub('', second.value.lower())}"
+            size = f"{second.value}{'b' * (flavor == 'model_size' and second.value.isdigit())}"
+            both = f"{first.value}-{_VARIANT.sub('', size.lower())}"
+            if flavor == "model_size" and not _known(both):
+                continue
             if not _PLACEHOLDER.search(both):
                 return Fact(both.lower().replace("_", "-"), second.where)
     return None
@@ -671,6 +699,8 @@ def _batches(
         found["global_batch"] = fact
     if fact := _whole(settings, _MICRO, disagree, "micro batch"):
         found["micro_batch"] = fact
+        if whole := _whole(settings, ("bs",)):  # MBS and BS, as examples of Megatron-LM call them
+            found.setdefault("global_batch", whole)
     whole = _whole(settings, ("train_batch_size",))
     if whole is not None:
         of_step = deepspeed or seen.trainer == "levanter"

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from mofa_model.annotations import RUNS
+from mofa_model.axes.frameworks import framework
 from mofa_model.errors import BadFile, InputError
 from mofa_model.identity.classes import (
     ClassVerdict,
@@ -32,6 +33,7 @@ from mofa_model.identity.commands import (
 )
 from mofa_model.identity.devices import DeviceRequest, asks, devices_of, elsewhere
 from mofa_model.identity.facts import (
+    FRAMEWORKS,
     HUGGING_FACE,
     Fact,
     FactSheet,
@@ -87,6 +89,9 @@ _LEARNS: Final = re.compile(
     r"|lora_\w+|grad_clip|\w*train_(micro_)?batch_size\w*|micro_batch_size|training_args)$"
 )
 """Options that only training has: without one a program that is not known does not learn."""
+_EPOCHS: Final = frozenset(
+    {"num_train_epochs", "num_epochs", "epochs", "max_epochs", "max_duration"}
+)
 _SPEAKS: Final = frozenset(
     {"sequence_length", "accumulation", "micro_batch", "global_batch", "shape", "parallel"}
 )
@@ -151,8 +156,8 @@ def identify(
         evidence = sorted([*evidence, *named], key=lambda one: -one.weight)
     seen = _seen(spec, pods, beside, evidence, said, merged([rest, prepared]))
     reading = read_facts(seen)
-    launch = launch_of(said)
     facts = dict(reading.facts)
+    launch = _of_trainer(launch_of(said), facts.get("trainer"))
     if launch is not None:
         facts = {**facts_of_launch(launch, facts), **facts}
     ran = _seen_to_run(body)
@@ -194,6 +199,15 @@ def _training_step(pods: list[PodForm], reader: _Reader) -> list[PodForm]:
 
     found = [pod for pod in pods if asks(pod) and trains_model(pod)]
     return found if len(found) == 1 else pods
+
+
+def _of_trainer(found: LaunchFound | None, trainer: Fact | None) -> LaunchFound | None:
+    """What a trainer is told, unless another one is known to run: trainers share some options."""
+    runs = "" if trainer is None else FRAMEWORKS.get(str(trainer.value), "")
+    if found is None or not runs:
+        return found
+    family = {framework(one).engine for one in (runs, found.reading.trainer)}
+    return found if len(family) == 1 else None
 
 
 def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Said]:
@@ -345,7 +359,7 @@ def _seen(
     return FactSources(
         settings=settings,
         others=[*settings_of(others), *_of_object(spec)],
-        words=[pair for command in whole for pair in started(command)],
+        words=[pair for command in whole for pair in started(command)] + _configured(said),
         fetched=[pair for command in whole for pair in _fetched(command)],
         device_request=devices,
         trainer=by.trainer if by else _own_trainer(settings, launchers, said),
@@ -353,6 +367,15 @@ def _seen(
         image=(by.found, by.where) if by else ("", first),
         elsewhere="clusterSelector" in spec or devices.unread or _lacks_runtime(spec, beside),
     )
+
+
+def _configured(said: Said) -> list[tuple[str, str]]:
+    """Files of settings that variables name, as `CONFIG_FILE` does, and where that stands."""
+    return [
+        (one.value, one.where)
+        for one in said.variables.values()
+        if "config" in one.name.lower() and re.search(r"\.(ya?ml|toml|json)$", one.value)
+    ]
 
 
 def _lacks_runtime(spec: Mapping[str, Any], beside: Beside) -> bool:
@@ -430,6 +453,7 @@ def _verdict(
         makes=makes,
         elsewhere=seen.elsewhere,
         asks_model=any(one.key in _ASKS_MODEL for one in seen.settings),
+        repeats=any(one.key in _EPOCHS and _twice(one.value) for one in seen.settings),
     )
     best = evidence[0].weight if evidence else 0
     if kind in _SERVING:
@@ -451,6 +475,16 @@ def _verdict(
         why = f"{verdict.reason}; it listens as a server"
         return ClassVerdict(JobClass.INFERENCE, why, "none", False)
     return verdict
+
+
+def _twice(value: str) -> bool:
+    """Whether a text says two epochs or more.
+
+    >>> _twice("3.0"), _twice("2ep"), _twice("1"), _twice("10000ba")
+    (True, True, False, False)
+    """
+    found = re.fullmatch(r"(\d{1,3})(\.\d+)?(ep)?", value)
+    return found is not None and int(found[1]) >= 2
 
 
 def _pods(body: Mapping[str, Any], spec: Mapping[str, Any], beside: Beside) -> list[PodForm]:

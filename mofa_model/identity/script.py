@@ -76,15 +76,16 @@ def walk(
     answer: Answer | None = None,
     arguments: Sequence[str] = (),
     *,
-    silent: bool = False,
+    every: bool = False,
 ) -> Walked:
-    """What a script would run; with `silent` also commands that start no program.
+    """What a script would run; with `every` also commands that start no program, and all branches of
+    which only a machine can choose.
 
     >>> said = walk('N=2; A=(--nnodes $N); for i in a b; do torchrun "${A[@]}" $i; done')
     >>> said.followed[0].texts
     ('torchrun', '--nnodes', '2', 'a')
     """
-    walker = _Walker(environment or {}, answer or (lambda _: None), silent=silent)
+    walker = _Walker(environment or {}, answer or (lambda _: None), every=every)
     return walker.whole(text, arguments)
 
 
@@ -96,9 +97,9 @@ class _Left(Exception):
 
 
 class _Walker:
-    def __init__(self, environment: Mapping[str, Value], answer: Answer, *, silent: bool) -> None:
-        self._words = Expander(environment, answer)
-        self._silent = silent
+    def __init__(self, environment: Mapping[str, Value], answer: Answer, *, every: bool) -> None:
+        self._words = Expander(environment, answer, may_be_set=every)
+        self._every = every
         self.walked = Walked()
         self._functions: dict[str, Any] = {}
         self._depth, self._count, self._branches = 0, 0, 0
@@ -188,7 +189,10 @@ class _Walker:
         if not rows:
             for one in assigned:
                 self._words.assign(one)
-            return True
+            made = [self._words.variables.get(one["Name"]["Value"]) for one in assigned]
+            return (
+                None if any(isinstance(one, Traced) and "$(" in one.text for one in made) else True
+            )
         words = self._words.fields(rows)
         kept = {}
         for one in assigned:
@@ -242,11 +246,26 @@ class _Walker:
 
     def _IfClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
         found = self._statements(node["Cond"], inside) if node.get("Cond") else True
+        if found is None and self._every:
+            branches = [node.get("Then") or (), *_otherwise(node)]
+            return self._all_ways(branches, inside, stay=bool(node.get("Else")))
         if found or (found is None and node.get("Else")):
             return self._conditional(node.get("Then") or (), inside)
         if other := node.get("Else"):
             return self._IfClause(other, inside, EMPTY)
         return True
+
+    def _all_ways(
+        self, branches: Sequence[Iterable[Any]], inside: tuple[Call, ...], *, stay: bool
+    ) -> bool | None:
+        """Every branch of which only a machine can choose; what the first one sets may `stay`."""
+        before, kept = dict(self._words.variables), None
+        for rows in branches:
+            self._words.variables = dict(before)
+            self._conditional(rows, inside)
+            kept = self._words.variables if kept is None else kept
+        self._words.variables = kept if stay and kept is not None else before
+        return None
 
     def _ForClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
         loop = node["Loop"]
@@ -287,9 +306,12 @@ class _Walker:
     def _CaseClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
         word = self._words.text(node["Word"])
         value = self._words.known(word)
-        for item in node.get("Items") or ():
+        items: list[Any] = node.get("Items") or []
+        if value is None and self._every:
+            return self._all_ways([one.get("Stmts") or () for one in items], inside, stay=True)
+        for item in items:
             patterns = [self._words.text(one).text for one in item.get("Patterns") or ()]
-            if value is None or any(_matches(value, one) for one in patterns):
+            if value is not None and any(_matches(value, one) for one in patterns):
                 return self._conditional(item.get("Stmts") or (), inside)
         return True
 
@@ -327,7 +349,7 @@ class _Walker:
             found: bool | None = getattr(self, _BUILTINS[name])(words, inside, given)
             return found
         if name in _SILENT:
-            if self._silent:
+            if self._every:
                 self.walked.followed.append(Call(tuple(words), place, inside))
             return True if name in {":", "true"} else False if name == "false" else None
         visible = self._words.variables.get("CUDA_VISIBLE_DEVICES")
@@ -511,6 +533,15 @@ _SILENT: Final = frozenset(
 )  # fmt: skip
 """Commands that start no program and whose result nobody can tell, or need not."""
 _OF_FILES: Final = frozenset(f"-{one}" for one in "abcdefghkprstuwxGLNOS")
+
+
+def _otherwise(node: Any) -> list[list[Any]]:
+    """What stands behind `elif` and `else`, a condition first: it is run before its branch."""
+    found = list[list[Any]]()
+    while other := node.get("Else"):
+        found.append([*(other.get("Cond") or ()), *(other.get("Then") or ())])
+        node = other
+    return found
 
 
 def _is_small(call: Call) -> bool:

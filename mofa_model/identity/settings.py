@@ -268,6 +268,10 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         owner = getattr(node.func, "value", None)
         if not re.search(r"Token|Processor", getattr(owner, "id", "")):
             yield "pretrained_model_name_or_path", node.args[0]
+    if called in {"pretrain_recipe", "finetune_recipe"}:  # NeMo's: llm.llama3_8b.pretrain_recipe()
+        owner = getattr(node.func, "value", None)
+        if isinstance(owner, ast.Attribute):
+            yield "recipe", ast.copy_location(ast.Constant(owner.attr), node)
     if called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
         default = next((one.value for one in node.keywords if one.arg == "default"), None)
         if default is not None and isinstance(node.args[0].value, str):

@@ -105,7 +105,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the arguments and the configuration that they name say."""
     known = table(TRAINER)
     given = trainer_options(known, words)
-    path = given.get("--deepspeed")
+    path = given.get("--deepspeed") or given.get("--deepspeed_config")
     if path is None or open_file is None:
         raise NotRead(
             "current",

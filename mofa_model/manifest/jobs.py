@@ -28,6 +28,7 @@ from mofa_model.errors import (
     shown,
 )
 from mofa_model.identity import (
+    FRAMEWORKS,
     Fact,
     Facts,
     Identity,
@@ -431,14 +432,17 @@ _WORD: Final = 4096
 def _of_facts(identity: Identity) -> dict[str, Any]:
     """A job's own facts in the form of a TrainingJob's training."""
     reading = None if identity.launch_found is None else identity.launch_found.reading
-    framework = _FRAMEWORKS.get(str(identity.facts.get("trainer", Fact("", "")).value))
+    framework = FRAMEWORKS.get(str(identity.facts.get("trainer", Fact("", "")).value))
     if framework is None and identity.hugging_face:
         framework = "accelerate"  # under it Hugging Face's Trainer runs, in a script of any name
-    given = {} if framework is None else {"framework": framework}
+    given: dict[str, Any] = {} if framework is None else {"framework": framework}
     given |= {} if reading is None else _of_reading(reading)
     for name, field in _TRAINING.items():
         if name in identity.facts:
             given[field] = identity.facts[name].value
+    if "steps" in identity.facts and {"sequenceLength", "globalBatchSize"} <= given.keys():
+        tokens = int(given["sequenceLength"]) * int(given["globalBatchSize"])
+        given["tokens"] = str(tokens * identity.facts["steps"].value)
     if reading is not None and reading.precision is not None:
         given["precision"] = reading.precision  # the recipe, where the fact has its width alone
     elif "precision" in given and framework is not None:
@@ -462,16 +466,6 @@ _TRAINING: Final = {
     "adapter_rank": "adapterRank",
 }
 """Fields of the training that are facts of a job."""
-
-
-_FRAMEWORKS: Final = {
-    "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "torchtitan": "torchtitan",
-    "maxtext": "maxtext", "fsdp-script": "accelerate",
-    "nanotron": "nanotron", "llm-foundry": "llm-foundry", "deepspeed": "deepspeed",
-    "accelerate": "accelerate", "axolotl": "axolotl", "llama-factory": "llama-factory",
-    "trl": "trl", "torchtune": "torchtune",
-}  # fmt: skip
-"""Trainers as the search knows them."""
 
 
 def _agree_on_model(given: str, named: Fact | None) -> None:

@@ -75,18 +75,19 @@ def digest_of(
 
 
 def table_of(
-    size_requests: Sizes, answer: Answer, advice_by_request: Mapping[Request, Advice]
+    size_requests: Sizes, answer: Answer, answered: tuple[Request, Advice]
 ) -> list[dict[str, Any]]:
     """A row for each size: layout, seconds of a step and steps between checkpoints, or a reason.
 
-    `advice_by_request` has the answer for the job's present size. Rows show no alternatives.
+    `answered` is the question of the job's present size with its answer. Rows show no alternatives.
     """
     rows: list[dict[str, Any]] = []
     for gpus, request in size_requests.items():
         if isinstance(request, str):
             rows.append({"gpus": gpus, "reason": request})
             continue
-        advice = advice_by_request.get(request) or answer(replace(request, top=0))
+        known = request == answered[0]
+        advice = answered[1] if known else answer(replace(request, top=0))
         if advice.strategy is None or advice.predicted is None:
             rows.append({"gpus": gpus, "reason": advice.explanation[:200]})
             continue
@@ -244,7 +245,7 @@ class Annotator:
             question = request_of(found)
         answer = self.answer(question)
         advice = with_assumption(found, answer)
-        rows = table_of(sizes, self.answer, {question: answer})
+        rows = table_of(sizes, self.answer, (question, answer))
         return of_advice(advice, digest, self.now, self.words(question, advice), rows)
 
 

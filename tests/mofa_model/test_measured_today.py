@@ -56,6 +56,7 @@ def test_todays_layout_takes_what_was_measured_and_the_gain_is_against_that():
     assert 1.1 < other <= 1.41
     assert measured.learned == pytest.approx(1.0), "the pool taught nothing"
     assert "as measured: 1.40 of its estimate" in measured.explanation
+    assert measured.current.odds.fits == 1.0
 
 
 def test_a_measured_step_says_that_the_layout_of_a_command_runs():

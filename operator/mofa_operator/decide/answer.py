@@ -193,7 +193,7 @@ def _searched(digest: str, request: Request, sizes: Sizes) -> Answer:
     advice = advise(request)
     cluster = request.for_trainer(advice.trainer).problems[0].cluster
     words = launch_words(request, advice)
-    annotations = of_advice(advice, digest, "", words, table_of(sizes, advise, {request: advice}))
+    annotations = of_advice(advice, digest, "", words, table_of(sizes, advise, (request, advice)))
     status = status_of(advice, digest, "", _launch(request, advice))
     del annotations[PREFIX + "computed-at"], status["computedTime"]
     return Answer(

@@ -10,7 +10,7 @@ from operator_objects import NOW, job_set, key_of, policy, profile, training_job
 
 from mofa_model import VERSION
 from mofa_model.advice import advise
-from mofa_model.annotations import PREFIX
+from mofa_model.annotations import MEASURED, PREFIX, RUNS
 from mofa_model.kinds import JOB_SET
 from mofa_model.manifest.advised import launch_words
 from mofa_model.manifest.documents import Documents
@@ -67,6 +67,19 @@ def from_file(text):
 def test_annotations_are_those_of_the_command(name):
     text = (EXAMPLES / f"{name}.yaml").read_text("utf-8")
     assert dict(answer(from_file(text)).annotations) == annotated(text)
+
+
+def test_a_running_job_with_its_measured_step_is_answered_with_that():
+    """Such a question could not be hashed: command and operator failed on every job that had the annotation."""
+    runs = "--tensor-model-parallel-size 4 --micro-batch-size 1 --use-distributed-optimizer --bf16"
+    plain = answer(asked(profile(), policy(), job_set(annotations={RUNS: runs})))
+    step = float(f"{1.3 * plain.says.current.predicted['step_seconds'].target:.3f}")
+    body = job_set(annotations={RUNS: runs, MEASURED: str(step)})
+    found = answer(asked(profile(), policy(), body))
+    assert found.outcome in {"Recommended", "LowConfidence"}
+    now = found.says.current.predicted["step_seconds"]
+    assert now.target == pytest.approx(step, rel=0.03)
+    assert "as measured: 1.30 of its estimate" in found.explanation
 
 
 class TestOutcomes:
