@@ -91,7 +91,7 @@ class SlurmSite:
             weakref.finalize(self, _without_groups, [MEMORY / f"slurm_{one}" for one in self.names])
         self.near = short / "site"
         self.near.symlink_to(self.folder)
-        for name in ("spool", "state", "database", "log"):
+        for name in ("spool", "state", "database", "temporary", "log"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.ports = dict(
             zip(("database", "dbd", "ctld", *self.names), free_ports(3 + self.nodes), strict=True)
@@ -238,11 +238,12 @@ class SlurmSite:
 
     def _start_database(self) -> None:
         data, where = self.folder / "database", self.near / "database.socket"
+        own = {"PATH": _path(), "TMPDIR": str(self.folder / "temporary")}  # two at once collide
         if not any(data.iterdir()):
             done = subprocess.run(
                 ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db",
                  "--auth-root-authentication-method=normal"],
-                capture_output=True, text=True, check=False, env={**os.environ, "PATH": _path()},
+                capture_output=True, text=True, check=False, env={**os.environ, **own},
             )  # fmt: skip
             if done.returncode:
                 raise LocalStackError(f"mariadb-install-db: {done.stderr.strip()[-300:]}")
@@ -251,7 +252,7 @@ class SlurmSite:
             ["mariadbd", "--no-defaults", f"--datadir={data}", "--user=root", f"--socket={where}",
              f"--port={self.ports['database']}", f"--bind-address={HOST}", "--innodb-buffer-pool-size=64M",
              "--innodb-log-file-size=32M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"],
-            environment={"PATH": _path()},
+            environment=own,
             ready=lambda: self._listens("database"),
         )  # fmt: skip
         words = (
