@@ -162,15 +162,14 @@ BESIDE = """#!/bin/bash
 : > {log}
 srun --overlap -n 1 {mofa} observe {log} --job toy --sequence 128 --textfile {folder}/job.prom --poll 50ms &
 until [[ -e {folder}/job.prom ]]; do sleep 0.2; done
-srun --overlap -n 1 --task-epilog={folder}/epilog.sh bash -c 'for ((N = 1; N <= 40; N++)); do
+srun --overlap -n 1 bash -c 'for ((N = 1; N <= 40; N++)); do
     echo " iteration $N/ 100 | consumed samples: $((N * 8)) | elapsed time per iteration (ms): 250.0 | learning rate: 1E-4 | global batch size: 8 |" >> {log}
     sleep 0.25; cp {folder}/job.prom {folder}/seen.prom 2> /dev/null || true
 done'
 scancel --signal=TERM "$SLURM_JOB_ID.0"
 wait
-{at_end}
+{mofa} observe {log} --once --append --sequence 128 --job toy
 """
-AT_END = "{mofa} observe {log} --once --append --sequence 128 --job toy"
 
 
 def asked_for(site, program):
@@ -191,15 +190,9 @@ def test_every_option_that_sbatch_and_srun_have_is_known(site) -> None:
 
 
 @pytest.mark.slow
-def test_observe_runs_beside_a_job_as_a_second_step_in_an_epilog_and_at_the_end(
-    site, tmp_path
-) -> None:
+def test_observe_runs_beside_a_job_as_a_second_step_and_at_its_end(site, tmp_path) -> None:
     mofa = Path(sys.executable).with_name("mofa")
-    named = {"mofa": mofa, "log": tmp_path / "train.log", "folder": tmp_path}
-    at_end = AT_END.format(**named)
-    (tmp_path / "epilog.sh").write_text(f"#!/bin/bash\n{at_end}\n")
-    (tmp_path / "epilog.sh").chmod(0o755)
-    text = BESIDE.format(**named, at_end=at_end)
+    text = BESIDE.format(mofa=mofa, log=tmp_path / "train.log", folder=tmp_path)
     job = site.submit(text, f"--chdir={tmp_path}", "--output=out.log")
     site.wait_for(
         "it has ended",
@@ -207,7 +200,7 @@ def test_observe_runs_beside_a_job_as_a_second_step_in_an_epilog_and_at_the_end(
         seconds=400,
     )
     log = (tmp_path / "train.log").read_text()
-    assert log.count("mofa observe: last step: 40\n") == 2  # the epilog's, and the script's own
+    assert "mofa observe: last step: 40\n" in log
     assert 'mofa_train_step{training_job="toy"' in (tmp_path / "seen.prom").read_text()
     assert not (tmp_path / "job.prom").exists()
 
