@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import wraps
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -129,6 +128,8 @@ def gamma_quantile(shape: float, chance: float) -> float:
     if not 0 < chance < 1:
         return 0.0 if chance <= 0 else math.inf
     if shape > _VAST:
+        from statistics import NormalDist
+
         normal = NormalDist().inv_cdf(chance)
         return float(shape * (1 - 1 / (9 * shape) + normal / (3 * math.sqrt(shape))) ** 3)
     if (first := math.exp((math.log(chance) + math.lgamma(shape + 1)) / shape)) < _FIRST:
