@@ -24,6 +24,7 @@ from mofa_model.advice.predictions import priced_together
 from mofa_model.advice.request import Request
 from mofa_model.advice.verdict import KEPT
 from mofa_model.bands.odds import LayoutOdds, in_percent, odds_of
+from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]
 
@@ -83,6 +84,13 @@ def _compared(request: Request, one: WeighedCandidate) -> float:
     return one.pace if request.current_runs else one.expected
 
 
+def better_by_chance(request: Request, other: WeighedCandidate, now: WeighedCandidate) -> Ratio:
+    """Chance that another layout is better than today's, by what the rule compares. [1]"""
+    seen = odds_of(request.runs, (other.coordinates, now.coordinates), request.tried)
+    compared = np.array([_compared(request, one) for one in (other, now)])
+    return float(seen.beats(0, compared)[1])
+
+
 def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
     """What is said where today's layout is the first choice."""
     now = running(request, finalists)
@@ -90,10 +98,7 @@ def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
     keep = f"keep {'what you run' if request.current_runs else 'the layout of its command'}"
     if now is None or not others:
         return f"{keep}: nothing else fits"
-    best = others[0]
-    seen = odds_of(request.runs, (best.coordinates, now.coordinates), request.tried)
-    compared = np.array([_compared(request, one) for one in (best, now)])
-    chance = float(seen.beats(0, compared)[1])
+    chance = better_by_chance(request, others[0], now)
     better = f"the best other layout is better with a probability of {in_percent(chance)}"
     return f"{keep}: {better}"
 

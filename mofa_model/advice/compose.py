@@ -30,7 +30,7 @@ from mofa_model.advice.candidates import (
     question_of,
     searched,
 )
-from mofa_model.advice.choice import chosen, keep_words, running
+from mofa_model.advice.choice import better_by_chance, chosen, keep_words, running
 from mofa_model.advice.predictions import (
     basis,
     best_interval,
@@ -175,7 +175,10 @@ def _answered(
     runs = running(request, result.finalists)
     today = _today(request, runs)
     to_beat = _chance_to_beat_today(request, today)
-    odds = Odds(fits=first.fits, beats=to_beat and to_beat(first.coordinates, pace))
+    beats = to_beat and to_beat(first.coordinates, pace)
+    if runs is not None and runs is not first and not request.current_runs:
+        beats = better_by_chance(request, first, runs)
+    odds = Odds(fits=first.fits, beats=beats)
     kept = keep_words(request, result.finalists) if runs is first else ""
     if kept and today is not None and today.reason:
         kept += f", though {today.reason}"
