@@ -190,28 +190,6 @@ _COUNTED: Final = re.compile(r"\d+ *[^\d\s]|.* ")
 """A number with something behind it, or several words."""
 
 
-def _is_ours(words: Sequence[str]) -> bool:
-    """Whether words are a file or a model and options of `mofa advise` with their values: nothing to translate."""
-    from mofa_model.answers.questions import AdviceQuestion
-
-    known = {flag for how in AdviceQuestion.options.values() for flag in how.flags}
-    known |= {"-o", "--output", "--json", "--save-dir", "--overwrite"}
-    if any(re.search(r"\.(sh|toml|py|sbatch|slurm)$", word) for word in words[:1]):
-        return False
-    at = 1 if words and not words[0].startswith("-") else 0
-    while at < len(words):
-        name, equals, value = words[at].partition("=")
-        at += 1
-        if name not in known:
-            return False
-        if not equals and at < len(words) and not words[at].startswith("-"):
-            value = words[at]
-            at += 1
-        if name in {"--gpu", "--gpus"} and re.search(r"\d[x×*]|[x×*:]\d", value):
-            return False
-    return True
-
-
 def _spoken(given: list[str]) -> list[str]:
     """The words as options, whatever somebody calls them who does not know ours."""
     from mofa_model import files
