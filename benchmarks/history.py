@@ -101,6 +101,13 @@ def profile() -> dict[str, Any]:
     }
 
 
+def peak_megabytes() -> float:
+    """The most memory that this process ever had. [MB]"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
+    return int(status["VmHWM"].split()[0]) / 1e3
+
+
 async def look(
     url: str, now: float, known: KnownSamples, settled: SettledDays | None
 ) -> tuple[History, float, float]:
@@ -114,7 +121,7 @@ async def look(
     failures = sum(one.failures for one in found.classes.values())
     print(
         f"{samples / 1e6:7.1f} M samples, {cpu:6.2f} s of a core, {time.perf_counter() - began:5.1f} s; "
-        f"{failures:g} failures in {found.node_days:.1f} node-days",
+        f"{failures:g} failures in {found.node_days:.1f} node-days; {peak_megabytes():.0f} MB at most",
         flush=True,
     )
     return found, samples, cpu
@@ -134,6 +141,7 @@ async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
     settled = ledger.settled_days(LiveProfile(KEY, body, live(FAILURE_LEDGER, kept)))
     if settled is None:
         raise SystemExit("the ledger holds no day")
+    del known, found, days, kept, status  # who starts anew has nothing of before
     print("restart:   ", end="")
     _, restarted, _ = await look(url, end, KnownSamples(), settled)
     lacks = costs[0][0] * (end - settled.until) / (DAYS * DAY)
@@ -147,8 +155,7 @@ async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
 def looked(url: str, end: int, minutes: int, figures: Any) -> None:
     """Take the looks in a process of its own, so that its peak memory is that of the looks."""
     found = asyncio.run(looks(url, end, minutes))
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    figures.put(found | {"megabytes_of_the_looks": int(lines["VmHWM"].split()[0]) / 1e3})
+    figures.put(found | {"megabytes_of_the_looks": peak_megabytes()})
 
 
 def main() -> int:
