@@ -84,10 +84,10 @@ def _compared(request: Request, one: WeighedCandidate) -> float:
     return one.pace if request.current_runs else one.expected
 
 
-def better_by_chance(request: Request, other: WeighedCandidate, now: WeighedCandidate) -> Ratio:
+def better_by_chance(request: Request, other: WeighedCandidate, today: WeighedCandidate) -> Ratio:
     """Chance that another layout is better than today's, by what the rule compares. [1]"""
-    seen = odds_of(request.runs, (other.coordinates, now.coordinates), request.tried)
-    compared = np.array([_compared(request, one) for one in (other, now)])
+    seen = odds_of(request.runs, (other.coordinates, today.coordinates), request.tried)
+    compared = np.array([_compared(request, one) for one in (other, today)])
     return float(seen.beats(0, compared)[1])
 
 

@@ -46,7 +46,7 @@ from mofa_model.reliability.interval import Interval, best_ettr, recommend, watc
 from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
-from mofa_model.search.local import LocalShapes, layers_and_head
+from mofa_model.search.local import LocalShapes, layer_times_in
 from mofa_model.spec import Cluster, Transformer
 from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
@@ -112,9 +112,9 @@ def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced
         for some in families.values():
             rows = np.array(some)
             family = varied(layouts[some[0]], **{n: column[rows] for n, column in every.items()})
-            layers, head = layers_and_head(local.times(family, rows))
+            times = local.times(family, rows)
             kinds = stages_of(w.model, family, c.calibration.placement, 1)
-            stages = stage_times(w, c, family, kinds, layers, head)
+            stages = stage_times(w, c, family, kinds, layer_times_in(times), times[-1])
             found = inputs_of(w, c, family, kinds, stages)
             for at, row in enumerate(some):
                 inputs[members[row]] = _inputs_of_row(found, layouts[row], at)

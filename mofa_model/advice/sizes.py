@@ -82,13 +82,13 @@ def sizes_of(options: Iterable[Request], objective: str, *, sure: Ratio = SURE) 
     return tuple(size_of(one, objective, sure) for one in options)
 
 
-def best_size(answered: Sequence[Size], objective: str) -> Size | None:
+def best_size(sized: Sequence[Size], objective: str) -> Size | None:
     """The size that is best at an objective; None where no layout surely fits any of them.
 
     One whose layout no measured run supports counts only where all are such.
     """
     _, cost = _objective(objective)
-    found = [one for one in answered if one.fits]
+    found = [one for one in sized if one.fits]
     known = [one for one in found if one.advice.status is Status.RECOMMENDED] or found
     if not known:
         return None

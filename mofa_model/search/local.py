@@ -55,11 +55,11 @@ _SUMS: Final = ("forward", "backward", "weight", "recompute")
 """What of a layer's time a stage asks for."""
 
 
-def layers_and_head(times: Array) -> tuple[list[LayerTime], Seconds]:
-    """Sums of every kind of layer, and time of head with loss, of some columns of times. [s]"""
-    *sums, head = times
+def layer_times_in(times: Array) -> list[LayerTime]:
+    """Sums of every kind of layer in some columns of times, whose last row is head with loss. [s]"""
+    sums = times[:-1]
     kinds = [sums[at : at + len(_SUMS)] for at in range(0, len(sums), len(_SUMS))]
-    return [LayerTime(**dict(zip(_SUMS, one, strict=True))) for one in kinds], head
+    return [LayerTime(**dict(zip(_SUMS, one, strict=True))) for one in kinds]
 
 
 class LocalShapes:
@@ -81,7 +81,7 @@ class LocalShapes:
         self._priced: dict[Hashable, Any] = {}
 
     def times(self, strategy: Strategy, rows: NDArray[np.int64]) -> Array:
-        """Times of layers and head (`layers_and_head`) under the features of a strategy, a column for
+        """Times of layers (`layer_times_in`) and head under the features of a strategy, a column for
         each of some rows of the table. [s]
         """
         times: Array = self._once(_TIMES, strategy, self._times)

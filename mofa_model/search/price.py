@@ -51,7 +51,7 @@ from mofa_model.search.blocks import (
     optimizer_states,
     with_recomputed_layers,
 )
-from mofa_model.search.local import LocalShapes, layers_and_head
+from mofa_model.search.local import LocalShapes, layer_times_in
 from mofa_model.search.memory_fit import BlockMemory, Fit, rows_with_room
 from mofa_model.search.rank import BESIDE, CELL, STATE, WORK, Leaders
 from mofa_model.search.space import DEGREES, Shapes, never_slower
@@ -249,8 +249,8 @@ def _time(
         own = one.strategy.recompute_layers
         kinds = block.stage_kinds.of(one.rows) if np.ndim(own) else block.stage_kinds
         effects.append(feature_effects(c, one.strategy, kinds))
-    layers, head = layers_and_head(np.concatenate(timed, axis=1))
-    stage = stage_times(w, c, s, stages, layers, head, joined(effects, sizes))
+    times = np.concatenate(timed, axis=1)
+    stage = stage_times(w, c, s, stages, layer_times_in(times), times[-1], joined(effects, sizes))
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)
     divided = np.repeat([one.strategy.sequence_parallel for one in choices], sizes)
@@ -345,7 +345,8 @@ def _of_schedule(
         family = varied(layout, **{name: column[some] for name, column in degrees.items()})
         for features in choices:
             s = varied(family, **features)
-            stage = stage_times(w, c, s, stages, *layers_and_head(local.times(s, these)))
+            times = local.times(s, these)
+            stage = stage_times(w, c, s, stages, layer_times_in(times), times[-1])
             flow = Flow(
                 slowest=stage.slowest,
                 total=stage.all_stages,

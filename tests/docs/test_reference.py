@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 pytest.importorskip("aiohttp", reason="the reference needs the extra `operator`")
 
-from mofa_model.annotations import INPUTS, MEASURED, OUTPUTS, PREFIX, RECORD, RUNS
+from mofa_model.annotations import FINISH, INPUTS, MEASURED, OUTPUTS, PREFIX, RECORD, RUNS
 from mofa_operator import words
 from mofa_operator.metrics.declared import TABLE
 from mofa_operator.verbs import operator
@@ -98,7 +98,9 @@ def test_every_field_has_a_meaning():
 
 
 def test_every_annotation_is_documented_once():
-    known = {key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, RUNS, MEASURED)}
+    known = {
+        key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, RUNS, MEASURED, FINISH)
+    }
     assert cells(read("reference/annotations.md")) == known
 
 
