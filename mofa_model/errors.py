@@ -9,6 +9,7 @@
     │   ├── Missing             what a question needs and nobody said, all of it at once
     │   ├── UnknownName         a preset, field or option that does not exist
     │   ├── BadValue            a known field with a value that cannot be
+    │   │   ├── NotRead         a value that stands where nobody looked
     │   │   └── DoesNotFit      a layout that could be, but not on this many devices, or layers
     │   ├── BadUnit             text that is not a quantity of the asked dimension
     │   ├── BadFile             a file that cannot be read as what it should be
