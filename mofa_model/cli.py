@@ -268,7 +268,7 @@ def _is_piped() -> bool:
 
 
 _SLOW: Final = 10.0
-"""Seconds that a program before a pipe may take to say its first word, as nvidia-smi or kubectl do. [1]"""
+"""How long a program before a pipe may take to say its first word, as nvidia-smi or kubectl do. [s]"""
 PASTE: Final = "paste"
 """The verb of what has no verb."""
 
