@@ -198,6 +198,7 @@ def test_kubectl_get_tjob_prints_our_columns_and_kubectl_wait_waits_for_conditio
         "READY",
         "REASON",
         "HEALTH",
+        "FINISH",
         "AGE",
     ]
     assert row.split()[:9] == ["llama3-405b", "256", "tp8", "pp8", "120", "1100000", "0.9300", "True", "LowConfidence"]  # fmt: skip

@@ -42,7 +42,7 @@ GRACE: Final = 40.0
 """Time without an answer until a node is not ready: Kubernetes' grace period before 1.32. [s]"""
 START_UP: Final = 90.0
 """Time from the boot until the node is ready again. [s]"""
-WAITED: Final = 3600.0
+WAITED: Final = 4 * 3600.0
 """A cordon that stands for longer while a job trains waits for its end: a host that dies meanwhile
 was not taken down. Ours. [s]"""
 A_REBOOT: Final = 600.0
