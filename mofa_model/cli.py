@@ -147,7 +147,7 @@ def _advised(given: list[str]) -> list[str]:
         return given
     from mofa_model.pasted import spoken
 
-    if any(word.partition("=")[0] in {*_ADVISE_ALONE, *spoken.DEGREES} for word in rest):
+    if any(word.partition("=")[0] in {*_of_advise_alone(), *spoken.DEGREES} for word in rest):
         return given
     own = ["--global-batch" if word == "--batch-size" else word for word in rest]
     words = spoken.as_options(own)
@@ -166,7 +166,7 @@ def _are_its_own(words: Sequence[str]) -> bool:
 
     options = AdviceQuestion.options.values()
     takes = {flag: how.reader is not switch for how in options for flag in how.flags}
-    takes |= _OF_ADVICE
+    takes |= OF_BOTH | OF_ADVISE
     left = iter(words)
     for word in left:
         flag, equals, value = word.partition("=")
@@ -181,11 +181,29 @@ def _are_its_own(words: Sequence[str]) -> bool:
     return True
 
 
-_OF_ADVICE: Final = {
-    **dict.fromkeys(("-o", "--output", "--save-dir", "--as", "--plots"), True),
-    **dict.fromkeys(("--json", "--flags-only", "--overwrite", "-h", "--help"), False),
+OF_BOTH: Final = {
+    **dict.fromkeys(("-o", "--output", "--save-dir"), True),
+    **dict.fromkeys(("--json", "--overwrite"), False),
 }
-"""What `advise` has beside its question's options, and whether a value stands behind it."""
+"""What `advise` and `paste` have beside the options of their questions, and whether a value stands behind it."""
+OF_ADVISE: Final = {
+    **dict.fromkeys(("--as", "--plots", "--sbatch"), True),
+    **dict.fromkeys(("--flags-only", "-h", "--help"), False),
+}
+"""The same of `advise` alone, and its help."""
+
+
+def _of_advise_alone() -> set[str]:
+    """Options that `mofa advise` has and `mofa paste` has not, and its help."""
+    from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
+
+    ours, others = (
+        {flag for how in question.options.values() for flag in how.flags}
+        for question in (AdviceQuestion, PasteQuestion)
+    )
+    return (ours - others) | OF_ADVISE.keys()
+
+
 _COUNTED: Final = re.compile(r"\d+ *[^\d\s]|.* ")
 """A number with something behind it, or several words."""
 
@@ -234,20 +252,6 @@ def _names_model(words: Sequence[str]) -> bool:
 _ADVISE: Final = "advise"
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "sbatch", "source", "cat"})
 """Programs behind which a file of ours may stand."""
-_ADVISE_ALONE: Final = frozenset(
-    {
-        "--profile",
-        "--probe",
-        "--runs",
-        "--flags-only",
-        "--plots",
-        "--as",
-        "--sbatch",
-        "--help",
-        "-h",
-    }
-)
-"""Options that `mofa advise` has and `mofa paste` has not, and its help."""
 
 
 def _is_piped() -> bool:

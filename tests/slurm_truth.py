@@ -94,9 +94,10 @@ def of_nodes(incidents):
 
 
 def scored(folder, names=TEXT, factor=100.0):
-    """Incidents of jobs and nodes, and hours in which jobs ran, against the log of who did it.
+    """What was counted, compared with the log of the program that did the harm: incidents of jobs and nodes, and hours of jobs.
 
-    The history is read as slowly as a site's own: within a minute of it three nodes that fail have one cause.
+    Time on the test site runs many times faster than on a real one. So all times are stretched by `factor` first: three nodes
+    that fail within one minute count as one failure.
     """
     truth = json.loads((folder / "truth.json").read_text())
     records = records_in(folder, names)

@@ -185,7 +185,7 @@ class Request:
         return replace(self, framework=trainer, problems=problems, trainers=())
 
     def problem_in(self, precision: str | None) -> SearchCase:
-        """The search case with a precision; the first one, where none has it."""
+        """The search case that computes in a precision, or the first case where none does."""
         named = (one for one in self.problems if one.workload.training.precision.name == precision)
         return next(named, self.problems[0])
 

@@ -165,7 +165,7 @@ def _findings(
 
 
 def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
-    """What sbatch refuses of the reviewed, or does not read: what is wrong with many lines is told of the first."""
+    """What sbatch refuses or ignores in a script. A fault that many lines share is told once, at the first of them."""
     lines: dict[str, list[int]] = {}
     for one in reviewed.faults:
         lines.setdefault(one.message, []).append(one.line_number)

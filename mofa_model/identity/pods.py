@@ -170,7 +170,7 @@ def with_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parameters(node: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Parameters that a workflow or its steps are given, wherever they stand."""
+    """Names and values of an Argo workflow's parameters, from the whole workflow and from each of its steps."""
     if depth > _DEEPEST:
         return
     for one in node if isinstance(node, list) else ():

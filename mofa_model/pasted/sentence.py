@@ -105,7 +105,7 @@ class Sentence:
         left = [one for one in self.words if one and one.lower() not in _FILLERS]
         if not model and "--model" not in self._has and not self._has_file and left:
             model, left = _guessed(left)
-        if not {"--gpu"} & {*self._options, *self._has}:
+        if "--gpu" not in {*self._options, *self._has}:
             slip = next((one for one in left if _LIKE_GPU.fullmatch(one)), "")
             if slip:  # its error says what is near
                 self._say("--gpu", slip)

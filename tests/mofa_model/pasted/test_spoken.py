@@ -1,5 +1,6 @@
 """What people type before they know the options ends in an answer, or in one thing to say."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -7,7 +8,9 @@ import sys
 import pytest
 
 from mofa_model import cli
-from mofa_model.cli import main, pasted_words
+from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
+from mofa_model.cli import OF_ADVISE, OF_BOTH, main, pasted_words
+from mofa_model.verbs import advise, paste
 
 WHOLE = ["llama3-70b", "512xH100"]
 SAME = [
@@ -80,6 +83,17 @@ def test_options_of_advise_stay_its_own_and_nobody_who_reads_other_words_is_impo
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb, question, beside",
+    [(advise, AdviceQuestion, {*OF_BOTH, *OF_ADVISE}), (paste, PasteQuestion, {*OF_BOTH, "-h", "--help"})],
+)  # fmt: skip
+def test_each_option_beside_a_question_is_known_without_its_parser(verb, question, beside):
+    parser = argparse.ArgumentParser()
+    verb.configure(parser)
+    every = {flag for action in parser._actions for flag in action.option_strings}
+    assert every - {flag for how in question.options.values() for flag in how.flags} == beside
 
 
 def test_what_is_piped_is_read_without_a_word(monkeypatch, tmp_path):

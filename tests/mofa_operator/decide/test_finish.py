@@ -38,7 +38,7 @@ def days(number, lost):
 
 
 def ran(number=30, lost=0.2, **running):
-    """A world with a running job whose pool has so many days of account."""
+    """A test world with one running job, whose pool was accounted for on so many days."""
     world, body = World(), profile()
     world.put(CLUSTER_PROFILE, body)
     if number:
