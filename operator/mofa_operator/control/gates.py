@@ -184,7 +184,7 @@ class AdmissionChecks:
             except NoAnswer as error:
                 failure = error
         verdict = answered(snapshot, answer, self.settings.loop)
-        if verdict.state and await self._have_policies_changed(key.namespace):
+        if verdict.state and await self._has_changed(snapshot):
             self._queue.add(key)
         elif verdict.state:
             self.store.wrote(key, await say(verdict, snapshot.workload, self.api))
@@ -195,8 +195,16 @@ class AdmissionChecks:
         elif verdict.requeue_after is not None:
             self._queue.add_after(key, verdict.requeue_after, urgent=True)
 
+    async def _has_changed(self, snapshot: CheckSnapshot) -> bool:
+        """Whether what was asked is asked otherwise by now: an answer takes time, and is final."""
+        key = snapshot.workload.key
+        if await self._have_policies_changed(key.namespace):
+            return True
+        now = await self._snapshot(key)
+        return now is None or (now.question, now.policy) != (snapshot.question, snapshot.policy)
+
     async def _have_policies_changed(self, namespace: str) -> bool:
-        """Whether policies are newer than their watch has shown: an answer is final."""
+        """Whether policies are newer than their watch has shown."""
         try:
             listed = [body async for body in self.api.list(ADVISOR_POLICY, namespace)]
         except (Gone, Refused):

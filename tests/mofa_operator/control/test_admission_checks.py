@@ -91,11 +91,12 @@ def versioned(body, version):
 class Model:
     """One that has too little memory for every question, and notes whose turn it was."""
 
-    def __init__(self):
-        self.turns = []
+    def __init__(self, meanwhile=lambda store: None):
+        self.turns, self.store, self.meanwhile = [], None, meanwhile
 
     async def answer(self, question, *, place="", urgent=True):
         self.turns.append((place, urgent))
+        self.meanwhile(self.store)
         raise Outgrown("too large")
 
 
@@ -104,6 +105,8 @@ def answered(seen=(), stands=(), model=None):
 
     async def play():
         settings, store, cluster = OperatorSettings(admission_checks=True), Store(), Cluster(stands)
+        if model is not None:
+            model.store = store
         queue = WorkQueue(backoff=1.0, longest=1.0)
         checks = AdmissionChecks(
             store=store,
@@ -162,6 +165,13 @@ def test_its_namespace_takes_its_turn_with_the_model():
     answered(seen=[policy()], stands=[policy()], model=model)
     assert model.turns
     assert set(model.turns) == {("ns", True)}
+
+
+def test_a_policy_that_comes_while_the_model_thinks_counts():
+    old, new = versioned(policy(), "1"), versioned(policy(mode="Disabled"), "2")
+    model = Model(lambda store: store.put(ADVISOR_POLICY, new))
+    cluster, _ = answered(seen=[old], stands=[new], model=model)
+    assert cluster.said == [["without advice: its mode is Disabled"]]
 
 
 def test_where_there_are_no_policies_nothing_is_waited_for():
