@@ -81,6 +81,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if patient and item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.flaky(reruns=AGAIN, reruns_delay=2))
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(0))
     if "soak" not in (config.option.markexpr or ""):
         soaking = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soaking)
