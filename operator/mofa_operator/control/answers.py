@@ -31,6 +31,8 @@ from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 
 DEADLINE: Final = 60.0
 """Longest time of one answer; the process of one that takes longer is killed. [s]"""
+REST: Final = 600.0
+"""How long nobody asks before a process is ended until the next question. [s]"""
 KEPT: Final = 2048
 """Answers that are kept. [1]"""
 VIEWS: Final = 16
@@ -83,6 +85,7 @@ class ModelPool:
         workers: int = 1,
         deadline: float = DEADLINE,
         memory: int | None = None,
+        rest: float = REST,
         kept: int = KEPT,
         bytes_of: Callable[[Question], bytes],
         work: Callable[[Question], Answer] = worker_process.answer,
@@ -93,7 +96,8 @@ class ModelPool:
         """`bytes_of` tells questions apart; `work`, `know`, `draw` and `warm` run in worker
         processes.
 
-        Each may have so much `memory`; missing = its part of the container's. [B]
+        Each may have so much `memory` (missing = its part of the container's) [B], and is ended
+        when nobody has asked it for `rest` [s].
         """
         memory = worker_process.memory_of(workers) if memory is None else memory
         self._bytes_of = bytes_of
@@ -103,6 +107,7 @@ class ModelPool:
         self._requests: dict[bytes, _Request] = {}
         self._waiting: Lanes[bytes] = Lanes(3)
         self._changed = asyncio.Event()
+        self._rest = rest
         self._workers = [WorkerProcess(warm, deadline, memory) for _ in range(workers)]
         self._serving: list[asyncio.Task[None]] = []
         self.computed = 0
@@ -114,11 +119,12 @@ class ModelPool:
 
     async def start(self) -> None:
         """Start the processes and let them import; answers may be asked for meanwhile."""
+        self._serve_all()
         await asyncio.gather(*(worker.start() for worker in self._workers))
 
     @property
     def is_warm(self) -> bool:
-        """Whether a process is ready to answer."""
+        """Whether a process is ready to answer, or rests."""
         return any(worker.is_warm for worker in self._workers)
 
     @property
@@ -197,10 +203,13 @@ class ModelPool:
                 self._waiting.lanes[lane].push(request.namespace, mark, 0.0)
             request.lane = lane
         request.wanted.append(wanted)
+        self._serve_all()
+        return await asyncio.shield(request.future)  # who gives up does not take it from others
+
+    def _serve_all(self) -> None:
         self._serving = self._serving or [
             asyncio.create_task(self._serve(worker)) for worker in self._workers
         ]
-        return await asyncio.shield(request.future)  # who gives up does not take it from others
 
     async def stop(self) -> None:
         """End the processes, whatever they do; whoever waits is cancelled."""
@@ -217,7 +226,10 @@ class ModelPool:
         while True:
             while (taken := self._waiting.take()) is None:
                 self._changed.clear()
-                await self._changed.wait()
+                try:
+                    await asyncio.wait_for(self._changed.wait(), self._rest)
+                except TimeoutError:
+                    worker.rest()
             mark, _ = taken
             request = self._requests[mark]
             request.is_started = True

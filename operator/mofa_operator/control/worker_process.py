@@ -127,14 +127,14 @@ class WorkerProcess:
         self._executor: ProcessPoolExecutor | None = None
         self._pid: int | None = None
         self.is_warm = False
-        """Whether it is ready to answer."""
+        """Whether it is ready to answer, or rests and was."""
         self._starting = asyncio.Lock()
         self._stopped = False
 
     async def start(self) -> None:
         """Start the process, unless it runs."""
         async with self._starting:
-            if self.is_warm or self._stopped:
+            if (self.is_warm and self._executor is not None) or self._stopped:
                 return
             others = multiprocessing.active_children()
             context = multiprocessing.get_context("spawn")
@@ -184,6 +184,12 @@ class WorkerProcess:
     def _is_stopped(self) -> bool:
         """Whether it was ended meanwhile; a call, since mypy takes an attribute for unchanged."""
         return self._stopped
+
+    def rest(self) -> None:
+        """End it while nobody asks, which frees its memory; the next question starts it again."""
+        if self.is_warm:
+            self._discard()
+            self.is_warm = True
 
     def stop(self) -> None:
         """End it, whatever it does."""

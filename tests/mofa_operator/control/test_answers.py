@@ -89,6 +89,21 @@ def test_answers_come_from_another_process_with_one_thread_that_steps_back(tmp_p
     asyncio.run(main())
 
 
+def test_a_process_that_nobody_asks_rests_and_the_next_question_starts_it_again():
+    async def main():
+        async with model_pool(rest=0.2) as ask:
+            await ask.start()
+            (first,) = multiprocessing.active_children()
+            for _ in range(3000):
+                if not multiprocessing.active_children():
+                    break
+                await asyncio.sleep(0.02)
+            assert (first.exitcode, ask.is_warm) == (-signal.SIGKILL, True)
+            assert (await ask.answer(question())).outcome == "Recommended"
+
+    asyncio.run(main())
+
+
 def test_a_crashed_process_is_replaced_and_the_question_asked_once_more(tmp_path):
     log = tmp_path / "log"
 
