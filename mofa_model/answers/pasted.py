@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mofa_model import presets
 from mofa_model.answers.answer import UserAnswer
 from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
+from mofa_model.axes.frameworks import trainer_called
 from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraining
 from mofa_model.identity.facts import Fact
 from mofa_model.pasted.missing import has_model, missing
@@ -47,12 +48,6 @@ _GIVEN: Final = {
     "seq": "sequence_length", "global_batch": "global_batch_size",
 }  # fmt: skip
 """Facts that options say, by the fields of the question."""
-_FRAMEWORKS: Final = {
-    "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "nemo": "megatron-bridge", "megatron-deepspeed": "megatron-deepspeed",
-    "torchtitan": "torchtitan", "trl": "trl", "axolotl": "axolotl", "llama-factory": "llama-factory", "torchtune": "torchtune",
-    "nanotron": "nanotron", "llm-foundry": "llm-foundry", "maxtext": "maxtext", "deepspeed": "deepspeed", "accelerate": "accelerate",
-}  # fmt: skip
-"""Our names of trainers; for others the best of all trainers is advised."""
 _STATES: Final = {"none": "replicated", "zero1": "distributed", "zero2": "zero2", "zero3": "zero3"}
 _WORDS: Final = {
     "gpu": "device", "gpus": "devices", "nodes": "nodes", "gpus_per_node": "devices of a node", "seq": "sequence",
@@ -441,13 +436,13 @@ def question_for(
         asked["precision"] = (_recipe("fp8", pasted_facts),)
     elif "precision" in facts and "precision" not in given:
         asked["precision"] = (_recipe(str(facts["precision"].value), pasted_facts),)
-    framework = _FRAMEWORKS.get(pasted_facts.trainer)
-    if framework is not None and not {"framework", "stack", "launch"} & given.keys():
+    framework = trainer_called(pasted_facts.trainer)
+    if framework and not {"framework", "stack", "launch"} & given.keys():
         asked["framework"] = framework
     asked |= _tuning(pasted_facts, given, notes)
     if "current" not in given and (current := _current(pasted_facts, gpus, notes)):
         asked["current"] = current
-    if pasted_facts.trainer and framework is None:
+    if pasted_facts.trainer and not framework:
         notes.append(
             f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
         )

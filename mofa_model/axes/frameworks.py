@@ -198,7 +198,8 @@ def _table() -> Mapping[str, Mapping[str, Any]]:
     for entry in given.values():
         like = given.get(entry.get("like", ""), {})
         read = {**like.get("read", {}), **entry.get("read", {})}
-        entry |= {**like, **entry, "read": read}
+        own = {"aliases": entry.get("aliases", ()), "read": read}
+        entry |= {**like, **entry, **own}
     return given
 
 
@@ -244,9 +245,25 @@ def framework(name: str = ANY, *, field: str = "framework") -> Framework:
             "and no reinforcement learning or inference"
         )
         raise BadValue(field, name, right)
-    names = {
-        alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))
-    }
+    names = _names()
     if wanted not in names:
         raise UnknownName(field, name, frameworks(), aliases=names)
     return Framework(names[wanted], _table()[names[wanted]])
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """Ids by ids and aliases."""
+    return {
+        alias: key for key, entry in _table().items() for alias in (key, *entry.get("aliases", ()))
+    }
+
+
+def trainer_called(name: str) -> str:
+    """The id of the trainer that a job, a file or a person calls so; empty where none is.
+
+    >>> trainer_called("NeMo"), trainer_called("transformers"), trainer_called("verl")
+    ('megatron-bridge', 'accelerate', '')
+    """
+    found = _names().get(name.strip().lower(), "")
+    return "" if found == ANY else found

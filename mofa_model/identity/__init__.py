@@ -22,7 +22,7 @@ command and operator.
 
 from mofa_model.identity.classes import JobClass
 from mofa_model.identity.devices import DeviceRequest, agrees
-from mofa_model.identity.facts import FRAMEWORKS, Fact, Facts, masked, model_preset
+from mofa_model.identity.facts import Fact, Facts, masked, model_preset
 from mofa_model.identity.identity import (
     ConfigMaps,
     Identity,
@@ -34,7 +34,6 @@ from mofa_model.identity.pods import pods_of
 from mofa_model.identity.sbatch import BatchScript, read_script
 
 __all__ = [
-    "FRAMEWORKS",
     "BatchScript",
     "ConfigMaps",
     "DeviceRequest",

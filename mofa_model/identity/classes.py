@@ -84,8 +84,10 @@ def _rows(kind: str) -> tuple[_Row, ...]:
 LANGUAGE_MODELS: Final = re.compile(
     r"(?<![a-z])(llama|gemma|qwen|mistral|mixtral|mathstral|ministral|deepseek|phi-?[1-4]|falcon"
     r"|bloom|opt-\d|nemotron|granite|olmo|glm-?\d|chatglm|kimi|moonlight|yi-\d|baichuan|internlm"
-    r"|mpt-\d|pythia|starcoder|codellama|tinyllama|smollm|command-[ra]|dbrx|jamba|mamba|gpt|minimax"
-    r"|ernie|hunyuan|seed-oss|exaone|solar-|vicuna|apertus|dolly|stablelm|redpajama|xgen|llm)",
+    r"|mpt-\d|pythia|starcoder|codellama|tinyllama|command-[ra]|dbrx|jamba|mamba|gpt|minimax"
+    r"|ernie|hunyuan|seed-oss|exaone|solar-|vicuna|apertus|dolly|stablelm|redpajama|xgen|zephyr|orca-"
+    r"|openchat|starling|hermes|minitron|tulu|llemma|codestral|codegemma|aya-\d|stable-?code|smollm"
+    r"|llm|eurollm)",
     re.IGNORECASE,
 )
 """Families of language models."""
@@ -98,7 +100,7 @@ OTHER_MODELS: Final = re.compile(
     r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|tts|video|dlrm|molecul\w*"
     r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
     r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
-    r"|sentence[-_]?transformers?|embeddings?|mpnet|rerank\w*|flux\.?1?"
+    r"|sentence[-_]?transformers?|(flag)?embed(ding|der)s?|bge|mpnet|rerank\w*|flux\.?1?"
     r"|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
     re.IGNORECASE,
 )
@@ -223,17 +225,12 @@ _LIBRARIES: Final = (
         "",
         "a library for fine-tuning",
     ),
-    (
-        re.compile(r"\bllm\.\w+\.pretrain_recipe\("),
-        JobClass.PRE_TRAINING,
-        "nemo",
-        "a recipe of NeMo",
-    ),
-    (
-        re.compile(r"\bllm\.\w+\.finetune_recipe\("),
-        JobClass.FINE_TUNING,
-        "nemo",
-        "a recipe of NeMo",
+    *(
+        (re.compile(rf"\b\w+\.{what}_recipe\("), job_class, "nemo", "a recipe of NeMo")
+        for what, job_class in (
+            ("pretrain", JobClass.PRE_TRAINING),
+            ("finetune", JobClass.FINE_TUNING),
+        )
     ),
     (
         re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"),

@@ -23,6 +23,10 @@ BLANKS: Final = " \t\n"
 NOWHERE: Final = -1
 
 
+_PRINTED: Final = frozenset({"-n", "-e", "-ne", "%s", "%s\\n"})
+"""What `echo` and `printf` are told of how they print."""
+
+
 class Traced(NamedTuple):
     """A text whose characters know where they come from."""
 
@@ -268,21 +272,38 @@ class Expander:
         whole = self._written(part)
         inner = re.sub(r"^\$\(|^`|\)$|`$", "", whole.text).strip()
         rows: list[Any] = part.get("Stmts") or []
-        command = next((one.get("Cmd") or {} for one in rows if len(rows) == 1), {})
+        row = rows[0] if len(rows) == 1 else {}
+        command = row.get("Cmd") or {}
         if command.get("Type") == "CallExpr" and command.get("Args"):
             words = self.fields(command["Args"])
-            if words and words[0].text in {"echo", "printf"} and len(words) > 1:
-                flags = {"-n", "-e", "%s", "%s\\n"}
-                rest = [one for one in words[1:] if one.text not in flags]
-                blank = traced(" ")
-                return joined(
-                    one
-                    for at, word in enumerate(rest)
-                    for one in ((blank, word) if at else (word,))
-                )
+            text = self.here_document(row) if [one.text for one in words] == ["cat"] else None
+            text = self.printed(words) if text is None else text
+            if text is not None:
+                return text.slice(0, len(text.text.rstrip("\n")))
             inner = " ".join(one.text for one in words)
         answer = self._answer(inner)
         return whole if answer is None else traced(answer)
+
+    def here_document(self, row: Any) -> Traced | None:
+        """The here-document that a command reads; None where there is none."""
+        one = next((one for one in row.get("Redirs") or () if "Hdoc" in one), None)
+        if one is None:
+            return None
+        text = self.text(one["Hdoc"], here=True)
+        last = text.text.rfind("\n") + 1  # of a quoted one the parser keeps its end
+        ends = text.text[last:].strip() == self.text(one["Word"]).text
+        return text.slice(0, last) if ends else text
+
+    @staticmethod
+    def printed(traced_words: Sequence[Traced]) -> Traced | None:
+        """What `echo` or `printf` prints; None of another command."""
+        if len(traced_words) < 2 or traced_words[0].text not in {"echo", "printf"}:
+            return None
+        blank = traced(" ")
+        rest = [one for one in traced_words[1:] if one.text not in _PRINTED]
+        return joined(
+            one for at, word in enumerate(rest) for one in ((blank, word) if at else (word,))
+        )
 
     def _parameter(self, part: Any, *, quoted: bool) -> Iterator[_Piece]:
         name = part["Param"]["Value"]

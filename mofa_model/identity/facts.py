@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -36,10 +36,10 @@ _MODEL: Final = (
     "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
     "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
     "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
-    "load", "model_name_hf", "model_variant", "recipe", "factory", "config_name", "config",
+    "load", "model_name_hf", "partial_pretrain", "model_variant", "model_recipe_name", "recipe", "factory", "config_name", "config",
     "flavor", "model_type", "architecture",
 )  # fmt: skip
-_RECIPES: Final = frozenset({"recipe", "config", "factory", "model_variant"})
+_RECIPES: Final = frozenset({"recipe", "config", "factory", "model_variant", "model_recipe_name"})
 """Options whose value is the name of settings, which has a model's name in it."""
 _HUB: Final = frozenset(
     {"model_name_or_path", "pretrained_model_name_or_path", "base_model", "hf_model_name_or_path"}
@@ -66,7 +66,7 @@ _MICRO: Final = (
     "per_device_batch_size", "device_train_microbatch_size", "train_micro_batch_size_per_gpu",
     "micro_train_batch_size", "mbs", "batch_size_training", "local_batch_size", "micro_batch",
     "device_batch_size", "batch_size_per_device", "batch_size_per_gpu", "per_device_train_bs",
-    "max_train_batch_size_per_gpu", "train_micro_batch_size", "max_per_device_train_batch_size",
+    "max_train_batch_size_per_gpu", "train_micro_batch_size", "micro_batch_size_per_gpu", "max_per_device_train_batch_size",
 )  # fmt: skip
 _AGAIN: Final = (
     "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps",
@@ -107,6 +107,7 @@ _SHAPE: Final[Mapping[str, tuple[str, ...]]] = {
     "heads": ("num_attention_heads", "num_heads", "n_heads", "n_head", "nheads"),
     "kv_heads": ("num_query_groups", "num_key_value_heads", "num_kv_heads", "n_kv_heads"),
     "ffn": ("ffn_hidden_size", "intermediate_size", "mlp_dim"),
+    "expert_ffn": ("moe_ffn_hidden_size", "moe_intermediate_size"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
     "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
 }
@@ -214,16 +215,6 @@ class FactSheet:
     """Contradictions, each in one sentence."""
     by_shape: bool = False
     """Whether the model is the one that has the shape, and nobody names it."""
-
-
-FRAMEWORKS: Final = {
-    "megatron-lm": "megatron", "megatron-bridge": "megatron-bridge", "nemo": "nemo", "torchtitan": "torchtitan",
-    "maxtext": "maxtext", "fsdp-script": "accelerate",
-    "nanotron": "nanotron", "llm-foundry": "llm-foundry", "deepspeed": "deepspeed",
-    "accelerate": "accelerate", "axolotl": "axolotl", "llama-factory": "llama-factory",
-    "trl": "trl", "torchtune": "torchtune",
-}  # fmt: skip
-"""Trainers as the search knows them."""
 
 
 class FactSources(NamedTuple):
@@ -583,13 +574,20 @@ def _spelt_out(text: str) -> str:
     """
     if _MADE_UP.search(text) or _TOKENS.search(text):
         return ""
-    words = [one for one in re.split(r"[-_/\s]|\.(?=\D)", text)[-_WORDS:] if one]
-    spans = sorted(
-        ((first, last) for first in range(len(words)) for last in range(first + 1, len(words) + 1)),
-        key=lambda span: span[0] - span[1],
-    )
-    names = ("-".join(words[first:last]) for first, last in spans)
-    return next((one for one in names if LANGUAGE_MODELS.match(one) and _known(one)), "")
+    names = _runs(_words_of(text))
+    return next((one for one in names if LANGUAGE_MODELS.match(one) and _of_name(one)), "")
+
+
+def _words_of(text: str) -> list[str]:
+    """The last words of a name."""
+    return [one for one in re.split(r"[-_/\s]|\.(?=\D)", text)[-_WORDS:] if one]
+
+
+def _runs(words: Sequence[str]) -> Iterator[str]:
+    """Words that follow each other as names, the longest first."""
+    for size in range(len(words), 0, -1):
+        for first in range(len(words) - size + 1):
+            yield "-".join(words[first : first + size])
 
 
 _WORDS: Final = 12
@@ -626,10 +624,21 @@ def model_preset(name: str) -> str:
     ('llama2-7b', 'llama3-8b')
     >>> model_preset("deepseek3-671b")  # as MaxText calls it
     'deepseek-v3'
+    >>> model_preset("someone/Hermes-3-Llama-3.1-8B")  # whose base its name spells out
+    'llama3-8b'
     """
+    return _of_name(name) or _base_of(_bare(name))
+
+
+def _bare(name: str) -> str:
+    """The last part of a name or an address, without what says how its model was tuned or stored."""
+    return _TUNED.sub("", name.rstrip("/").rpartition("/")[2])
+
+
+def _of_name(name: str) -> str:
+    """The preset of a model that is called so itself; empty where none is."""
     plain = name.partition("://")[2] or name
-    tail = plain.rstrip("/").rpartition("/")[2]
-    bare = _TUNED.sub("", tail)
+    tail, bare = plain.rstrip("/").rpartition("/")[2], _bare(plain)
     unnamed = re.sub("^(meta|nvidia)-", "", bare, flags=re.IGNORECASE)
     for candidate in (plain, tail, _TUNED.sub("", plain), bare, unnamed):
         try:
@@ -637,6 +646,19 @@ def model_preset(name: str) -> str:
         except InputError:
             continue
     return preset_of(bare) or _tails().get(bare.lower().replace("_", "-"), "")
+
+
+def _base_of(name: str) -> str:
+    """The preset of the model whose name and size a longer name spells out, as tunes have it.
+
+    >>> _base_of("Llama-3.1-Minitron-4B"), _base_of("Qwen2-VL-7B"), _base_of("gpt2-chinese")
+    ('', '', '')
+    """
+    words = _words_of(name) if not _MADE_UP.search(name) else []
+    for run in _runs(words):
+        if _SIZED.search(run) and LANGUAGE_MODELS.match(run) and (preset := _of_name(run)):
+            return preset
+    return ""
 
 
 @cache
@@ -670,7 +692,9 @@ def _of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
             continue
         if wanted.get("kv_heads", int(attention.kv_heads)) != int(attention.kv_heads):
             continue
-        if "ffn" in wanted and wanted["ffn"] not in widths:
+        routed = experts > 1 and "expert_ffn" in wanted  # of dense layers that there may be none of
+        width = wanted.get("expert_ffn" if routed else "ffn")
+        if width is not None and width not in widths:
             continue
         found.append(name)
     if len(found) > 1 and hint:
@@ -703,7 +727,7 @@ def _batches(
             found.setdefault("global_batch", whole)
     whole = _whole(settings, ("train_batch_size",))
     if whole is not None:
-        of_step = deepspeed or seen.trainer == "levanter"
+        of_step = deepspeed or seen.trainer == "levanter" or "micro_batch" in found
         name = "global_batch" if of_step else "micro_batch"
         found.setdefault(name, whole)
     plain = _whole(settings, ("batch_size",))

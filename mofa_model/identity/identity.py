@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from mofa_model.annotations import RUNS
-from mofa_model.axes.frameworks import framework
+from mofa_model.axes.frameworks import framework, trainer_called
 from mofa_model.errors import BadFile, InputError
 from mofa_model.identity.classes import (
     ClassVerdict,
@@ -33,7 +33,6 @@ from mofa_model.identity.commands import (
 )
 from mofa_model.identity.devices import DeviceRequest, asks, devices_of, elsewhere
 from mofa_model.identity.facts import (
-    FRAMEWORKS,
     HUGGING_FACE,
     Fact,
     FactSheet,
@@ -203,7 +202,7 @@ def _training_step(pods: list[PodForm], reader: _Reader) -> list[PodForm]:
 
 def _of_trainer(found: LaunchFound | None, trainer: Fact | None) -> LaunchFound | None:
     """What a trainer is told, unless another one is known to run: trainers share some options."""
-    runs = "" if trainer is None else FRAMEWORKS.get(str(trainer.value), "")
+    runs = "" if trainer is None else trainer_called(str(trainer.value))
     if found is None or not runs:
         return found
     family = {framework(one).engine for one in (runs, found.reading.trainer)}
@@ -374,8 +373,13 @@ def _configured(said: Said) -> list[tuple[str, str]]:
     return [
         (one.value, one.where)
         for one in said.variables.values()
-        if "config" in one.name.lower() and re.search(r"\.(ya?ml|toml|json)$", one.value)
+        if _SETTINGS_FILE.search(one.value) and (_CONFIGURES.search(f"{one.name}/{one.value}"))
     ]
+
+
+_SETTINGS_FILE: Final = re.compile(r"\.(ya?ml|toml|json)$")
+_CONFIGURES: Final = re.compile(r"(^|[/_])(config|conf|recipe|experiment|exp)", re.IGNORECASE)
+"""Names of variables and folders whose files say how a trainer is set."""
 
 
 def _lacks_runtime(spec: Mapping[str, Any], beside: Beside) -> bool:

@@ -147,6 +147,9 @@ class _Walker:
         given = EMPTY
         for one in row.get("Redirs") or ():
             given = self._redirection(one, given, row)
+        command = row.get("Cmd") or {}
+        if row.get("Redirs") and command.get("Type") == "CallExpr":
+            self._write(row, self._words.fields(command.get("Args") or ()))
         found = self._command(row.get("Cmd"), inside, given)
         return (None if found is None else not found) if row.get("Negated") else found
 
@@ -155,18 +158,33 @@ class _Walker:
         if op == "<<<":
             return self._words.text(one["Word"])
         if "Hdoc" in one:
-            text = self._words.text(one["Hdoc"], here=True)
-            last = text.text.rfind("\n") + 1  # of a quoted one the parser keeps its end
-            if text.text[last:].strip() == self._words.text(one["Word"]).text:
-                text = text.slice(0, last)
-            names = [
-                self._words.text(other["Word"]).text
-                for other in row.get("Redirs") or ()
-                if other.get("Op") in {">", ">>", "&>", ">|"} and "Word" in other
-            ] or self._teed(row.get("Cmd") or {})
+            text = self._words.here_document(row) or EMPTY
+            names = [name for name, _ in self._files_of(row)] or self._teed(row.get("Cmd") or {})
             self.walked.documents.append((names[0] if names else "", text))
             return text
         return given
+
+    def _files_of(self, row: Any) -> list[tuple[str, bool]]:
+        """Files into which a command prints, and whether it adds to one."""
+        return [
+            (self._words.text(one["Word"]).text, one["Op"] == ">>")
+            for one in row.get("Redirs") or ()
+            if one.get("Op") in {">", ">>", "&>", ">|"} and "Word" in one
+        ]
+
+    def _write(self, row: Any, words: list[Traced]) -> None:
+        """Remember a file that `echo` or `printf` writes, or a line that it adds to one."""
+        text = self._words.printed(words)
+        for name, adds in self._files_of(row) if text is not None else ():
+            if text is None or not re.search(r"\.\w+$", name) or name.startswith("/dev/"):
+                continue
+            written = joined((text, traced("\n")))
+            at = [at for at, (path, _) in enumerate(self.walked.documents) if path == name]
+            if at and adds:
+                before = self.walked.documents[at[-1]][1]
+                self.walked.documents[at[-1]] = name, joined((before, written))
+            else:
+                self.walked.documents.append((name, written))
 
     def _teed(self, node: Any) -> list[str]:
         """Files that `tee` writes."""

@@ -16,7 +16,14 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from mofa_model.errors import InputError
-from mofa_model.identity.commands import PlacedWord, ProgramCall, Said, TextFile, programs
+from mofa_model.identity.commands import (
+    PlacedVariable,
+    PlacedWord,
+    ProgramCall,
+    Said,
+    TextFile,
+    programs,
+)
 from mofa_model.identity.recipes import own_arguments
 from mofa_model.yaml_text import StreamReader
 
@@ -66,12 +73,46 @@ def settings_of(said: Said) -> list[Setting]:
         if not one.name.isdigit()
     ]
     for source in said.files:
-        found += _of_source(source)
+        found += _filled(_of_source(source), said.variables)
     for command in programs(said):
         recipe = own_arguments(command, said.variables)
         options = _options(ProgramCall(words=(command.words[0], *recipe), where=command.where))
         found += [one._replace(origin="file") for one in options if recipe]
     return [one for one in found if one.value and not ASIDE.search(one.path)][:_MOST]
+
+
+_FILLED: Final = re.compile(
+    r"\$\{(?:oc\.env:|env:)?(?P<name>[A-Za-z_][\w.]*)(?::?[-,]\s*(?P<default>[^${}]*))?\}"
+)
+"""A value that stands elsewhere: in the same file, as OmegaConf has it, or in the environment."""
+
+
+def _filled(found: list[Setting], variables: Mapping[str, PlacedVariable]) -> list[Setting]:
+    """Settings of a file with the values of others, and of variables, that they name.
+
+    >>> rows = [Setting("seq", "2048", "", "file"), Setting("data.seq_len", "${seq}", "", "file")]
+    >>> _filled(rows, {})[1].value
+    '2048'
+    """
+    if not any("${" in one.value for one in found):
+        return found
+    values = {one.path: one.value for one in reversed(found)}
+
+    def value(match: re.Match[str]) -> str:
+        known = variables.get(match["name"])
+        own = known.value if known is not None else values.get(_key(match["name"]))
+        return own or match["default"] or match.group()
+
+    def whole(text: str) -> str:
+        for _ in range(_NESTED):
+            text = _FILLED.sub(value, text) if len(text) < _LONGEST else text
+        return text
+
+    return [one._replace(value=whole(one.value)) if "${" in one.value else one for one in found]
+
+
+_NESTED: Final = 3
+"""Values that name others, which name others again. [1]"""
 
 
 def _key(name: str) -> str:
@@ -270,8 +311,9 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
             yield "pretrained_model_name_or_path", node.args[0]
     if called in {"pretrain_recipe", "finetune_recipe"}:  # NeMo's: llm.llama3_8b.pretrain_recipe()
         owner = getattr(node.func, "value", None)
-        if isinstance(owner, ast.Attribute):
-            yield "recipe", ast.copy_location(ast.Constant(owner.attr), node)
+        named = getattr(owner, "attr", "") or getattr(owner, "id", "")
+        if named:  # or llama3_8b.pretrain_recipe()
+            yield "recipe", ast.copy_location(ast.Constant(named), node)
     if called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
         default = next((one.value for one in node.keywords if one.arg == "default"), None)
         if default is not None and isinstance(node.args[0].value, str):

@@ -18,6 +18,7 @@ from typing import Any, Final
 from mofa_model.advice import Advice, Request
 from mofa_model.advice.sizes import OBJECTIVES, of_size
 from mofa_model.annotations import CLASS, MEASURED, PREFIX, RUNS, SIZE
+from mofa_model.axes.frameworks import trainer_called
 from mofa_model.errors import (
     BadValue,
     FactsDisagree,
@@ -28,7 +29,6 @@ from mofa_model.errors import (
     shown,
 )
 from mofa_model.identity import (
-    FRAMEWORKS,
     Fact,
     Facts,
     Identity,
@@ -323,6 +323,9 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     demand = demand_of(item.value, beside)
     facts = identity.facts
     draft = SpecDraft(item.kind, demand, facts)
+    if (trainer := facts.get("trainer")) is not None and trainer.value in _SCRIPTS:
+        parts = facts["parallel"].value if "parallel" in facts else {}
+        draft.add({"constraints": {"cp": {"max": parts.get("cp", 1)}}}, trainer.source)
     if policy is not None:
         place = f"AdvisorPolicy {policy.name}: spec"
         draft.add(_of_policy(policy.spec), place, model=f"{place}.training.model")
@@ -371,6 +374,10 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     )
     sizes = tuple((gpus, _at_size(asked, stated, demand, gpus)) for gpus in demand.sizes)
     return replace(asked, size_questions=sizes)
+
+
+_SCRIPTS: Final = frozenset({"custom", "fsdp-script"})
+"""Trainers that are scripts of the user's: context parallelism is in their code, or in none."""
 
 
 def size_wanted(item: Item) -> str:
@@ -432,10 +439,10 @@ _WORD: Final = 4096
 def _of_facts(identity: Identity) -> dict[str, Any]:
     """A job's own facts in the form of a TrainingJob's training."""
     reading = None if identity.launch_found is None else identity.launch_found.reading
-    framework = FRAMEWORKS.get(str(identity.facts.get("trainer", Fact("", "")).value))
-    if framework is None and identity.hugging_face:
+    framework = trainer_called(str(identity.facts.get("trainer", Fact("", "")).value))
+    if not framework and identity.hugging_face:
         framework = "accelerate"  # under it Hugging Face's Trainer runs, in a script of any name
-    given: dict[str, Any] = {} if framework is None else {"framework": framework}
+    given: dict[str, Any] = {"framework": framework} if framework else {}
     given |= {} if reading is None else _of_reading(reading)
     for name, field in _TRAINING.items():
         if name in identity.facts:
@@ -445,7 +452,7 @@ def _of_facts(identity: Identity) -> dict[str, Any]:
         given["tokens"] = str(tokens * identity.facts["steps"].value)
     if reading is not None and reading.precision is not None:
         given["precision"] = reading.precision  # the recipe, where the fact has its width alone
-    elif "precision" in given and framework is not None:
+    elif "precision" in given and framework:
         given["precision"] = framework_of(framework).recipe(given["precision"])
     for name, field in (("base", "base"), ("adapter_targets", "adapterTargets")):
         if name in identity.facts and "adapter_rank" in identity.facts:

@@ -35,9 +35,6 @@ _BETWEEN: Final = frozenset(_WORDS["between"])
 _KEYED: Final = {
     word: f"--{option}" for option, words in vocabulary("keys").items() for word in words
 }
-_TRAINERS: Final = {
-    word: trainer for trainer, words in vocabulary("trainers").items() for word in words
-}
 _COUNTS: Final = vocabulary("counts")
 _QUALIFIERS: Final = frozenset({"global", "sequence", "max"})
 _AFTER: Final = frozenset({"--seq", "--global-batch", "--tokens"})
@@ -256,6 +253,8 @@ class Sentence:
 
     def _words_of_training(self) -> None:
         """Adapters, precisions, and trainers."""
+        from mofa_model.axes.frameworks import trainer_called
+
         for at, word in enumerate(self.words):
             lower = word.lower()
             if lower in {"lora", "qlora"}:
@@ -267,8 +266,8 @@ class Sentence:
             elif found := re.fullmatch(r"(?:zero[-_]?([123])|(fsdp2?))", lower):
                 state = {"1": "distributed", "2": "zero2"}.get(found[1] or "", "zero3")
                 self._degrees.append(f"optimizer={state}")
-            elif lower in _TRAINERS:
-                self._say("--framework", _TRAINERS[lower])
+            elif trainer := trainer_called(lower):
+                self._say("--framework", trainer)
             elif re.fullmatch(r"bf16|fp8|fp16|mxfp8|nvfp4", lower):
                 self._say("--precision", lower)
             else:
