@@ -233,6 +233,18 @@ _LIBRARIES: Final = (
         )
     ),
     (
+        re.compile(r"\bmegatron\.bridge\.recipes\b.*_(finetune|sft|peft)_config\b"),
+        JobClass.FINE_TUNING,
+        "megatron-bridge",
+        "a recipe of Megatron Bridge",
+    ),
+    (
+        re.compile(r"\bmegatron\.bridge\b"),
+        JobClass.PRE_TRAINING,
+        "megatron-bridge",
+        "Megatron Bridge",
+    ),
+    (
         re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"),
         JobClass.FINE_TUNING,
         "",

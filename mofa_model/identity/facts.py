@@ -87,10 +87,12 @@ _PARALLEL: Final[Mapping[str, tuple[str, ...]]] = {
     "tp": (
         "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size",
         "tp", "tp_degree", "tensor_model_parallel", "tensor_parallel", "ici_tensor_parallelism",
+        "model_parallel_size",
     ),
     "pp": (
         "pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree",
         "pp_size", "pp", "pp_degree", "pipeline_parallel", "ici_pipeline_parallelism",
+        "pipe_parallel_size",
     ),
     "cp": (
         "context_parallel_size", "context_parallel_degree", "cp_size", "cp", "context_parallel",
@@ -245,6 +247,7 @@ def read_facts(sources: FactSources) -> FactSheet:
     disagree: list[str] = []
     _of_devices(found, sources)
     shape = {name: fact for name, keys in _SHAPE.items() if (fact := _whole(settings, keys))}
+    _of_neox(shape, settings)
     rest = _of_megatron(shape, settings, sources.trainer)
     model = _model(sources._replace(settings=settings), shape)
     if model is not None:
@@ -346,6 +349,19 @@ def _of_megatron(
         rest["expert_ffn"] = shape["ffn"].value if width is None else width.value
         rest["top_k"] = 2 if chosen is None else chosen.value
     return rest
+
+
+_NEOX: Final = "gpt_j_residual"
+"""A setting that GPT-NeoX alone has: attention and dense part beside each other."""
+
+
+def _of_neox(shape: dict[str, Fact], settings: Sequence[Setting]) -> None:
+    """What GPT-NeoX takes where a shape does not say it: keys for every head, four times as wide a
+    dense part. Source: gpt-neox, megatron/neox_arguments/neox_args.py.
+    """
+    if {"hidden", "heads"} <= shape.keys() and any(one.key == _NEOX for one in settings):
+        shape.setdefault("kv_heads", shape["heads"])
+        shape.setdefault("ffn", shape["hidden"]._replace(value=4 * shape["hidden"].value))
 
 
 _DIVISIBLE: Final = "make_vocab_size_divisible_by"
@@ -484,6 +500,8 @@ def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     keys = (*_TOKENIZER, "model_type", *_MODEL)
     named = (one for one in seen.settings if one.key in keys or one.path == "model.name")
     hint = " ".join(one.value for one in named)
+    if any(one.key == _NEOX for one in seen.settings):
+        hint += " pythia"
     whole = _sizes(shape)
     found = _of_shape(whole, hint)
     if len(found) == 1:

@@ -73,7 +73,7 @@ def settings_of(said: Said) -> list[Setting]:
         if not one.name.isdigit()
     ]
     for source in said.files:
-        found += _filled(_of_source(source), said.variables)
+        found += _filled(_of_source(source, said.variables), said.variables)
     for command in programs(said):
         recipe = own_arguments(command, said.variables)
         options = _options(ProgramCall(words=(command.words[0], *recipe), where=command.where))
@@ -161,7 +161,7 @@ def _of_json(text: str, where: str) -> list[Setting]:
     return [one._replace(where=where, origin="option") for one in found]
 
 
-def _of_source(source: TextFile) -> list[Setting]:
+def _of_source(source: TextFile, variables: Mapping[str, PlacedVariable]) -> list[Setting]:
     if len(source.text) > _LONGEST:
         return []
     name = source.name.lower()
@@ -180,7 +180,7 @@ def _of_source(source: TextFile) -> list[Setting]:
     except (InputError, ValueError, RecursionError):
         return []
     if name.endswith(".py") or name == "python -c":
-        return list(_of_python(source))
+        return list(_of_python(source, variables))
     return []
 
 
@@ -258,8 +258,10 @@ def _leaves(value: Any, source: TextFile) -> list[Setting]:
     return found
 
 
-def _of_python(source: TextFile) -> Iterator[Setting]:
-    """Constants that a Python source assigns or passes by name; it is parsed and never run."""
+def _of_python(source: TextFile, variables: Mapping[str, PlacedVariable]) -> Iterator[Setting]:
+    """Constants that a Python source assigns or passes by name; it is parsed and never run. What it
+    asks the environment for is the variable that the job has, else its default.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -268,15 +270,16 @@ def _of_python(source: TextFile) -> Iterator[Setting]:
         return
     constants: dict[str, Any] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+        if isinstance(node, ast.Assign):
             for target in node.targets:
-                if isinstance(target, ast.Name):
-                    constants.setdefault(target.id, node.value.value)
+                if isinstance(target, ast.Name) and (given := _literal(node.value, variables)):
+                    constants.setdefault(target.id, given)
     for node in ast.walk(tree):
         for name, value in _pairs(node):
-            given = constants.get(value.id) if isinstance(value, ast.Name) else _literal(value)
+            known = isinstance(value, ast.Name)
+            given = constants.get(value.id) if known else _literal(value, variables)
             if _LISTS.search(_key(name)) and isinstance(value, ast.List | ast.Tuple):
-                given = ",".join(str(_literal(one)) for one in value.elts)
+                given = ",".join(str(_literal(one, variables)) for one in value.elts)
             if isinstance(given, str | int | float) and given != "":
                 text = str(given).lower() if isinstance(given, bool) else str(given)
                 line = source.first_line + getattr(value, "lineno", 1) - 1
@@ -296,10 +299,23 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
         if isinstance(node.target, ast.Name):
             yield node.target.id, node.value
+    elif isinstance(node, ast.FunctionDef):
+        last = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+        yield from zip((one.arg for one in last), node.args.defaults, strict=True)
+    elif isinstance(node, ast.ImportFrom):  # of Megatron Bridge: import llama3_8b_pretrain_config
+        yield from (
+            ("recipe", ast.copy_location(ast.Constant(one.name), node))
+            for one in node.names
+            if _RECIPE.search(one.name)
+        )
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value, value
+
+
+_RECIPE: Final = re.compile(r"_(pretrain|finetune|sft|peft)_config$")
+"""Names of recipes of Megatron Bridge."""
 
 
 def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
@@ -320,13 +336,27 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
             yield node.args[0].value, default
 
 
-def _literal(value: ast.expr) -> object:
+def _literal(value: ast.expr, variables: Mapping[str, PlacedVariable]) -> object:
+    """The constant that an expression is; None where it is none."""
     if isinstance(value, ast.Constant):
         return value.value
     if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
         return f"{value.value.id}.{value.attr}" if value.value.id == "torch" else None
-    if isinstance(value, ast.Call) and len(value.args) == 2:  # os.environ.get("NAME", "default")
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else ""
-        if name in {"get", "getenv"} and isinstance(value.args[1], ast.Constant):
-            return value.args[1].value
-    return None
+    if isinstance(value, ast.Subscript):  # os.environ["NAME"]
+        environ = getattr(value.value, "attr", "") == "environ"
+        return _variable(value.slice, variables) if environ else None
+    if not isinstance(value, ast.Call) or not value.args:
+        return None
+    if isinstance(value.func, ast.Name) and value.func.id in {"int", "float", "str"}:
+        return _literal(value.args[0], variables)
+    called = value.func.attr if isinstance(value.func, ast.Attribute) else ""
+    if called not in {"get", "getenv"}:
+        return None
+    known = _variable(value.args[0], variables)  # os.environ.get("NAME", "default")
+    default = value.args[1] if len(value.args) == 2 else None
+    return known or (default.value if isinstance(default, ast.Constant) else None)
+
+
+def _variable(name: ast.expr, variables: Mapping[str, PlacedVariable]) -> str | None:
+    known = variables.get(str(name.value)) if isinstance(name, ast.Constant) else None
+    return None if known is None else known.value
