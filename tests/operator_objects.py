@@ -315,7 +315,9 @@ def known_pool():
     """A pool of which everything is known, as it is decided: a metric of any figure has a value there."""
     body = profile("h100-east")
     calibration = {"stepTimeRatio": "1.04", "memoryRatio": "1.10", "jobs": 3}
-    body["status"] |= {"calibration": calibration}
+    gained = {"lower": "310", "target": "453", "upper": "620"}
+    helps = {"changes": [{"change": "watchdog", "gained": gained, "says": "A watchdog of 2 min."}]}
+    body["status"] |= {"calibration": calibration, "whatWouldHelp": helps}
     seen = FailureEvidence(node_days=7680.0, failures=23, recoveries=9, recovery_seconds=2700.0)
     history = History(
         classes=dict.fromkeys(("process", "pod", "job"), seen),

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from mofa_model.advice.answer import Status
 from mofa_model.errors import BadFile
 from mofa_model.files import read_text
 from mofa_model.spec import incident_causes as causes
@@ -173,9 +174,42 @@ def _number(value: Any) -> float:
     return number
 
 
+MOST_TOLD: Final = 5
+"""Changes that are told where there is room for few. [1]"""
+
+
+def outcome_of(helps: WhatWouldHelp) -> Status:
+    """What the answer is worth."""
+    if not helps.best(MOST_TOLD):
+        return Status.NO_RECOMMENDATION
+    return Status.LOW_CONFIDENCE if helps.is_short else Status.RECOMMENDED
+
+
+def doubt_of(helps: WhatWouldHelp) -> str:
+    """Why an answer is not Recommended, as a sentence; empty where it is."""
+    seen = f"{helps.standstills} standstills in {helps.window_days:.3g} days"
+    if not helps.best(MOST_TOLD):
+        return f"No change is told apart from nothing by {seen}."
+    return f"The past is short ({seen}); the next weeks may differ." if helps.is_short else ""
+
+
+def sentence_of(remedy: Remedy, helps: WhatWouldHelp) -> str:
+    """A change and what it gains, as one sentence."""
+    gain, paid = remedy.gain, remedy.paid
+    of_all = f", {gain.target / helps.paid:.1%} of those paid" if helps.paid else ""
+    costs = f"; {_rounded(paid):,g} more are paid" if paid > 0 else ""
+    return (
+        f"{remedy.name[:1].upper()}{remedy.name[1:]}: {_rounded(gain.target):,g} GPU-hours gained "
+        f"({_rounded(gain.lower):,g} to {_rounded(gain.upper):,g}){of_all}{costs}."
+    )
+
+
 def document_of(helps: WhatWouldHelp) -> dict[str, Any]:
     """The answer for programs."""
     return {
+        "status": outcome_of(helps).value,
+        "best": [sentence_of(one, helps) for one in helps.best(MOST_TOLD)],
+        "doubt": doubt_of(helps),
         "days": helps.window_days,
         "paid_gpu_hours": helps.paid,
         "effective_gpu_hours": helps.effective,
@@ -184,6 +218,7 @@ def document_of(helps: WhatWouldHelp) -> dict[str, Any]:
         "remedies": [
             {
                 "name": one.name,
+                "change": one.change,
                 "recovery": one.plan,
                 "gained_gpu_hours": one.gain.target,
                 "low": one.gain.lower,
@@ -227,7 +262,8 @@ def table_of_remedies(helps: WhatWouldHelp) -> Table:
             for one in helps.remedies
         ),
         notes=(
-            effective_line(helps),
+            effective_line(helps.paid, helps.effective, helps.window_days),
+            *filter(None, [doubt_of(helps)]),
             "Each change alone: two that shorten the same standstills gain less than their sum.",
             *dict.fromkeys(one.note for one in helps.remedies if one.note and one.standstills),
             *helps.notes,
@@ -235,12 +271,14 @@ def table_of_remedies(helps: WhatWouldHelp) -> Table:
     )
 
 
-def effective_line(helps: WhatWouldHelp) -> str:
-    """One number of a fleet, as a sentence."""
-    return (
-        f"Of {helps.paid:,.0f} GPU-hours paid in {helps.window_days:.3g} days {helps.effective:,.0f} trained "
-        f"and were kept: {helps.effective_share:.1%}."
-    )
+def effective_line(paid: float, effective: float, window_days: float) -> str:
+    """One number of a fleet, as a sentence; GPU-hours paid, and those that were effective. [h]
+
+    >>> effective_line(1000.0, 870.0, 30.0)
+    'Of 1,000 GPU-hours paid in 30 days 870 trained and were kept: 87.0%.'
+    """
+    share = effective / paid if paid else 0.0
+    return f"Of {paid:,.0f} GPU-hours paid in {window_days:.3g} days {effective:,.0f} trained and were kept: {share:.1%}."
 
 
 def verdict_of(remedy: Remedy) -> str:

@@ -377,6 +377,57 @@ class AllClasses(Part):
     """Share of the window for which there is data."""
 
 
+class GainPart(Part):
+    """GPU-hours that would have been gained, with a band of 80 %."""
+
+    lower: Decimal
+    """Less than this was gained once in ten times."""
+    target: Decimal
+    """What was gained."""
+    upper: Decimal
+    """More than this was gained once in ten times."""
+
+
+class HelpfulChange(Part):
+    """A change that would have helped."""
+
+    change: Annotated[str, Field(max_length=20)]
+    """What is changed, in one word: watchdog, in-place, peer, stand-in, replica, shrink, interval,
+    scheduling, spares or lemons."""
+    gained: GainPart
+    """What it would have gained."""
+    paid_gpu_hours: Decimal | None = None
+    """GPU-hours that it would have cost; missing = none."""
+    says: Annotated[str, Field(max_length=400)]
+    """The same as a sentence."""
+
+
+class WhatWouldHelpPart(Part):
+    """The pool's own account of its window, replayed once a day with one change at a time, as
+    `mofa rates --what-would-help` does.
+    """
+
+    atomic = True
+
+    outcome: Literal["Recommended", "LowConfidence", "NoRecommendation"]
+    """Recommended; LowConfidence where the past is short; NoRecommendation where no change is told
+    apart from nothing."""
+    doubt: Annotated[str, Field(max_length=400)] | None = None
+    """Why it is not Recommended, as a sentence."""
+    days: Decimal
+    """How many days were replayed."""
+    paid_gpu_hours: Decimal
+    """GPU-hours of the pool in them."""
+    effective_gpu_hours: Decimal
+    """GPU-hours of these that trained and were kept."""
+    effective_percent: Percent
+    """The share of them: one number of a fleet."""
+    changes: Annotated[list[HelpfulChange], Field(max_length=5)] = Field(default_factory=list)
+    """The best few, each alone: gains of two do not add up."""
+    time: Moment
+    """When it was replayed."""
+
+
 class ClusterProfileStatus(Part):
     """What the operator has learned of the pool; its durable memory."""
 
@@ -400,6 +451,8 @@ class ClusterProfileStatus(Part):
     """What running jobs taught about predictions."""
     residual: Signed | None = None
     """Observed over predicted throughput, minus one, median of running jobs."""
+    what_would_help: WhatWouldHelpPart | None = None
+    """What would have helped the pool, in GPU-hours."""
     conditions: Annotated[list[Condition], Field(max_length=16)] = keyed("type")
     """Ready, HistoryComplete, AssumptionsHold, NodesExclusive."""
 

@@ -90,6 +90,7 @@ def _cluster_profile() -> dict[str, Any]:
             ("OBSERVED", "string", ".status.total.observed", 0),
             ("COVERAGE", "integer", ".status.total.coveragePercent", 0),
             ("VERDICT", "string", '.status.conditions[?(@.type=="AssumptionsHold")].reason', 0),
+            ("EFFECTIVE", "integer", ".status.whatWouldHelp.effectivePercent", 1),
             ("GPU", "string", ".spec.gpu", 1),
             _AGE,
         ],

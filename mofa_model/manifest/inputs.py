@@ -172,6 +172,11 @@ def _optimizer(name: str | None, field: str) -> UpdateRule:
     return presets.optimizer(presets.resolve("optimizers", name or "adamw", field=field))
 
 
+def gpus_of_node(spec: ClusterProfileSpec) -> int:
+    """GPUs of a node of a profile: as it states, else as its GPU's preset says. [1]"""
+    return spec.gpus_per_node or int(presets.cluster(spec.gpu, 1).gpus_per_node)
+
+
 def cluster_of(
     spec: ClusterProfileSpec,
     nodes: int,
@@ -183,7 +188,7 @@ def cluster_of(
 ) -> Cluster:
     """A profile's nodes as the model's cluster."""
     network, host = spec.network, spec.host
-    per_node = spec.gpus_per_node or int(presets.cluster(spec.gpu, 1).gpus_per_node)
+    per_node = gpus_of_node(spec)
     return presets.cluster(
         spec.gpu,
         nodes * per_node,

@@ -57,6 +57,8 @@ _GUESS: Final = 0.8
 """Spread of the logarithm of lost work that is an estimate. Ours. [1]"""
 _WEEKS: Final = 6
 """Weeks from which on weeks are drawn; days, where there are fewer. [1]"""
+SHORT: Final = 14.0
+"""Days below which a past is too short to be sure of anything. Ours. [d]"""
 _NEAR: Final = 1800.0
 """Longest time between an outage of a node and the standstill that it made. [s]"""
 
@@ -67,6 +69,9 @@ class Remedy:
 
     name: str
     """What is changed, in words."""
+    change: str
+    """The word for all that change the same thing: watchdog, in-place, peer, stand-in, replica, shrink,
+    interval, scheduling, spares, lemons."""
     plan: str = ""
     """The recovery plan, as --recovery takes it; empty = it is none."""
     gain: Range
@@ -83,6 +88,11 @@ class Remedy:
         """Whether the band leaves nothing (zero) out."""
         return self.gain.lower > 0 or self.gain.upper < 0
 
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether it surely gains, and is not surely paid for with more than that."""
+        return self.gain.lower > 0 and self.paid <= self.gain.upper
+
 
 @dataclass(frozen=True, kw_only=True)
 class WhatWouldHelp:
@@ -96,6 +106,8 @@ class WhatWouldHelp:
     """GPU-hours of them that trained and were kept. [h]"""
     window_days: float
     """How long the window is. [d]"""
+    standstills: int
+    """Standstills that were replayed. [1]"""
     lemons: tuple[str, ...] = ()
     """Nodes that surely fail more often than others."""
     notes: tuple[str, ...] = ()
@@ -105,6 +117,19 @@ class WhatWouldHelp:
     def effective_share(self) -> Ratio:
         """Effective GPU-hours of those paid: one number of a fleet. [1]"""
         return self.effective / self.paid if self.paid else 0.0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether so little is known that the next weeks may be quite different. Ours."""
+        return self.window_days < SHORT or self.standstills < FEW
+
+    def best(self, most: int) -> tuple[Remedy, ...]:
+        """The few remedies that help most: of those that change the same thing the best."""
+        found: dict[str, Remedy] = {}
+        for one in self.remedies:
+            if one.is_worthwhile:
+                found.setdefault(one.change, one)
+        return tuple(found.values())[:most]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +181,7 @@ def what_would_help(pool_past: PoolPast, settings: RemedySettings | None = None)
         paid=capacity(pool_past.account) * hours,
         effective=kept * hours,
         window_days=(pool_past.end - pool_past.begin) / DAY,
+        standstills=len(pool_past.standstills),
         lemons=replay.lemons,
         notes=tuple(replay.notes()),
     )
@@ -209,6 +235,7 @@ class _Replay:
         days = (self._past.end - self._past.begin) / DAY
         return self._remedy(
             told(plan, self._settings.replicas),
+            plan.name.partition(":")[0] if math.isinf(plan.watchdog) else "watchdog",
             plan=plan.name,
             stands=[one.time for one in saved],
             work=[one.work for one in saved],
@@ -222,6 +249,7 @@ class _Replay:
         work = [one.lost_work - one.trained % interval for one in self._stops]
         return self._remedy(
             f"a save every {interval / MINUTE:g} min",
+            "interval",
             work=work,
             cost=self._saves_cost(interval),
         )
@@ -254,7 +282,7 @@ class _Replay:
             for one in self._stops
         ]
         return self._remedy(
-            "every pod made and started as fast as the fastest tenth", stands=stands
+            "every pod made and started as fast as the fastest tenth", "scheduling", stands=stands
         )
 
     def _spares(self) -> Iterator[Remedy]:
@@ -270,6 +298,7 @@ class _Replay:
             hours = saved * self._share / HOUR * self._settings.gpus_per_node
             yield Remedy(
                 name=f"{spares} spare node{'s' if spares != 1 else ''} (now as with {now})",
+                change="spares",
                 gain=self._band(hours, block),
                 paid=(spares - now) * days * 24.0 * self._settings.gpus_per_node,
                 standstills=int((saved != 0).sum()),
@@ -357,6 +386,7 @@ class _Replay:
         low, high = np.quantile(gained, _ends(self._settings.level))
         yield Remedy(
             name=f"out: {', '.join(self.lemons[:4])}{' …' if len(self.lemons) > 4 else ''}",
+            change="lemons",
             gain=Range.around(over.mean() * hours, low, high),
             standstills=hit,
             note="Nodes that surely fail more often than others, each replaced by a usual one.",
@@ -382,6 +412,7 @@ class _Replay:
     def _remedy(
         self,
         name: str,
+        change: str,
         *,
         plan: str = "",
         stands: Sequence[float] = (),
@@ -401,6 +432,7 @@ class _Replay:
         guessed = lost * scale if self._past.lost_work_is_guessed else none
         return Remedy(
             name=name,
+            change=change,
             plan=plan,
             gain=self._band(gained, self._block, guessed, blamed=blamed, cost=cost),
             paid=paid,

@@ -284,6 +284,24 @@ class _Calibration(Shape):
         ]
 
 
+class _Helpful(Shape):
+    change: Text = ""
+    gained: Annotated[Range | None, PlainValidator(_range)] = None
+    says: Text = ""
+
+
+class Helps(Shape):
+    """What would have helped a pool, as its status has it."""
+
+    outcome: Text = ""
+    doubt: Text = ""
+    days: Figure = None
+    paid: Figure = under(None, "paidGpuHours")
+    effective: Figure = under(None, "effectiveGpuHours")
+    changes: Many[_Helpful] = ()
+    time: Stamp = None
+
+
 class PoolStatus(Shape):
     """The status of a ClusterProfile, without its days."""
 
@@ -300,6 +318,7 @@ class PoolStatus(Shape):
     history_time: Text = ""
     calibration: _Calibration = _Calibration()
     residual: Text = ""
+    what_would_help: Helps = Helps()
 
     @property
     def present(self) -> ByClass:

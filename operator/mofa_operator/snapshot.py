@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mofa_model.kinds.shape import Body
 from mofa_model.spec.account import Lasting
@@ -17,6 +17,11 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.evidence import Day, JobEvidence
 from mofa_operator.objects import LiveObject, LiveProfile
 from mofa_operator.workloads import LiveWorkload
+
+if TYPE_CHECKING:
+    from mofa_model.reliability.remedies import (
+        WhatWouldHelp,  # imports numpy, which a worker must not do yet
+    )
 
 COVERED: Final = 90
 """A history is complete from this covered share of its window on. Ours. [%]"""
@@ -285,6 +290,8 @@ class History:
     """Version and rules by which it was counted; empty = not by Prometheus."""
     lasting: tuple[Lasting, ...] = ()
     """What had begun on its settled days and was not over where reading begins again."""
+    helps: WhatWouldHelp | None = None
+    """What would have helped, where it was asked to replay; None = it was not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

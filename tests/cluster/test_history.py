@@ -118,11 +118,11 @@ def profile(days=30, selector=LABELS, **matchers):
     }
 
 
-def look(url, body=None, now=END, known=None, settled=None):
+def look(url, body=None, now=END, known=None, settled=None, **more):
     async def ask():
         async with Prometheus(PrometheusSettings(url=url)) as prometheus:
             return await history.read_history(
-                prometheus, body or profile(), now, known, None, settled
+                prometheus, body or profile(), now, known, None, settled, **more
             )
 
     return asyncio.run(ask())
@@ -431,6 +431,29 @@ def test_after_a_restart_only_what_the_ledger_lacks_is_read_and_the_days_are_the
         )
         for day in expected
     ]  # fmt: skip
+
+
+def test_a_replay_after_a_restart_is_of_the_whole_window_and_says_what_the_command_says(
+    url, tmp_path, capsys
+):
+    """The command reads the same window, and replays it in two steps."""
+    settled = ledger.settled_days(written_at(url, END))
+    helps = look(url, settled=settled, replayed=True).helps
+    assert helps.window_days == pytest.approx(30, abs=0.1)
+    assert helps.standstills >= sum(COUNTS.values())
+    asked = ["incidents", "--prometheus", url, "--account", "--end", str(END), "-o", "json"]
+    assert main(asked) == 0
+    file = tmp_path / "past.json"
+    file.write_text(capsys.readouterr().out)
+    assert main(["rates", "--what-would-help", str(file), "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    gained = {one["name"]: one["gained_gpu_hours"] for one in told["remedies"]}
+    assert helps.effective_share == pytest.approx(told["effective_share"], rel=1e-3)
+    best = helps.best(5)
+    assert best, "of 144 failures something is told apart"
+    assert [one.gain.target for one in best] == [
+        pytest.approx(gained[one.name], rel=0.01) for one in best
+    ]
 
 
 def test_a_ledger_of_other_rules_is_read_anew(url):

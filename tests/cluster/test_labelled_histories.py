@@ -21,6 +21,7 @@ from mofa_lab.validate.account import scored, told, true_account
 from mofa_model.cli import main
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_operator.fleet.series import WANTED
+from mofa_operator.incidents.document import incident_document
 from mofa_operator.incidents.timelines import (
     BOOT,
     CORDON,
@@ -33,7 +34,6 @@ from mofa_operator.incidents.timelines import (
     XID_COUNT,
 )
 from mofa_operator.observe.history import history
-from mofa_operator.verbs.incidents import _written
 
 FOLDER = Path(os.environ.get("MOFA_FAILURE_HISTORIES") or "/nowhere")
 SCENARIOS = sorted((FOLDER / "scenarios").glob("*.toml"))
@@ -161,7 +161,9 @@ def test_so_many_failures_hide_behind_each_witness_as_doctor_says(tmp_path, caps
     def found(witness):
         pairs = []
         for truth, pool in zip(truths, seen, strict=True):
-            told = [_written(one) for one in real(witness(pool), IncidentRules()).incidents]
+            told = [
+                incident_document(one) for one in real(witness(pool), IncidentRules()).incidents
+            ]
             answer = Path(truth).with_suffix(".ablated")
             answer.write_text(json.dumps({"incidents": told}), "utf-8")
             pairs += [truth, str(answer)]

@@ -17,6 +17,7 @@ from mofa_operator.decide.ledger import ledger_status, merged, settled_days, tri
 from mofa_operator.evidence import PROMETHEUS, Day, account_of, date_of
 from mofa_operator.fleet.fleet import ClusterSeen
 from mofa_operator.fleet.survey import lines_of
+from mofa_operator.incidents.document import account_document
 from mofa_operator.keys import CLUSTER_PROFILE, FAILURE_LEDGER, TRAINING_JOB, key_of
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import live
@@ -25,7 +26,6 @@ from mofa_operator.observe.nodes import facts_of
 from mofa_operator.page.job import job_page
 from mofa_operator.page.profiles import profile_page
 from mofa_operator.verbs import top
-from mofa_operator.verbs.account_tables import account_document
 
 DAY = 86400.0
 YESTERDAY = date_of(NOW - DAY)

@@ -106,6 +106,14 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
         .with_panel(lines(
             "Phases of a recovery", "Median time to notice, to replace pods, to start them and to load, where it was seen.",
             SECONDS, {"{{phase}}": f"max by (phase) (mofa_pool_recovery_phase_seconds{{{THIS_POOL}}})"}))
+        .with_panel(rows(
+            "What would have helped", "GPU-hours that one change alone would have gained in the window, by the last daily replay of the pool's own account; "
+            "the profile's status has each as a sentence.",
+            {
+                "At least": (f'max by (change) (mofa_pool_would_help_gpu_hours{{{THIS_POOL}, bound="lower"}})', "suffix: GPU-hours"),
+                "Gained": (f'max by (change) (mofa_pool_would_help_gpu_hours{{{THIS_POOL}, bound="target"}})', "suffix: GPU-hours"),
+                "At most": (f'max by (change) (mofa_pool_would_help_gpu_hours{{{THIS_POOL}, bound="upper"}})', "suffix: GPU-hours"),
+            }, span=12))
     )  # fmt: skip
     worst = f"mofa:node_unplanned_up:bool{{{THIS_POOL}}}"
     return (

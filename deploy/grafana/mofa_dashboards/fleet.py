@@ -116,6 +116,7 @@ def fleet(parameters: dict[str, Any]) -> Dashboard:
                 "Ready": (f"max by (cluster, pool) (mofa_pool_ready_nodes{{{POOL}}})", COUNT),
                 "Assumed": (f"sum by (cluster, pool) ({classes} (mofa_pool_assumed_failures_per_node_day{{{POOL}}}))", PER_DAY),
                 "Learned": (f'sum by (cluster, pool) ({classes} (mofa_pool_failures_per_node_day{{{POOL}, bound="mean"}}))', PER_DAY),
+                "Effective": (f"max by (cluster, pool) (mofa_pool_effective_ratio{{{POOL}}})", SHARE),
                 "Coverage": (f"max by (cluster, pool) (mofa_pool_history_coverage_ratio{{{POOL}}})", SHARE),
             }), "pool", "This pool", "/d/mofa-assumptions?var-pool=${__value.raw}"))
         .with_panel(lines(

@@ -23,6 +23,7 @@ from mofa_operator.control.looks import again_and_again
 from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.job import HASH
 from mofa_operator.decide.ledger import settled_days
+from mofa_operator.decide.remedies import replay_is_due
 from mofa_operator.evidence import SettledDays
 from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.keys import TRAINING_JOB, Key
@@ -135,9 +136,11 @@ def history_queue(
     at_start = dict[str, SettledDays | None]()
 
     async def ask(profile: LiveObject) -> History | NoHistory:
-        now, name = time.time(), profile.key.name
+        now, name, due = time.time(), profile.key.name, False
         if isinstance(profile, LiveProfile):
             at_start.setdefault(profile.uid, settled_days(profile))
+            if due := replay_is_due(profile, now):
+                at_start[profile.uid] = None
         left_out, nodes = at_start.get(profile.uid), lately.known(name, now)
 
         async def facts() -> Mapping[str, JobFacts]:
@@ -149,7 +152,15 @@ def history_queue(
 
         try:
             return await history(
-                prometheus, profile.body, now, known, nodes, left_out, accounts, facts
+                prometheus,
+                profile.body,
+                now,
+                known,
+                nodes,
+                left_out,
+                accounts,
+                facts,
+                replayed=due,
             )
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop
             _log.exception("the history could not be read")

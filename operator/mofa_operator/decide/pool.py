@@ -28,7 +28,7 @@ from typing import Any, Final
 from mofa_model import presets
 from mofa_model.errors import InputError
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
-from mofa_model.manifest.inputs import cluster_of
+from mofa_model.manifest.inputs import gpus_of_node
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_model.spec.evidence import DatedEvidence
@@ -55,6 +55,7 @@ from mofa_operator.decide.ledger import (
     trimmed,
     weeks_with,
 )
+from mofa_operator.decide.remedies import HELPS, what_would_help
 from mofa_operator.decide.status import (
     NewCondition,
     conditions,
@@ -161,7 +162,7 @@ def ready(
 ) -> NewCondition:
     """The condition Ready: whether there are nodes, and whether they are as the profile says."""
     try:
-        per_node = spec.gpus_per_node or int(cluster_of(spec, 1).gpus_per_node)
+        per_node = gpus_of_node(spec)
         device = presets.resolve("devices", spec.gpu, field="spec.gpu")
     except InputError as error:
         return NewCondition(Aspect.READY, "False", Reason.INVALID_INPUT, str(error))
@@ -246,6 +247,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         **_common(snapshot, size, found),
         "failures": rows(kept, reports),
         "total": total(kept, reports),
+        **what_would_help(snapshot),
         **pool.unmoved,
         **{name: value for name, value in taught.items() if value},
     }
@@ -363,7 +365,7 @@ def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
     found = [NewCondition(Aspect.READY, "False", invalid, message), *learned, exclusive(snapshot)]
-    kept = ("calibration", "residual", "failures", "total", "days", "weeks", "historyTime")
+    kept = ("calibration", "residual", "failures", "total", "days", "weeks", "historyTime", HELPS)
     return _common(snapshot, size, found) | pool.kept(*kept)
 
 

@@ -152,6 +152,16 @@ def _week_ahead(figures: PoolFigures) -> Value:
     return {"p10": ettr.lower, "p50": ettr.target, "p90": ettr.upper}
 
 
+def _helps(figures: PoolFigures) -> Value:
+    """What the best few changes would have gained, by change and bound. [h]"""
+    return {
+        (one.change, bound): value
+        for one in figures.snapshot.profile.status.what_would_help.changes
+        if one.gained is not None
+        for bound, value in asdict(one.gained).items()
+    }
+
+
 def _spent(figures: PoolFigures) -> Value:
     """Node-days by state."""
     return {one.state.value: one.node_days for one in summed(figures.account)}
@@ -314,6 +324,10 @@ POOLS: Final = (
     _gauge("mofa_pool_effective_ratio", ("pool",), "1",
         "Node-time of the days in the FailureLedger that trained and was kept, of all that was paid.",
         _effective),
+    _gauge("mofa_pool_would_help_gpu_hours", ("pool", "change", "bound"), "h",
+        "GPU-hours that one change would have gained in the window, by the last daily replay of the "
+        "pool's own account: of the best five at most; bound is lower, target or upper.",
+        _helps),
     _gauge("mofa_pool_forecast_ettr_ratio", ("pool", "percentile"), "1",
         "Share of the time held that jobs of the pool will keep in the seven days from today, by "
         "today's forecast.",

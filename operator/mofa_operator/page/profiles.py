@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
+from mofa_model.answers.what_would_help import effective_line
 from mofa_model.page.figures import band
 from mofa_model.page.markup import Node, el, page, table, text
 from mofa_operator.objects import LiveProfile
@@ -56,6 +57,7 @@ def profile_page(profile: LiveProfile) -> str:
         el("h1", name),
         *_classes(profile),
         *account_sections(profile.account),
+        *_helps(profile),
         *_learned(profile),
         *conditions(profile),
     ]
@@ -92,6 +94,33 @@ def _classes(profile: LiveProfile) -> list[ET.Element]:
         table(_CLASSES, rows, numbers=(1, 2, 3, 4, 6)),
         el("p", note),
     ]
+
+
+def _helps(profile: LiveProfile) -> list[ET.Element]:
+    """What would have helped, as the last replay of the pool's account says."""
+    helps = profile.status.what_would_help
+    if helps.time is None or not helps.paid or helps.effective is None:
+        return []
+    rows: list[tuple[Node, ...]] = [
+        (
+            one.says,
+            "-"
+            if one.gained is None
+            else band(one.change, one.gained, None, "{:,.3g}", ("gained", "")),
+        )
+        for one in helps.changes
+    ]
+    found = [
+        el("h2", "What would have helped"),
+        el("p", effective_line(helps.paid, helps.effective, helps.days or 0.0)),
+    ]
+    if helps.doubt:
+        found.append(el("p", helps.doubt))
+    if rows:
+        found.append(
+            table(("change", "GPU-hours"), rows, caption="each alone: gains of two do not add up")
+        )
+    return found
 
 
 def _learned(profile: LiveProfile) -> list[ET.Element]:

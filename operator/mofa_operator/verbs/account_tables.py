@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date as calendar
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from mofa_model.spec.account import (
     NO_JOB,
@@ -23,28 +23,6 @@ _JOBS: Final = 20
 _CHANGED: Final = 0.001
 """Least change of a share of the capacity that is worth a sentence. Ours. [1]"""
 _WORDS: Final = {"": "-", START: "first start of a job", NO_JOB: "-"}
-
-
-def account_document(account: Sequence[NodeTime]) -> dict[str, Any]:
-    """The account for programs: by day, job, state and cause."""
-    return {
-        "capacity_node_days": capacity(account),
-        "node_days": {one.state.value: one.node_days for one in summed(account)},
-        "lost_node_days": node_days_lost(account),
-        "rows": [
-            {
-                "date": one.date,
-                "job": one.job,
-                "state": one.state.value,
-                "cause": one.cause,
-                "node_days": one.node_days,
-                "machines_node_days": one.machines,
-                "estimated_node_days": one.estimated,
-                "incidents": list(one.incidents),
-            }
-            for one in account
-        ],
-    }
 
 
 def account_table(account: Sequence[NodeTime], pool: str = "") -> Table:

@@ -102,11 +102,11 @@ def run(arguments: Namespace) -> int:
     """Read, deduce, print."""
     from mofa_model.manifest.cluster_profile import IncidentRules, PrometheusSpec
     from mofa_model.manifest.surroundings import named_profile
-    from mofa_model.spec.account import node_days_lost
     from mofa_operator.evidence import date_of
+    from mofa_operator.incidents.document import past_document
     from mofa_operator.incidents.incident import time_apart
     from mofa_operator.observe.prometheus.promql import Pool
-    from mofa_operator.verbs.account_tables import account_document, tables_of
+    from mofa_operator.verbs.account_tables import tables_of
 
     end = time.time() if arguments.end is None else _moment("--end", arguments.end)
     usual = (end // units.DAY - 14) * units.DAY if arguments.account == "week" else end - _WINDOW
@@ -142,29 +142,8 @@ def run(arguments: Namespace) -> int:
                 text,
                 "give the id of an incident of this pool between --start and --end",
             )
-    by_node = {
-        node: sum(b - a for a, b in spans) / units.DAY
-        for node, spans in sorted(found.exposed.items())
-    }
-    document = {
-        "start": start,
-        "end": end,
-        "incidents": [_written(one, found.cordons) for one in found.incidents],
-        "exposure": {
-            "node_days": sum(by_node.values()),
-            "by_node": by_node,
-            "job_node_days": {
-                job: seconds / units.DAY for job, seconds in sorted(found.job_seconds.items())
-            },
-        },
-        "recovery": {
-            name: {"median_seconds": median(times), "count": len(times)}
-            for name, times in found.phases.items()
-        },
-        "lost_node_days": node_days_lost(found.account),
-        "account": account_document(found.account),
-        "notes": list(found.warnings),
-    }
+    document = past_document(found, start, end)
+    node_days = document["exposure"]["node_days"]
     notes = [*_recovery_lines(found.phases), *(f"{text}." for text in found.warnings)]
     if stated:
         patch = json.dumps({"spec": {"incidents": {"overruled": stated}}})
@@ -175,7 +154,7 @@ def run(arguments: Namespace) -> int:
     tables = (
         tables_of(found.account, arguments.account, date_of(end))
         if arguments.account
-        else [_table(shown, sum(by_node.values()), notes)]
+        else [_table(shown, node_days, notes)]
     )
     output.emit(arguments.output, tables, document)
     return 0
@@ -224,40 +203,6 @@ def _recovery_lines(phases: Mapping[str, tuple[float, ...]]) -> Iterator[str]:
     for name, times in phases.items():
         median_time = units.format(median(times), "s")
         yield f"Recovery, {name}: {median_time} in the median of {len(times)}; {PHASES[name]}."
-
-
-def _written(one: Incident, cordons: Mapping[str, Sequence[Span]] | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "kind": one.kind,
-        one.kind: one.name,
-        "id": one.id,
-        "start": one.start,
-        "end": one.end,
-        "cause": one.cause.word,
-        "counts": one.cause.counts,
-        "class": one.cause.by.value,
-        "evidence": list(one.evidence),
-    }
-    if one.unsure:
-        found["window"] = [one.start - one.unsure, one.start]
-    if one.deduced is not None:
-        found["overruled"] = one.deduced.word
-    if one.kind == "node" and cordons is not None:
-        out = [a for a, b in cordons.get(one.name, ()) if b > one.start and a < one.end]
-        found["in_use_seconds"] = max(0.0, min([*out, one.end]) - one.start)
-    if one.cause.counts:
-        found["recovery_seconds"] = one.seconds
-    if one.kind != "node":
-        found["nodes"] = list(one.nodes)
-    if one.recovery_class is not None:
-        found |= {
-            "infrastructure_share": one.share,
-            "level": one.recovery_class.value,
-            "stood": one.stood,
-            "recovery_seen": one.timed,
-            "phases": dict(one.phases),
-        }
-    return found
 
 
 def _table(shown: list[Incident], node_days: float, notes: Sequence[str]) -> Table:

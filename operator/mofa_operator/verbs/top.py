@@ -45,7 +45,8 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Read, reckon, print."""
     from mofa_operator.fleet.survey import pool_accounts, read_survey, survey
-    from mofa_operator.verbs.account_tables import account_document, account_table
+    from mofa_operator.incidents.document import account_document
+    from mofa_operator.verbs.account_tables import account_table
 
     async def read(api: Api) -> tuple[ClusterSeen, dict[Key, Named]]:
         return await read_survey(api, arguments.namespace or "", answer=not arguments.told)

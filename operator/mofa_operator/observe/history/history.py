@@ -22,17 +22,26 @@ from statistics import median
 from typing import Final, TypeAlias
 
 from mofa_model import VERSION
+from mofa_model.answers.what_would_help import past_of
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_model.kinds.shape import Body
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec, IncidentRules
+from mofa_model.manifest.inputs import gpus_of_node
 from mofa_model.manifest.parsing import cluster_profile
 from mofa_model.reliability.observed import ObservedFailures
+from mofa_model.reliability.remedies import (
+    INTERVALS,
+    RemedySettings,
+    WhatWouldHelp,
+    what_would_help,
+)
 from mofa_model.spec.account import Lasting, NodeTime
 from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 from mofa_model.spec.incident_causes import NODE_LOST, InterruptionClass
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, HOUR
 from mofa_operator.evidence import PROMETHEUS, Day, SettledDays, date_of
+from mofa_operator.incidents.document import past_document
 from mofa_operator.incidents.incident import Incident, JobFacts
 from mofa_operator.incidents.past import Past, past
 from mofa_operator.incidents.timelines import Span, length, overlap
@@ -105,11 +114,21 @@ async def history(
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
     ask_facts: AskFacts | None = None,
+    *,
+    replayed: bool = False,
 ) -> History | NoHistory:
     """The history of a ClusterProfile's pool up to now; never raises for a server or a profile."""
     try:
         return await read_history(
-            prometheus, profile, now, known_samples, known_nodes, settled, known_accounts, ask_facts
+            prometheus,
+            profile,
+            now,
+            known_samples,
+            known_nodes,
+            settled,
+            known_accounts,
+            ask_facts,
+            replayed=replayed,
         )
     except (SourceUnreachable, InputError) as error:
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=str(error))
@@ -124,11 +143,13 @@ async def read_history(
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
     ask_facts: AskFacts | None = None,
+    *,
+    replayed: bool = False,
 ) -> History | NoHistory:
     """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes.
 
     Days that the ledger holds (`settled`) are not read, but for `BEFORE`, by which what began just
-    before is known.
+    before is known. With `replayed` all days are, and what would have helped is told.
     """
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
     pool = Pool.of(
@@ -140,7 +161,7 @@ async def read_history(
     window = float(spec.prometheus.window_seconds)
     days, by = window_days(now, window), _counted_by(spec)
     if settled is not None and (
-        settled.counted_by != by or settled.until - BEFORE <= days[0].start
+        replayed or settled.counted_by != by or settled.until - BEFORE <= days[0].start
     ):
         settled = None
     start = days[0].start if settled is None else settled.until - BEFORE
@@ -158,7 +179,27 @@ async def read_history(
     )
     if isinstance(found, NoHistory):
         return found
-    return replace(history_of_past(found, days, settled), counted_by=by)
+    made = replace(history_of_past(found, days, settled), counted_by=by)
+    if not replayed:
+        return made
+    account = (known_accounts or {}).get((prometheus.address, pool))
+    facts = {} if account is None else account.facts
+    helps = await asyncio.to_thread(_what_would_help, found, facts, gpus_of_node(spec))
+    return replace(made, helps=helps)
+
+
+def _what_would_help(
+    found: Past, facts: Mapping[str, JobFacts], gpus_per_node: int
+) -> WhatWouldHelp:
+    """A past replayed, as `mofa rates --what-would-help` does: at most seconds of a core."""
+    first, until = found.sampled[0].start, found.sampled[-1].end
+    saves = [one.save_seconds for one in facts.values() if one.save_seconds]
+    settings = RemedySettings(
+        gpus_per_node=gpus_per_node,
+        save=median(saves) if saves else None,
+        intervals=INTERVALS if saves else (),  # what they cost is not known
+    )
+    return what_would_help(past_of(past_document(found, first, until), "its account"), settings)
 
 
 def _next_begin(days: Sequence[Span]) -> float | None:

@@ -1,0 +1,59 @@
+"""What would help a pool, in its status: once a day its past is replayed, and the answer stands until the next one. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mofa_model.answers.what_would_help import MOST_TOLD, doubt_of, outcome_of, sentence_of
+from mofa_model.units import DAY
+from mofa_operator.decide.status import moment, time_left
+from mofa_operator.objects import LiveProfile, Written
+from mofa_operator.snapshot import History, ProfileSnapshot
+
+HELPS: Final = "whatWouldHelp"
+"""Field of the status."""
+
+
+def replay_is_due(profile: LiveProfile, now: float) -> bool:
+    """Whether the past of a profile's pool was not replayed for a day. `now` in [s]."""
+    return time_left(profile.status.what_would_help.time, DAY, now) <= 0
+
+
+def what_would_help(snapshot: ProfileSnapshot) -> Written:
+    """The newest answer, as a part of a status; empty where there is none yet."""
+    history = snapshot.history
+    if not isinstance(history, History) or history.helps is None:
+        return snapshot.profile.kept(HELPS)
+    found = history.helps
+    row = {
+        "outcome": outcome_of(found).value,
+        "doubt": doubt_of(found),
+        "days": _text(found.window_days),
+        "paidGpuHours": _text(found.paid),
+        "effectiveGpuHours": _text(found.effective),
+        "effectivePercent": round(100 * float(found.effective_share)),
+        "changes": [
+            {
+                "change": one.change,
+                "gained": {
+                    "lower": _text(one.gain.lower),
+                    "target": _text(one.gain.target),
+                    "upper": _text(one.gain.upper),
+                },
+                **({"paidGpuHours": _text(one.paid)} if one.paid > 0 else {}),
+                "says": sentence_of(one, found),
+            }
+            for one in found.best(MOST_TOLD)
+        ],
+        "time": moment(history.at),
+    }
+    return {HELPS: {name: value for name, value in row.items() if value not in ("", [])}}
+
+
+def _text(value: float) -> str:
+    """A number to six digits, as a status has it.
+
+    >>> _text(1234567.8), _text(0.01234567), _text(30.0)
+    ('1234570', '0.0123457', '30')
+    """
+    return f"{float(f'{value:.6g}'):.9f}".rstrip("0").rstrip(".")
