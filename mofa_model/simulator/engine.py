@@ -67,10 +67,6 @@ class Fleet:
         self.redone = np.zeros((len(scenario.causes), count))
         self.failures = np.zeros((len(scenario.causes), count), dtype=np.int64)
 
-    def begin_with_failure(self, cause_indices: NDArray[np.int_]) -> None:
-        """Start every replica with the recovery from a failure of the given cause."""
-        self._recover(np.arange(len(self.now)), cause_indices)
-
     def step(self, watch: Watcher | None = None, stop: float = np.inf) -> NDArray[Any]:
         """Move every replica to its next event, at most to `stop`; indices of failed ones."""
         eps = self.scenario.slowdown
@@ -96,12 +92,6 @@ class Fleet:
         failed = np.flatnonzero(fails)
         self._fail(failed)
         return failed
-
-    def keep(self, chosen: NDArray[Any]) -> None:
-        """Drop all replicas but the chosen."""
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray) and name not in {"tier_of", "odds"}:
-                setattr(self, name, value[..., chosen])
 
     def _end_copies(self, who: NDArray[np.int_]) -> None:
         if not len(who):

@@ -31,6 +31,20 @@ class SimulatedEttr:
     """Renewal cycles simulated. [1]"""
 
 
+class _Cycles(Fleet):
+    """A fleet that begins with a failure, and loses replicas whose cycle is over."""
+
+    def begin_with_failure(self, cause_indices: NDArray[np.int_]) -> None:
+        """Start every replica with the recovery from a failure of the given cause."""
+        self._recover(np.arange(len(self.now)), cause_indices)
+
+    def keep(self, chosen: NDArray[Any]) -> None:
+        """Drop all replicas but the chosen."""
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray) and name not in {"tier_of", "odds"}:
+                setattr(self, name, value[..., chosen])
+
+
 def simulate_ettr(
     scenario: Scenario,
     *,
@@ -77,7 +91,7 @@ def _cycles(
         [i for i, cause in enumerate(scenario.causes) if cause.tier == deepest and cause.share > 0]
     )
     odds = np.cumsum([scenario.causes[i].share for i in last])
-    fleet = Fleet(scenario, count, generator, skip=period)
+    fleet = _Cycles(scenario, count, generator, skip=period)
     first = np.searchsorted(odds, generator.random(count) * odds[-1], side="right")
     fleet.begin_with_failure(last[np.minimum(first, len(last) - 1)])
     progress, length = [], []
