@@ -55,6 +55,10 @@ _OF_LAYOUT: Final[Mapping[str, Callable[[Advice, Strategy, Predicted], str]]] = 
     "strategy": lambda _, layout, __: format_strategy(layout),
     "checkpoint-interval-steps": lambda advice, *_: str(advice.checkpoint_interval_steps),
     "checkpoint-interval-seconds": lambda advice, *_: f"{advice.checkpoint_interval_seconds:.0f}",
+    "restarts": lambda advice, *_: "" if advice.restarts is None else str(advice.restarts),
+    "hang-timeout-seconds": lambda advice, *_: (
+        "" if advice.hang_timeout is None else f"{advice.hang_timeout:.0f}"
+    ),
     "predicted-step-seconds": lambda *given: _digits(given[2].step_seconds.target, 4),
     "predicted-tokens-per-second": lambda *given: f"{given[2].tokens_per_second.target:.0f}",
     "predicted-mfu": lambda *given: f"{given[2].mfu.target:.3f}",

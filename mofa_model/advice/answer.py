@@ -9,6 +9,7 @@ from dataclasses import field
 from mofa_model.advice.request import LearnedMemory
 from mofa_model.bands.evidence import Basis
 from mofa_model.records import dataclass
+from mofa_model.reliability.interval import USUAL_RUN
 from mofa_model.spec.reliability import FailureMode
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -142,6 +143,10 @@ class Advice:
     """The same as time. [s]"""
     recovery: str = ""
     """Recovery plan of the first choice; empty where none was asked for."""
+    restarts: int | None = None
+    """Restarts that are enough for its run with a chance of `SURE`. [1]"""
+    hang_timeout: Seconds | None = None
+    """Time-out of its collectives. [s]"""
     nodes: int
     """Nodes that the first choice uses; those that were given where there is none. [1]"""
     gpus: int
@@ -188,6 +193,11 @@ class Advice:
     """Device memory that a strategy may take. [B]"""
     model_version: str
     """Version of the engine; part of the inputs hash."""
+
+    @property
+    def run_seconds(self) -> Seconds:
+        """How long its run is: until its tokens are trained, else `USUAL_RUN`. [s]"""
+        return (self.predicted and self.predicted.duration_seconds.target) or USUAL_RUN
 
     @property
     def beside(self) -> tuple[str, ...]:

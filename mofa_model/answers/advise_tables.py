@@ -12,6 +12,7 @@ from mofa_model.advice.answer import Frontier
 from mofa_model.advice.reasons import gained
 from mofa_model.bands.evidence import Basis
 from mofa_model.bands.odds import in_percent
+from mofa_model.reliability.interval import SURE, timeouts
 from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -162,6 +163,13 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "memory_limit_bytes": advice.memory_limit_bytes,
         "model_version": advice.model_version,
     }
+    if advice.restarts is not None and advice.hang_timeout is not None:
+        data["restarts"] = {
+            "restarts": advice.restarts,
+            "chance": SURE,
+            "run_seconds": advice.run_seconds,
+            "timeouts_seconds": timeouts(advice.hang_timeout),
+        }
     if advice.recovery:
         data["recovery"] = advice.recovery
     if advice.current is not None:
@@ -195,6 +203,18 @@ def _other(other: Alternative) -> dict[str, Any]:
         "terms_seconds": other.terms,
         "reason": other.reason,
     }
+
+
+def restarts_line(advice: Advice) -> str:
+    """Restarts and time-outs in a line; empty where there is no layout."""
+    if advice.restarts is None or advice.hang_timeout is None:
+        return ""
+    ends = " < ".join(
+        f"{name} {units.format(float(seconds), 's', 3)}"
+        for name, seconds in timeouts(advice.hang_timeout).items()
+    )
+    days = float(advice.run_seconds) / DAY
+    return f"{advice.restarts} in {days:.3g} d suffice with {SURE:.0%}; time-outs {ends}"
 
 
 def _first(advice: Advice) -> Table:
@@ -233,6 +253,8 @@ def _first(advice: Advice) -> Table:
         ),
         ("ETTR", _range(p.ettr, lambda x: f"{x:.1%}")),
     ]
+    if line := restarts_line(advice):
+        rows.append(("restarts", line))
     if advice.recovery:
         rows.append(("recovery", advice.recovery))
     if p.duration_seconds.target:

@@ -7,7 +7,7 @@ from typing import Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import Conditioned, Counter, JobKind, Observation
+from mofa_model.kinds.kind import Conditioned, Counter, JobKind, Observation, RestartLimit
 from mofa_model.kinds.patches import Operation, annotated, pod_annotations, same_pods
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.reads import read_by
@@ -94,6 +94,7 @@ class BatchJob(JobKind):
 
 BATCH_JOB = BatchJob(
     "batch", "v1", "Job", "jobs",
+    restart_limit=RestartLimit(path=("backoffLimit",), by_pod=True),
     word="batch",
     title="batch Job",
     witness=False,

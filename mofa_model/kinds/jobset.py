@@ -17,6 +17,7 @@ from mofa_model.kinds.kind import (
     NewJob,
     Observation,
     PodLabels,
+    RestartLimit,
 )
 from mofa_model.kinds.patches import (
     Operation,
@@ -136,7 +137,7 @@ class JobSet(JobKind):
         sizes = {"parallelism": job.nodes, "completions": job.nodes, "backoffLimit": 0}
         batch = {"spec": {**sizes, "template": {"spec": pod}}}
         spec = {
-            "failurePolicy": {"maxRestarts": 3},
+            "failurePolicy": {"maxRestarts": self.restarts_of(job)},
             "replicatedJobs": [{"name": _TRAINER, "replicas": 1, "template": batch}],
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
@@ -196,6 +197,7 @@ JOB_SET = JobSet(
   && o.template.?metadata == r.template.?metadata
 {indent("&& " + same("o.template.spec", "r.template.spec", "template"), "  ")}
 {indent("&& " + same_pods("o.template.spec.template", "r.template.spec.template"), "  ")}))""",
+    restart_limit=RestartLimit(path=("failurePolicy", "maxRestarts"), ends_at=False),
     labels=PodLabels(
         job=JOB_SET_NAME,
         attempt="jobset.sigs.k8s.io/restart-attempt",

@@ -60,6 +60,8 @@ class NewJob:
     """Files that its arguments name, with their text."""
     starter: tuple[str, ...]
     """What starts the program: torchrun, or another with its options."""
+    restarts: int
+    """How often it may start again before it has failed. [1]"""
 
     def head(self, api_version: str, kind: str) -> dict[str, Any]:
         """The beginning of its object."""
@@ -111,6 +113,8 @@ class NewJob:
         return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}]
 
 
+_MOST_RESTARTS: Final = 2**31 - 1
+"""What such a field can hold. [1]"""
 ATTEMPTS: Final = "JobSet.restarts"
 """The counter of attempts. Labels of a JobSet's pods tell them too: one incident is in both."""
 _DONE: Final = ("Complete", "Completed", "Succeeded", "Finished")
@@ -203,6 +207,26 @@ class Conditioned(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RestartLimit:
+    """Where a kind says how often a job may start again before it has failed."""
+
+    path: tuple[str, ...]
+    """The field, below its spec."""
+    by_pod: bool = False
+    """Whether it counts pods: one failure ends all pods of a job whose processes wait for each other."""
+    ends_at: bool = True
+    """Whether a job ends when it gets there; else when it gets beyond."""
+
+    def enough_for(self, restarts: int, pod_count: int) -> int:
+        """Its value that lets a job of some pods start again so often. [1]
+
+        >>> RestartLimit(path=("backoffLimit",), by_pod=True).enough_for(8, 64)
+        513
+        """
+        return min(restarts * (pod_count if self.by_pod else 1) + self.ends_at, _MOST_RESTARTS)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PodLabels:
     """Labels of a job's pods, by which kube-state-metrics tells whose they are."""
 
@@ -258,6 +282,9 @@ class JobKind(Kind):
     """Pod templates to which its project's webhook gives an empty creation time at a change."""
     labels: PodLabels | None = None
     """Labels of its own pods; None = pods are those of another kind, or not told apart."""
+    restart_limit: RestartLimit | None = None
+    """Where it says how often it may start again; None = it starts again without end, or another
+    object says it."""
 
     def __post_init__(self) -> None:
         for name, default in (
@@ -295,6 +322,11 @@ class JobKind(Kind):
         """Tokens per second, and steps, where the trainer reports them to the status. [1/s]"""
         del body
         return None, Observation()
+
+    def restarts_of(self, job: NewJob) -> int:
+        """Its field's value for the restarts of a new job with a pod a node. [1]"""
+        limit = self.restart_limit
+        return 0 if limit is None else limit.enough_for(job.restarts, job.nodes)
 
     def manifests(self, job: NewJob) -> list[dict[str, Any]]:
         """The objects that start a new job, as manifests."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model.kinds.demand import Demand, PodSet
-from mofa_model.kinds.kind import JobKind, Observation, PodLabels
+from mofa_model.kinds.kind import JobKind, Observation, PodLabels, RestartLimit
 from mofa_model.kinds.pytorchjob import Role, observed, roles
 from mofa_model.kinds.shape import NOTHING, Beside, Body, Named, Shape, glance, read, under
 
@@ -43,6 +43,7 @@ class MPIJob(JobKind):
 
 MPI_JOB = MPIJob(
     "kubeflow.org", "v2beta1", "MPIJob", "mpijobs",
+    restart_limit=RestartLimit(path=("runPolicy", "backoffLimit")),
     others=("v1",),
     suspend=("runPolicy", "suspend"),
     holds="spec.mpiReplicaSpecs.*.template",

@@ -9,7 +9,15 @@ from typing import Any, Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import Demand, PodSet, total
-from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation, PodLabels, Sign
+from mofa_model.kinds.kind import (
+    Conditioned,
+    JobKind,
+    NewJob,
+    Observation,
+    PodLabels,
+    RestartLimit,
+    Sign,
+)
 from mofa_model.kinds.patches import ARGUMENTS, Operation, pointer, replaced, same
 from mofa_model.kinds.pods import Container, PodTemplate
 from mofa_model.kinds.reads import readers
@@ -154,7 +162,7 @@ class PyTorchJob(JobKind):
         }
         spec = {
             "nprocPerNode": str(job.gpus),
-            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 3},
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": self.restarts_of(job)},
             "pytorchReplicaSpecs": replicas,
         }
         return [{**job.head(self.api_version, self.kind), "spec": spec}, *job.configs()]
@@ -181,6 +189,7 @@ class PyTorchJob(JobKind):
 _OLD, _NEW = "variables.old.pytorchReplicaSpecs", "variables.new.pytorchReplicaSpecs"
 PYTORCH_JOB = PyTorchJob(
     "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs",
+    restart_limit=RestartLimit(path=("runPolicy", "backoffLimit"), by_pod=True),
     suspend=("runPolicy", "suspend"),
     holds="spec.pytorchReplicaSpecs.*.template",
     place="`args` of the containers called `pytorch`: "

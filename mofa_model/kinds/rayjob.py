@@ -12,7 +12,16 @@ from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds.batch import JOB_NAME
 from mofa_model.kinds.demand import Demand, PodSet, named, total
-from mofa_model.kinds.kind import MOUNTED, Counter, JobKind, NewJob, Observation, PodLabels, Sign
+from mofa_model.kinds.kind import (
+    MOUNTED,
+    Counter,
+    JobKind,
+    NewJob,
+    Observation,
+    PodLabels,
+    RestartLimit,
+    Sign,
+)
 from mofa_model.kinds.patches import Operation, pointer, same, test
 from mofa_model.kinds.pods import CLAIMED, MAPPED, split
 from mofa_model.kinds.raycluster import RAY_CLUSTER, RaySpec
@@ -149,6 +158,7 @@ class RayJob(JobKind):
         spec = {
             "entrypoint": shlex.join(words),
             "shutdownAfterJobFinishes": True,
+            "backoffLimit": self.restarts_of(job),
             "rayClusterSpec": {
                 "headGroupSpec": {"rayStartParams": {"num-gpus": "0"}, "template": head},
                 "workerGroupSpecs": [group],
@@ -235,6 +245,7 @@ _TEMPLATE = [f"{one}.template" for one in _GROUP]
 _POD = [f"{one}.spec" for one in _TEMPLATE]
 RAY_JOB = RayJob(
     "ray.io", "v1", "RayJob", "rayjobs",
+    restart_limit=RestartLimit(path=("backoffLimit",), ends_at=False),
     others=("v1alpha1",),
     names=(CLAIMED, MAPPED, "clusterSelector"),
     holds="spec.rayClusterSpec.workerGroupSpecs[].template",

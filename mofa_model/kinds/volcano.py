@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mofa_model.kinds.demand import PodSet
-from mofa_model.kinds.kind import Counter, JobKind, Observation, PodLabels, Sign
+from mofa_model.kinds.kind import Counter, JobKind, Observation, PodLabels, RestartLimit, Sign
 from mofa_model.kinds.pods import PodTemplate
 from mofa_model.kinds.shape import (
     Body,
@@ -77,6 +77,7 @@ class VolcanoJob(JobKind):
 
 VOLCANO_JOB = VolcanoJob(
     "batch.volcano.sh", "v1alpha1", "Job", "jobs",
+    restart_limit=RestartLimit(path=("maxRetry",)),
     word="volcano",
     setting="VolcanoJob",
     title="Volcano Job",

@@ -1,5 +1,5 @@
 """The best checkpoint interval in whole steps, and what follows from it: time to finish, nodes for
-a deadline, a watchdog.
+a deadline, restarts, and time-outs of a hang.
 
 For one tier and Poisson failures the best work between saves is a closed form
 (`renewal.best_work`). For any other law, and for nested tiers, the best is searched on the exact
@@ -29,7 +29,8 @@ from mofa_model.reliability import model, renewal
 from mofa_model.reliability.checkpoint import LONGEST_PERIOD
 from mofa_model.reliability.laws import NEVER, sources_of
 from mofa_model.reliability.model import Job
-from mofa_model.units import Count, Numeric, Ratio, Seconds
+from mofa_model.reliability.special import beta_below, gamma_above
+from mofa_model.units import DAY, Count, Numeric, Ratio, Seconds
 
 FLAT: Final = 1e-3
 """ETTR that an interval may lose and still count as flat: 0.1 points."""
@@ -478,6 +479,16 @@ class Watchdog:
     """ETTR with it minus ETTR without. [1]"""
 
 
+def least_timeout(step_time: float, save: float) -> float:
+    """The shortest time without progress that is surely a hang: five steps and a save, in whole
+    minutes. Ours. [s]
+
+    >>> least_timeout(10.0, 20.0), least_timeout(60.0, 30.0)
+    (240.0, 360.0)
+    """
+    return 60.0 * float(np.ceil(max(LEAST, STEPS * step_time + save) / 60.0))
+
+
 def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
     """The watchdog that is worth most, in whole minutes; None where hangs end no later. Ours. [s, 1]
 
@@ -494,8 +505,7 @@ def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
     hangs = job.reliability.hangs
     if hangs is None:
         return None
-    longest = STEPS * float(job.step_time) + max(float(x) for x in job.blocking)
-    least = 60.0 * float(np.ceil(max(LEAST, longest) / 60.0))
+    least = least_timeout(float(job.step_time), max(float(x) for x in job.blocking))
     if least >= hangs.timeout:
         return None
 
@@ -515,3 +525,79 @@ def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
     best = max(tried, key=at)
     worth = at(best) - float(model.ettr(job, steps, every))
     return Watchdog(float(best), worth) if worth > 0 or not hangs.pauses else None
+
+
+SURE: Final = 0.99
+"""Chance with which restarts are enough. [1]"""
+USUAL_RUN: Final = 30 * DAY
+"""Length of a run whose tokens nobody states. [s]"""
+DUMP: Final = 120.0
+"""Time in which processes write down who hung, before they are killed. Ours. [s]"""
+
+
+def restarts_needed(mean: Count, square_spread: Count, chance: Ratio = SURE) -> int:
+    """Failures that are not passed with a chance, if their expected number is itself in doubt by the
+    root of `square_spread`: Poisson where it is not, else negative binomial. Source: Gamma-Poisson
+    mixture. [1]
+
+    >>> restarts_needed(3.0, 0.0), restarts_needed(3.0, 9.0)
+    (8, 16)
+    """
+    if not 0 < chance < 1:
+        raise BadValue("chance", chance, "give a chance between 0 and 1")
+
+    def passed(count: int) -> bool:
+        if square_spread <= 0:
+            return bool(gamma_above(count + 1.0, mean) < chance)
+        shape = mean * mean / square_spread
+        return bool(beta_below(shape, count + 1.0, shape / (shape + mean)) < chance)
+
+    if mean <= 0:
+        return 0
+    least, most = -1, 1
+    while passed(most):
+        least, most = most, 2 * most
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if passed(middle) else (least, middle)
+    return most
+
+
+def restarts_of(job: Job, run_seconds: float = USUAL_RUN) -> int:
+    """Restarts that are enough for one job's run of some length, by the rates of its pool. Ours. [1]
+
+    >>> from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime, Reliability
+    >>> rate = FailureRate(failures=0.0, exposure=1.0, exactly=0.005 / DAY)
+    >>> mode = FailureMode(name="job", rate=rate, recovery=RecoveryTime(mean=300.0))
+    >>> pool = Reliability(classes=(mode,))
+    >>> restarts_of(Job(nodes=20, step_time=10.0, blocking=(20.0,), background=(0.0,), reliability=pool))
+    8
+    """
+    positive(run_seconds=run_seconds)
+    exposure = float(job.nodes) * float(job.rate_scale) * run_seconds
+    mean = square_spread = 0.0
+    for mode in job.reliability.classes:
+        rate = mode.rate
+        mean += rate.mean * exposure
+        if rate.exactly is None:
+            square_spread += rate.failures / rate.exposure**2 * exposure**2
+    for domain in job.reliability.domains:
+        mean += domain.rate * exposure / domain.nodes
+    return restarts_needed(mean, square_spread)
+
+
+def hang_timeout(job: Job) -> float:
+    """Time-out of a job's collectives: the first that ends a hang. Ours. [s]"""
+    return least_timeout(float(job.step_time), max(map(float, job.blocking)))
+
+
+def timeouts(collective: Seconds) -> dict[str, Seconds]:
+    """All that end a hang, in the order in which they do: the processes themselves, who say which of
+    them did not come; then the thread that watches their collectives; then somebody outside. One
+    that comes too soon hides whose fault it was. Ours. [s]
+
+    >>> timeouts(240.0)
+    {'collective': 240.0, 'heartbeat': 360.0, 'watchdog': 480.0}
+    """
+    names = ("collective", "heartbeat", "watchdog")
+    return {name: collective + number * DUMP for number, name in enumerate(names)}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mofa_model import files, output, presets
 from mofa_model.advice import Advice
 from mofa_model.annotations import PREFIX
+from mofa_model.answers.advise_tables import restarts_line
 from mofa_model.errors import InputError, UnknownName
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.kinds.kind import MOUNTED, NewJob
@@ -27,6 +28,7 @@ from mofa_model.launch import (
     program_of,
     unverified,
 )
+from mofa_model.reliability.interval import timeouts
 from mofa_model.terminal import printable
 
 if TYPE_CHECKING:
@@ -189,6 +191,7 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
         environment=launch.environment,
         files=launch.files,
         starter=there(launch.starter),
+        restarts=advice.restarts or 0,
     )
 
 
@@ -242,9 +245,23 @@ def _readme(
 {_changes(own_script)}- `{SCRIPT}`: run it on each of {advice.nodes} nodes; {_needs(launch)}
 {smoke}- `{manifest}`: {started}
 {config}- `advice.json`: the whole answer, in SI units
-
+{_restarts(advice, kind)}
 Written for {launch.release}. {verified}{notes}
 """
+
+
+def _restarts(advice: Advice, kind: JobKind | None) -> str:
+    """How often the job starts again, where that stands, and time-outs that suit it."""
+    line = restarts_line(advice)
+    if not line or advice.hang_timeout is None:
+        return ""
+    limit = None if kind is None else kind.restart_limit
+    field = "" if limit is None else f" (`spec.{'.'.join(limit.path)}`)"
+    return (
+        f"\nRestarts{field}: {line}. The heartbeat is the variable "
+        f"`TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC={timeouts(advice.hang_timeout)['heartbeat']:.0f}`, the collective your trainer's time-out of a "
+        "process group.\n"
+    )
 
 
 def _needs(launch: Launch) -> str:

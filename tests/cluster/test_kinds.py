@@ -290,7 +290,7 @@ MADE = [kind for kind in KINDS if type(kind).manifests is not JobKind.manifests]
 def new_job(kind):
     return NewJob(
         name="made", nodes=2, gpus=8, resource="nvidia.com/gpu", image="x", annotations={f"{PREFIX}mode": "Disabled"}, starter=("torchrun",), words=("t.py", "--a", "1 2"),
-        environment={"A": "1"}, files={} if kind == TRAIN_JOB else {"a.json": "{}"},
+        environment={"A": "1"}, restarts=8, files={} if kind == TRAIN_JOB else {"a.json": "{}"},
     )  # fmt: skip
 
 

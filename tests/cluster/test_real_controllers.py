@@ -445,8 +445,19 @@ def test_every_other_controller_makes_the_pods_of_a_job_that_was_advised(plane, 
         "globalBatchSize": 512,
     }  # a RayCluster says neither
     plane.apply(profile(POOL, LABELS), namespace, rule, *([runtime()] if of == TRAIN_JOB else []))
+    if limit := of.restart_limit:  # as its project defines it, or the API server drops it
+        *parents, field = limit.path
+        inside = body["spec"]
+        for step in parents:
+            inside = inside.setdefault(step, {})
+        inside[field] = limit.enough_for(8, 64)
     try:
         plane.apply(body)
+        if limit:
+            stands = at(
+                read(plane, of.resource, place, body["metadata"]["name"]), "spec", *limit.path
+            )
+            assert stands == limit.enough_for(8, 64)
         found = until(lambda: ours(read(plane, of.resource, place, body["metadata"]["name"])).get("status"), what="it has an outcome")  # fmt: skip
         assert found in {"Recommended", "LowConfidence", "NoRecommendation"}, ours(read(plane, of.resource, place, body["metadata"]["name"]))  # fmt: skip
         until(lambda: read(plane, "pods", place), what=f"{name} makes its pods")

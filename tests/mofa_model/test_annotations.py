@@ -60,6 +60,8 @@ def an_advice(**changes):
         odds=Odds(fits=0.9412, beats=0.6),
         checkpoint_interval_steps=37,
         checkpoint_interval_seconds=1035.6,
+        restarts=17,
+        hang_timeout=240.0,
         nodes=256,
         gpus=2048,
         explanation="tp=8 and pp=16 finish first",
@@ -80,6 +82,8 @@ def test_an_answer_says_what_the_design_promises():
     assert told[PREFIX + "strategy"].startswith("tp=8,pp=16,cp=1,ep=1,dp=16,vpp=1,mbs=1,sp=true")
     assert told[PREFIX + "checkpoint-interval-steps"] == "37"
     assert told[PREFIX + "checkpoint-interval-seconds"] == "1036"
+    assert told[PREFIX + "restarts"] == "17"
+    assert told[PREFIX + "hang-timeout-seconds"] == "240"
     assert told[PREFIX + "predicted-step-seconds"] == "27.99"
     assert told[PREFIX + "predicted-tokens-per-second"] == "599400"
     assert told[PREFIX + "predicted-mfu"] == "0.413"

@@ -52,6 +52,8 @@ class Answers:
             odds=Odds(fits=0.95) if fits else None,
             checkpoint_interval_steps=40 if fits else None,
             checkpoint_interval_seconds=800.0 if fits else None,
+            restarts=17 if fits else None,
+            hang_timeout=240.0 if fits else None,
             nodes=question.nodes,
             gpus=8 * question.nodes,
             explanation="because" if fits else "OutOfMemory binds",
