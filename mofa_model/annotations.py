@@ -42,6 +42,8 @@ CLASS: Final = PREFIX + "class"
 """What an object is, by a person who knows better than its manifest tells."""
 SIZE: Final = PREFIX + "size"
 """What the size of a job that states none is to be best at: a key of `advice.sizes.OBJECTIVES`."""
+RESTARTS: Final = PREFIX + "restarts"
+"""Restarts that are enough for the run of an answer."""
 ADVISE: Final = PREFIX + "advise"
 """The label of a namespace whose jobs are all advised; its value is "true"."""
 ASKED: Final = tuple(

@@ -155,13 +155,20 @@ def _resumed() -> str:
     return f"({_chosen(made)})"
 
 
+_RAISED = "variables.new.?{0}.orValue(0) >= variables.old.?{0}.orValue(0)"
+
+
 def _launches() -> str:
     changing = [kind for kind in KINDS if kind.changes]
     made = []
     for kind in changing:
+        limit = kind.restart_limit if kind.restart_limit and kind.restart_limit.can_change else None
         parts = [
             f'variables.resource == "{kind.resource}"',
-            same("variables.old", "variables.new", kind.changes),
+            same(
+                "variables.old", "variables.new", kind.changes, *(limit.path[:1] if limit else ())
+            ),
+            *([_RAISED.format(".?".join(limit.path))] if limit else []),
             *([kind.admits] if kind.admits else []),
         ]
         text = textwrap.indent("\n&& ".join(parts), "    ")

@@ -94,7 +94,7 @@ class BatchJob(JobKind):
 
 BATCH_JOB = BatchJob(
     "batch", "v1", "Job", "jobs",
-    restart_limit=RestartLimit(path=("backoffLimit",), by_pod=True),
+    restart_limit=RestartLimit(path=("backoffLimit",), by_pod=True, can_change=True),
     word="batch",
     title="batch Job",
     witness=False,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import Demand, PodSet, total
-from mofa_model.kinds.patches import Operation
+from mofa_model.kinds.patches import Operation, pointer, test
 from mofa_model.kinds.pods import CLAIMED, MAPPED
 from mofa_model.kinds.shape import (
     NOTHING,
@@ -25,6 +25,7 @@ from mofa_model.kinds.shape import (
     Text,
     at,
     glance,
+    part,
     text_of,
 )
 from mofa_model.launch import on_nodes
@@ -216,6 +217,8 @@ class RestartLimit:
     """Whether it counts pods: one failure ends all pods of a job whose processes wait for each other."""
     ends_at: bool = True
     """Whether a job ends when it gets there; else when it gets beyond."""
+    can_change: bool = False
+    """Whether it can be raised while the job waits; else only whoever makes the job can say it."""
 
     def enough_for(self, restarts: int, pod_count: int) -> int:
         """Its value that lets a job of some pods start again so often. [1]
@@ -322,6 +325,20 @@ class JobKind(Kind):
         """Tokens per second, and steps, where the trainer reports them to the status. [1/s]"""
         del body
         return None, Observation()
+
+    def restart_patch(self, body: Body, restarts: int) -> list[Operation]:
+        """The patch that lets a waiting job start again so often; empty where it may already, or where
+        only whoever makes it can say it.
+        """
+        limit = self.restart_limit
+        if limit is None or not limit.can_change:
+            return []
+        spec = part(body, "spec")
+        wanted = limit.enough_for(restarts, sum(one.count for one in self.pod_sets(spec)))
+        stands, path = at(spec, *limit.path), pointer("spec", *limit.path)
+        if isinstance(stands, int) and stands >= wanted:
+            return []
+        return [test(path, stands), {"op": "add", "path": path, "value": wanted}]
 
     def restarts_of(self, job: NewJob) -> int:
         """Its field's value for the restarts of a new job with a pod a node. [1]"""

@@ -245,7 +245,7 @@ _TEMPLATE = [f"{one}.template" for one in _GROUP]
 _POD = [f"{one}.spec" for one in _TEMPLATE]
 RAY_JOB = RayJob(
     "ray.io", "v1", "RayJob", "rayjobs",
-    restart_limit=RestartLimit(path=("backoffLimit",), ends_at=False),
+    restart_limit=RestartLimit(path=("backoffLimit",), ends_at=False, can_change=True),
     others=("v1alpha1",),
     names=(CLAIMED, MAPPED, "clusterSelector"),
     holds="spec.rayClusterSpec.workerGroupSpecs[].template",

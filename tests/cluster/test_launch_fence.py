@@ -162,6 +162,26 @@ BEYOND = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", [RAY_JOB, BATCH_JOB], ids=lambda kind: kind.kind)
+def test_a_limit_of_restarts_is_raised_in_what_waits_and_consents_and_never_lowered(
+    door, cluster, kind
+):
+    """The API server takes the patch that mode Apply makes; a batch Job is made with a limit of six."""
+    told = Answer(**vars(answer(kind)) | {"annotations": {f"{PREFIX}restarts": "17"}})
+    for name in ("waits", "consents"):
+        stands = live(kind, read(cluster, kind, name))
+        operations = list(written(stands, told, [RUNTIME], restarts=True))
+        assert "/spec/backoffLimit" in {one["path"] for one in operations}
+        status, said = door.ask("PATCH", path(kind, PLACE, name), operations, content=PATCH, dryRun="All")  # fmt: skip
+        assert status == 200, said
+    more = added("/spec/backoffLimit", 99)
+    assert tried(door, kind, "waits", more)[0] == 200
+    assert tried(door, kind, "silent", more)[0] == 403
+    assert tried(door, kind, "waits", added("/spec/backoffLimit", -1))[0] in (403, 422)
+    if kind == BATCH_JOB:
+        assert tried(door, kind, "waits", added("/spec/backoffLimit", 5))[0] == 403
+
+
 @pytest.mark.parametrize("what", BEYOND)
 def test_beyond_the_arguments_nothing_changes_even_in_what_waits(door, what):
     kind, operations = BEYOND[what]

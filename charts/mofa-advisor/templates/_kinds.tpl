@@ -147,13 +147,15 @@ object.?spec == oldObject.?spec
 - name: rayjob # arguments of a RayJob
   expression: >-
     variables.resource == "rayjobs.ray.io"
-    && variables.new.all(k, k == "entrypoint" || (k in variables.old && variables.old[k] == variables.new[k]))
-    && variables.old.all(k, k == "entrypoint" || k in variables.new)
+    && variables.new.all(k, k in ["entrypoint", "backoffLimit"] || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k in ["entrypoint", "backoffLimit"] || k in variables.new)
+    && variables.new.?backoffLimit.orValue(0) >= variables.old.?backoffLimit.orValue(0)
 - name: batch # arguments of a batch Job
   expression: >-
     variables.resource == "jobs.batch"
-    && variables.new.all(k, k == "template" || (k in variables.old && variables.old[k] == variables.new[k]))
-    && variables.old.all(k, k == "template" || k in variables.new)
+    && variables.new.all(k, k in ["template", "backoffLimit"] || (k in variables.old && variables.old[k] == variables.new[k]))
+    && variables.old.all(k, k in ["template", "backoffLimit"] || k in variables.new)
+    && variables.new.?backoffLimit.orValue(0) >= variables.old.?backoffLimit.orValue(0)
     && variables.new.template.all(k, k == "metadata" || (k in variables.old.template && variables.old.template[k] == variables.new.template[k]))
     && variables.old.template.all(k, k == "metadata" || k in variables.new.template)
     && variables.new.template.?metadata.orValue({}).all(k, k == "annotations" || (k in variables.old.template.?metadata.orValue({}) && variables.old.template.?metadata.orValue({})[k] == variables.new.template.?metadata.orValue({})[k]))

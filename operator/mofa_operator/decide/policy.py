@@ -77,6 +77,15 @@ def wants_apply(snapshot: JobSnapshot) -> bool:
         return False
 
 
+def raises_restarts(snapshot: JobSnapshot) -> bool:
+    """Whether the policy of an existing job lets us raise its limit of restarts."""
+    if isinstance(snapshot.job, LiveTrainingJob):
+        return False
+    around = Surroundings(profiles={}, policies=_policies(snapshot) or [])
+    found = jobs.policy_of(Item(snapshot.question.job, None), around)
+    return found is not None and found.spec.restarts == "Raise"
+
+
 def _existing(snapshot: JobSnapshot) -> Handling:
     """As `mofa annotate` sees it: its own annotations, then the policy of its namespace."""
     annotations, policies = snapshot.job.annotations, _policies(snapshot)

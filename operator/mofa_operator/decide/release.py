@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model.advice.verdict import keeps
-from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX, SIZE
+from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX, RESTARTS, SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind, demand_of
 from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointer, test
@@ -31,7 +31,13 @@ from mofa_model.kinds.pods import gpu_resource
 from mofa_model.kinds.shape import Beside, Body, part
 from mofa_model.launch import unverified
 from mofa_operator.decide.launched import runs_advised, told
-from mofa_operator.decide.policy import Handling, handling_of, is_paused, wants_apply
+from mofa_operator.decide.policy import (
+    Handling,
+    handling_of,
+    is_paused,
+    raises_restarts,
+    wants_apply,
+)
 from mofa_operator.decide.status import NewCondition, State, sentence
 from mofa_operator.decision import Answer, Decision, Note, Release
 from mofa_operator.objects import LiveObject, LiveTrainingJob
@@ -73,8 +79,11 @@ def guard(job: LiveObject) -> tuple[Operation, ...]:
     return (meant, test(pointer(*_suspend(job.key.kind)), True)) if is_suspended(job) else (meant,)
 
 
-def written(job: LiveObject, answer: Answer, beside: Sequence[Body] = ()) -> tuple[Operation, ...]:
-    """The patch that writes the arguments; empty where they stand already.
+def written(
+    job: LiveObject, answer: Answer, beside: Sequence[Body] = (), *, restarts: bool = False
+) -> tuple[Operation, ...]:
+    """The patch that writes the arguments, and with `restarts` raises the limit of these; empty where
+    they stand already.
 
     `beside` holds the objects that the job names.
     """
@@ -95,6 +104,9 @@ def written(job: LiveObject, answer: Answer, beside: Sequence[Body] = ()) -> tup
         )
     steps = answer.annotations.get(INTERVAL, "")
     made = kind.launch_patch(job.body, answer.arguments, steps, Beside(beside))
+    needed = answer.annotations.get(RESTARTS, "")
+    if restarts and needed.isdecimal():
+        made = [*made, *kind.restart_patch(job.body, int(needed))]
     return (*guard(job), *made) if made else ()
 
 
@@ -342,7 +354,7 @@ def _launch(
     if not answer.strategy or keeps(answer.says.odds.beats) or _runs_already(answer):
         return (), answer.explanation
     try:
-        made = written(job, answer, snapshot.beside)
+        made = written(job, answer, snapshot.beside, restarts=raises_restarts(snapshot))
         why = unproven(job, answer) if made else ""
     except InputError as error:
         return (), str(error)

@@ -207,6 +207,63 @@ def test_without_arguments_it_is_let_go_all_the_same_and_told_why(gate, change, 
     assert release.outcome == ("expired" if "age" in change else "unadvised")
 
 
+@pytest.mark.parametrize("allowed", ["Keep", "Raise", None])
+def test_a_limit_of_restarts_is_raised_with_the_arguments_where_the_policy_says_so_and_never_lowered(
+    allowed,
+):
+    """Seventeen restarts are seventeen of a RayJob, and of a batch Job of two pods 34 and one."""
+    answer = replace(ADVICE, annotations={**ADVICE.annotations, f"{PREFIX}restarts": "17"})
+    for kind, had, limit in (
+        (RAY_JOB, None, 17),
+        (RAY_JOB, 3, 17),
+        (RAY_JOB, 40, 40),
+        (BATCH_JOB, 6, 35),
+        (BATCH_JOB, None, 35),
+        (JOB_SET, None, None),
+    ):
+        body = waiting_batch() if kind == BATCH_JOB else waiting(kind)
+        if had is not None:
+            body["spec"]["backoffLimit"] = had
+        listed = [{"apiVersion": kind.api_version, "kind": kind.kind}]
+        told = {} if allowed is None else {"restarts": allowed}
+        release = decided(kind, body, answer, policies=[policy() | {"spec": {**policy()["spec"], "kinds": listed, **told}}]).release  # fmt: skip
+        assert release.note.reason == "AppliedBeforeLaunch", release.note.message
+        wanted = limit if allowed == "Raise" else had
+        after = done(body, release)["spec"]
+        assert after.get("backoffLimit") == wanted, (kind.kind, had)
+        assert "failurePolicy" not in after
+
+
+def waiting_batch():
+    """A batch Job of two pods that waits for us."""
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [
+            {
+                "name": "trainer",
+                "image": "x",
+                "command": ["sh", "-c"],
+                "args": ["torchrun t.py $MOFA_ARGS"],
+                "resources": {"limits": {"nvidia.com/gpu": 8}},
+            }
+        ],
+    }
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "plain",
+            "namespace": "ns",
+            "uid": "u",
+            "generation": 1,
+            "creationTimestamp": moment(NOW - 10.0),
+            "annotations": {MODE: "Apply", GATE: "suspend"},
+        },
+        "spec": {"suspend": True, "parallelism": 2, "completions": 2, "template": {"spec": pod}},
+    }
+    return reading(BATCH_JOB, body)
+
+
 VERSION = f"{PREFIX}framework-version"
 MORE = replace(
     ADVICE, framework_version="", arguments=(*ADVICE.arguments, "--offload-modules", "moe_act")
