@@ -9,11 +9,11 @@ the replay's figure is the one that an answer states.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,19 @@ from mofa_model import units
 from mofa_model.advice.answer import Predicted
 from mofa_model.advice.request import ROOMY, Request, seen_of
 from mofa_model.advice.verdict import DOUBTED
+from mofa_model.axes.axis import Scope
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
-from mofa_model.checks import field_names
 from mofa_model.estimate import Estimate, estimate
+from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
-from mofa_model.estimate.stage_time import StageTime, stage_times
+from mofa_model.estimate.stage_time import StageTime
 from mofa_model.estimate.step import (
     StepInputs,
     StepTime,
     hop_time,
-    inputs_of,
     least_step,
+    micro_batches,
     step_time,
     tokens_per_second,
     utilisation,
@@ -46,7 +47,9 @@ from mofa_model.reliability.interval import Interval, best_ettr, recommend, watc
 from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
-from mofa_model.search.local import LocalShapes, layer_times_in
+from mofa_model.search.axes import within
+from mofa_model.search.local import LocalShapes
+from mofa_model.search.price import OF_STEPS, picked, pipelines_of
 from mofa_model.spec import Cluster, Transformer
 from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
@@ -55,6 +58,7 @@ from mofa_model.units import Bytes, Numeric, Range, Ratio, Seconds
 if TYPE_CHECKING:
     from mofa_model.spec.recovery_plans import Replicas
 
+T = TypeVar("T")
 MOST_OPERATIONS: Final = 30_000
 """Operations of the longest pipeline that is replayed; a longer one has a small bubble."""
 
@@ -92,33 +96,21 @@ def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
 
 
 def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
-    """Layouts in full; those of a family are priced at once, and pipelines with the same order of
+    """Layouts in full; pipelines of one schedule are priced at once, and those with the same order of
     operations are replayed together.
     """
     inputs: dict[int, StepInputs] = {}
     passes: dict[int, NDArray[Any]] = {}
-    problems: dict[int, list[int]] = {}
-    for at, (problem, _) in enumerate(cases):
-        problems.setdefault(id(problem), []).append(at)
-    for members in problems.values():
-        w, c = cases[members[0]][0].workload, cases[members[0]][0].cluster
-        layouts = [cases[at][1] for at in members]
+    for members in _alike(cases, lambda case: id(case[0])):
+        problem, layouts = cases[members[0]][0], [cases[at][1] for at in members]
         every = {n: np.array([getattr(s, n) for s in layouts], dtype=float) for n in DEGREES}
         modes = np.array([_MODES.index(s.context_mode) for s in layouts])
-        local = LocalShapes(w, c, {"mode": modes, **every})
-        families: dict[Hashable, list[int]] = {}
-        for row, s in enumerate(layouts):
-            families.setdefault((_KIND(s), s.recompute_layers > 0), []).append(row)
-        for some in families.values():
-            rows = np.array(some)
-            family = varied(layouts[some[0]], **{n: column[rows] for n, column in every.items()})
-            times = local.times(family, rows)
-            kinds = stages_of(w.model, family, c.calibration.placement, 1)
-            stages = stage_times(w, c, family, kinds, layer_times_in(times), times[-1])
-            found = inputs_of(w, c, family, kinds, stages)
-            for at, row in enumerate(some):
-                inputs[members[row]] = _inputs_of_row(found, layouts[row], at)
-                passes[members[row]] = _passes(w.model, c, layouts[row], stages, at)
+        local = LocalShapes(problem.workload, problem.cluster, {"mode": modes, **every})
+        for rows in _alike(layouts, _STEP):
+            by_work = _alike([layouts[row] for row in rows], _work)
+            parts = [np.array(rows)[some] for some in by_work]
+            for row, found, times in _priced(problem, layouts, every, local, parts):
+                inputs[members[row]], passes[members[row]] = found, times
     walks: dict[Hashable, list[int]] = {}
     for at, (_, s) in enumerate(cases):
         m = int(inputs[at].micro_batches)
@@ -139,8 +131,73 @@ def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced
     ]
 
 
-_KIND: Final = attrgetter(*(name for name in field_names(Strategy) if name not in DEGREES))
-"""What the layouts of a family have in common."""
+def _alike(items: Sequence[T], key: Callable[[T], Hashable]) -> list[list[int]]:
+    """Positions of items, those with one key together."""
+    found: dict[Hashable, list[int]] = {}
+    for at, one in enumerate(items):
+        found.setdefault(key(one), []).append(at)
+    return list(found.values())
+
+
+def _priced(
+    problem: SearchCase,
+    layouts: Sequence[Strategy],
+    every: Mapping[str, NDArray[Any]],
+    local: LocalShapes,
+    parts: Sequence[NDArray[Any]],
+) -> Iterator[tuple[int, StepInputs, NDArray[Any]]]:
+    """Of layouts of one schedule, those with equal work as one part: the row of each, what its step
+    is computed from by the closed forms, and `_passes`. `every` are the degrees of all layouts.
+    """
+    w, c = problem.workload, problem.cluster
+    rows = np.concatenate(parts)
+
+    def family(some: NDArray[Any]) -> Strategy:
+        degrees = {name: column[some] for name, column in every.items()}
+        strategy: Strategy = varied(layouts[some[0]], **degrees)
+        return strategy
+
+    s = family(rows)
+    kinds, m = stages_of(w.model, s, c.calibration.placement, 1), np.asarray(micro_batches(w, s))
+    stage, pipeline, hops = pipelines_of(
+        w, c, s, kinds, m, local, [(family(some), some) for some in parts]
+    )
+    for some in _alike([layouts[row] for row in rows], _STATE):
+        columns = np.array(some)
+        its, batches = family(rows[columns]), m[columns]
+        found = StepInputs(
+            workload=w,
+            cluster=c,
+            strategy=its,
+            micro_batches=batches,
+            slowest=picked(stage.slowest, columns),
+            pipeline=picked(pipeline, columns),
+            hops=picked(hops, columns),
+            exchange=gradient_exchange(w, c, its, kinds.of(columns), batches),
+        )
+        for at, column in enumerate(some):
+            one = layouts[rows[column]]
+            yield (
+                rows[column],
+                _inputs_of_row(found, one, at),
+                _passes(w.model, c, one, stage, column),
+            )
+
+
+def _work(s: Strategy) -> Hashable:
+    """What a micro-batch does; some layers are recomputed, or none."""
+    return _FEATURES(s), s.recompute_layers > 0
+
+
+def _features(*scopes: Scope) -> Callable[[Strategy], Hashable]:
+    """The features of a layout that change some parts of its step, degrees aside."""
+    names = (name for axis in within(*scopes) for name in axis.fields if name not in DEGREES)
+    return attrgetter(*names)
+
+
+_STEP: Final = attrgetter("schedule", *OF_STEPS)
+_STATE: Final = _features(Scope.STATE)
+_FEATURES: Final = _features(Scope.WORK, Scope.LAYER)
 _MODES: Final = tuple(ContextMode)
 _NUMBERS: Final = ("micro_batches", "slowest", "pipeline", "hops")
 

@@ -158,6 +158,23 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
     )
 
 
+def by_sequence_parallelism(
+    block: ShapeBlock, rows: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], ShapeBlock]]:
+    """Those of some rows that can have a value of sequence parallelism, as a block with it alone.
+
+    Few rows can have both, so options of a micro-batch are not priced where they are not legal.
+    """
+    name = "sp"
+    legal, sort = block.features[name], block.sort[rows]
+    for at in range(legal.shape[1]):
+        some = rows[legal[:, at].any(axis=0).take(sort)]
+        if len(some):
+            alone = np.zeros_like(legal)
+            alone[:, at] = legal[:, at]
+            yield some, varied(block, features={**block.features, name: alone}).of(some)
+
+
 def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> ShapeBlock | None:
     """Rows of a block that can recompute some layers, once for each number; None without any.
 

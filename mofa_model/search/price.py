@@ -18,7 +18,7 @@ are taken at their best.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import reduce
 from itertools import product
 from operator import and_
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import AxisContext
-from mofa_model.estimate.stage_time import feature_effects, stage_times
+from mofa_model.estimate.stage_time import StageTime, feature_effects, stage_times
 from mofa_model.estimate.step import (
     StepInputs,
     exposed_hops,
@@ -37,7 +37,7 @@ from mofa_model.estimate.step import (
     pipeline_flow,
     step_time,
 )
-from mofa_model.placement import joined, stages_of
+from mofa_model.placement import Stages, joined, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
@@ -47,6 +47,7 @@ from mofa_model.search.blocks import (
     Overlaps,
     ShapeBlock,
     block_of,
+    by_sequence_parallelism,
     micro_batch_options,
     optimizer_states,
     with_recomputed_layers,
@@ -55,7 +56,9 @@ from mofa_model.search.local import LocalShapes, layer_times_in
 from mofa_model.search.memory_fit import BlockMemory, Fit, rows_with_room
 from mofa_model.search.rank import BESIDE, CELL, STATE, WORK, Leaders
 from mofa_model.search.space import DEGREES, Shapes, never_slower
+from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
+from mofa_model.units import Seconds
 
 Array = NDArray[Any]
 
@@ -97,9 +100,7 @@ _ADDED: Final = ("recompute", "offload")
 """Features that only add to a micro-batch's work."""
 _TIMED: Final = tuple(axis for axis in within(Scope.WORK, Scope.LAYER) if axis.name not in _ADDED)
 """Features that can make a stage faster."""
-_OF_STEPS: Final = tuple(
-    name for axis in within(Scope.PIPELINE, Scope.STEP) for name in axis.fields
-)
+OF_STEPS: Final = tuple(name for axis in within(Scope.PIPELINE, Scope.STEP) for name in axis.fields)
 """Fields that change what is made of the times of stages."""
 
 
@@ -154,52 +155,56 @@ def _price_block(
     levels = len(set(states.levels))
     leaders.effort.spend(levels * (STATE + BESIDE * len(block.index)))
     alive = rows_with_room(axes, context, block, states, leaders)
-    if not len(alive):
-        return
-    if len(alive) < len(block.index):
-        block = block.of(alive)
-        states = states.of(alive)
-    memory = BlockMemory(context, block, states, local)
     waiting: dict[Hashable, list[FittingColumns]] = {}
-    for option in micro_batch_options(axes, block):
-        leaders.effort.spend(WORK)
-        every = memory.fits_of(option, leaders.rejected)
-        beatable = bounds[block.members] <= leaders.horizon
-        for overlaps, fit in zip(block.overlaps, every, strict=True):
-            if fit is None:
-                continue
-            leaders.searched += overlaps.strategies(fit.fits)
-            if not leaders.searched:
-                _remember_leanest(block, states, option, overlaps, fit, leaders)
-            wanted = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
-            columns = np.flatnonzero(wanted.any(axis=0))
-            if len(columns):
-                leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
-                columns = columns[beatable[columns]]
-            for overlap in overlaps.values if len(columns) else ():
-                choice = _fitting(block, option, overlap, fit, columns)
-                apart = tuple(overlap.fields[name] for name in _OF_STEPS)
-                some = waiting.setdefault(apart, [])
-                some.append(choice)
-                if sum(len(one.rows) for one in some) >= TOGETHER:
-                    _time(context, block, states, waiting.pop(apart), local, leaders)
+    for rows, part in by_sequence_parallelism(block, alive):
+        beside = states.of(rows)
+        memory = BlockMemory(context, part, beside, local)
+        for option in micro_batch_options(axes, part):
+            leaders.effort.spend(WORK)
+            every = memory.fits_of(option, leaders.rejected)
+            beatable = bounds[part.members] <= leaders.horizon
+            for overlaps, fit in zip(part.overlaps, every, strict=True):
+                if fit is None:
+                    continue
+                leaders.searched += overlaps.strategies(fit.fits)
+                if not leaders.searched:
+                    _remember_leanest(part, beside, option, overlaps, fit, leaders)
+                wanted = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
+                columns = np.flatnonzero(wanted.any(axis=0))
+                if len(columns):
+                    leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
+                    columns = columns[beatable[columns]]
+                for overlap in overlaps.values if len(columns) else ():
+                    choice = _fitting(rows, part, option, overlap, fit, columns)
+                    apart = tuple(overlap.fields[name] for name in OF_STEPS)
+                    some = waiting.setdefault(apart, [])
+                    some.append(choice)
+                    if sum(len(one.rows) for one in some) >= TOGETHER:
+                        _time(context, block, states, waiting.pop(apart), local, leaders)
     for some in waiting.values():
         _time(context, block, states, some, local, leaders)
 
 
 def _fitting(
-    block: ShapeBlock, option: FeatureValues, overlap: FeatureValues, fit: Fit, columns: Array
+    rows: Array,
+    part: ShapeBlock,
+    option: FeatureValues,
+    overlap: FeatureValues,
+    fit: Fit,
+    columns: Array,
 ) -> FittingColumns:
-    """What fits of some columns beside an option, under a choice of overlap."""
+    """What fits of some columns of a part beside an option, under a choice of overlap; `rows` are
+    those of the part in its block.
+    """
     columns = columns[overlap.ok[columns]]
     features = {**option.fields, **overlap.fields}
     if np.ndim(layers := features["recompute_layers"]):
         features["recompute_layers"] = layers[columns]
     near = fit.near_bytes
     return FittingColumns(
-        rows=columns,
-        strategy=varied(block.layout, **features),
-        index=block.index[columns] + (option.offset + overlap.offset[columns]),
+        rows=rows[columns],
+        strategy=varied(part.layout, **features),
+        index=part.index[columns] + (option.offset + overlap.offset[columns]),
         fits=fit.fits.take(columns, axis=1),
         peak=fit.peak.take(columns, axis=1),
         near_bytes=np.zeros((len(fit.peak), len(columns)))
@@ -238,26 +243,12 @@ def _time(
     What does not depend on the option is computed once.
     """
     w, c = context.workload, context.cluster
-    sizes = [len(one.rows) for one in choices]
     columns = np.concatenate([one.rows for one in choices])
-    stages, m = block.stage_kinds.of(columns), block.micro_batches[columns]
+    m = block.micro_batches[columns]
     degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
     s = varied(choices[0].strategy, **degrees)
-    timed, effects = [], []
-    for one in choices:
-        timed.append(local.times(one.strategy, block.members[one.rows]))
-        own = one.strategy.recompute_layers
-        kinds = block.stage_kinds.of(one.rows) if np.ndim(own) else block.stage_kinds
-        effects.append(feature_effects(c, one.strategy, kinds))
-    times = np.concatenate(timed, axis=1)
-    stage = stage_times(w, c, s, stages, layer_times_in(times), times[-1], joined(effects, sizes))
-    flow = pipeline_flow(s, stage, m)
-    pipeline = s.schedule.time(flow)
-    divided = np.repeat([one.strategy.sequence_parallel for one in choices], sizes)
-    hop = np.where(
-        divided, *(hop_time(w, c, varied(s, sequence_parallel=on)) for on in (True, False))
-    )
-    hops = exposed_hops(s, flow, pipeline, hop)
+    parts = [(one.strategy, block.members[one.rows]) for one in choices]
+    stage, pipeline, hops = pipelines_of(w, c, s, block.stage_kinds.of(columns), m, local, parts)
     least = np.asarray(pipeline + hops)
     index = np.concatenate([one.index for one in choices])
     fits, peak, near = (
@@ -277,9 +268,9 @@ def _time(
             cluster=c,
             strategy=varied(s, **{name: degrees[name][some] for name in DEGREES}),
             micro_batches=m[some],
-            slowest=_picked(stage.slowest, some),
-            pipeline=_picked(pipeline, some),
-            hops=_picked(hops, some),
+            slowest=picked(stage.slowest, some),
+            pipeline=picked(pipeline, some),
+            hops=picked(hops, some),
             exchange=states.sent(rows),
         )
         step = np.asarray(step_time(inputs).total)
@@ -288,7 +279,45 @@ def _time(
         leaders.miss(step, index[some], states, near.take(some, axis=1))
 
 
-def _picked(value: Any, columns: Array) -> Any:
+def pipelines_of(
+    workload: Workload,
+    cluster: Cluster,
+    family: Strategy,
+    stage_kinds: Stages,
+    micro_batches: Array,
+    local: LocalShapes,
+    parts: Sequence[tuple[Strategy, Array]],
+) -> tuple[StageTime, Seconds, Seconds]:
+    """Stages of a family, its pipelines without hops, and exposed hops. [s]
+
+    The parts of the family, one behind the other, differ in the work of their micro-batches: each
+    is a strategy with it, and its rows in the table of `local`. Stages are timed for all at once.
+    """
+    sizes = [len(rows) for _, rows in parts]
+    timed, effects = [], []
+    for (one, rows), end in zip(parts, np.cumsum(sizes).tolist(), strict=True):
+        timed.append(local.times(one, rows))
+        some = np.ndim(one.recompute_layers)
+        own = stage_kinds.of(np.arange(end - len(rows), end)) if some else stage_kinds
+        effects.append(feature_effects(cluster, one, own))
+    times = np.concatenate(timed, axis=1)
+    layers, joint = layer_times_in(times), joined(effects, sizes)
+    stage = stage_times(workload, cluster, family, stage_kinds, layers, times[-1], joint)
+    flow = pipeline_flow(family, stage, micro_batches)
+    pipeline = family.schedule.time(flow)
+    divided = np.repeat([one.sequence_parallel for one, _ in parts], sizes)
+    hop = np.where(
+        divided,
+        *(
+            hop_time(workload, cluster, varied(family, sequence_parallel=on))
+            for on in (True, False)
+        ),
+    )
+    return stage, pipeline, exposed_hops(family, flow, pipeline, hop)
+
+
+def picked(value: Any, columns: Array) -> Any:
+    """Some columns of a value; a number stays one."""
     return value[columns] if np.ndim(value) else value
 
 
