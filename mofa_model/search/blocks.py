@@ -8,8 +8,8 @@ every choice of overlap.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from functools import reduce
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import cache, partial, reduce
 from itertools import product
 from operator import add, and_, mul
 from typing import Any
@@ -108,7 +108,7 @@ class ShapeBlock:
     """Layers of a stage that are recomputed, [rows]; None = as the option of a micro-batch says."""
     stage_kinds: Stages
     sort: NDArray[np.int64]
-    """The sort of each row, among those that some row has, [rows]."""
+    """The sort of each row, [rows]."""
     features: Mapping[str, Array]
     """For each axis of features the values that each sort can have, [bundles, values, sorts]; with
     `layers` of recomputation only whether these are legal, [bundles, 1, sorts]."""
@@ -118,8 +118,6 @@ class ShapeBlock:
     def of(self, rows: NDArray[np.int64]) -> ShapeBlock:
         """Some of its rows."""
         degrees = {name: getattr(self.layout, name)[rows] for name in DEGREES}
-        sort = groups([self.sort[rows]])
-        kept = self.sort[rows][row_of_each(sort)]
         return ShapeBlock(
             members=self.members[rows],
             origin=self.origin[rows],
@@ -129,8 +127,8 @@ class ShapeBlock:
             index=self.index[rows],
             layers=None if self.layers is None else self.layers[rows],
             stage_kinds=self.stage_kinds.of(rows),
-            sort=sort,
-            features={name: legal[..., kept] for name, legal in self.features.items()},
+            sort=self.sort[rows],
+            features=self.features,
             overlaps=tuple(some.of(rows) for some in self.overlaps),
         )
 
@@ -286,10 +284,11 @@ def _of_work(axes: Axes, block: ShapeBlock) -> list[list[FeatureValues]]:
 
 
 def _by_row(block: ShapeBlock, values: Iterable[FeatureValues]) -> Iterator[FeatureValues]:
-    """The values that some sort can have, with the rows that can have them."""
+    """The values that some row can have, with the rows that can have them."""
     for one in values:
-        if one.ok.any():
-            yield varied(one, ok=one.ok.take(block.sort, axis=-1))
+        ok = one.ok.take(block.sort, axis=-1)
+        if ok.any():
+            yield varied(one, ok=ok)
 
 
 @dataclass(frozen=True)
@@ -317,8 +316,8 @@ class OptimizerStates:
     has any. [B]"""
     host: Array | None
     """Host memory of a node for them alone, [states, rows]. [B]"""
-    exchange: GradientExchange
-    """What they send and compute once a step, [states, rows]; the tied embedding [rows]."""
+    sends: tuple[Callable[[], GradientExchange], ...]
+    """What each sends and computes once a step, which is found for states with room alone."""
     offset: Array
     """Raw index of each state's values, [states, 1]."""
     ok: Array
@@ -329,7 +328,7 @@ class OptimizerStates:
     """Ranks that hold the same shard, [states, rows]."""
 
     def of(self, rows: NDArray[np.int64]) -> OptimizerStates:
-        """The optimizer states of some of the rows."""
+        """The optimizer states of some of the rows, without what they send."""
         return varied(
             self,
             device_bytes=self.device_bytes.take(rows, axis=-1),
@@ -337,20 +336,39 @@ class OptimizerStates:
             fresh=None if self.fresh is None else self.fresh.take(rows, axis=-1),
             parked=None if self.parked is None else self.parked.take(rows, axis=-1),
             host=None if self.host is None else self.host.take(rows, axis=-1),
-            exchange=self.sent(rows),
+            sends=(),
             ok=self.ok.take(rows, axis=-1),
             checkpoint_bytes=self.checkpoint_bytes.take(rows, axis=-1),
             replicas=self.replicas.take(rows, axis=-1),
         )
 
-    def sent(self, rows: NDArray[np.int64]) -> GradientExchange:
-        """The exchange of some of the rows."""
-        every, embedding = self.exchange, self.exchange.embedding
+    def only(self, kept: NDArray[np.int64]) -> OptimizerStates:
+        """Some of the states."""
         return varied(
-            every,
-            collective=np.take(every.collective, rows, axis=1),
-            embedding=np.take(embedding, rows) if np.ndim(embedding) else embedding,
-            optimizer=np.take(every.optimizer, rows, axis=1),
+            self,
+            levels=tuple(self.levels[at] for at in kept),
+            device_bytes=self.device_bytes[kept],
+            gather=None if self.gather is None else self.gather[kept],
+            fresh=None if self.fresh is None else self.fresh[kept],
+            parked=None if self.parked is None else self.parked[kept],
+            host=None if self.host is None else self.host[kept],
+            sends=tuple(self.sends[at] for at in kept),
+            offset=self.offset[kept],
+            ok=self.ok[:, kept],
+            checkpoint_bytes=self.checkpoint_bytes[kept],
+            replicas=self.replicas[kept],
+        )
+
+    def exchange(self) -> GradientExchange:
+        """What they send and compute once a step, [states, rows]; the tied embedding [rows]."""
+        sent, shape = [send() for send in self.sends], self.replicas.shape[1:]
+        return GradientExchange(
+            collective=_stacked([some.collective for some in sent], shape),
+            each=np.array([some.each for some in sent])[:, None],
+            reach=np.array([some.reach for some in sent])[:, None],
+            tail=np.array([some.tail for some in sent])[:, None],
+            embedding=sent[0].embedding,
+            optimizer=_stacked([some.optimizer for some in sent], shape),
         )
 
 
@@ -364,14 +382,15 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     if not states:
         return None
     w, c, stages = context.workload, context.cluster, block.stage_kinds
-    held, sent, saved, replicas = [], [], [], []
+    held, sends, saved, replicas = [], [], [], []
     parameters = held_parameters(w, block.layout, stages)  # however they are sharded
     sizes: dict[Hashable, Bytes] = {}
     for state in states:
         group = shard_group(state.fields["shard"], block.layout.tp, c)
         s = varied(block.layout, **{**state.fields, "shard": group})
         held.append(model_states(w, c, s, stages, parameters))
-        sent.append(gradient_exchange(w, c, s, stages, block.micro_batches, parameters))
+        known = w, c, s, stages, block.micro_batches, parameters
+        sends.append(cache(partial(gradient_exchange, *known)))
         # Sharding changes who writes, not what.
         key = tuple(v for name, v in state.fields.items() if name not in {"sharding", "shard"})
         if key not in sizes:
@@ -396,14 +415,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
         fresh=fresh,
         parked=parked,
         host=None if parked is None else np.max(parked, axis=1),
-        exchange=GradientExchange(
-            collective=_stacked([some.collective for some in sent], shape[1:]),
-            each=np.array([some.each for some in sent])[:, None],
-            reach=np.array([some.reach for some in sent])[:, None],
-            tail=np.array([some.tail for some in sent])[:, None],
-            embedding=sent[0].embedding,
-            optimizer=_stacked([some.optimizer for some in sent], shape[1:]),
-        ),
+        sends=tuple(sends),
         offset=np.array([state.offset for state in states], dtype=np.int64)[:, None],
         ok=np.stack([state.ok for state in states], axis=1),
         checkpoint_bytes=_stacked(saved, shape[1:]),

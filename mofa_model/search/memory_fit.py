@@ -1,4 +1,4 @@
-"""Memory of a block of strategies: which rows have room, and which strategies of a row fit."""
+"""Memory of a block of strategies: which states and rows have room, and which strategies of a row fit."""
 
 from __future__ import annotations
 
@@ -53,30 +53,37 @@ class Fit:
     """Bytes on the fullest device, infinite where it is not legal, [states, rows]. [B]"""
 
 
-def rows_with_room(
+def with_room(
     axes: Axes,
     context: AxisContext,
     block: ShapeBlock,
     states: OptimizerStates,
     leaders: Leaders,
-) -> Array:
-    """The rows that have room for what stays in memory; the others' strategies are counted."""
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The states that have room beside some row for what stays in memory, and the rows that have it
+    beside some state; strategies of the others are counted.
+
+    `states` are those of the rows from which the block's rows come.
+    """
     held = states.device_bytes if states.gather is None else states.device_bytes + states.gather
-    legal = reduce(or_, states.ok)
-    least = np.min(np.where(legal, np.max(held, axis=1), np.inf), axis=0)
-    full = least > device_memory_limit(context.cluster) * context.memory_share * NEAR
+    least: Array = np.where(reduce(or_, states.ok), np.max(held, axis=1), np.inf)
+    full: Array = least > device_memory_limit(context.cluster) * context.memory_share * NEAR
     if not leaders.searched:  # where nothing fits, the answer names the leanest strategy
         full &= least >= leaders.leanest_memory
-    if full.any():
-        options = numbers_of_options(axes, block)[:, full]
+    kept, alive = (np.logical_not(np.all(full, axis=axis)) for axis in (1, 0))
+    left = np.logical_not(kept[:, None] & alive)
+    rows = np.flatnonzero(left.any(axis=0)[block.origin])
+    if len(rows):
+        options, origin = numbers_of_options(axes, block)[:, rows], block.origin[rows]
         for overlaps in block.overlaps:
             repeated = overlaps.repeated
-            repeated = repeated if isinstance(repeated, int) else repeated[full]
+            repeated = repeated if isinstance(repeated, int) else repeated[rows]
             for at in overlaps.bundles:
-                beside = np.count_nonzero(states.ok[at][:, full], axis=0)
-                gone = int(np.sum(beside * options[at] * repeated))
-                leaders.rejected[Rejection.OUT_OF_MEMORY] += gone
-    return np.flatnonzero(~full)
+                beside = np.count_nonzero(states.ok[at] & left, axis=0)[origin]
+                leaders.rejected[Rejection.OUT_OF_MEMORY] += int(
+                    np.sum(beside * options[at] * repeated)
+                )
+    return np.flatnonzero(kept), np.flatnonzero(alive[block.origin])
 
 
 class BlockMemory:

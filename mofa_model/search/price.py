@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Axis, Scope
 from mofa_model.axes.rules import AxisContext
+from mofa_model.estimate.gradient_exchange import GradientExchange
 from mofa_model.estimate.stage_time import StageTime, feature_effects, stage_times
 from mofa_model.estimate.step import (
     StepInputs,
@@ -53,7 +54,7 @@ from mofa_model.search.blocks import (
     with_recomputed_layers,
 )
 from mofa_model.search.local import LocalShapes, layer_times_in
-from mofa_model.search.memory_fit import BlockMemory, Fit, rows_with_room
+from mofa_model.search.memory_fit import BlockMemory, Fit, with_room
 from mofa_model.search.rank import BESIDE, CELL, STATE, WORK, Leaders
 from mofa_model.search.space import DEGREES, Shapes, never_slower
 from mofa_model.spec import Cluster, Workload
@@ -118,21 +119,18 @@ def price(
     """
     local = LocalShapes(context.workload, context.cluster, shapes.rows)
     bounds = lower_bounds(axes, context, shapes, local)
-    # The first groups find a step time that most of the others cannot beat.
-    for first in (True, False):
-        for group in grouped(axes, shapes, bounds, first=first):
-            count = int(np.searchsorted(bounds[group], leaders.horizon, side="right"))
-            leaders.pruned += int(np.sum(shapes.strategies[group[count:]]))
-            if count:
-                whole = block_of(axes, context, shapes, group[:count])
-                states = optimizer_states(axes, context, whole)
-                layered = with_recomputed_layers(axes, shapes, whole)
-                if states is not None:
-                    _price_block(axes, context, whole, states, local, bounds, leaders)
-                    for part in () if layered is None else _pieces(layered):
-                        beside = states.of(part.origin)
-                        _price_block(axes, context, part, beside, local, bounds, leaders)
-            advance(len(group) * share)
+    for group in grouped(axes, shapes, bounds):
+        count = int(np.searchsorted(bounds[group], leaders.horizon, side="right"))
+        leaders.pruned += int(np.sum(shapes.strategies[group[count:]]))
+        if count:
+            whole = block_of(axes, context, shapes, group[:count])
+            states = optimizer_states(axes, context, whole)
+            layered = with_recomputed_layers(axes, shapes, whole)
+            if states is not None:
+                parts = [whole, *(() if layered is None else _pieces(layered))]
+                for part in parts:
+                    _price_block(axes, context, part, states, local, bounds, leaders)
+        advance(len(group) * share)
 
 
 def _pieces(block: ShapeBlock) -> Iterator[ShapeBlock]:
@@ -154,10 +152,14 @@ def _price_block(
     """Every option of a micro-batch beside every state."""
     levels = len(set(states.levels))
     leaders.effort.spend(levels * (STATE + BESIDE * len(block.index)))
-    alive = rows_with_room(axes, context, block, states, leaders)
+    kept, alive = with_room(axes, context, block, states, leaders)
+    if not len(alive):
+        return
+    states = states.only(kept)
+    exchange = states.exchange()
     waiting: dict[Hashable, list[FittingColumns]] = {}
     for rows, part in by_sequence_parallelism(block, alive):
-        beside = states.of(rows)
+        beside = states.of(part.origin)
         memory = BlockMemory(context, part, beside, local)
         for option in micro_batch_options(axes, part):
             leaders.effort.spend(WORK)
@@ -180,9 +182,9 @@ def _price_block(
                     some = waiting.setdefault(apart, [])
                     some.append(choice)
                     if sum(len(one.rows) for one in some) >= TOGETHER:
-                        _time(context, block, states, waiting.pop(apart), local, leaders)
+                        _time(context, block, states, exchange, waiting.pop(apart), local, leaders)
     for some in waiting.values():
-        _time(context, block, states, some, local, leaders)
+        _time(context, block, states, exchange, some, local, leaders)
 
 
 def _fitting(
@@ -234,6 +236,7 @@ def _time(
     context: AxisContext,
     block: ShapeBlock,
     states: OptimizerStates,
+    exchange: GradientExchange,
     choices: list[FittingColumns],
     local: LocalShapes,
     leaders: Leaders,
@@ -262,7 +265,7 @@ def _time(
         some = some[least[some] <= leaders.horizon]
         if not len(some):
             return
-        rows = columns[some]
+        shapes, beside = block.shape_indices[columns[some]], block.origin[columns[some]]
         inputs = StepInputs(
             workload=w,
             cluster=c,
@@ -271,12 +274,23 @@ def _time(
             slowest=picked(stage.slowest, some),
             pipeline=picked(pipeline, some),
             hops=picked(hops, some),
-            exchange=states.sent(rows),
+            exchange=_sent(exchange, beside),
         )
         step = np.asarray(step_time(inputs).total)
         fitting, held = fits.take(some, axis=1), peak.take(some, axis=1)
-        leaders.offer(step, index[some], block.shape_indices[rows], states, rows, fitting, held)
+        leaders.offer(step, index[some], shapes, states, beside, fitting, held)
         leaders.miss(step, index[some], states, near.take(some, axis=1))
+
+
+def _sent(exchange: GradientExchange, rows: Array) -> GradientExchange:
+    """The exchange of some of the rows."""
+    embedding = exchange.embedding
+    return varied(
+        exchange,
+        collective=np.take(exchange.collective, rows, axis=1),
+        embedding=np.take(embedding, rows) if np.ndim(embedding) else embedding,
+        optimizer=np.take(exchange.optimizer, rows, axis=1),
+    )
 
 
 def pipelines_of(
@@ -329,17 +343,23 @@ def lower_bounds(axes: Axes, context: AxisContext, shapes: Shapes, local: LocalS
     return bounds
 
 
-def grouped(axes: Axes, shapes: Shapes, bounds: Array, *, first: bool) -> list[Array]:
-    """Shapes in groups of one schedule, by rising bound; the lowest group of each schedule if
-    `first`, else all others.
+def grouped(axes: Axes, shapes: Shapes, bounds: Array) -> list[Array]:
+    """Shapes in groups of one schedule, by rising bound. The lowest group of each schedule comes
+    first: it finds a step time that most of the others cannot beat.
     """
-    groups: list[Array] = []
+    first: list[Array] = []
+    others: list[Array] = []
     for members in _by_schedule(axes, shapes).values():
         rising = members[np.argsort(bounds[members], kind="stable")]
         cuts = [FIRST, *range(FIRST + BLOCK, len(members), BLOCK)]
-        lowest, *others = np.split(rising, [cut for cut in cuts if cut < len(members)])
-        groups += [lowest] if first else others
-    return sorted(groups, key=lambda members: float(bounds[members[0]]))
+        lowest, *more = np.split(rising, [cut for cut in cuts if cut < len(members)])
+        first.append(lowest)
+        others += more
+
+    def least(members: Array) -> float:
+        return float(bounds[members[0]])
+
+    return [*sorted(first, key=least), *sorted(others, key=least)]
 
 
 def _by_schedule(axes: Axes, shapes: Shapes) -> dict[Schedule, Array]:
