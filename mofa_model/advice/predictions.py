@@ -25,7 +25,7 @@ from mofa_model.advice.verdict import DOUBTED
 from mofa_model.axes.axis import Scope
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
-from mofa_model.estimate import Estimate, estimate
+from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.stage_time import StageTime
@@ -39,7 +39,7 @@ from mofa_model.estimate.step import (
     tokens_per_second,
     utilisation,
 )
-from mofa_model.estimate.terms import host_memory_limit
+from mofa_model.estimate.terms import Footprint, host_memory_limit
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
@@ -65,7 +65,7 @@ MOST_OPERATIONS: Final = 30_000
 
 @dataclass(frozen=True, kw_only=True)
 class PricedLayout:
-    """A layout with every term of its step and memory."""
+    """A layout with every term of its step; its memory is priced where somebody asks."""
 
     strategy: Strategy
     problem: SearchCase
@@ -74,9 +74,10 @@ class PricedLayout:
     replayed: bool
 
     @cached_property
-    def estimate(self) -> Estimate:
-        """Every term by the closed forms, which of most layouts nobody asks for."""
-        return estimate(self.problem.workload, self.problem.cluster, self.strategy)
+    def footprint(self) -> Footprint:
+        """Every term of its memory."""
+        w, c, s = self.problem.workload, self.problem.cluster, self.strategy
+        return footprint(w, c, s, stages_of(w.model, s, c.calibration.placement))
 
     @property
     def step_time(self) -> float:
@@ -86,7 +87,7 @@ class PricedLayout:
     @cached_property
     def coordinates(self) -> Coordinates:
         """Where it stands among measured runs."""
-        share = float(self.estimate.footprint.estimated)
+        share = float(self.footprint.estimated)
         return coordinates(self.problem.workload, self.problem.cluster, self.strategy, share)
 
 
@@ -491,8 +492,8 @@ def predicted(
     time, memory = seen.band("step"), seen.band("memory")
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
-    peak = float(priced_layout.estimate.footprint.peak) * math.exp(float(seen.centres["memory"][0]))
-    least = max(peak * memory.lower, float(priced_layout.estimate.footprint.states))
+    peak = float(priced_layout.footprint.peak) * math.exp(float(seen.centres["memory"][0]))
+    least = max(peak * memory.lower, float(priced_layout.footprint.states))
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
     steps = steps_to_finish(priced_layout.problem) if w.training.tokens else 0.0
@@ -539,7 +540,7 @@ def missing_host_memory(priced_layout: PricedLayout) -> str:
     """
     host, parked = (
         priced_layout.problem.cluster.host,
-        float(priced_layout.estimate.footprint.host),
+        float(priced_layout.footprint.host),
     )
     if host.stated or (
         host.memory < ROOMY and parked <= host_memory_limit(priced_layout.problem.cluster)
@@ -556,7 +557,7 @@ def caveats_of(
 ) -> tuple[str, ...]:
     """What lowers confidence, one sentence each, beside the grade of evidence and the doubts."""
     caveats = [*request.notes]
-    host, parked = priced_layout.problem.cluster.host, priced_layout.estimate.footprint.host
+    host, parked = priced_layout.problem.cluster.host, priced_layout.footprint.host
     if parked and not host.stated and not missing_host_memory(priced_layout):
         caveats.append(
             f"it parks {units.format(float(parked), 'B', 3)} in the main memory of a node; "

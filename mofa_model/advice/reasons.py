@@ -17,7 +17,7 @@ from mofa_model.search import Candidate, Ranking, framework
 from mofa_model.spec import Cluster
 from mofa_model.strategy import AXES, Strategy
 from mofa_model.strategy_text import format_strategy
-from mofa_model.units import GIB, Ratio
+from mofa_model.units import GIB, Ratio, Seconds
 
 WORTH: Final = 0.01
 """Gain below which a change is not worth a sentence. [1]"""
@@ -137,8 +137,13 @@ def nearest_constraints(
     c = advised_layout.problem.cluster
     out = replace(c.scale_out, bandwidth=c.scale_out.bandwidth * 2.0)
     up = replace(c.scale_up, bandwidth=c.scale_up.bandwidth * 2.0)
-    gains += _faster(advised_layout, replace(c, scale_out=out), "twice the bandwidth between nodes")
-    gains += _faster(advised_layout, replace(c, scale_up=up), "twice the bandwidth inside a node")
+    now = float(estimate(advised_layout.problem.workload, c, advised_layout.strategy).step_time)
+    gains += _faster(
+        advised_layout, now, replace(c, scale_out=out), "twice the bandwidth between nodes"
+    )
+    gains += _faster(
+        advised_layout, now, replace(c, scale_up=up), "twice the bandwidth inside a node"
+    )
     return tuple(text for _, text in sorted(gains, key=lambda item: (-item[0], item[1])))
 
 
@@ -178,9 +183,11 @@ def _larger_batch(best: PricedLayout) -> list[tuple[Ratio, str]]:
     ]
 
 
-def _faster(best: PricedLayout, cluster: Cluster, what: str) -> list[tuple[Ratio, str]]:
+def _faster(
+    best: PricedLayout, now: Seconds, cluster: Cluster, what: str
+) -> list[tuple[Ratio, str]]:
     step = float(estimate(best.problem.workload, cluster, best.strategy).step_time)
-    gain = float(best.estimate.step_time) / step - 1.0
+    gain = now / step - 1.0
     return [(gain, f"{what} would make the step {gain:.0%} faster")] if gain >= WORTH else []
 
 

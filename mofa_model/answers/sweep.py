@@ -346,17 +346,15 @@ def _priced(
     expected = predicted(request, layout, job, best)
     here, evidence = layout.coordinates, basis(request, layout, expected)
     row = {
-        "status": "Fits"
-        if bool(layout.estimate.footprint.fits(problem.cluster))
-        else "OutOfMemory",
+        "status": "Fits" if bool(layout.footprint.fits(problem.cluster)) else "OutOfMemory",
         "step_seconds": layout.step_time,
         "tokens_per_second": expected.tokens_per_second.target,
         "mfu": expected.mfu.target,
         "memory_bytes": expected.memory_bytes.target,
-        "activation_bytes": float(layout.estimate.footprint.activation_peak),
+        "activation_bytes": float(layout.footprint.activation_peak),
         "interval_steps": best.steps,
         "ettr": expected.ettr.target,
-        "fits": fits(request, problem, here, float(layout.estimate.footprint.peak)),
+        "fits": fits(request, problem, here, float(layout.footprint.peak)),
         "evidence": evidence.grade,
         "nodes_used": request.nodes,
         "strategy": format_strategy(strategy),

@@ -548,8 +548,7 @@ def _settings(one: MachineChoice) -> tuple[MemorySaving, ...]:
         return MemorySaving(
             words=words,
             costs=base.step_time / without.step_time - 1.0,
-            saved_memory=float(without.estimate.footprint.peak)
-            - float(base.estimate.footprint.peak),
+            saved_memory=float(without.footprint.peak) - float(base.footprint.peak),
         )
 
     found = []

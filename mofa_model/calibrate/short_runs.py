@@ -168,7 +168,7 @@ def _memory(
     request: Request, full: PricedLayout, row: Mapping[str, Any], fitted: bool
 ) -> dict[str, float]:
     """Logarithm of measured over predicted memory; without a figure, by whether it fitted."""
-    peak = float(full.estimate.footprint.peak)
+    peak = float(full.footprint.peak)
     if row.get("memory_gib") is not None:
         return {"memory": math.log(number_of(row, "memory_gib") * GIB / peak)}
     seen = odds_of(request.runs, (full.coordinates,))

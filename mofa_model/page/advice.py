@@ -69,12 +69,12 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     learned = p.step_seconds.target / best.step_time if request.tried else float(request.learned)
     job = job_of(request, problem, advice.nodes, advice.strategy, best.step_time * learned)
     interval = best_interval(request, job)
-    share = p.memory_bytes.target / float(best.estimate.footprint.peak)
+    share = p.memory_bytes.target / float(best.footprint.peak)
     parts = best.step_terms.terms()
     return AdviceView(
         advice=advice,
         step_parts={STEP_NAMES[name]: learned * seconds for name, seconds in parts.items()},
-        memory_parts={name: share * b for name, b in _memory(best.estimate.footprint).items()},
+        memory_parts={name: share * b for name, b in _memory(best.footprint).items()},
         curve=tuple(ettr_curve(job, interval.steps, interval.every, POINTS, LEVEL)),
         launch=launch,
     )

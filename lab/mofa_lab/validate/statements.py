@@ -68,7 +68,7 @@ def judged(case: Mapping[str, Any]) -> Judged:
         layout = priced(
             problem, parse_strategy(case["strategy"], problem.cluster.gpus, field="strategy")
         )
-        memory = float(layout.estimate.footprint.peak)
+        memory = float(layout.footprint.peak)
         chance = float(fits(asked, problem, layout.coordinates, memory))
     return Judged(
         name=case["id"],
