@@ -300,16 +300,16 @@ def pipelines_of(
     stage_kinds: Stages,
     micro_batches: Array,
     local: LocalShapes,
-    parts: Sequence[tuple[Strategy, Array]],
+    by_work: Sequence[tuple[Strategy, Array]],
 ) -> tuple[StageTime, Seconds, Seconds]:
     """Stages of a family, its pipelines without hops, and exposed hops. [s]
 
-    The parts of the family, one behind the other, differ in the work of their micro-batches: each
-    is a strategy with it, and its rows in the table of `local`. Stages are timed for all at once.
+    Its parts, one behind the other, differ in the work of their micro-batches: each is a strategy
+    with it, and its rows in the table of `local`. Stages are timed for all at once.
     """
-    sizes = [len(rows) for _, rows in parts]
+    sizes = [len(rows) for _, rows in by_work]
     timed, effects = [], []
-    for (one, rows), end in zip(parts, np.cumsum(sizes).tolist(), strict=True):
+    for (one, rows), end in zip(by_work, np.cumsum(sizes).tolist(), strict=True):
         timed.append(local.times(one, rows))
         some = np.ndim(one.recompute_layers)
         own = stage_kinds.of(np.arange(end - len(rows), end)) if some else stage_kinds
@@ -319,7 +319,7 @@ def pipelines_of(
     stage = stage_times(workload, cluster, family, stage_kinds, layers, times[-1], joint)
     flow = pipeline_flow(family, stage, micro_batches)
     pipeline = family.schedule.time(flow)
-    divided = np.repeat([one.sequence_parallel for one, _ in parts], sizes)
+    divided = np.repeat([one.sequence_parallel for one, _ in by_work], sizes)
     hop = np.where(
         divided,
         *(
@@ -330,9 +330,9 @@ def pipelines_of(
     return stage, pipeline, exposed_hops(family, flow, pipeline, hop)
 
 
-def picked(value: Any, columns: Array) -> Any:
-    """Some columns of a value; a number stays one."""
-    return value[columns] if np.ndim(value) else value
+def picked(value: Any, places: Array) -> Any:
+    """A value at some places of its family; a number stays one."""
+    return value[places] if np.ndim(value) else value
 
 
 def lower_bounds(axes: Axes, context: AxisContext, shapes: Shapes, local: LocalShapes) -> Array:
