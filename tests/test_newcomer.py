@@ -11,6 +11,8 @@ TOYS = {
     "block": 2, "device": 1, "schedule": 2, "axis": 2, "kind": 2, "recovery-class": 2, "figure": 2, "term": 1, "trainer": 2,
 }  # fmt: skip
 """Each toy with the files that it may write by hand."""
+SAMPLE = ("axis", "term", "trainer")
+"""Those that `make test` tries, beside the kind of jobs; `make soak` tries all."""
 
 
 def said(*words):
@@ -22,13 +24,21 @@ def said(*words):
     return done.stdout
 
 
-@pytest.mark.parametrize("toy, files", TOYS.items())
+@pytest.mark.parametrize(
+    "toy, files",
+    [
+        pytest.param(toy, files, id=toy, marks=() if toy in SAMPLE else pytest.mark.soak)
+        for toy, files in TOYS.items()
+    ],
+)
 def test_a_toy_works_in_few_files(toy, files):
     assert said(toy).startswith(f"{toy}: {files} files, ")
 
 
 def test_beside_a_toy_kind_of_jobs_the_quick_tests_of_its_room_are_green_and_none_is_edited():
-    assert " passed" in said("--near", "kind")
+    told = said("--near", "kind")
+    assert told.startswith(f"kind: {TOYS['kind']} files, ")
+    assert " passed" in told
 
 
 @pytest.mark.soak

@@ -22,6 +22,7 @@ WAITING = (
     "tests/node",
     "tests/hostile/test_attested.py",
     "tests/hostile/test_one_site.py",
+    "tests/hostile/test_siege.py",
     "tests/dashboards/test_live_panels.py",
 )
 """Rooms and files whose tests hold real processes to deadlines: they mostly wait."""
@@ -29,6 +30,7 @@ FIRST = (
     # what waits
     "tests/cluster/test_documents.py",
     "tests/dashboards/test_live_panels.py",
+    "tests/hostile/test_siege.py",
     "tests/cluster/test_history_outages.py",
     "tests/faults/test_prometheus.py",
     "tests/faults/test_api_server.py",
