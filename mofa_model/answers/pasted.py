@@ -16,7 +16,7 @@ from mofa_model.answers.answer import UserAnswer
 from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 from mofa_model.axes.frameworks import trainer_called
 from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraining
-from mofa_model.identity.facts import Fact
+from mofa_model.identity.fact import Fact
 from mofa_model.pasted.missing import has_model, missing
 from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import Pasted, PastedFacts, read

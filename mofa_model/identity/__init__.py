@@ -17,12 +17,16 @@ command and operator.
     directives  the options of `#SBATCH` lines, and what sbatch refuses of them
     sbatch      a batch script of Slurm: directives, steps, facts with file and line
     sbatch_written  one that is changed in place, and a new one
-    facts       model, sequence, batch, precision, layout in use; tokens and passwords never
+    fact        a value and where it stands, and numbers as settings say them
+    secret_words  tokens and passwords, which are never a fact
+    named_models  models by names of hubs, folders, recipes and scripts
+    model_shapes  models by their sizes
+    facts       model, sequence, batch, precision, layout in use
 """
 
 from mofa_model.identity.classes import JobClass
 from mofa_model.identity.devices import DeviceRequest, agrees
-from mofa_model.identity.facts import Fact, Facts, masked, model_preset
+from mofa_model.identity.fact import Fact, Facts
 from mofa_model.identity.identity import (
     ConfigMaps,
     Identity,
@@ -30,8 +34,10 @@ from mofa_model.identity.identity import (
     identify,
     launch_in_pod,
 )
+from mofa_model.identity.named_models import model_preset
 from mofa_model.identity.pods import pods_of
 from mofa_model.identity.sbatch import BatchScript, read_script
+from mofa_model.identity.secret_words import masked
 
 __all__ = [
     "BatchScript",

@@ -32,14 +32,8 @@ from mofa_model.identity.commands import (
     read_text,
 )
 from mofa_model.identity.devices import DeviceRequest, asks, devices_of, elsewhere
-from mofa_model.identity.facts import (
-    HUGGING_FACE,
-    Fact,
-    FactSheet,
-    FactSources,
-    is_secret,
-    read_facts,
-)
+from mofa_model.identity.fact import Fact
+from mofa_model.identity.facts import HUGGING_FACE, FactSheet, FactSources, read_facts
 from mofa_model.identity.pods import (
     PodForm,
     WrittenContainer,
@@ -49,6 +43,7 @@ from mofa_model.identity.pods import (
     with_parameters,
 )
 from mofa_model.identity.recipes import own_arguments
+from mofa_model.identity.secret_words import is_secret
 from mofa_model.identity.settings import Setting, settings_of
 from mofa_model.kinds import CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME, demand_of, job_kind
 from mofa_model.kinds.shape import NOTHING, Beside, Reference, part, text_of

@@ -276,8 +276,9 @@ def _of_python(source: TextFile, variables: Mapping[str, PlacedVariable]) -> Ite
                     constants.setdefault(target.id, given)
     for node in ast.walk(tree):
         for name, value in _pairs(node):
-            known = isinstance(value, ast.Name)
-            given = constants.get(value.id) if known else _literal(value, variables)
+            given = _literal(value, variables)
+            if isinstance(value, ast.Name):
+                given = constants.get(value.id)
             if _LISTS.search(_key(name)) and isinstance(value, ast.List | ast.Tuple):
                 given = ",".join(str(_literal(one, variables)) for one in value.elts)
             if isinstance(given, str | int | float) and given != "":

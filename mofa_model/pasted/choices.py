@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mofa_model.identity.facts import Fact
+from mofa_model.identity.fact import Fact
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted.recognise import PastedKind, options_of, starter_of
 from mofa_model.pasted.told import OFF, Rule, Told, number, said_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mofa_model.identity.commands import ProgramCall, Said
-from mofa_model.identity.facts import Fact
+from mofa_model.identity.fact import Fact
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted.recognise import starter_of
 from mofa_model.pasted.told import Told, number

@@ -8,7 +8,7 @@ from typing import Final
 
 from mofa_model.identity.commands import ProgramCall
 from mofa_model.identity.directives import FLAGS, SHORT, devices_of_gres
-from mofa_model.identity.facts import Fact
+from mofa_model.identity.fact import Fact
 from mofa_model.identity.sbatch import BatchScript, read_script
 
 _PRODUCT: Final = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mofa_model import presets
-from mofa_model.identity.facts import Fact
+from mofa_model.identity.fact import Fact
 from mofa_model.pasted.reading import PastedFacts
 
 _WHOLE: Final = ("layers", "hidden", "heads")

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from mofa_model import presets
-from mofa_model.identity.facts import model_preset
+from mofa_model.identity.named_models import model_preset
 
 _SIZE: Final = re.compile(r"\d+(?:\.\d+)?[bt]")
 _USUAL: Final = ("llama", "qwen", "gpt", "mistral", "gemma")

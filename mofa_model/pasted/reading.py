@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from mofa_model.identity.classes import LANGUAGE_MODELS, OTHER_MODELS
 from mofa_model.identity.commands import ProgramCall, Said
-from mofa_model.identity.facts import Fact, is_secret
+from mofa_model.identity.fact import Fact
+from mofa_model.identity.secret_words import is_secret
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted import machines, settings
 from mofa_model.pasted.choices import CHOICES

@@ -7,7 +7,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from mofa_model.identity.classes import LANGUAGE_MODELS
-from mofa_model.identity.facts import Fact, model_preset
+from mofa_model.identity.fact import Fact
+from mofa_model.identity.named_models import model_preset
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.pasted.scripts import unknown

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mofa_model.identity.commands import ProgramCall
-from mofa_model.identity.facts import Fact
+from mofa_model.identity.fact import Fact
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.records import dataclass

@@ -1,0 +1,80 @@
+"""A fact with the place where it stands, and numbers as settings say them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from mofa_model.identity.pods import number
+from mofa_model.identity.settings import Setting
+
+
+class Fact(NamedTuple):
+    """A value and where it stands."""
+
+    value: Any
+    source: str
+
+
+Facts = Mapping[str, Fact]
+"""Facts by their names."""
+ORIGINS: Final = ["option", "variable", "file", "source"]
+"""Where settings stand, those that count first."""
+TOKENIZER_WORDS: Final = (
+    "tokenizer", "tokenizer_model", "tokenizer_name", "tokenizer_name_or_path",
+    "tokenizer_path",
+)  # fmt: skip
+"""Keys under which trainers have the name of a tokenizer."""
+DEGREE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tp": (
+        "tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size",
+        "tp", "tp_degree", "tensor_model_parallel", "tensor_parallel", "ici_tensor_parallelism",
+        "model_parallel_size",
+    ),
+    "pp": (
+        "pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree",
+        "pp_size", "pp", "pp_degree", "pipeline_parallel", "ici_pipeline_parallelism",
+        "pipe_parallel_size",
+    ),
+    "cp": (
+        "context_parallel_size", "context_parallel_degree", "cp_size", "cp", "context_parallel",
+        "ici_context_parallelism",
+    ),
+    "ep": (
+        "expert_model_parallel_size", "expert_parallel_degree", "expert_parallel_size", "ep_size",
+        "ep", "ici_expert_parallelism",
+    ),
+}  # fmt: skip
+"""Keys under which trainers have degrees of parallelism."""
+OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", "", "auto"})
+"""What a switch says that is off."""
+
+
+def whole_number(
+    settings: Sequence[Setting],
+    keys: Sequence[str],
+    disagree: list[str] | None = None,
+    called: str = "",
+) -> Fact | None:
+    """The first whole number of some keys; options that contradict each other are told."""
+    having = [
+        (one, value)
+        for one in settings
+        if one.key in keys and (value := number(one.value)) is not None and value > 0
+    ]
+    if not having:
+        return None
+    best = min((one.origin for one, _ in having), key=ORIGINS.index)
+    same = [(one, value) for one, value in having if one.origin == best]
+    same.sort(key=lambda pair: keys.index(pair[0].key))
+    first, value = same[0]
+    for other, given in same[1:]:
+        if disagree is not None and best == "option" and other.key == first.key and given != value:
+            disagree.append(f"{called} is {value} by {first.where} and {given} by {other.where}")
+    return Fact(value, first.where)
+
+
+def number_at(settings: Sequence[Setting], path: str) -> Fact | None:
+    """The first whole number at a path."""
+    having = ((number(one.value), one.where) for one in settings if one.path == path)
+    return next((Fact(value, where) for value, where in having if value), None)
