@@ -162,6 +162,9 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
         program,
         f"{first} {texts[1]}" if len(texts) > 1 else first,
     )
+    if first == "nemo":  # its last word says whether it tunes
+        program = " ".join((first, *texts[1:3]))
+        named = (program,)
     launcher = first if first in {"accelerate", "deepspeed", "composer"} else ""
     if "COMPILE=1" in texts:
         yield Clue(JobClass.EVALUATION, "a compilation", 100, "", _plain(program), command.where)

@@ -186,6 +186,12 @@ class _Reader:
             first = texts.index("--") + 1 if "--" in texts else len(texts)
             if first < len(texts):  # what is submitted is the command
                 words, texts = words[first:], texts[first:]
+        at = _behind_torchrun(texts)
+        if at is not None:  # what torchrun starts is a command of its own
+            self._add(
+                tuple(PlacedWord(x, word.where) for x, word in zip(texts[:at], words, strict=False))
+            )
+            words, texts = words[at:], texts[at:]
         at = line_of(texts)
         if at is not None and at < len(words) and depth < _DEEPEST:
             outer = tuple(
@@ -338,6 +344,18 @@ class _Reader:
             return found.group()
 
         return _VARIABLE.sub(value, text) if "$" in text else text
+
+
+def _behind_torchrun(texts: Sequence[str]) -> int | None:
+    """Where the command begins that torchrun starts as no Python; None where there is none.
+
+    >>> _behind_torchrun("torchrun --nnodes 2 --no-python nemo llm pretrain".split())
+    4
+    """
+    at = next((at for at, one in enumerate(texts) if one in {"--no-python", "--no_python"}), None)
+    if at is None or at + 1 >= len(texts) or texts[at + 1].startswith("-"):
+        return None
+    return at + 1
 
 
 def _words(text: str) -> list[str]:

@@ -48,7 +48,7 @@ _MODEL: Final = (
     "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
     "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
     "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
-    "load", "model_name_hf", "partial_pretrain", "model_variant", "model_recipe_name", "recipe", "factory", "config_name", "config",
+    "load", "model_name_hf", "partial_pretrain", "pretrain", "model_variant", "model_recipe_name", "recipe", "factory", "config_name", "config",
     "flavor", "model_type", "architecture",
 )  # fmt: skip
 _SEQUENCE: Final = (
@@ -297,7 +297,9 @@ def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     found = presets_of_shape(whole, hint)
     if len(found) == 1:
         return Fact(found[0], shape["layers"].source)
-    copied = (Fact(name, where) for name, where in _copied(seen) if model_preset(name) in found)
+    files = ((in_a_name(text), where) for text, where in seen.words)
+    every = [*_copied(seen), *files]
+    copied = (Fact(name, where) for name, where in every if model_preset(name) in found)
     if (chosen := next(copied, None)) is not None:
         return chosen
     same = found and all(presets.model(one) == presets.model(found[0]) for one in found)
@@ -349,30 +351,11 @@ def _derived(
     found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources, disagree: list[str]
 ) -> None:
     """The global batch from what one device computes, and whether it contradicts what is said."""
-    devices = found.get("devices")
-    parallel = found["parallel"].value if "parallel" in found else {}
-    if devices is None:
-        return
-    ranks = devices.value * seen.device_request.per_chip
-    for name in ("tp", "pp", "cp"):
-        size = parallel.get(name, 1)
-        if name != "cp" or seen.trainer != "maxtext":
-            ranks = ranks // size if ranks % size == 0 else 0
-    again = found.get("accumulation")
-    micro = found.get("micro_batch")
     if seen.trainer == "maxtext":
-        text = next((one for one in settings if one.key == "per_device_batch_size"), None)
-        if text is None or "global_batch" in found:
-            return
-        try:
-            each = float(text.value)
-        except ValueError:
-            return
-        total = each * devices.value * seen.device_request.per_chip * (again.value if again else 1)
-        if total >= 1 and total == int(total):
-            chips = f"{devices.value} x {seen.device_request.per_chip} devices"
-            found["global_batch"] = Fact(int(total), f"derived: {text.value} x {chips}")
+        _of_maxtext(found, settings, seen)
         return
+    again, micro = found.get("accumulation"), found.get("micro_batch")
+    ranks = _ranks(found, settings, seen)
     if micro is None or not ranks:
         return
     defaulted = any(one.key in HUGGING_FACE for one in settings) or seen.trainer in {
@@ -394,6 +377,39 @@ def _derived(
             f"and {micro.value} x {times} x {ranks} = "
             f"{total} by micro batch, accumulation and devices"
         )
+
+
+def _ranks(found: Mapping[str, Fact], settings: Sequence[Setting], seen: FactSources) -> int:
+    """Ranks by which a micro-batch with its accumulation is multiplied; 0 = unknown. [1]"""
+    if "devices" not in found:
+        return 0
+    if {one.key for one in settings} >= _OF_NANOGPT:
+        return 1
+    ranks = int(found["devices"].value) * seen.device_request.per_chip
+    parallel = found["parallel"].value if "parallel" in found else {}
+    for size in (parallel.get(name, 1) for name in ("tp", "pp", "cp")):
+        ranks = ranks // size if ranks % size == 0 else 0
+    return ranks
+
+
+def _of_maxtext(found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources) -> None:
+    """MaxText's batch of a device, which may be a part of a sequence, for all devices."""
+    text = next((one for one in settings if one.key == "per_device_batch_size"), None)
+    devices, again = found.get("devices"), found.get("accumulation")
+    if devices is None or text is None or "global_batch" in found:
+        return
+    try:
+        each = float(text.value)
+    except ValueError:
+        return
+    total = each * devices.value * seen.device_request.per_chip * (again.value if again else 1)
+    if total >= 1 and total == int(total):
+        chips = f"{devices.value} x {seen.device_request.per_chip} devices"
+        found["global_batch"] = Fact(int(total), f"derived: {text.value} x {chips}")
+
+
+_OF_NANOGPT: Final = frozenset({"n_layer", "n_embd", "block_size", "gradient_accumulation_steps"})
+"""Settings of nanoGPT, whose accumulation is that of all ranks. Source: nanoGPT, train.py."""
 
 
 def _precision(settings: Sequence[Setting]) -> Fact | None:

@@ -445,7 +445,9 @@ def _verdict(
         seen.device_request,
         _names(pods, containers),
         models=models,
-        architectures=[one.value for one in seen.settings if one.key in _NETWORKS],
+        architectures=[
+            one.value for one in seen.settings if one.key in _NETWORKS and " " not in one.value
+        ],
         speaks=len(said) >= 2 and bool(batch),
         learns=any(_LEARNS.match(one.key) for one in seen.settings),
         serves=serves,
