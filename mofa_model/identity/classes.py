@@ -97,7 +97,7 @@ OTHER_MODELS: Final = re.compile(
     r"|\w*diffusion"
     r"|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*|segment\w*|swin\w*"
     r"|llava"
-    r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|tts|video|dlrm|molecul\w*"
+    r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|\w?tts|video|dlrm|molecul\w*"
     r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
     r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
     r"|sentence[-_]?transformers?|(flag)?embed(ding|der)s?|bge|mpnet|rerank\w*|flux\.?1?"
@@ -162,8 +162,9 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
         program,
         f"{first} {texts[1]}" if len(texts) > 1 else first,
     )
-    if first == "nemo":  # its last word says whether it tunes
-        program = " ".join((first, *texts[1:3]))
+    if program == "nemo":  # its last word says whether it tunes
+        at = texts.index(program)
+        program = " ".join(texts[at : at + 3])
         named = (program,)
     launcher = first if first in {"accelerate", "deepspeed", "composer"} else ""
     if "COMPILE=1" in texts:

@@ -34,6 +34,8 @@ _PYTHON: Final = re.compile(r"(?:.*/)?(?:python[0-9.]*|pypy3?)$")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _SPAWNS: Final = re.compile(r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$")
 """Scripts that start the script behind them, once for each device."""
+_NO_PYTHON: Final = frozenset({"--no-python", "--no_python"})
+"""How torchrun is told that what it starts is no Python."""
 _RUNS: Final = frozenset(
     {"bash", "sh", "source", ".", "exec", "nohup", "env", "time", "sudo", "tini", "dumb-init"}
 )
@@ -94,10 +96,15 @@ class ProgramCall:
         >>> words = "torchrun --nnodes=2 --standalone -m torchtitan.train --bf16".split()
         >>> ProgramCall(words=tuple(PlacedWord(one, "") for one in words), where="").program
         'torchtitan.train'
+        >>> words = "torchrun --nnodes=2 --no-python nemo llm pretrain".split()
+        >>> ProgramCall(words=tuple(PlacedWord(one, "") for one in words), where="").program
+        'nemo'
         """
         texts = self.texts
         for at, text in enumerate(texts):
             following = texts[at + 1] if at + 1 < len(texts) else ""
+            if text in _NO_PYTHON and following and not _PYTHON.match(following):
+                return following
             is_module = text == "-m" and at and _MODULE.fullmatch(following)
             if is_module and not following.startswith("torch.distributed"):
                 return following
@@ -186,12 +193,6 @@ class _Reader:
             first = texts.index("--") + 1 if "--" in texts else len(texts)
             if first < len(texts):  # what is submitted is the command
                 words, texts = words[first:], texts[first:]
-        at = _behind_torchrun(texts)
-        if at is not None:  # what torchrun starts is a command of its own
-            self._add(
-                tuple(PlacedWord(x, word.where) for x, word in zip(texts[:at], words, strict=False))
-            )
-            words, texts = words[at:], texts[at:]
         at = line_of(texts)
         if at is not None and at < len(words) and depth < _DEEPEST:
             outer = tuple(
@@ -344,18 +345,6 @@ class _Reader:
             return found.group()
 
         return _VARIABLE.sub(value, text) if "$" in text else text
-
-
-def _behind_torchrun(texts: Sequence[str]) -> int | None:
-    """Where the command begins that torchrun starts as no Python; None where there is none.
-
-    >>> _behind_torchrun("torchrun --nnodes 2 --no-python nemo llm pretrain".split())
-    4
-    """
-    at = next((at for at, one in enumerate(texts) if one in {"--no-python", "--no_python"}), None)
-    if at is None or at + 1 >= len(texts) or texts[at + 1].startswith("-"):
-        return None
-    return at + 1
 
 
 def _words(text: str) -> list[str]:

@@ -57,6 +57,7 @@ _SEQUENCE: Final = (
     "max_context_width", "max_length", "maxlen", "max_len", "cutoff_len", "block_size",
     "context_length", "encoder_seq_length", "train_seq_length", "max_model_length",
     "context_len", "seq_size", "ctx_len", "max_ctx_len", "max_tokens_per_sample",
+    "packed_sequence_size",
 )  # fmt: skip
 _GLOBAL: Final = (
     "global_batch_size", "global_train_batch_size", "total_batch_size",
@@ -87,7 +88,7 @@ _STEPS: Final = (
 )  # fmt: skip
 _RANK: Final = ("lora_r", "lora_rank", "adapter_rank", "lora_dim", "peft_lora_rank", "peft_lora_r")
 _ADAPTERS: Final = (
-    "use_lora", "use_peft", "finetuning_type", "adapter", "peft_method", "peft_scheme",
+    "use_lora", "use_peft", "finetuning_type", "train_type", "adapter", "peft_method", "peft_scheme",
     "peft_type", "enable_lora", "lora",
 )  # fmt: skip
 _TARGETS: Final = ("lora_target_modules", "lora_target", "target_modules", "peft_target_modules")
@@ -102,7 +103,7 @@ _FLAGS: Final = {
 _AUTO: Final = {"bf16": "auto"}
 """axolotl and LLaMA-Factory: bf16 wherever the device has it, as all that are priced here have."""
 _DTYPES: Final = (
-    "mixed_precision", "precision", "dtype", "torch_dtype", "trainer_precision",
+    "mixed_precision", "precision", "dtype", "torch_dtype", "torch_dtype_str", "trainer_precision",
     "mixed_precision_param", "param_dtype", "compute_dtype", "weight_dtype", "model_dtype", "mx",
 )  # fmt: skip
 _SWITCHES: Final = ("fp8", "enable_fp8", "use_fp8", "te_fp8")
@@ -343,7 +344,7 @@ def _batches(
     if plain is not None and "micro_batch" not in found and "global_batch" not in found:
         if seen.device_request.vendor == "tpu":  # one program of JAX has one batch
             found["global_batch"] = plain
-        elif seen.torch or seen.trainer in {"torchtune", "trl"}:
+        elif seen.torch or seen.trainer in {"torchtune", "trl", "fsdp-script"}:
             found["micro_batch"] = plain
 
 
@@ -472,6 +473,8 @@ def _base(settings: Sequence[Setting]) -> Fact | None:
         if one.key in _FOUR_BITS and (value := one.value.lower()) not in OFF:
             eight = one.key == "load_in_8bit" or value == "8"
             return Fact("int8" if eight else "nf4", one.where)
+        if one.key in _ADAPTERS and one.value.lower() == "qlora":
+            return Fact("nf4", one.where)
     return None
 
 
@@ -497,7 +500,7 @@ def _targets(settings: Sequence[Setting]) -> Fact | None:
 def _adapters(settings: Sequence[Setting]) -> Fact | None:
     for one in settings:
         if one.key in _ADAPTERS and re.search(r"lora|^true$|^1$|^peft$", one.value.lower()):
-            return Fact("lora", one.where)
+            return Fact("qlora" if one.value.lower() == "qlora" else "lora", one.where)
         if one.key in _FOUR_BITS and one.value.lower() not in OFF:
             return Fact("qlora", one.where)
     return None

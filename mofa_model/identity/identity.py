@@ -32,8 +32,9 @@ from mofa_model.identity.commands import (
     read_text,
 )
 from mofa_model.identity.devices import DeviceRequest, asks, devices_of, elsewhere
-from mofa_model.identity.fact import Fact
+from mofa_model.identity.fact import OFF, Fact
 from mofa_model.identity.facts import HUGGING_FACE, FactSheet, FactSources, read_facts
+from mofa_model.identity.named_models import in_a_name, is_known
 from mofa_model.identity.pods import (
     PodForm,
     WrittenContainer,
@@ -346,6 +347,8 @@ def _seen(
     sft = any(re.match(r"sft(_args|_config)?\.", one.path) for one in settings)
     if by is not None and by.trainer == "accelerate" and sft:
         by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
+    if by is not None and by.trainer == "custom" and by.where.endswith(".image"):
+        by = None  # an image for tuning does not say with what
     launchers = {word for command in said.program_calls for word in command.texts[:2]}
     starts = [word for command in said.program_calls for word in command.texts[:8]]
     whole = [*programs(said), *programs(others)]
@@ -368,7 +371,9 @@ def _configured(said: Said) -> list[tuple[str, str]]:
     return [
         (one.value, one.where)
         for one in said.variables.values()
-        if _SETTINGS_FILE.search(one.value) and (_CONFIGURES.search(f"{one.name}/{one.value}"))
+        if _SETTINGS_FILE.search(one.value)
+        and _CONFIGURES.search(f"{one.name}/{one.value}")
+        and is_known(in_a_name(one.value))
     ]
 
 
@@ -646,7 +651,7 @@ def _processes(settings: Sequence[Setting]) -> int:
 
 def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -> str:
     """The trainer of a script that is not known: by its launcher, or by its options."""
-    keys = {one.key for one in settings}
+    keys = {one.key for one in settings if one.value.lower() not in OFF}
     if {"sharding_strategy", "enable_fsdp", "fsdp", "fsdp_config"} & keys:
         return "fsdp-script"
     if "tensor_model_parallel_size" in keys and {"num_layers", "hidden_size"} <= keys:

@@ -74,7 +74,8 @@ def name_of(value: str, key: str = "") -> str:
     if re.search(r"\.(py|sh|json|jsonl|txt)$", name):
         return ""
     if key in _RECIPES:
-        return in_a_name(plain)
+        found = in_a_name(plain)
+        return found if is_known(found) else ""
     if key in _HUB and len(parts) == 1 and LANGUAGE_MODELS.match(plain):
         return plain
     if is_known(plain) or is_known(name):

@@ -441,9 +441,11 @@ def _of_facts(identity: Identity) -> dict[str, Any]:
     reading = None if identity.launch_found is None else identity.launch_found.reading
     framework = trainer_called(str(identity.facts.get("trainer", Fact("", "")).value))
     if not framework and identity.hugging_face:
-        framework = "accelerate"  # under it Hugging Face's Trainer runs, in a script of any name
+        framework = _UNDER_HUGGING_FACE
     given: dict[str, Any] = {"framework": framework} if framework else {}
     given |= {} if reading is None else _of_reading(reading)
+    if framework == _UNDER_HUGGING_FACE and reading is not None and reading.trainer == "deepspeed":
+        given["framework"] = framework  # whose engine DeepSpeed is there
     for name, field in _TRAINING.items():
         if name in identity.facts:
             given[field] = identity.facts[name].value
@@ -466,6 +468,8 @@ def _of_facts(identity: Identity) -> dict[str, Any]:
     return given
 
 
+_UNDER_HUGGING_FACE: Final = "accelerate"
+"""What Hugging Face's Trainer stands on, in a script of any name."""
 _TRAINING: Final = {
     "sequence_length": "sequenceLength",
     "global_batch": "globalBatchSize",
