@@ -1,12 +1,12 @@
-"""What stands behind two options of questions on reliability: a layout that `mofa advise -o json`
-found, and the counts of a pool's FailureLedger.
+"""What stands behind options of questions on reliability: a layout that `mofa advise -o json` found,
+the counts of a pool's FailureLedger, and those of a live server.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,10 +17,16 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 if TYPE_CHECKING:
     from mofa_model.advice import Advice, Request
     from mofa_model.answers.questions import ReliabilityQuestion
+    from mofa_model.manifest.parsing import Profile
+    from mofa_model.spec.evidence import ByClass
     from mofa_model.spec.reliability import FailureMode
 
     Q = TypeVar("Q", bound=ReliabilityQuestion)
 
+GROUP: Final = "mofa.sources"
+"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures,
+`profile` one from a name to the manifest of a ClusterProfile, `slurm` one (files, profile) ->
+ObservedFailures."""
 _MONTH: Final = 30.0
 """How far ahead counts are taken to hold. [d]"""
 _LEAST: Final = 1e-9
@@ -111,6 +117,51 @@ def _read(path: str) -> Mapping[str, Any]:
     if not isinstance(job, dict) or not job:
         raise BadFile(path, f"holds no layout under the key job; {_RIGHT}")
     return job
+
+
+def live_source(name: str) -> Callable[..., Any]:
+    """A live source by its name; what it needs may not be installed."""
+    from importlib.metadata import entry_points
+
+    (point,) = entry_points(group=GROUP, name=name)
+    source: Callable[..., Any] = point.load()
+    return source
+
+
+def live_profile(name: str) -> Profile:
+    """A profile of the cluster, or, without what reads one, of a file or of the package."""
+    from mofa_model.manifest.parsing import cluster_profile
+    from mofa_model.manifest.surroundings import named_profile
+
+    try:
+        source = live_source("profile")
+    except ModuleNotFoundError:
+        return named_profile(name)
+    return cluster_profile(source(name))
+
+
+def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
+    """What a server counts now of a profile's pool, as it counts for the next 30 days; the profile's
+    status holds the same where an operator runs. `word` is what the profile was called by.
+    """
+    from mofa_model.manifest.failures import classes_of
+    from mofa_model.reliability.observed import assess
+
+    assumed = {
+        str(one.name): float(one.failures_per_thousand_node_days) / 1000
+        for one in classes_of(profile.spec.failures)
+    }
+    observed = live_source("prometheus")(url, word)
+    weight = float(profile.spec.failures.prior_weight)
+    return {
+        report.name: replace(
+            observed.classes[report.name],
+            failures=report.present.failures,
+            node_days=report.present.node_days,
+        )
+        for report in assess(observed, assumed, prior_weight=weight).rates
+        if report.name in observed.classes
+    }
 
 
 def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:

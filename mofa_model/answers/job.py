@@ -7,7 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model import units
-from mofa_model.answers.given import modes_of_ledger, with_layout
+from mofa_model.answers.given import (
+    live_evidence,
+    live_profile,
+    modes_of_ledger,
+    with_layout,
+)
 from mofa_model.answers.questions import ReliabilityQuestion
 from mofa_model.errors import BadValue
 from mofa_model.reliability import checkpoint
@@ -50,6 +55,9 @@ _KEEPING_PODS: Final = {one.value for one in RecoveryClass if one.keeps_pods}
 def job_of(question: ReliabilityQuestion) -> Job:
     """The job that the words, or the layout that they name, describe."""
     question = with_layout(question)
+    if question.prometheus is not None and not question.profile:
+        right = "name the pool's profile with it (--profile)"
+        raise BadValue("--prometheus", question.prometheus, right)
     nodes, step = float(question.nodes or 0), str(question.step)
     reliability = _profile(question) if question.profile else None
     storage = tuple(_storage_of(text) for text in question.storage)
@@ -129,15 +137,17 @@ def _profile(asked: ReliabilityQuestion) -> Reliability:
     from mofa_model.manifest.surroundings import named_profile
     from mofa_model.manifest.training_job import FailureAssumptions
 
+    name, url = str(asked.profile), asked.prometheus
+
     twice = [asked.options[name].flag for name in _OF_PROFILE if name in asked.changed_fields()]
     if twice:
         right = f"it states what {twice[0]} would; give one of them"
         raise BadValue("--profile", asked.profile, right)
-    profile = named_profile(str(asked.profile))
+    profile = named_profile(name) if url is None else live_profile(name)
     return reliability_of(
         FailureAssumptions(),
         profile.spec,
-        profile.status.evidence(),
+        profile.status.evidence() if url is None else live_evidence(url, profile, name),
         cluster=cluster_of(profile.spec, int(asked.nodes or 0)),
         asynchronous=True,
         path="profile",

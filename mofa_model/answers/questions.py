@@ -469,6 +469,12 @@ class ReliabilityQuestion(UserQuestion):
         "failures, recoveries, spares and storage of a ClusterProfile: a bundled one or a manifest",
         group=_FAILURES,
     )
+    prometheus: str | None = option(
+        text,
+        "--prometheus URL",
+        "a live server: the history of --profile's pool is what it counts now, and not what the"
+        " profile's status says",
+    )
     rate: float | None = option(
         real,
         "--rate R",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
+from mofa_model.answers.given import live_profile, live_source
 from mofa_model.errors import BadFile, BadValue, Missing
 from mofa_model.files import from_csv, from_headed_csv, read_text
 from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
@@ -19,15 +20,10 @@ from mofa_model.tables import Column, Table, table_of
 from mofa_model.units import DAY, Range
 
 if TYPE_CHECKING:
-    from mofa_model.manifest.parsing import Profile
     from mofa_model.reliability.observed import Assessment, ObservedFailures
 
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
-GROUP: Final = "mofa.sources"
-"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures,
-`profile` one from a name to the manifest of a ClusterProfile, `slurm` one (files, profile) ->
-ObservedFailures."""
 
 EXAMPLES: Final = """\
 examples:
@@ -264,7 +260,7 @@ def _observed(arguments: Namespace) -> ObservedFailures:
     if arguments.prometheus is not None:
         return _live(arguments.prometheus, arguments.profile)
     if arguments.slurm is not None:
-        of_site: ObservedFailures = _source("slurm")(arguments.slurm, arguments.profile)
+        of_site: ObservedFailures = live_source("slurm")(arguments.slurm, arguments.profile)
         return of_site
     if arguments.events is not None:
         return _from_files(
@@ -294,29 +290,8 @@ def _observed(arguments: Namespace) -> ObservedFailures:
 def _live(url: str, profile: str | None) -> ObservedFailures:
     if profile is None:
         raise BadValue("--profile", None, "name the pool's profile with --prometheus")
-    observed: ObservedFailures = _source("prometheus")(url, profile)
+    observed: ObservedFailures = live_source("prometheus")(url, profile)
     return observed
-
-
-def _source(name: str) -> Callable[..., Any]:
-    """A live source by its name; what it needs may not be installed."""
-    from importlib.metadata import entry_points
-
-    (point,) = entry_points(group=GROUP, name=name)
-    source: Callable[..., Any] = point.load()
-    return source
-
-
-def _profile(name: str) -> Profile:
-    """A profile of the cluster, or, without what reads one, of a file or of the package."""
-    from mofa_model.manifest.parsing import cluster_profile
-    from mofa_model.manifest.surroundings import named_profile
-
-    try:
-        source = _source("profile")
-    except ModuleNotFoundError:
-        return named_profile(name)
-    return cluster_profile(source(name))
 
 
 def _assumptions(
@@ -336,7 +311,7 @@ def _assumptions(
         return _assumed(arguments, observed), paper_times, given_weight or 0.0
     from mofa_model.manifest.failures import classes_of
 
-    profile = _profile(arguments.profile)
+    profile = live_profile(arguments.profile)
     failure_classes = classes_of(profile.spec.failures)
     rates = {
         str(failure_class.name): float(failure_class.failures_per_thousand_node_days) / 1000

@@ -33,15 +33,18 @@ from operator_objects import profile_with
 from mofa_model.cli import main
 from mofa_model.spec.account import NodeState, node_days_lost
 from mofa_operator.decide import ledger
+from mofa_operator.decide.pool import profile as decide_profile
 from mofa_operator.evidence import date_of
 from mofa_operator.incidents.incident import JobFacts
+from mofa_operator.keys import CLUSTER_PROFILE
+from mofa_operator.objects import live
 from mofa_operator.observe.history import history
 from mofa_operator.observe.history.history import KnownSamples
 from mofa_operator.observe.progress.telemetry import JobSeries, running
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import any_of, matcher, selector
-from mofa_operator.settings import PrometheusSettings
-from mofa_operator.snapshot import NoHistory
+from mofa_operator.settings import LoopSettings, PrometheusSettings
+from mofa_operator.snapshot import NodeCount, NoHistory, ProfileSnapshot
 from mofa_operator.words import Reason
 
 END = int(time.time()) // DAY * DAY
@@ -454,6 +457,41 @@ def test_a_replay_after_a_restart_is_of_the_whole_window_and_says_what_the_comma
     assert [one.gain.target for one in best] == [
         pytest.approx(gained[one.name], rel=0.01) for one in best
     ]
+
+
+def test_simulated_runs_fail_by_a_server_as_they_do_by_the_status_that_the_operator_writes(
+    url, found, tmp_path, capsys
+):
+    """The profile assumes 0.24 failures a day of 48 nodes, and its pool had 23; old ones count less, and both doors say how much."""
+    bare, told = tmp_path / "bare.json", tmp_path / "told.json"
+    bare.write_text(json.dumps(profile()))
+    pool = live(CLUSTER_PROFILE, profile() | {"metadata": {"name": "east", "uid": "u"}})
+    nodes = NodeCount(total=12, ready=12, gpus={8: 12})
+    snapshot = ProfileSnapshot(profile=pool, node_count=nodes, history=found, now=END)
+    status = decide_profile(snapshot, LoopSettings()).status
+    told.write_text(json.dumps(profile() | {"status": status}))
+
+    def failures_a_day(*words):
+        asked = [
+            "--nodes",
+            "48",
+            "--step",
+            "10s",
+            "--save",
+            "5s",
+            "--duration",
+            "1d",
+            "--runs",
+            "50",
+        ]
+        assert main(["simulate", *asked, "--json", *map(str, words)]) == 0
+        return json.loads(capsys.readouterr().out)["failures"]
+
+    by_server = failures_a_day("--profile", bare, "--prometheus", url)
+    assert by_server == pytest.approx(failures_a_day("--profile", told), rel=0.05)
+    assert 5 * failures_a_day("--profile", bare) < by_server < 23
+    assert main(["simulate", "--nodes", "4", "--step", "9s", "--prometheus", url]) == 2
+    assert "--profile" in capsys.readouterr().err
 
 
 def test_a_ledger_of_other_rules_is_read_anew(url):
