@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from mofa_model import parsed
 from mofa_model.axes.choices import (
     ACTIVATIONS,
     OFFLOADED,
@@ -193,8 +194,9 @@ def side_by_side(model: Transformer) -> bool:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    text = Path(__file__).with_name("frameworks.toml").read_text(encoding="utf-8")
-    given = tomllib.loads(text)
+    path = Path(__file__).with_name("frameworks.toml")
+    text = path.read_text(encoding="utf-8")
+    given = parsed.kept(path, text) or tomllib.loads(text)
     for entry in given.values():
         like = given.get(entry.get("like", ""), {})
         read = {**like.get("read", {}), **entry.get("read", {})}

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from mofa_model import parsed
 from mofa_model.errors import BadFile, BadValue, UnknownName
 
 KINDS: Final = ("models", "devices", "fabrics", "precisions", "optimizers", "bases", "stacks")
@@ -30,18 +31,22 @@ _ABOUT: Final = ("aliases", "kernels", "source", "note", "derived", "from_memory
 
 
 class _Entries(Mapping[str, Entry]):
-    """Entries of a file. Each is parsed at its first use, because a command uses few."""
+    """Entries of a file. Where they are not kept, each is parsed at its first use: a command uses
+    few.
+    """
 
     def __init__(self, file: str) -> None:
         self._file = file
-        text = Path(__file__).with_name(file).read_text(encoding="utf-8")
+        path = Path(__file__).with_name(file)
+        text = path.read_text(encoding="utf-8")
         heads = [*_HEAD.finditer(text)]
         ends = [head.start() for head in heads[1:]] + [len(text)]
         self._texts: dict[str, str] = {}
         for head, end in zip(heads, ends, strict=True):
             name = head[1] or head[2]
             self._texts[name] = self._texts.get(name, "") + text[head.start() : end]
-        self._parsed: dict[str, Entry] = {}
+        known = parsed.kept(path, text) or {}
+        self._parsed: dict[str, Entry] = {name: known[name] for name in self._texts if known}
         self._added: set[str] = set()
 
     def add(self, name: str, entry: Entry) -> None:

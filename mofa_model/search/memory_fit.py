@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
+from mofa_model.checks import anything
 from mofa_model.estimate.activation_memory import (
     head_memory,
     in_flight,
@@ -33,6 +34,7 @@ from mofa_model.search.blocks import (
 from mofa_model.search.local import LocalShapes
 from mofa_model.search.rank import Leaders
 from mofa_model.strategy import Sharding, Strategy
+from mofa_model.units import Bytes
 
 NEAR: Final = 1.15
 """Strategies that would fit with 15 % more memory are priced as well, to say what more memory would
@@ -117,9 +119,7 @@ class BlockMemory:
         activations = stored_activations(w, s, block.stage_kinds, stored, self._chunks)
         # A node's host holds what its devices park, states and activations: `host_bytes`, kind by
         # kind.
-        parked = np.broadcast_to(
-            activations.host_activations * c.gpus_per_node, block.stage_kinds.count.shape
-        )
+        parked = activations.host_activations * c.gpus_per_node
         peak = np.empty((len(states.levels), len(block.index)))
         for some, level in self._parts:
             leveled = varied(s, sharding=level)
@@ -130,10 +130,11 @@ class BlockMemory:
             if states.fresh is not None:
                 moving = np.maximum(states.fresh[some] + loss.ending, moving)
             _largest_sum(states.device_bytes[some], moving, peak[some])
-        host = _host_bytes(context, states, parked)
+        host = _host_bytes(context, block, states, parked)
         fits: list[Fit | None] = []
+        of_some = np.any(option.ok, axis=1).tolist()
         for overlaps in block.overlaps:
-            bundles = [at for at in overlaps.bundles if option.ok[at].any()]
+            bundles = [at for at in overlaps.bundles if of_some[at]]
             legal = [states.ok[at] & option.ok[at] for at in bundles]
             fits.append(
                 _fit(context, reduce(or_, legal), peak, host, overlaps, rejected) if legal else None
@@ -171,11 +172,14 @@ def _fit(
     return Fit(fits, np.where(near, peak, 0.0) if near.any() else None, bare)
 
 
-def _host_bytes(context: AxisContext, states: OptimizerStates, parked: Array) -> Array | None:
+def _host_bytes(
+    context: AxisContext, block: ShapeBlock, states: OptimizerStates, parked: Bytes
+) -> Array | None:
     """Host memory of a node, [states, rows] or [rows]; None where all have room. [B]"""
     memory = host_memory_limit(context.cluster)
-    if not parked.any():
+    if not anything(parked):
         return states.host
+    parked = np.broadcast_to(parked, block.stage_kinds.count.shape)
     activations: Array = np.max(parked, axis=0)
     if states.parked is None or states.host is None:
         return activations

@@ -1,0 +1,62 @@
+"""Our tables are parsed once and kept beside their text, as Python keeps byte code."""
+
+import sys
+import tomllib
+from importlib.util import cache_from_source
+from pathlib import Path
+
+import pytest
+
+import mofa_model
+from mofa_model.parsed import kept
+from mofa_model.presets.entries import KINDS, table
+
+PRESETS = Path(mofa_model.__file__).parent / "presets"
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+
+
+def place_of(path):
+    return Path(cache_from_source(str(path))).parent / f"{path.name}.parsed"
+
+
+def made(folder, text):
+    path = folder / "table.toml"
+    path.write_text(text, encoding="utf-8")
+    place_of(path).parent.mkdir(exist_ok=True)
+    return path
+
+
+def test_what_is_kept_is_what_the_text_says_before_and_after_a_change(tmp_path, writes):
+    for number in (1, 2.5, 2.5):
+        path = made(tmp_path, f"[a]\nb = {number}\n")
+        assert kept(path, path.read_text()) == {"a": {"b": number}}
+    assert [*place_of(path).parent.iterdir()] == [place_of(path)]
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"nothing", b"\xe9\x00"])
+def test_what_is_spoilt_is_parsed_anew(tmp_path, writes, spoilt):
+    path = made(tmp_path, "a = 1\n")
+    place_of(path).write_bytes(spoilt)
+    assert kept(path, path.read_text()) == {"a": 1}
+    assert place_of(path).read_bytes() != spoilt
+
+
+def test_nothing_is_kept_where_byte_code_is_not_or_the_text_is_no_table(tmp_path, monkeypatch):
+    path = made(tmp_path, "a = 1\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert kept(path, path.read_text()) is None
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    assert kept(path, "a = \n") is None
+    assert kept(tmp_path / "elsewhere" / "table.toml", "a = 1\n") is None
+    assert not [*place_of(path).parent.iterdir()]
+
+
+def test_every_entry_is_the_same_kept_or_parsed_alone():
+    for kind in (*KINDS, "constants"):
+        whole = tomllib.loads((PRESETS / f"{kind}.toml").read_text(encoding="utf-8"))
+        entries = {name: given for name, given in whole.items() if isinstance(given, dict)}
+        assert dict(table(kind)) == entries
