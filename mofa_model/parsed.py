@@ -10,10 +10,19 @@ import contextlib
 import marshal
 import os
 import sys
-import tomllib
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
+
+
+def tables_of(path: Path) -> dict[str, Any]:
+    """The tables of a file of ours."""
+    text = path.read_text(encoding="utf-8")
+    if (tables := kept(path, text)) is not None:
+        return tables
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def kept(path: Path, text: str) -> dict[str, Any] | None:
@@ -28,6 +37,8 @@ def kept(path: Path, text: str) -> dict[str, Any] | None:
             return dict(tables)
     if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
         return None
+    import tomllib  # which few commands need
+
     with contextlib.suppress(OSError, tomllib.TOMLDecodeError):
         tables = tomllib.loads(text)
         written = place.with_name(f"{place.name}.{os.getpid()}")

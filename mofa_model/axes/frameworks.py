@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -194,9 +193,7 @@ def side_by_side(model: Transformer) -> bool:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    path = Path(__file__).with_name("frameworks.toml")
-    text = path.read_text(encoding="utf-8")
-    given = parsed.kept(path, text) or tomllib.loads(text)
+    given = parsed.tables_of(Path(__file__).with_name("frameworks.toml"))
     for entry in given.values():
         like = given.get(entry.get("like", ""), {})
         read = {**like.get("read", {}), **entry.get("read", {})}

@@ -35,7 +35,6 @@ than what differs between layouts, so they need no width of their own.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -44,6 +43,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model import parsed
 from mofa_model.bands.coordinates import (
     NUMBERS,
     SIZES,
@@ -109,7 +109,7 @@ class Variance:
 @cache
 def shipped() -> Variance:
     """The numbers that are shipped."""
-    return Variance(**tomllib.loads(Path(__file__).with_name(VARIANCE).read_text(encoding="utf-8")))
+    return Variance(**parsed.tables_of(Path(__file__).with_name(VARIANCE)))
 
 
 def system_scales(

@@ -10,7 +10,6 @@ guessed: a name that is not here is refused with those that are like it.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -72,6 +71,8 @@ class _Entries(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._parsed:
+            import tomllib  # which few commands need
+
             try:
                 self._parsed[name] = tomllib.loads(self._texts[name])[name]
             except tomllib.TOMLDecodeError as error:
