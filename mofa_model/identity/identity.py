@@ -345,6 +345,7 @@ def _seen(
     trainers = [one for one in evidence if one.trainer]
     by = next((one for one in trainers if one.trainer != "composer"), next(iter(trainers), None))
     sft = any(re.match(r"sft(_args|_config)?\.", one.path) for one in settings)
+    sft = sft or any(one.trainer == "trl" for one in trainers)
     if by is not None and by.trainer == "accelerate" and sft:
         by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
     if by is not None and by.trainer == "custom" and by.where.endswith(".image"):

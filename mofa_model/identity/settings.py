@@ -346,6 +346,9 @@ def _literal(value: ast.expr, variables: Mapping[str, PlacedVariable]) -> object
     if isinstance(value, ast.Subscript):  # os.environ["NAME"]
         environ = getattr(value.value, "attr", "") == "environ"
         return _variable(value.slice, variables) if environ else None
+    if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "field":
+        default = next((one.value for one in value.keywords if one.arg == "default"), None)
+        return default.value if isinstance(default, ast.Constant) else None
     if not isinstance(value, ast.Call) or not value.args:
         return None
     if isinstance(value.func, ast.Name) and value.func.id in {"int", "float", "str"}:
@@ -354,8 +357,8 @@ def _literal(value: ast.expr, variables: Mapping[str, PlacedVariable]) -> object
     if called not in {"get", "getenv"}:
         return None
     known = _variable(value.args[0], variables)  # os.environ.get("NAME", "default")
-    default = value.args[1] if len(value.args) == 2 else None
-    return known or (default.value if isinstance(default, ast.Constant) else None)
+    usual = value.args[1] if len(value.args) == 2 else None
+    return known or (usual.value if isinstance(usual, ast.Constant) else None)
 
 
 def _variable(name: ast.expr, variables: Mapping[str, PlacedVariable]) -> str | None:
