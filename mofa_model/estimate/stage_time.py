@@ -176,6 +176,7 @@ def stage_times(
         launches += layer_launches(workload, cluster, varied(s, chunks=1), effects)
     head_launch = c.head * effects.left
     modules, beside = model.prediction_modules, forward_passes(workload)
+    others = anything(beside)
     kinds, numbers = model.kinds, list[Count](stage_kinds.held)
     if len(layer_times) > len(kinds):
         kinds, numbers = 2 * kinds, in_chunks_and_whole(workload, s, stage_kinds, numbers)
@@ -190,11 +191,12 @@ def stage_times(
             device = device + (
                 held * (layer.forward + layer.backward) + held * again * layer.recompute
             )
-        if anything(beside):
-            device = device + beside * (held * layer.forward)
-        forward = forward + (1.0 + beside) * (held * layer.forward)
+        ahead, called = held * layer.forward, held * launched
+        if others:
+            device = device + beside * ahead
+            ahead, called = (1.0 + beside) * ahead, (1.0 + _FORWARD * beside) * called
+        forward, launch = forward + ahead, launch + called
         weight = weight + held * layer.weight
-        launch = launch + (1.0 + _FORWARD * beside) * (held * launched)
     at = model.last
     tail = head + modules * (layer_times[at].forward + layer_times[at].backward + head)
     device = device + stage_kinds.head * (tail * (1.0 + beside / 3.0))
