@@ -1,5 +1,6 @@
 """A Prometheus that scrapes two tenants, as a cluster's does: what a target says of itself stands beside where it runs."""
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -29,8 +30,9 @@ class Target:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                with contextlib.suppress(ConnectionError):  # who asked has gone
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, format, *args):
                 pass
