@@ -39,10 +39,11 @@ def kept(path: Path, text: str) -> dict[str, Any] | None:
         return None
     import tomllib  # which few commands need
 
-    with contextlib.suppress(OSError, tomllib.TOMLDecodeError):
+    with contextlib.suppress(OSError, ValueError):  # no TOML, or a date, which is not kept
         tables = tomllib.loads(text)
+        packed = marshal.dumps((text, tables))
         written = place.with_name(f"{place.name}.{os.getpid()}")
-        written.write_bytes(marshal.dumps((text, tables)))
+        written.write_bytes(packed)
         written.replace(place)
         return tables
     return None

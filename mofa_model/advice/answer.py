@@ -9,7 +9,6 @@ from dataclasses import field
 from mofa_model.advice.request import LearnedMemory
 from mofa_model.bands.evidence import Basis
 from mofa_model.records import dataclass
-from mofa_model.reliability.interval import USUAL_RUN
 from mofa_model.spec.reliability import FailureMode
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -193,11 +192,6 @@ class Advice:
     """Device memory that a strategy may take. [B]"""
     model_version: str
     """Version of the engine; part of the inputs hash."""
-
-    @property
-    def run_seconds(self) -> Seconds:
-        """How long its run is: until its tokens are trained, else `USUAL_RUN`. [s]"""
-        return (self.predicted and self.predicted.duration_seconds.target) or USUAL_RUN
 
     @property
     def beside(self) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ from mofa_model.bands.odds import in_percent, odds_of
 from mofa_model.estimate.expert_load import uneven_load
 from mofa_model.estimate.footprint import overflow
 from mofa_model.estimate.terms import device_memory_limit
-from mofa_model.reliability.interval import Interval, hang_timeout, restarts_of
+from mofa_model.reliability.interval import Interval, hang_timeout, length_of_run, restarts_of
 from mofa_model.reliability.model import Job
 from mofa_model.search import Ranking, Rejection, parse_constraint
 from mofa_model.strategy_text import format_strategy
@@ -206,7 +206,7 @@ def _answered(
         checkpoint_interval_steps=interval.steps,
         checkpoint_interval_seconds=interval.steps * figures.step_seconds.target,
         recovery="" if job.plan is None else job.plan.name,
-        restarts=restarts_of(job, float(replace(plain, predicted=figures).run_seconds)),
+        restarts=restarts_of(job, length_of_run(float(figures.duration_seconds.target))),
         hang_timeout=hang_timeout(job),
         nodes=first.nodes,
         gpus=int(best.strategy.gpus),

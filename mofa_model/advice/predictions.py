@@ -32,9 +32,11 @@ from mofa_model.estimate.stage_time import StageTime
 from mofa_model.estimate.step import (
     StepInputs,
     StepTime,
+    exposed_hops,
     hop_time,
     least_step,
     micro_batches,
+    pipeline_flow,
     step_time,
     tokens_per_second,
     utilisation,
@@ -49,7 +51,7 @@ from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
 from mofa_model.search.axes import within
 from mofa_model.search.local import LocalShapes
-from mofa_model.search.price import OF_STEPS, picked, pipelines_of
+from mofa_model.search.price import OF_STEPS, hop_times, picked, stages_timed
 from mofa_model.spec import Cluster, Transformer
 from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
@@ -160,9 +162,11 @@ def _priced(
 
     s = family(rows)
     kinds, m = stages_of(w.model, s, c.calibration.placement, 1), np.asarray(micro_batches(w, s))
-    stage, pipeline, hops = pipelines_of(
-        w, c, s, kinds, m, local, [(family(some), some) for some in parts]
-    )
+    by_work = [(family(some), some) for some in parts]
+    stage = stages_timed(w, c, s, kinds, local, by_work)
+    flow = pipeline_flow(s, stage, m)
+    pipeline = s.schedule.time(flow)
+    hops = exposed_hops(s, flow, pipeline, hop_times(w, c, s, by_work))
     for some in _alike([layouts[row] for row in rows], _STATE):
         columns = np.array(some)
         its, batches = family(rows[columns]), m[columns]

@@ -12,7 +12,7 @@ from mofa_model.advice.answer import Frontier
 from mofa_model.advice.reasons import gained
 from mofa_model.bands.evidence import Basis
 from mofa_model.bands.odds import in_percent
-from mofa_model.reliability.interval import SURE, timeouts
+from mofa_model.reliability.interval import SURE, length_of_run, timeouts
 from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
@@ -163,11 +163,11 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "memory_limit_bytes": advice.memory_limit_bytes,
         "model_version": advice.model_version,
     }
-    if advice.restarts is not None and advice.hang_timeout is not None:
+    if advice.predicted and advice.restarts is not None and advice.hang_timeout is not None:
         data["restarts"] = {
             "restarts": advice.restarts,
             "chance": SURE,
-            "run_seconds": advice.run_seconds,
+            "run_seconds": length_of_run(float(advice.predicted.duration_seconds.target)),
             "timeouts_seconds": timeouts(advice.hang_timeout),
         }
     if advice.recovery:
@@ -207,13 +207,13 @@ def _other(other: Alternative) -> dict[str, Any]:
 
 def restarts_line(advice: Advice) -> str:
     """Restarts and time-outs in a line; empty where there is no layout."""
-    if advice.restarts is None or advice.hang_timeout is None:
+    if advice.restarts is None or advice.hang_timeout is None or advice.predicted is None:
         return ""
     ends = " < ".join(
         f"{name} {units.format(float(seconds), 's', 3)}"
         for name, seconds in timeouts(advice.hang_timeout).items()
     )
-    days = float(advice.run_seconds) / DAY
+    days = length_of_run(float(advice.predicted.duration_seconds.target)) / DAY
     return f"{advice.restarts} in {days:.3g} d suffice with {SURE:.0%}; time-outs {ends}"
 
 

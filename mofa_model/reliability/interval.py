@@ -563,6 +563,15 @@ def restarts_needed(mean: Count, square_spread: Count, chance: Ratio = SURE) -> 
     return most
 
 
+def length_of_run(duration: float) -> float:
+    """How long a run is: as long as it trains, else `USUAL_RUN` where nobody states its tokens. [s]
+
+    >>> length_of_run(0.0) / DAY
+    30.0
+    """
+    return duration or USUAL_RUN
+
+
 def restarts_of(job: Job, run_seconds: float = USUAL_RUN) -> int:
     """Restarts that are enough for one job's run of some length, by the rates of its pool. Ours. [1]
 

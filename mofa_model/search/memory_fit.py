@@ -61,9 +61,9 @@ def with_room(
     block: ShapeBlock,
     states: OptimizerStates,
     leaders: Leaders,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The states that have room beside some row for what stays in memory, and the rows that have it
-    beside some state; strategies of the others are counted.
+) -> Array:
+    """Where a state has room beside some row for what stays in memory, and a row beside some state,
+    [states, rows]; strategies of the others are counted.
 
     `states` are those of the rows from which the block's rows come.
     """
@@ -73,8 +73,9 @@ def with_room(
     if not leaders.searched:  # where nothing fits, the answer names the leanest strategy
         full &= least >= leaders.leanest_memory
     kept, alive = (np.logical_not(np.all(full, axis=axis)) for axis in (1, 0))
-    left = np.logical_not(kept[:, None] & alive)
-    rows = np.flatnonzero(left.any(axis=0)[block.origin])
+    room: Array = np.outer(kept, alive)
+    left: Array = ~room
+    rows = np.flatnonzero(left[:, block.origin].any(axis=0))
     if len(rows):
         options, origin = numbers_of_options(axes, block)[:, rows], block.origin[rows]
         for overlaps in block.overlaps:
@@ -85,7 +86,7 @@ def with_room(
                 leaders.rejected[Rejection.OUT_OF_MEMORY] += int(
                     np.sum(beside * options[at] * repeated)
                 )
-    return np.flatnonzero(kept), np.flatnonzero(alive[block.origin])
+    return room
 
 
 class BlockMemory:

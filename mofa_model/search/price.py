@@ -59,7 +59,6 @@ from mofa_model.search.rank import BESIDE, CELL, STATE, WORK, Leaders
 from mofa_model.search.space import DEGREES, Shapes, never_slower
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
-from mofa_model.units import Seconds
 
 Array = NDArray[Any]
 
@@ -152,10 +151,11 @@ def _price_block(
     """Every option of a micro-batch beside every state."""
     levels = len(set(states.levels))
     leaders.effort.spend(levels * (STATE + BESIDE * len(block.index)))
-    kept, alive = with_room(axes, context, block, states, leaders)
+    room = with_room(axes, context, block, states, leaders)
+    alive = np.flatnonzero(room[:, block.origin].any(axis=0))
     if not len(alive):
         return
-    states = states.only(kept)
+    states = states.only(np.flatnonzero(room.any(axis=1)))
     exchange = states.exchange()
     waiting: dict[Hashable, list[FittingColumns]] = {}
     for rows, part in by_sequence_parallelism(block, alive):
@@ -251,7 +251,10 @@ def _time(
     degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
     s = varied(choices[0].strategy, **degrees)
     parts = [(one.strategy, block.members[one.rows]) for one in choices]
-    stage, pipeline, hops = pipelines_of(w, c, s, block.stage_kinds.of(columns), m, local, parts)
+    stage = stages_timed(w, c, s, block.stage_kinds.of(columns), local, parts)
+    flow = pipeline_flow(s, stage, m)
+    pipeline = s.schedule.time(flow)
+    hops = exposed_hops(s, flow, pipeline, hop_times(w, c, s, parts))
     least = np.asarray(pipeline + hops)
     index = np.concatenate([one.index for one in choices])
     fits, peak, near = (
@@ -293,19 +296,18 @@ def _sent(exchange: GradientExchange, rows: Array) -> GradientExchange:
     )
 
 
-def pipelines_of(
+def stages_timed(
     workload: Workload,
     cluster: Cluster,
     family: Strategy,
     stage_kinds: Stages,
-    micro_batches: Array,
     local: LocalShapes,
     by_work: Sequence[tuple[Strategy, Array]],
-) -> tuple[StageTime, Seconds, Seconds]:
-    """Stages of a family, its pipelines without hops, and exposed hops. [s]
+) -> StageTime:
+    """Stages of a family, all timed at once.
 
     Its parts, one behind the other, differ in the work of their micro-batches: each is a strategy
-    with it, and its rows in the table of `local`. Stages are timed for all at once.
+    with it, and its rows in the table of `local`.
     """
     sizes = [len(rows) for _, rows in by_work]
     timed, effects = [], []
@@ -316,18 +318,23 @@ def pipelines_of(
         effects.append(feature_effects(cluster, one, own))
     times = np.concatenate(timed, axis=1)
     layers, joint = layer_times_in(times), joined(effects, sizes)
-    stage = stage_times(workload, cluster, family, stage_kinds, layers, times[-1], joint)
-    flow = pipeline_flow(family, stage, micro_batches)
-    pipeline = family.schedule.time(flow)
-    divided = np.repeat([one.sequence_parallel for one, _ in by_work], sizes)
-    hop = np.where(
-        divided,
-        *(
-            hop_time(workload, cluster, varied(family, sequence_parallel=on))
-            for on in (True, False)
-        ),
+    return stage_times(workload, cluster, family, stage_kinds, layers, times[-1], joint)
+
+
+def hop_times(
+    workload: Workload,
+    cluster: Cluster,
+    family: Strategy,
+    by_work: Sequence[tuple[Strategy, Array]],
+) -> Array:
+    """A hop between stages, for the parts of a family as in `stages_timed`. [s]"""
+    divided = np.repeat(
+        [one.sequence_parallel for one, _ in by_work], [len(rows) for _, rows in by_work]
     )
-    return stage, pipeline, exposed_hops(family, flow, pipeline, hop)
+    whole, shared = (
+        hop_time(workload, cluster, varied(family, sequence_parallel=on)) for on in (False, True)
+    )
+    return np.where(divided, shared, whole)
 
 
 def picked(value: Any, places: Array) -> Any:
