@@ -227,7 +227,8 @@ class ModelPool:
             while (taken := self._waiting.take()) is None:
                 self._changed.clear()
                 try:
-                    await asyncio.wait_for(self._changed.wait(), self._rest)
+                    async with asyncio.timeout(self._rest):
+                        await self._changed.wait()
                 except TimeoutError:
                     worker.rest()
             mark, _ = taken

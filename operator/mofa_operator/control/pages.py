@@ -114,7 +114,8 @@ class Pages:
             return "No Prometheus is configured, so there is no history."
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
-            return await asyncio.wait_for(curves(self.prometheus, key, time.time()), SHORTLY)
+            async with asyncio.timeout(SHORTLY):
+                return await curves(self.prometheus, key, time.time())
         except TimeoutError:
             return "Prometheus takes long to answer: the history is left out this time."
         except MofaError as error:
@@ -133,7 +134,8 @@ class Pages:
             if is_quarantined(snapshot):
                 return None
             question = replace(as_answered(snapshot.question, snapshot.job), changes=dict(changes))
-            return await asyncio.wait_for(self.model_pool.view(question), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                return await self.model_pool.view(question)
         except (TimeoutError, Outdated):
             return "The advice in full is still being computed: load this page again in a moment."
         except (NoAnswer, ApiError) as error:

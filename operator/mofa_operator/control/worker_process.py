@@ -144,7 +144,8 @@ class WorkerProcess:
             children = multiprocessing.active_children()
             self._pid = next(child.pid for child in children if child not in others)
             try:
-                await asyncio.wait_for(warming, self._deadline)
+                async with asyncio.timeout(self._deadline):
+                    await warming
                 self.is_warm = True
             except (BrokenExecutor, TimeoutError) as error:
                 if self._is_stopped():  # we ended it: the operator leaves
@@ -159,7 +160,9 @@ class WorkerProcess:
         for attempt in (1, 2):
             await self.start()
             try:
-                return await asyncio.wait_for(self._call(work, question), self._deadline)
+                # not `wait_for`: that of Python 3.11 loses a cancellation that comes with the result
+                async with asyncio.timeout(self._deadline):
+                    return await self._call(work, question)
             except BrokenExecutor as error:
                 self._discard()
                 _log.warning("the process that computes advice has died (attempt %d of 2)", attempt)

@@ -19,7 +19,7 @@ from advisor import until
 from control_fakes import question
 
 from mofa_operator.control.answers import VIEWS, ModelPool, Outdated
-from mofa_operator.control.worker_process import NoAnswer
+from mofa_operator.control.worker_process import NoAnswer, WorkerProcess
 
 
 @asynccontextmanager
@@ -337,6 +337,29 @@ def _gone(pid: int) -> None:
             return
         time.sleep(0.02)
     raise AssertionError(f"process {pid} is still there")
+
+
+def test_an_end_at_the_very_moment_of_an_answer_is_an_end(monkeypatch):
+    async def main(ticks):
+        answered = asyncio.Event()
+
+        async def call(self, work, question):
+            await answered.wait()
+
+        monkeypatch.setattr(WorkerProcess, "_call", call)
+        async with model_pool() as ask:
+            await ask.start()
+            asking = asyncio.create_task(ask.answer(question()))
+            await asyncio.sleep(0.01)
+            answered.set()
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                await ask.stop()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    for ticks in range(5):
+        asyncio.run(main(ticks))
 
 
 def test_a_process_that_still_starts_is_ended_at_once(tmp_path):
