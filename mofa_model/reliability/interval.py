@@ -589,7 +589,7 @@ def restarts_of(job: Job, run_seconds: float = USUAL_RUN) -> int:
         rate = mode.rate
         mean += rate.mean * exposure
         if rate.exactly is None:
-            square_spread += rate.failures / rate.exposure**2 * exposure**2
+            square_spread += rate.failures * (exposure / rate.exposure) ** 2
     for domain in job.reliability.domains:
         mean += domain.rate * exposure / domain.nodes
     return restarts_needed(mean, square_spread)

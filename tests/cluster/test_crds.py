@@ -286,6 +286,7 @@ def test_kubectl_get_shows_profiles_and_policies(cluster, namespace):
         "OBSERVED",
         "COVERAGE",
         "VERDICT",
+        "EFFECTIVE",
         "GPU",
         "AGE",
     ]

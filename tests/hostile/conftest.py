@@ -77,7 +77,7 @@ class Site:
                 seen[labels["job"]].add(at)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(tmp_path_factory):
     if binaries.find("prometheus") is None:
         pytest.skip("there is no Prometheus here; `make cluster-tools` builds one")
