@@ -244,3 +244,22 @@ def test_any_name_is_either_known_or_refused(kind, name):
         assert presets.resolve(kind, name) in presets.names(kind)
     except InputError as error:
         assert str(error).startswith(f"{kind.removesuffix('s')}:")  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "name, base",
+    [
+        ("llama2-7b", "meta-llama/Llama-2-7b-hf"),
+        ("llama3-8b", "meta-llama/Llama-3.1-8B"),
+        ("deepseek-v2", "deepseek-ai/DeepSeek-V2"),
+        ("qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B"),
+        ("mistral-7b", "mistralai/Mistral-7B-v0.1"),
+        ("phi3-mini", "microsoft/Phi-3-mini-4k-instruct"),
+        ("gemma-7b", "google/gemma-7b"),
+        ("pythia-6.9b", "EleutherAI/pythia-6.9b"),
+        ("olmo-7b", "allenai/OLMo-7B"),
+        ("codellama-7b", "codellama/CodeLlama-7b-hf"),
+    ],
+)
+def test_a_launch_loads_the_base_and_no_tune_that_names_it(name, base):
+    assert entries.hub_id(name) == base
