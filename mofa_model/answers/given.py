@@ -144,13 +144,10 @@ def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
     """What a server counts now of a profile's pool, as it counts for the next 30 days; the profile's
     status holds the same where an operator runs. `word` is what the profile was called by.
     """
-    from mofa_model.manifest.failures import classes_of
+    from mofa_model.manifest.failures import assumed_rates
     from mofa_model.reliability.observed import assess
 
-    assumed = {
-        str(one.name): float(one.failures_per_thousand_node_days) / 1000
-        for one in classes_of(profile.spec.failures)
-    }
+    assumed = assumed_rates(profile.spec.failures)
     observed = live_source("prometheus")(url, word)
     weight = float(profile.spec.failures.prior_weight)
     return {

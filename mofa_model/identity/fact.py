@@ -56,7 +56,11 @@ def whole_number(
     disagree: list[str] | None = None,
     called: str = "",
 ) -> Fact | None:
-    """The first whole number of some keys; options that contradict each other are told."""
+    """The whole number that stands under one of these keys.
+
+    Options count before variables, and those before files; then an earlier key before a later one.
+    Where two options give one key different numbers, a sentence in `disagree` says so.
+    """
     having = [
         (one, value)
         for one in settings

@@ -394,7 +394,10 @@ def _ranks(found: Mapping[str, Fact], settings: Sequence[Setting], seen: FactSou
 
 
 def _of_maxtext(found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources) -> None:
-    """MaxText's batch of a device, which may be a part of a sequence, for all devices."""
+    """The global batch of a MaxText job: its batch for one device, times all devices.
+
+    The batch for one device may be less than a sequence.
+    """
     text = next((one for one in settings if one.key == "per_device_batch_size"), None)
     devices, again = found.get("devices"), found.get("accumulation")
     if devices is None or text is None or "global_batch" in found:

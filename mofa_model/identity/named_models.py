@@ -45,7 +45,8 @@ _TUNED: Final = re.compile(
     r"([-_](instruct|chat|it|pt|base|hf|deduped|dpo|sft|bnb|4bit|8bit|awq|gptq|fp8)(-v?\d[\w.]*)?)+$",
     re.IGNORECASE,
 )
-"""Endings of models that were trained on or stored otherwise: their architecture is the same."""
+"""How a model's name ends where somebody trained the model further, or stored it in another form. Its
+architecture is still that of the name without the ending."""
 _WORDS: Final = 12
 """Words at the end of a name in which a model is looked for. [1]"""
 

@@ -378,7 +378,9 @@ class AllClasses(Part):
 
 
 class GainPart(Part):
-    """GPU-hours that would have been gained, with a band of 80 %."""
+    """GPU-hours that a change would have gained. The true number lies between lower and upper in four
+    of five cases.
+    """
 
     lower: Decimal
     """Less than this was gained once in ten times."""

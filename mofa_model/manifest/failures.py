@@ -96,6 +96,14 @@ def classes_of(failure_part: Failures) -> list[FailureClass]:
     return [named.get(item.name, item) for item in paper]
 
 
+def assumed_rates(failure_part: Failures) -> dict[str, float]:
+    """Failures in a node-day that a profile assumes, by class."""
+    return {
+        str(one.name): float(one.failures_per_thousand_node_days) / 1000
+        for one in classes_of(failure_part)
+    }
+
+
 def _class(
     base: FailureClass,
     assumed: FailureAssumptions,

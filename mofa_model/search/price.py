@@ -338,7 +338,7 @@ def hop_times(
 
 
 def picked(value: Any, places: Array) -> Any:
-    """A value at some places of its family; a number stays one."""
+    """The entries of an array at some places. A single number is the same at all places, and stays one."""
     return value[places] if np.ndim(value) else value
 
 

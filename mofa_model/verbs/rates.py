@@ -309,20 +309,16 @@ def _assumptions(
     given_weight = arguments.prior_weight
     if arguments.profile is None or arguments.assumed is not None or arguments.shares is not None:
         return _assumed(arguments, observed), paper_times, given_weight or 0.0
-    from mofa_model.manifest.failures import classes_of
+    from mofa_model.manifest.failures import assumed_rates, classes_of
 
     profile = live_profile(arguments.profile)
-    failure_classes = classes_of(profile.spec.failures)
-    rates = {
-        str(failure_class.name): float(failure_class.failures_per_thousand_node_days) / 1000
-        for failure_class in failure_classes
-    }
+    rates = assumed_rates(profile.spec.failures)
     times = {
         str(failure_class.name): RecoveryTime(
             mean=float(failure_class.recovery_seconds),
             cv=max(float(failure_class.recovery_spread), 0.1),
         )
-        for failure_class in failure_classes
+        for failure_class in classes_of(profile.spec.failures)
         if failure_class.recovery_seconds
     }
     weight = float(profile.spec.failures.prior_weight) if given_weight is None else given_weight

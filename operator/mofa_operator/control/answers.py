@@ -32,7 +32,7 @@ from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 DEADLINE: Final = 60.0
 """Longest time of one answer; the process of one that takes longer is killed. [s]"""
 REST: Final = 600.0
-"""How long nobody asks before a process is ended until the next question. [s]"""
+"""A process that nobody asks for so long is ended. The next question starts it again. [s]"""
 KEPT: Final = 2048
 """Answers that are kept. [1]"""
 VIEWS: Final = 16

@@ -196,12 +196,15 @@ class AdmissionChecks:
             self._queue.add_after(key, verdict.requeue_after, urgent=True)
 
     async def _has_changed(self, snapshot: CheckSnapshot) -> bool:
-        """Whether what was asked is asked otherwise by now: an answer takes time, and is final."""
+        """Whether the Workload, its question or its policy has changed since. An answer is final, and the
+        model takes time to find it.
+        """
         key = snapshot.workload.key
         if await self._have_policies_changed(key.namespace):
             return True
-        now = await self._snapshot(key)
-        return now is None or (now.question, now.policy) != (snapshot.question, snapshot.policy)
+        later = await self._snapshot(key)
+        asked = snapshot.question, snapshot.policy
+        return later is None or (later.question, later.policy) != asked
 
     async def _have_policies_changed(self, namespace: str) -> bool:
         """Whether policies are newer than their watch has shown."""

@@ -132,7 +132,8 @@ def history_queue(
     known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
     accounts: KnownAccounts = {}
     told: dict[str, dict[str, JobFacts]] = {}
-    # What is read after the start is kept in memory, so that no more days are left out later.
+    # What is read after the start is kept in memory, so that no more days are left out later; after
+    # the first replay, which needs all days, none is.
     at_start = dict[str, SettledDays | None]()
 
     async def ask(profile: LiveObject) -> History | NoHistory:

@@ -13,18 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Final, TypeAlias
 
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
-from mofa_model.manifest.failures import classes_of
+from mofa_model.manifest.failures import assumed_rates, classes_of
 from mofa_model.reliability.assumption import Verdict
 from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
 from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY, Range
 from mofa_operator.decide import ledger
-from mofa_operator.decide.status import NewCondition, State, joined, standing
+from mofa_operator.decide.status import NewCondition, State, joined, significant, standing
 from mofa_operator.decision import Note
 from mofa_operator.evidence import WATCH, Day
 from mofa_operator.objects import LiveProfile, Written
@@ -255,13 +254,10 @@ def assessed(
     shared out by rate. A class that could not be counted keeps its assumption, and then there is no
     total.
     """
-    assumed: dict[str, float] = {
-        failure_class.name: float(failure_class.failures_per_thousand_node_days) / 1000
-        for failure_class in classes_of(spec.failures)
-    }
     observed = ObservedFailures(
         classes={} if history is None else history.classes, past=tuple(past), present=present
     )
+    assumed = assumed_rates(spec.failures)
     return assess(observed, assumed, prior_weight=float(spec.failures.prior_weight)).rates
 
 
@@ -409,7 +405,7 @@ def _row(memory: History, report: RateReport) -> Written:
 
 def _three(per_node_day: float) -> str:
     """Failures in a thousand node-days, to three digits and without an exponent."""
-    return f"{Decimal(f'{1000 * per_node_day:.3g}'):f}"[:24]
+    return significant(1000 * per_node_day, 3)[:24]
 
 
 def _decimal(value: float) -> str:

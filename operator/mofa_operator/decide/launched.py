@@ -16,7 +16,7 @@ from mofa_model.annotations import MEASURED, RUNS
 from mofa_model.errors import InputError
 from mofa_model.launch import Reading, program_of, read
 from mofa_operator.decide.policy import wants_apply
-from mofa_operator.decide.status import sentence
+from mofa_operator.decide.status import sentence, significant
 from mofa_operator.decision import Answer, Note
 from mofa_operator.objects import LiveTrainingJob, figure
 from mofa_operator.snapshot import SHAPE, JobSnapshot
@@ -95,7 +95,7 @@ def measured_annotation(snapshot: JobSnapshot, answer: Answer, quiet: float) -> 
     known = figure(stands)
     if known and abs(step / known - 1.0) <= MOVED:
         return stands
-    return f"{float(f'{step:.3g}'):.6f}".rstrip("0").rstrip(".")
+    return significant(step, 3)
 
 
 def _learned(snapshot: JobSnapshot, answer: Answer) -> str:

@@ -78,7 +78,9 @@ def wants_apply(snapshot: JobSnapshot) -> bool:
 
 
 def raises_restarts(snapshot: JobSnapshot) -> bool:
-    """Whether the policy of an existing job lets us raise its limit of restarts."""
+    """Whether an AdvisorPolicy allows the operator to raise a job's limit of restarts. Of a TrainingJob
+    none does.
+    """
     if isinstance(snapshot.job, LiveTrainingJob):
         return False
     around = Surroundings(profiles={}, policies=_policies(snapshot) or [])

@@ -6,7 +6,7 @@ from typing import Final
 
 from mofa_model.answers.what_would_help import MOST_TOLD, doubt_of, outcome_of, sentence_of
 from mofa_model.units import DAY
-from mofa_operator.decide.status import moment, time_left
+from mofa_operator.decide.status import moment, significant, time_left
 from mofa_operator.objects import LiveProfile, Written
 from mofa_operator.snapshot import History, ProfileSnapshot
 
@@ -15,7 +15,7 @@ HELPS: Final = "whatWouldHelp"
 
 
 def replay_is_due(profile: LiveProfile, now: float) -> bool:
-    """Whether the past of a profile's pool was not replayed for a day. `now` in [s]."""
+    """Whether the last replay of a pool's past is a day old, or there was none. `now` in [s]."""
     return time_left(profile.status.what_would_help.time, DAY, now) <= 0
 
 
@@ -51,9 +51,5 @@ def what_would_help(snapshot: ProfileSnapshot) -> Written:
 
 
 def _text(value: float) -> str:
-    """A number to six digits, as a status has it.
-
-    >>> _text(1234567.8), _text(0.01234567), _text(30.0)
-    ('1234570', '0.0123457', '30')
-    """
-    return f"{float(f'{value:.6g}'):.9f}".rstrip("0").rstrip(".")
+    """A number to six digits, as a status has it; what rounding left of nothing is nothing."""
+    return significant(round(value, 9), 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -47,6 +48,15 @@ def digits(value: float, number: int = 3) -> int:
     return round(float(f"{value:.{number}g}"))
 
 
+def significant(value: float, number: int) -> str:
+    """A number as text, with so many significant digits and no exponent.
+
+    >>> significant(1234567.8, 6), significant(0.01234567, 6), significant(30.0, 6)
+    ('1234570', '0.0123457', '30')
+    """
+    return f"{Decimal(f'{value:.{number}g}'):f}"
+
+
 def same(standing: object, wanted: object) -> bool:
     """Whether two values are equal, where None, an empty text and a missing field are the same.
 
@@ -79,7 +89,7 @@ def moved(before: float | None, after: float | None, least: float) -> bool:
 def time_left(since: float | None, quiet: float, now: float) -> float:
     """Time until what was written at a moment may be written again; 0 = that is unknown. [s]
 
-    >>> left(1000.0, 600.0, 1500.0), left(None, 600.0, 1500.0)
+    >>> time_left(1000.0, 600.0, 1500.0), time_left(None, 600.0, 1500.0)
     (100.0, 0.0)
     """
     return 0.0 if since is None else max(0.0, min(quiet, since + quiet - now))

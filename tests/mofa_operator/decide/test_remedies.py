@@ -32,7 +32,9 @@ HISTORY = History(
 
 
 def document(hangs=8, days=30):
-    """A pool of five nodes of which four hang for two hours every third day, unnoticed."""
+    """The past of a pool of five nodes. A job on four of them hangs for two hours every third day, and
+    nobody notices.
+    """
     stop = {
         "kind": "job",
         "job": "ml/x",

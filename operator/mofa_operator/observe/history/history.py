@@ -191,7 +191,9 @@ async def read_history(
 def _what_would_help(
     found: Past, facts: Mapping[str, JobFacts], gpus_per_node: int
 ) -> WhatWouldHelp:
-    """A past replayed, as `mofa rates --what-would-help` does: at most seconds of a core."""
+    """Which changes would have helped a pool, by its own past: what `mofa rates --what-would-help`
+    says. This takes a core for some seconds at most.
+    """
     first, until = found.sampled[0].start, found.sampled[-1].end
     saves = [one.save_seconds for one in facts.values() if one.save_seconds]
     settings = RemedySettings(
