@@ -46,7 +46,7 @@ def availability(profile: LiveProfile, old: int, size: int, now: float) -> Writt
 def low_quantile(stood: list[tuple[int, float]], start: float) -> int:
     """The size that a pool had or exceeded for all but a share LOW of the time since `start` [s].
 
-    >>> low_quantile([(16, 5.0), (14, 6.0), (16, 10.0)], 0.0)
+    >>> low_quantile([(16, 5.0), (14, 6.5), (16, 10.0)], 0.0)
     14
     >>> low_quantile([(16, 9.1), (14, 10.0), (16, 10.0)], 0.0)
     16

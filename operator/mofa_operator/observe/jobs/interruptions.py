@@ -45,7 +45,7 @@ def after_look(record: RunRecord | None, observation: Observation, now: float) -
 
     >>> from mofa_operator.observe.jobs.run_record import interruptions
     >>> def look(restarts):
-    ...     counter = Counter(value=restarts, level=RecoveryClass.JOB)
+    ...     counter = Counter(value=restarts, recovery_class=RecoveryClass.JOB)
     ...     return Observation(counters={"JobSet.restarts": counter})
     >>> record = after_look(after_look(None, look(0), 0.0), look(1), 60.0)
     >>> interruptions(after_look(record, look(1), 120.0))
