@@ -73,6 +73,10 @@ AGAIN = 2
 that fails each time has failed; one that needed another try is counted as rerun in the last line."""
 
 
+LAST = 40
+"""So many lines of a failure that another try made good are shown."""
+
+
 def pytest_collection_modifyitems(config, items):
     """Tests that soak run when they are asked for by name of their mark, and not otherwise."""
     patient = config.pluginmanager.hasplugin(
@@ -93,6 +97,13 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if firsts[item.path.parent] is item]
     if hasattr(config, "workerinput"):
         items.sort(key=workers.turn)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Why a first try failed is said too: the last failure alone may come of what the first left behind."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"first failed: {report.nodeid}", "_")
+        terminalreporter.line("\n".join(str(report.longrepr).splitlines()[-LAST:]))
 
 
 @pytest.fixture

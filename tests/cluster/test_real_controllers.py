@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 
 import pytest
 from advisor import ours, until
@@ -70,9 +71,13 @@ class Site:
         self.neighbours = neighbours
         self.advisor = kind.advisor
         self.start = lambda: kind.advisor.start(*kind.arguments)
+        self.made, self.open = Counter(), []
 
     def place(self, name, *, gpus=32, pool=POOL, **admission):
-        """A namespace with its policy and its queue."""
+        """A namespace of its own for each try of a test, with its policy and its queue."""
+        self.made[name] += 1
+        name = f"{name}-{self.made[name]}"
+        self.open.append(name)
         self.cluster.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
             policy(name, pool, **admission),
@@ -151,12 +156,20 @@ def kind(plane):
 
 
 @pytest.fixture(scope="module")
-def site(plane, kind):
+def whole_site(plane, kind):
     running = start(plane, plane.processes, *NAMES)
     plane.apply(
         profile(POOL, LABELS), profile(APART, AWAY), admission_check(), runtime(), plain_runtime()
     )
     return Site(plane, running, kind)
+
+
+@pytest.fixture
+def site(whole_site):
+    """What a test leaves goes with it: another try, or the next test, needs the nodes."""
+    yield whole_site
+    while whole_site.open:
+        whole_site.cluster.empty(whole_site.open.pop())
 
 
 def test_the_script_of_kind_makes_a_cluster_in_which_a_job_is_advised(kind):
