@@ -292,8 +292,10 @@ def main(words: Sequence[str]) -> int:
     require_version(given.version)
     platforms = [one for one in given.platforms.split(",") if one]
     moment = int(run("git", "log", "-1", "--format=%ct"))
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        for platform in platforms:
+            images.require_platform(platform)
+        folder.mkdir(parents=True, exist_ok=True)
         with committed() as tree:
             packages(tree, folder, moment)
             digest = ""

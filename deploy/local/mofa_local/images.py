@@ -115,7 +115,9 @@ def base_image(platform: str = NATIVE) -> str:
     name = f"localhost/mofa-base:{SUITE}-{recipe}" + f"-{platform}" * (platform != NATIVE)
     if podman("image", "exists", name, check=False).returncode == 0:
         return name
-    _say(f"{name}: making a base of Debian's packages once (half a minute)")
+    _say(
+        f"{name}: making a base of Debian's packages once (half a minute, minutes through an emulator)"
+    )
     with tempfile.TemporaryDirectory(prefix="mofa-base-") as folder:
         archive = Path(folder) / "base.tar"
         hooks = [f"--customize-hook={hook}" for hook in HOOKS]
@@ -142,17 +144,22 @@ def base_image(platform: str = NATIVE) -> str:
     return name
 
 
+def require_platform(platform: str) -> None:
+    """Raise `NoImages` where no image for this platform can be built here."""
+    if platform not in PLATFORMS:
+        raise NoImages(f"--platforms: {platform!r} is not one of {', '.join(PLATFORMS)}")
+    require()
+    if platform != NATIVE and not (EMULATORS[platform].exists() and shutil.which("arch-test")):
+        raise NoImages(
+            f"--platforms: nothing here runs programs of {platform}: apt-get install qemu-user-static arch-test; "
+            "the first registers an emulator with binfmt_misc, the second tells mmdebstrap that it works"
+        )
+
+
 def release_image(
     tree: Path, platform: str, arguments: Mapping[str, str], *, moment: int, base: str = ""
 ) -> str:
     """The name of the image of a release for one platform, whose times are all those of its commit. `moment` in [s]."""
-    if platform not in PLATFORMS:
-        raise NoImages(f"--platforms: {platform!r} is not one of {', '.join(PLATFORMS)}")
-    if platform != NATIVE and not EMULATORS[platform].exists():
-        raise NoImages(
-            f"--platforms: nothing here runs programs of {platform}: "
-            "apt-get install qemu-user-static, which registers an emulator with binfmt_misc"
-        )
     name = f"localhost/mofa-advisor-release:{platform}"
     with _index() as mounts:
         podman(
