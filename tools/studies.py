@@ -26,8 +26,17 @@ def commands(page: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("mofa ")]
 
 
+def line(words: list[str]) -> str:
+    """A command as it is typed."""
+    return shlex.join(words).replace("'>'", ">")
+
+
 def answer(words: list[str]) -> str:
-    """What a command prints on a page of 160 columns."""
+    """What a command prints on a page of 160 columns; behind `>` it goes to a file of the working folder, for a later command."""
+    if ">" in words:
+        *words, _, file = words
+        Path(file).write_text(answer(words), encoding="utf-8")
+        return ""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         code = main(words)
@@ -38,14 +47,18 @@ def answer(words: list[str]) -> str:
 
 def study(only: list[str]) -> str:
     """Run the recipes whose pictures are named in `only`, or all of them; the page of their results."""
-    sections = [HEAD]
+    sections, written = [HEAD], set[Path]()
     for words in commands((FOLDER / "README.md").read_text(encoding="utf-8")):
         name = Path(words[words.index("--plot") + 1]).stem if "--plot" in words else words[0]
         if not only or name in only:
-            sections.append(
-                f"## {name}\n\n    mofa {shlex.join(words)}\n\n```text\n{answer(words)}```\n"
-            )
+            told = answer(words)
+            printed = f"\n```text\n{told}```\n" if told else ""
+            sections.append(f"## {name}\n\n    mofa {line(words)}\n{printed}")
             print(f"studied: {name}")
+        if ">" in words:
+            written.add(Path(words[-1]))
+    for file in written:
+        file.unlink(missing_ok=True)
     return "\n".join(sections)
 
 

@@ -51,6 +51,8 @@ FIGURES: Final = {
     "fits": Column("fits", unit="%"),
     "duration_seconds": Column("duration seconds", unit="s"),
     "gpu_hours": Column("GPU hours"),
+    "recovery": Column("recovery", align="left"),
+    "layout": Column("layout", align="left"),
     "nodes_used": Column("nodes used", wide=True),
     "searched": Column("searched", wide=True),
     "stages_seconds": Column("stages seconds", unit="s", wide=True),
@@ -212,7 +214,7 @@ def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 
 def _figures(asked: SweepQuestion, point: Point) -> Row:
     from mofa_model.advice import Status, advise
-    from mofa_model.strategy_text import format_strategy
+    from mofa_model.strategy_text import format_strategy, short_strategy
 
     axes = {name: value for name, value in point.items() if name in axis_keys()}
     changes: dict[str, Any] = {PARAMETERS.get(name, name): value for name, value in point.items()}
@@ -254,6 +256,8 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
         "strategy": format_strategy(advice.strategy),
         **_run(predicted.duration_seconds.target, advice.gpus),
     }
+    if question.recovery:  # chosen together with the layout, so both are shown
+        row |= {"recovery": advice.recovery, "layout": short_strategy(advice.strategy)}
     return (
         row
         if interval is None
