@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mofa_model.errors import BadFile, why
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LARGEST: Final = 8 * 2**20
 """Bytes that a file from outside may have: a hundred times any manifest or model configuration."""
@@ -21,7 +24,7 @@ def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
         if str(path) == "-":
             data = sys.stdin.buffer.read(largest + 1)
         else:
-            with Path(path).open("rb") as file:
+            with open(path, "rb") as file:  # noqa: PTH123 - few commands need pathlib
                 data = file.read(largest + 1)
     except OSError as error:
         raise BadFile(path, f"cannot be read: {why(error)}") from error
@@ -38,9 +41,10 @@ def read_text(path: Path | str, *, largest: int = LARGEST) -> str:
 def path_kind(path: str) -> Literal["file", "folder", ""]:
     """Whether a path is a file or a folder; empty where it is neither."""
     try:
-        return "folder" if Path(path).is_dir() else "file" if Path(path).exists() else ""
+        mode = os.stat(path).st_mode  # noqa: PTH116
     except (OSError, ValueError):
         return ""
+    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def from_json(text: str, path: object) -> Any:
@@ -114,6 +118,8 @@ def write_text(path: Path | str, text: str) -> None:
 
 def append_text(path: Path | str, text: str) -> None:
     """Write a text behind the end of a file, on a line of its own."""
+    from pathlib import Path
+
     try:
         with Path(path).open("ab+") as file:
             size = file.seek(0, 2)
@@ -127,6 +133,7 @@ def append_text(path: Path | str, text: str) -> None:
 def write_bytes(path: Path | str, data: bytes) -> None:
     """Write a file that is not text."""
     import tempfile
+    from pathlib import Path
 
     target = Path(path).resolve()
     try:
@@ -150,6 +157,8 @@ def write_bytes(path: Path | str, data: bytes) -> None:
 
 def check_folder(path: Path | str, *, overwrite: bool) -> None:
     """Refuse a folder that cannot be made, or that holds something without `overwrite`."""
+    from pathlib import Path
+
     folder = Path(path)
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
@@ -171,6 +180,7 @@ def write_folder(
     """
     import shutil
     import tempfile
+    from pathlib import Path
 
     folder = Path(path).resolve()
     try:

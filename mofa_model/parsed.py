@@ -1,7 +1,7 @@
-"""Tables that we ship, in TOML for people, parsed once and kept as Python keeps byte code.
+"""Tables that we ship, in text for people, parsed once and kept as Python keeps byte code.
 
-What is kept stands in `__pycache__` beside the text that it was parsed from, so it is never stale.
-Where nothing may be written there, nothing is kept.
+What is kept stands in `__pycache__` beside the file that it was parsed from, with that file's bytes
+in it, so it is never stale. Where nothing may be written there, nothing is kept.
 """
 
 from __future__ import annotations
@@ -10,40 +10,64 @@ import contextlib
 import marshal
 import os
 import sys
+from collections.abc import Callable
 from importlib.util import cache_from_source
-from pathlib import Path
 from typing import Any
 
 
-def tables_of(path: Path) -> dict[str, Any]:
-    """The tables of a file of ours."""
-    text = path.read_text(encoding="utf-8")
-    if (tables := kept(path, text)) is not None:
-        return tables
-    import tomllib
+def beside(module: str, *names: str) -> str:
+    """The path of a file of ours in the folder of a module.
 
-    return tomllib.loads(text)
-
-
-def kept(path: Path, text: str) -> dict[str, Any] | None:
-    """The tables of a file of ours with this text; None where they cannot be kept, or are no
-    TOML.
+    >>> beside(f"{os.sep}module.py", "measured", "h200.json")
+    '/measured/h200.json'
     """
-    folder = Path(cache_from_source(str(path))).parent
-    place = folder / f"{path.name}.parsed"
-    with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
-        of, tables = marshal.loads(place.read_bytes())  # noqa: S302 - as trusted as byte code
-        if of == text:
-            return dict(tables)
-    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
-        return None
+    return "/".join([module.rpartition(os.sep)[0], *names])
+
+
+def read(path: str) -> bytes:
+    """What stands in a file of ours."""
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes as long to import as all our tables to read
+        return file.read()
+
+
+def tables_of(path: str) -> dict[str, Any]:
+    """The tables of a TOML file of ours."""
+    tables: dict[str, Any] = parsed(path, tables_in)
+    return tables
+
+
+def tables_in(data: bytes) -> dict[str, Any]:
+    """The tables of TOML."""
     import tomllib  # which few commands need
 
-    with contextlib.suppress(OSError, ValueError):  # no TOML, or a date, which is not kept
-        tables = tomllib.loads(text)
-        packed = marshal.dumps((text, tables))
-        written = place.with_name(f"{place.name}.{os.getpid()}")
-        written.write_bytes(packed)
-        written.replace(place)
-        return tables
+    return tomllib.loads(data.decode("utf-8"))
+
+
+def parsed(path: str, parse: Callable[[bytes], Any]) -> Any:
+    """What `parse` makes of a file of ours: plain values, which can be kept."""
+    data = read(path)
+    found = kept(path, data, parse)
+    return parse(data) if found is None else found
+
+
+def kept(path: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
+    """What `parse` makes of a file of ours with these bytes; None where that cannot be kept, or it
+    raises ValueError.
+    """
+    folder = cache_from_source(path).rpartition(os.sep)[0]
+    place = f"{folder}/{path.rpartition('/')[2]}.parsed"
+    with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
+        of, found = marshal.loads(read(place))  # noqa: S302 - as trusted as byte code
+        if of == data:
+            return found
+    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
+        return None
+    with contextlib.suppress(OSError, ValueError):  # not to be parsed, or a date, which is not kept
+        found = parse(data)
+        packed = marshal.dumps((data, found))
+        written = f"{place}.{os.getpid()}"
+        with open(written, "wb") as file:  # noqa: PTH123
+            file.write(packed)
+        os.replace(written, place)  # noqa: PTH105
+        return found
     return None

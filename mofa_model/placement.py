@@ -310,21 +310,21 @@ def layout_stages(layout: str, field: str = "layout") -> list[str]:
     ['Ett', 'ttt', 'ttt', 'tmL']
     """
     text = layout.replace(",", "")
-    while len(text) <= _LONGEST and (repeat := _REPEAT.search(text)):
+    while len(text) <= _LONGEST and (repeat := re.search(_REPEAT, text)):
         times = min(int(repeat[3]), _LONGEST)
         text = (
             text[: repeat.start()] + (repeat[1] or repeat[2] or "") * times + text[repeat.end() :]
         )
-    if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
+    if len(text) > _LONGEST or not re.fullmatch(_WHOLE, text):
         raise BadValue(field, layout, "write it as Megatron does, for example Et*2|(t*3|)*2tL")
     return text.split("|")
 
 
 _LONGEST: Final = 2**14
 """Signs of a layout, repeats written out; no model has nearly so many layers."""
-_REPEAT: Final = re.compile(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*(\d{1,9})")
+_REPEAT: Final = r"(?:\(([EtmL|]*)\)|([EtmL|]))\*(\d{1,9})"
 """A repeat with none inside of it."""
-_WHOLE: Final = re.compile(r"E[tm|]*L")
+_WHOLE: Final = r"E[tm|]*L"
 """A layout whose repeats are written out."""
 
 

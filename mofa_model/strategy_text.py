@@ -56,7 +56,7 @@ CALLED: Final = {
 }
 """What parts of a strategy are called elsewhere, with what to suggest."""
 _LONGEST: Final = 1000
-_PART: Final = re.compile(r"[^\s,()]+(?:\([^()]*\))?|[()]")
+_PART: Final = r"[^\s,()]+(?:\([^()]*\))?|[()]"
 _ALWAYS: Final = (
     "tp",
     "pp",
@@ -160,7 +160,7 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
         raise BadValue(field, text, "write it like tp=8,pp=4,dp=2,sp=true")
     pairs: dict[str, str] = {}
     scheduled = True
-    for part in _PART.findall(re.sub(r"\s*=\s*", "=", text)):
+    for part in re.findall(_PART, re.sub(r"\s*=\s*", "=", text)):
         pair = pair_of(part)
         key, word = pair or (part.lower(), "")
         if key not in _WORDS:

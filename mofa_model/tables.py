@@ -33,7 +33,7 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _NARROWEST: Final = 12
 """A text column is wrapped to no fewer characters than this."""
 
-_BREAKS: Final = re.compile(
+_BREAKS: Final = (
     r"([ \t]+(?!(?:[num]?s|min|h|d|%|(?:[kKMGT]i?)?B(?:/s)?)(?:[^\w]|$))|(?<=,)(?=[a-z]))"
 )
 """Where a line may end: at spaces, except before a unit, and after the commas of a strategy."""
@@ -241,7 +241,7 @@ def broken(text: str, width: int) -> list[str]:
     ['tp=4,pp=16,', 'tp-overlap=true', 'is 28.8 ms', 'slower']
     """
     wrapper = textwrap.TextWrapper(width, break_on_hyphens=False)
-    wrapper.wordsep_simple_re = _BREAKS
+    wrapper.wordsep_simple_re = re.compile(_BREAKS)
     return wrapper.wrap(text)
 
 
@@ -327,7 +327,7 @@ def _narrowed(
 
 def _words(text: str) -> list[str]:
     """What is not broken while there is room."""
-    return [word for word in _BREAKS.split(text) if word] or [""]
+    return [word for word in re.split(_BREAKS, text) if word] or [""]
 
 
 def _lines(row: list[list[str]], widths: list[int], columns: tuple[Column, ...]) -> list[str]:

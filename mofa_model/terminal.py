@@ -39,9 +39,9 @@ _UNSEEN: Final = (
     r"\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\ud800-\udfff\ufeff\U000e0000-\U000e007f"
 )
-_CODED: Final = re.compile(f"[{_UNSEEN}]")
+_CODED: Final = f"[{_UNSEEN}]"
 """Characters that steer a terminal, or are not seen, and that JSON would write as they are."""
-_STEERING: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_UNSEEN}]")
+_STEERING: Final = rf"[\x00-\x08\x0b-\x1f{_UNSEEN}]"
 """The same, and those that JSON would not."""
 
 _HANDLER: Final = "mofa.plain"
@@ -66,17 +66,19 @@ def coded(json_text: str) -> str:
     >>> coded('"' + chr(0x202E) + 'é"')
     '"\\u202eé"'
     """
-    return _CODED.sub(lambda found: json.dumps(found[0])[1:-1], json_text)
+    if json_text.replace("\n", "").isprintable():  # as nearly all is
+        return json_text
+    return re.sub(_CODED, lambda found: json.dumps(found[0])[1:-1], json_text)
 
 
 def is_harmless(text: str) -> bool:
     """Whether a text of several lines has no character that would steer a terminal."""
-    return _STEERING.search(text) is None
+    return text.isprintable() or re.search(_STEERING, text) is None
 
 
 def without_steering(text: str) -> str:
     """A text of several lines with a space for each character that would steer a terminal."""
-    return _STEERING.sub(" ", text)
+    return re.sub(_STEERING, " ", text)
 
 
 def plain(text: str) -> str:

@@ -24,7 +24,7 @@ from mofa_model.tables import Table
 Words = ParamSpec("Words")
 A = TypeVar("A")
 
-_OPTION: Final = re.compile(r"--[a-z]+(?:-[a-z]+)*")
+_OPTION: Final = r"--[a-z]+(?:-[a-z]+)*"
 
 
 class Door(Generic[Words, A]):
@@ -82,7 +82,7 @@ def in_python(parameters: Mapping[str, str]) -> Iterator[None]:
     """Errors name parameters where the command would name options."""
 
     def renamed(text: str) -> str:
-        return _OPTION.sub(lambda match: parameters.get(match[0], match[0]), text)
+        return re.sub(_OPTION, lambda match: parameters.get(match[0], match[0]), text)
 
     try:
         yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from mofa_model import parsed
@@ -193,7 +192,7 @@ def side_by_side(model: Transformer) -> bool:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    given = parsed.tables_of(Path(__file__).with_name("frameworks.toml"))
+    given = parsed.tables_of(parsed.beside(__file__, "frameworks.toml"))
     for entry in given.values():
         like = given.get(entry.get("like", ""), {})
         read = {**like.get("read", {}), **entry.get("read", {})}

@@ -27,18 +27,17 @@ distance in doublings:
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mofa_model import parsed
 from mofa_model.bands.coordinates import (
     NUMBERS,
     OTHER,
@@ -77,7 +76,7 @@ BORROWED: Final = 1.0
 """Doublings that a value is away where only another family has it; twice, where none has. [1]"""
 _NO_FEATURE: Final = {"mbs"}
 """Keys that are above the plainest without anything being switched on."""
-_NUMBER: Final = re.compile(r"-?[1-9]\d{0,11}(\.\d+)?|0")
+_NUMBER: Final = r"-?[1-9]\d{0,11}(\.\d+)?|0"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +103,7 @@ class MeasuredRuns:
         import hashlib
 
         text = repr([tuple(line.split(TAB)) for line in self.lines]).encode()
-        variance = Path(__file__).with_name(VARIANCE).read_bytes()
+        variance = parsed.read(parsed.beside(__file__, VARIANCE))
         found = hashlib.sha256(variance + text).hexdigest()
         return found + "".join(f" without {group}" for group in self.left_out)
 
@@ -173,9 +172,33 @@ def _held(files: tuple[str, ...]) -> MeasuredRuns:
     own = _own_of(files)
     if own:
         return in_columns([*_shipped(), *own])
-    names, *lines = _table()
+    return _of_plain(parsed.parsed(parsed.beside(__file__, FILE), _plain))
+
+
+def _plain(packed: bytes) -> dict[str, Any]:
+    """The shipped runs as plain values, columns of numbers as bytes."""
+    names, *lines = _table(packed)
     columns = zip(*(line.split(TAB) for line in lines), strict=True)
-    return _in_columns(dict(zip(names.split(TAB), columns, strict=True)), lines)
+    runs = _in_columns(dict(zip(names.split(TAB), columns, strict=True)), lines)
+    return {
+        "names": runs.names,
+        "groups": runs.groups,
+        "words": runs.words,
+        "which": {name: at.astype(_PLACE).tobytes() for name, at in runs.which.items()},
+        "errors": {name: found.astype(_ERROR).tobytes() for name, found in runs.errors.items()},
+        "lines": runs.lines,
+    }
+
+
+def _of_plain(plain: Mapping[str, Any]) -> MeasuredRuns:
+    which = {n: np.frombuffer(at, _PLACE).astype(np.intp) for n, at in plain["which"].items()}
+    errors = {n: np.frombuffer(found, _ERROR).astype(float) for n, found in plain["errors"].items()}
+    return MeasuredRuns(**{**plain, "which": which, "errors": errors})
+
+
+_PLACE: Final = np.dtype("<i4")
+_ERROR: Final = np.dtype("<f8")
+"""Numbers as they are kept."""
 
 
 def _own_of(files: tuple[str, ...]) -> list[Mapping[str, str]]:
@@ -187,13 +210,14 @@ def _own_of(files: tuple[str, ...]) -> list[Mapping[str, str]]:
 
 
 def _shipped() -> Iterable[Mapping[str, str]]:
-    names, *lines = _table()
+    names, *lines = _table(parsed.read(parsed.beside(__file__, FILE)))
     return (dict(zip(names.split(TAB), line.split(TAB), strict=True)) for line in lines)
 
 
-def _table() -> list[str]:
+def _table(packed: bytes) -> list[str]:
     """The line with the names of the columns, and the lines under it."""
-    packed = Path(__file__).with_name(FILE).read_bytes()
+    import gzip
+
     return gzip.decompress(packed).decode("utf-8").splitlines()
 
 
@@ -205,7 +229,7 @@ def _own(file: str, given: Any) -> Mapping[str, str]:
     ):
         raise BadFile(file, f"[[runs]] must give, as text in quotes: {', '.join(needed)}")
     for name in (*SIZES, *QUANTITIES):
-        if not _NUMBER.fullmatch(text := str(given.get(name, ""))) and (
+        if not re.fullmatch(_NUMBER, text := str(given.get(name, ""))) and (
             text or name not in QUANTITIES
         ):
             raise BadFile(

@@ -37,7 +37,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -109,7 +108,7 @@ class Variance:
 @cache
 def shipped() -> Variance:
     """The numbers that are shipped."""
-    return Variance(**parsed.tables_of(Path(__file__).with_name(VARIANCE)))
+    return Variance(**parsed.tables_of(parsed.beside(__file__, VARIANCE)))
 
 
 def system_scales(

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -242,6 +241,8 @@ def constant_tables(names: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
 @cache
 def read_constants(name: str) -> Mapping[str, Any]:
     """What one of the files says."""
+    from pathlib import Path
+
     try:
         with Path(name).open("rb") as file:
             data = file.read(LARGEST + 1)

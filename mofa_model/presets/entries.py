@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache, cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -36,27 +35,33 @@ class _Entries(Mapping[str, Entry]):
 
     def __init__(self, file: str) -> None:
         self._file = file
-        path = Path(__file__).with_name(file)
-        text = path.read_text(encoding="utf-8")
-        heads = [*_HEAD.finditer(text)]
-        ends = [head.start() for head in heads[1:]] + [len(text)]
-        self._texts: dict[str, str] = {}
-        for head, end in zip(heads, ends, strict=True):
-            name = head[1] or head[2]
-            self._texts[name] = self._texts.get(name, "") + text[head.start() : end]
-        known = parsed.kept(path, text) or {}
-        self._parsed: dict[str, Entry] = {name: known[name] for name in self._texts if known}
+        path = parsed.beside(__file__, file)
+        self._data = parsed.read(path)
+        known = parsed.kept(path, self._data, parsed.tables_in) or {}
+        self._parsed: dict[str, Entry] = {
+            name: entry for name, entry in known.items() if isinstance(entry, dict)
+        }
+        self._names: dict[str, None] = dict.fromkeys(self._parsed or self._texts)
         self._added: set[str] = set()
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        """Each entry's part of the file."""
+        texts: dict[str, str] = {}
+        for part in f"\n{self._data.decode('utf-8')}".split("\n[")[1:]:
+            name = re.split(r"[\].]", part)[0] if part[0] != '"' else part.split('"')[1]
+            texts[name] = f"{texts.get(name, '')}[{part}\n"
+        return texts
 
     def add(self, name: str, entry: Entry) -> None:
         """Add an entry of a user's file, or replace one that a file added before."""
-        self._texts.setdefault(name, "")
+        self._names.setdefault(name)
         self._added.add(name)
         self._parsed[name] = entry
 
     def is_shipped(self, name: str) -> bool:
         """Whether an entry is of the file, and not of a user's."""
-        return name in self._texts and name not in self._added
+        return name in self._names and name not in self._added
 
     def mentioning(self, word: str) -> list[str]:
         """Entries in which something may be called by a word, as it is looked up: only these have to
@@ -65,8 +70,8 @@ class _Entries(Mapping[str, Entry]):
         parts = word.split("-")  # blanks and _ are - where it is looked up
         return [
             name
-            for name, text in self._texts.items()
-            if name in self._added or all(part in text.lower() for part in parts)
+            for name in self._names
+            if name in self._added or all(part in self._texts[name].lower() for part in parts)
         ]
 
     def __getitem__(self, name: str) -> Entry:
@@ -80,10 +85,10 @@ class _Entries(Mapping[str, Entry]):
         return self._parsed[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._texts)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._names)
 
 
 @cache
@@ -117,10 +122,8 @@ def rereads_devices(read: R) -> R:
     return read
 
 
-_HEAD: Final = re.compile(r'^\[(?:"([^"]+)"|([\w-]+))(?=[\].])', re.MULTILINE)
-"""The heading of an entry, or of a table in it, with the entry's id."""
-_MAKERS: Final = re.compile(r"^(?:nvidia|amd)-")
-_TPU: Final = re.compile(r"(google-|cloud-)?tpu.*|v[2-7][ep]?(-\d+|pod.*|lite.*)|ct\d+[a-z]*-.*")
+_MAKERS: Final = ("nvidia-", "amd-")
+_TPU: Final = r"(google-|cloud-)?tpu.*|v[2-7][ep]?(-\d+|pod.*|lite.*)|ct\d+[a-z]*-.*"
 """What TPUs and machines with them are called."""
 _ADDRESS: Final = re.compile(
     r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/(?:models/)?([^/\s]+/[^/\s?#]+)(?:[/?#]\S*)?"
@@ -157,7 +160,8 @@ def is_address(name: str) -> bool:
 def _key(kind: str, name: str) -> str:
     """What a name is looked up by."""
     word = re.sub(r"[\s_-]+", "-", (model_id(name) if kind == "models" else name).strip().lower())
-    return _MAKERS.sub("", word) if kind == "devices" else word
+    maker = next((one for one in _MAKERS if word.startswith(one)), "")
+    return word.removeprefix(maker) if kind == "devices" else word
 
 
 def _instances(devices: Iterable[str]) -> Mapping[str, tuple[str, Entry, str]]:
@@ -255,7 +259,7 @@ def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
         raise BadValue(
             field, name, f"it may mean several: give {', '.join(found[:-1])} or {found[-1]}"
         )
-    if not found and kind == "devices" and _TPU.fullmatch(_key(kind, str(name))):
+    if not found and kind == "devices" and re.fullmatch(_TPU, _key(kind, str(name))):
         raise BadValue(field, name, "it is a TPU, and only GPUs are modelled so far; give a GPU")
     if not found:
         more = ("`mofa presets " + kind + "` lists them all", also)

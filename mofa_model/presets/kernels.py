@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 
+from mofa_model import parsed
 from mofa_model.errors import BadFile, UnknownName
 from mofa_model.files import read_text
 from mofa_model.kernels import (
@@ -29,6 +29,7 @@ from mofa_model.kernels import (
     Sheet,
     Surface,
     Timer,
+    operators,
 )
 from mofa_model.kernels.operators import LATENT
 from mofa_model.kernels.surface import Law
@@ -42,7 +43,7 @@ UNIT: Final = 1000.0
 """Steps of a correction in an octave: 0.07 %."""
 VARIABLE: Final = "MOFA_KERNELS"
 """The environment variable."""
-_NCCL: Final = re.compile(r"nccl \d+(\.\d+)*")
+_NCCL: Final = r"nccl \d+(\.\d+)*"
 _HEADS: Final = frozenset({"bf16 64", "bf16 128", "bf16 256"})
 """Forms of attention that trainers have too: keys as wide as values, in bf16."""
 
@@ -113,8 +114,8 @@ def _measured(
         return None
     attention, windows = (
         {
-            2.0 * surface.given["head_dim"]: held.timer(operator, name)
-            for (operator, name), surface in held.surfaces.items()
+            2.0 * held.surfaces[operator, name].given["head_dim"]: held.timer(operator, name)
+            for operator, name in held.surfaces
             if operator == kind and name in _HEADS
         }
         for kind in ("causal-attention", "window-attention")
@@ -138,7 +139,7 @@ def _gather(held: DeviceKernels) -> MeasuredGather | None:
     forms = [
         name
         for operator, name in held.surfaces
-        if operator == "all-gather" and _NCCL.fullmatch(name)
+        if operator == "all-gather" and re.fullmatch(_NCCL, name)
     ]
     newest = max(
         forms, key=lambda form: [int(part) for part in re.findall(r"\d+", form)], default=None
@@ -172,22 +173,52 @@ def _folders() -> tuple[str, ...]:
 @entries.rereads_devices
 @cache
 def _kernels(device: str, folders: tuple[str, ...]) -> DeviceKernels:
-    surfaces: dict[tuple[str, str], Surface] = {}
+    surfaces: dict[tuple[str, str], Any] = {}
     measured: dict[tuple[str, str], str] = {}
     for source in filter(None, (relative(device), device)):
-        for layer in (_shipped(source), *(_own(Path(folder), source) for folder in folders)):
+        for layer in (_shipped(source), *(_own(folder, source) for folder in folders)):
             surfaces |= layer
             measured |= dict.fromkeys(layer, source)
-    return DeviceKernels(device=device, surfaces=surfaces, measured=measured)
+    return DeviceKernels(device=device, surfaces=_Surfaces(surfaces), measured=measured)
 
 
 @cache
-def _shipped(device: str) -> Surfaces:
-    file = Path(__file__).parent.with_name("kernels") / "measured" / f"{device}.json"
-    return from_text(file.read_text(encoding="utf-8"), file.name, device) if file.is_file() else {}
+def _shipped(device: str) -> Mapping[tuple[str, str], Callable[[], Surface]]:
+    """What makes the surfaces that are shipped; nothing of a device that was not measured."""
+    path = parsed.beside(operators.__file__, "measured", f"{device}.json")
+    try:
+        document = parsed.parsed(path, json.loads)
+    except FileNotFoundError:
+        return {}
+    return {
+        (one["operator"], one["form"]): cache(partial(_surface, one))
+        for one in document["surfaces"]
+    }
 
 
-def _own(folder: Path, device: str) -> Surfaces:
+class _Surfaces(Mapping[tuple[str, str], Surface]):
+    """Surfaces by operator and form. Those that are shipped are made at their first use: an answer
+    needs ten of eighty.
+    """
+
+    def __init__(self, known: Mapping[tuple[str, str], Surface | Callable[[], Surface]]) -> None:
+        self._known = known
+
+    def __getitem__(self, key: tuple[str, str]) -> Surface:
+        found = self._known[key]
+        return found if isinstance(found, Surface) else found()
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _own(name: str, device: str) -> Surfaces:
+    from pathlib import Path
+
+    folder = Path(name)
     if not folder.is_dir():
         raise BadFile(
             folder,

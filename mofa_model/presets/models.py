@@ -15,8 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files
 from mofa_model.blocks import BLOCKS, Embedding, Layer
@@ -31,6 +30,9 @@ from mofa_model.errors import (
 )
 from mofa_model.presets import entries
 from mofa_model.spec import Run, Transformer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def model(name: str) -> Transformer:
@@ -79,6 +81,8 @@ LARGEST_FILE: Final = 2**20
 
 def read_config(path: Path | str) -> Transformer:
     """The model that a config.json describes; a folder means the config.json in it."""
+    from pathlib import Path
+
     file = path if str(path) == "-" else Path(path)
     if isinstance(file, Path) and file.is_dir():
         file = file / "config.json"
@@ -132,6 +136,7 @@ def config_file(name: str, *, field: str) -> Path | None:
     model. `field` names it in errors.
     """
     import logging
+    from pathlib import Path
 
     try:
         import huggingface_hub as hub

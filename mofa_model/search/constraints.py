@@ -41,8 +41,8 @@ DERIVED: Final = {"dp": "dp", "micro-batches": "micro_batches"}
 _KEYS: Final = {word.key: (axis, word) for axis in EVERY for word in axis.keys}
 """Axis and word of each key."""
 _PLACES: Final = tuple(place.value for place in Placement)
-_COMPARISON: Final = re.compile(r"\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*", re.IGNORECASE)
-_NEXT: Final = re.compile(r",(?=\s*[a-z_-]+\s*(?:<=|>=|=))", re.IGNORECASE)
+_COMPARISON: Final = r"(?i)\s*([a-z_-]+)\s*(<=|>=|=)\s*(\S.*?)\s*"
+_NEXT: Final = r"(?i),(?=\s*[a-z_-]+\s*(?:<=|>=|=))"
 """A comma before another axis, and not before another value of the same one."""
 _FIELD: Final = "constraint"
 _FAR: Final = 1 << 40
@@ -77,7 +77,7 @@ def parse_constraints(texts: Iterable[str]) -> tuple[Constraint, ...]:
     >>> [c.key for c in parse_constraints(["tp=4,8,pp=2", "mbs<=4"])]
     ['tp', 'pp', 'mbs']
     """
-    return tuple(parse_constraint(part) for text in texts for part in _NEXT.split(text))
+    return tuple(parse_constraint(part) for text in texts for part in re.split(_NEXT, text))
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -86,7 +86,7 @@ def parse_constraint(text: str) -> Constraint:
     >>> parse_constraint("mbs<=4").high
     4
     """
-    if match := _COMPARISON.fullmatch(text):
+    if match := re.fullmatch(_COMPARISON, text):
         key, sign, value = match[1].lower().replace("_", "-"), match[2], match[3].lower()
     else:
         pair = pair_of(text.strip())

@@ -6,7 +6,6 @@ import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mofa_model import files, output, plots, terminal
@@ -148,6 +147,8 @@ def _check(arguments: Namespace, question: AdviceQuestion) -> None:
             raise InputError("--sbatch: it goes with --save-dir FOLDER --as sbatch")
         asked_options(arguments.sbatch)
     if arguments.plots:
+        from pathlib import Path
+
         plots.check("--plots", STEP)
         try:
             Path(arguments.plots).mkdir(parents=True, exist_ok=True)
@@ -199,7 +200,7 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     job = job_of(request, best.problem, advice.nodes, best.strategy, step)
     interval = best_interval(request, job)
     points = curve(job, interval.steps, interval.every, 33 if len(job.blocking) > 1 else 121, LEVEL)
-    paths = (str(Path(folder) / STEP), str(Path(folder) / ETTR))
+    paths = (f"{folder}/{STEP}", f"{folder}/{ETTR}")
     plots.step_terms(paths[0], bars, f"{advice.model} on {advice.gpus} {advice.device}")
     plots.ettr_curve(paths[1], points, interval.steps, interval.steps * step)
     return paths

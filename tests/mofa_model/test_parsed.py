@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import mofa_model
-from mofa_model.parsed import kept
+from mofa_model import parsed
+from mofa_model.bands.table import _held, measured_runs
+from mofa_model.parsed import kept, tables_in
+from mofa_model.presets import kernels
 from mofa_model.presets.entries import KINDS, table
 
 PRESETS = Path(mofa_model.__file__).parent / "presets"
@@ -33,7 +36,7 @@ def made(folder, text):
 def test_what_is_kept_is_what_the_text_says_before_and_after_a_change(tmp_path, writes):
     for number in (1, 2.5, 2.5):
         path = made(tmp_path, f"[a]\nb = {number}\n")
-        assert kept(path, path.read_text()) == {"a": {"b": number}}
+        assert kept(str(path), path.read_bytes(), tables_in) == {"a": {"b": number}}
     assert [*place_of(path).parent.iterdir()] == [place_of(path)]
 
 
@@ -41,17 +44,17 @@ def test_what_is_kept_is_what_the_text_says_before_and_after_a_change(tmp_path, 
 def test_what_is_spoilt_is_parsed_anew(tmp_path, writes, spoilt):
     path = made(tmp_path, "a = 1\n")
     place_of(path).write_bytes(spoilt)
-    assert kept(path, path.read_text()) == {"a": 1}
+    assert kept(str(path), path.read_bytes(), tables_in) == {"a": 1}
     assert place_of(path).read_bytes() != spoilt
 
 
 def test_nothing_is_kept_where_byte_code_is_not_or_the_text_is_no_table(tmp_path, monkeypatch):
     path = made(tmp_path, "a = 1\n")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert kept(path, path.read_text()) is None
+    assert kept(str(path), path.read_bytes(), tables_in) is None
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    assert kept(path, "a = \n") is None
-    assert kept(tmp_path / "elsewhere" / "table.toml", "a = 1\n") is None
+    assert kept(str(path), b"a = \n", tables_in) is None
+    assert kept(str(tmp_path / "elsewhere" / "table.toml"), b"a = 1\n", tables_in) is None
     assert not [*place_of(path).parent.iterdir()]
 
 
@@ -61,3 +64,23 @@ def test_every_entry_is_the_same_kept_or_parsed_alone():
         entries = {name: given for name, given in whole.items() if isinstance(given, dict)}
         found = table(kind)  # and what a user has added
         assert {name: found[name] for name in entries} == entries
+
+
+def test_runs_and_surfaces_are_the_same_kept_or_not(writes, monkeypatch):
+    def read():
+        _held.cache_clear()
+        kernels._shipped.cache_clear()
+        runs, surfaces = measured_runs(), kernels._kernels.__wrapped__("h200", ()).surfaces
+        columns = {name: at.tolist() for name, at in (runs.which | runs.errors).items()}
+        known = {
+            key: (repr(one.law), one.knots, one.corrections.tolist())
+            for key, one in surfaces.items()
+        }
+        assert len(known) > 40
+        assert len(runs.names) > 2000
+        return repr([columns, runs.words, runs.names, runs.groups, known]), runs.digest
+
+    kept_once, kept_twice = read(), read()
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(parsed, "cache_from_source", lambda _: "/nowhere/x.pyc")
+    assert kept_once == kept_twice == read()
