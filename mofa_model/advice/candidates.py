@@ -206,7 +206,10 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     ]
     if not _lifted(request):
         asked = _asked(request)
-        new = [sum(name.partition("=")[0] not in asked for name in some) for some in unproven]
+        new = [
+            sum(name.partition("=")[0] not in asked for name in some) if some else 0
+            for some in unproven
+        ]
         known_losses = {count: loss_of(count) for count in {*new}}
         weights *= [known_losses[count] for count in new]
     weights *= np.exp(seen.centres["step"])
@@ -524,9 +527,8 @@ def _has(support: Support) -> Callable[[Axis, Any], bool]:
 
 def _unproven(support: Support, layout: Mapping[str, str]) -> tuple[str, ...]:
     """Features that no run has, but switches that are proved never slower: these risk nothing."""
-    return tuple(
-        name for name in support.unmeasured(layout) if name.partition("=")[0] not in _HARMLESS
-    )
+    names = support.unmeasured(layout)
+    return tuple(name for name in names if name.partition("=")[0] not in _HARMLESS) if names else ()
 
 
 def _factor(request: Request, support: Support) -> Callable[[SearchCase, Axes], Factor]:

@@ -21,7 +21,7 @@ from mofa_model.estimate.block_time import BlockTime, block_times, context_time
 from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
-from mofa_model.placement import groups, joined, row_of_each, spread
+from mofa_model.placement import groups, joined, row_of_each
 from mofa_model.records import varied
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
@@ -89,10 +89,15 @@ class LocalShapes:
 
     def stored(self, strategy: Strategy, rows: NDArray[np.int64]) -> tuple[StoredLayer, ...]:
         """Activations of layers under the features of a strategy, for some rows of the table. [B]"""
-        return spread(self._every_stored(strategy), self.position[rows])
+        layers, table = self._once(_STORED, strategy, self._tabled)
+        columns = iter(table.take(self.position[rows], axis=1))
+        return tuple(
+            varied(layer, **{name: next(columns) for name in _columns_of(layer)})
+            for layer in layers
+        )
 
     def _every_stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
-        stored: tuple[StoredLayer, ...] = self._once(_STORED, strategy, self._stored)
+        stored: tuple[StoredLayer, ...] = self._once(_STORED, strategy, self._tabled)[0]
         return stored
 
     def _once(
@@ -142,6 +147,12 @@ class LocalShapes:
         found: tuple[StoredLayer, ...] = joined(parts, [len(one) for one, *_ in self._families])
         return found
 
+    def _tabled(self, features: dict[str, Any]) -> tuple[tuple[StoredLayer, ...], Array]:
+        """The same, and one table of all that differs between local shapes, a row for each."""
+        layers = self._stored(features)
+        rows = [getattr(layer, name) for layer in layers for name in _columns_of(layer)]
+        return layers, np.array(rows).reshape(len(rows), sum(self._sizes))
+
     @cached_property
     def _every(self) -> Strategy:
         """All local shapes as one family, whatever the modes of context parallelism."""
@@ -184,6 +195,11 @@ class LocalShapes:
     def _head(self) -> Seconds:
         head: Seconds = sum(head_time(self._workload, self._cluster, self._every).values())
         return head
+
+
+def _columns_of(layer: StoredLayer) -> list[str]:
+    """What of a layer has a value for each local shape; the other values are of all."""
+    return [name for name, part in vars(layer).items() if np.ndim(part)]
 
 
 def _together(shapes: list[Strategy]) -> Strategy:
