@@ -123,7 +123,7 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
     for one in candidates:
         s = one.candidate.strategy
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
-        kind = tuple(sorted(set(one.coordinates.layout) - {"mbs"}))
+        kind = frozenset(one.coordinates.layout) - {"mbs"}
         simpler = one.complexity < least and one.expected <= candidates[0].expected * (1.0 + SPAN)
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most

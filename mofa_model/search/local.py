@@ -89,11 +89,11 @@ class LocalShapes:
 
     def stored(self, strategy: Strategy, rows: NDArray[np.int64]) -> tuple[StoredLayer, ...]:
         """Activations of layers under the features of a strategy, for some rows of the table. [B]"""
-        layers, table = self._once(_STORED, strategy, self._tabled)
+        layers, names, table = self._once(_STORED, strategy, self._tabled)
         columns = iter(table.take(self.position[rows], axis=1))
         return tuple(
-            varied(layer, **{name: next(columns) for name in _columns_of(layer)})
-            for layer in layers
+            varied(layer, **{name: next(columns) for name in own})
+            for layer, own in zip(layers, names, strict=True)
         )
 
     def _every_stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
@@ -147,11 +147,16 @@ class LocalShapes:
         found: tuple[StoredLayer, ...] = joined(parts, [len(one) for one, *_ in self._families])
         return found
 
-    def _tabled(self, features: dict[str, Any]) -> tuple[tuple[StoredLayer, ...], Array]:
-        """The same, and one table of all that differs between local shapes, a row for each."""
+    def _tabled(
+        self, features: dict[str, Any]
+    ) -> tuple[tuple[StoredLayer, ...], list[list[str]], Array]:
+        """The same, what of each layer differs between local shapes, and one table of that, a row
+        for each name.
+        """
         layers = self._stored(features)
-        rows = [getattr(layer, name) for layer in layers for name in _columns_of(layer)]
-        return layers, np.array(rows).reshape(len(rows), sum(self._sizes))
+        names = [[name for name, part in vars(one).items() if np.ndim(part)] for one in layers]
+        rows = [getattr(one, name) for one, own in zip(layers, names, strict=True) for name in own]
+        return layers, names, np.array(rows).reshape(len(rows), sum(self._sizes))
 
     @cached_property
     def _every(self) -> Strategy:
@@ -195,11 +200,6 @@ class LocalShapes:
     def _head(self) -> Seconds:
         head: Seconds = sum(head_time(self._workload, self._cluster, self._every).values())
         return head
-
-
-def _columns_of(layer: StoredLayer) -> list[str]:
-    """What of a layer has a value for each local shape; the other values are of all."""
-    return [name for name, part in vars(layer).items() if np.ndim(part)]
 
 
 def _together(shapes: list[Strategy]) -> Strategy:
