@@ -74,7 +74,7 @@ DECIDING: Final = {
     "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
     "bands.table": "support.BORROWED table.UNIT",
     "advice.candidates": "choice.LIKELY probes.PRESSED probes.SLOWED prospects.FEWEST "
-    "prospects.KEEP prospects.WEIGHED weighed.FAILED weighed.MANY weighed.PRESSED weighed.RELAUNCH weighed.RISK "
+    "prospects.KEEP prospects.WEIGHED weighed.FAILED weighed.LOOK weighed.MANY weighed.PRESSED weighed.RELAUNCH weighed.RISK "
     "weighed.SLOWED weighed.TUNED weighed.UNPROVEN weighed.UNSURE weighed.USUAL",
     "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH",
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",

@@ -85,7 +85,7 @@ def plan(odds: LayoutOdds, pace: Array, space: Array, count: int, risk: Ratio, r
     estimated memory, `risk` the chance of being out of memory that is taken, and `ran` says which
     layouts ran before.
     """
-    fits, weight = odds.below("memory", space), weights_of(odds, space, risk)
+    fits, weight = odds.below("memory", space), weights_of(odds, space, risk=risk)
     fits, weight = np.where(ran, 1.0, fits), np.where(ran, 1.0, weight)
     covariance = odds.covariance("step") * SPREAD**2
     rng = np.random.Generator(np.random.PCG64(0))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mofa_lab.validate.picks import unseen
 from mofa_lab.validate.steps import predict
-from mofa_model.advice.candidates import loss_of, weights_of
+from mofa_model.advice.candidates import weights_of
 from mofa_model.advice.choice import simplest
 from mofa_model.advice.verdict import KEPT
 from mofa_model.bands.coordinates import Coordinates, coordinates
@@ -65,7 +65,7 @@ class SweptQuestion:
         )
         self.fits: Array = self.seen.below("memory", self.space)
         unproven = np.array([len(have.unmeasured(at.layout)) for at in self.at])
-        self.weight: Array = weights_of(self.seen, self.space) * loss_of(unproven)
+        self.weight: Array = weights_of(self.seen, self.space, unproven)
 
     @property
     def may(self) -> NDArray[np.bool_]:

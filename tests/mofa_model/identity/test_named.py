@@ -138,7 +138,7 @@ def test_the_trainer_that_a_job_runs_is_the_one_that_is_asked_about():
 
 @pytest.mark.slow
 def test_recommended_is_right_and_given_where_runs_were_measured():
-    """Of 130 answerable jobs 129 are advised, 110 as Recommended: of 121 whose trainer was measured. The
+    """Of 130 answerable jobs 129 are advised, 114 as Recommended: of 121 whose trainer was measured. The
     other one lacks its batch.
     """
     status = {}
@@ -155,7 +155,7 @@ def test_recommended_is_right_and_given_where_runs_were_measured():
     assert silent == [UNSAID[0][0]]
     measured = [row for row in answerable if row["facts"]["trainer"] in MEASURED]
     assert (len(answerable), len(measured)) == (130, 121)
-    assert len(recommended) >= 110
+    assert len(recommended) >= 114
     assert all(row in measured for row in recommended)
 
 
