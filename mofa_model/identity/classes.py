@@ -144,6 +144,10 @@ def clues_of(said: Said, written_containers: Iterable[WrittenContainer]) -> list
 
 _PREPARES_ONLY: Final = re.compile(r"\+*(--)?(model\.)?do_train(ing)?=false", re.IGNORECASE)
 """NeMo's and BioNeMo's switch: what is prepared is not trained on."""
+_OF_RL: Final = re.compile(
+    r"--(advantage|rollout[-_]batch|num[-_]rollout|n[-_]samples[-_]per[-_]prompt)"
+)
+"""Options that only reinforcement learning has."""
 _OF_MPI: Final = frozenset({"mpirun", "mpiexec", "srun", "prterun"})
 _INTERPRETED: Final = re.compile(r"python|\.(py|sh|ya?ml)$|(^|/)(ba)?sh$|[$ ]")
 _STARTS_BINARIES: Final = frozenset(
@@ -173,6 +177,10 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
     if any(_PREPARES_ONLY.fullmatch(text) for text in texts):
         says = "a preparation of data, with training switched off"
         yield Clue(JobClass.EVALUATION, says, 100, "", _plain(program), command.where)
+        return
+    if any(_OF_RL.match(text) for text in texts):
+        says = "a program with options of RL post-training"
+        yield Clue(JobClass.RL, says, 95, "", _plain(program), command.where)
         return
     if "=" in first or first.startswith("-"):
         return  # options alone: the image has the program
@@ -360,7 +368,7 @@ def class_of(
             text,
             clues,
             architectures=architectures,
-            repeats=repeats and asks_model,
+            repeats=repeats and (asks_model or any("/" in one for one in models)),
             speaks=speaks,
             serves=serves,
         )

@@ -344,7 +344,11 @@ def _batches(
     if plain is not None and "micro_batch" not in found and "global_batch" not in found:
         if seen.device_request.vendor == "tpu":  # one program of JAX has one batch
             found["global_batch"] = plain
-        elif seen.torch or seen.trainer in {"torchtune", "trl", "fsdp-script"}:
+        elif (
+            seen.torch
+            or seen.device_request.total == 1
+            or seen.trainer in {"torchtune", "trl", "fsdp-script"}
+        ):
             found["micro_batch"] = plain
 
 

@@ -38,6 +38,7 @@ from mofa_model.identity.named_models import in_a_name, is_known
 from mofa_model.identity.pods import (
     PodForm,
     WrittenContainer,
+    initializes_model,
     number,
     pods_of,
     trains,
@@ -74,8 +75,12 @@ _RUNTIMES: Final = frozenset({TRAINING_RUNTIME.kind, CLUSTER_TRAINING_RUNTIME.ki
 _ASKS_MODEL: Final = frozenset(
     {"model_name_or_path", "base_model", "student_model", "pretrained_model_name_or_path"}
 )
-_NETWORKS: Final = frozenset({"arch", "architecture", "backbone", "network", "net", "model_arch"})
+_NETWORKS: Final = frozenset(
+    {"arch", "architecture", "backbone", "network", "net", "model_arch", "config_name"}
+)
 """Options by which trainers of images, speech and graphs name a network."""
+_NO_DEVICES: Final = frozenset({"no_cuda", "use_cpu"})
+"""Options by which a trainer leaves GPUs alone."""
 _SEES: Final = frozenset({"vision_tower", "vision_model", "vision_encoder"})
 """Options that only a model of images and language has."""
 _LEARNS: Final = re.compile(
@@ -356,7 +361,7 @@ def _seen(
     first = said.program_calls[0].where if said.program_calls else "the image"
     return FactSources(
         settings=settings,
-        others=[*settings_of(others), *_of_object(spec)],
+        others=[*settings_of(others), *_of_object(spec), *_initialized(pods)],
         words=[pair for command in whole for pair in started(command)] + _configured(said),
         fetched=[pair for command in whole for pair in _fetched(command)],
         device_request=devices,
@@ -463,6 +468,9 @@ def _verdict(
         repeats=any(one.key in _EPOCHS and _twice(one.value) for one in seen.settings),
     )
     best = evidence[0].weight if evidence else 0
+    avoids = any(one.key in _NO_DEVICES and one.value.lower() not in OFF for one in seen.settings)
+    if verdict.job_class.trains and avoids and not seen.device_request.vendor:
+        return ClassVerdict(JobClass.CPU, "it is told to train without a GPU", "none", True)
     if kind in _SERVING:
         return ClassVerdict(JobClass.INFERENCE, f"a {kind} serves models", "none", True)
     if kind in _RUNTIMES and not verdict.job_class.trains and best <= 36 and not models:
@@ -642,6 +650,18 @@ def _of_object(spec: Mapping[str, Any]) -> list[Setting]:
     return [Setting("storage_uri", uri, "spec.initializer.model.storageUri", "option")]
 
 
+def _initialized(pods: Sequence[PodForm]) -> list[Setting]:
+    """The model that a pod of a training runtime loads for the trainer."""
+    return [
+        Setting("storage_uri", value, where, "option")
+        for pod in pods
+        if initializes_model(pod)
+        for container in pod.containers
+        for name, value, where in container.variables(pod.annotations)
+        if name == "STORAGE_URI"
+    ]
+
+
 def _processes(settings: Sequence[Setting]) -> int:
     """Processes of a node, as torchrun or another launcher is told; 0 = not said. [1]"""
     for one in settings:
@@ -653,6 +673,8 @@ def _processes(settings: Sequence[Setting]) -> int:
 def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -> str:
     """The trainer of a script that is not known: by its launcher, or by its options."""
     keys = {one.key for one in settings if one.value.lower() not in OFF}
+    if "batch_accumulation_per_replica" in keys:
+        return "nanotron"
     if {"sharding_strategy", "enable_fsdp", "fsdp", "fsdp_config"} & keys:
         return "fsdp-script"
     if "tensor_model_parallel_size" in keys and {"num_layers", "hidden_size"} <= keys:

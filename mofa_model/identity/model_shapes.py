@@ -48,7 +48,7 @@ def complete_megatron(
     found_sizes: dict[str, Fact], settings: Sequence[Setting], trainer: str
 ) -> dict[str, int | bool]:
     """What Megatron-LM takes where a shape does not say it: every head has its own keys, a layer has
-    no experts, and a vocabulary is padded to 128 rows of every tensor-parallel rank. Given back is
+    no experts and is four times as wide, or 8/3 times with gates, and a vocabulary is padded to 128 rows of every tensor-parallel rank. Given back is
     what a model that nobody knows has beside its sizes; nothing where these do not say all of it.
     Source: megatron/training/arguments.py, validate_args; tokenizer.py, _vocab_size_with_padding.
     """
@@ -61,22 +61,24 @@ def complete_megatron(
 
     found_sizes.setdefault("kv_heads", found_sizes["heads"])
     found_sizes.setdefault("experts", Fact(1, found_sizes["heads"].source))
+    gated, hidden = has("swiglu"), found_sizes["hidden"].value
+    plain = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
+    usual = "ffn" not in found_sizes  # so is that of many models that nobody means
+    found_sizes.setdefault("ffn", Fact(plain, found_sizes["hidden"].source))
     tensor, by = whole_number(settings, DEGREE_WORDS["tp"]), whole_number(settings, (_DIVISIBLE,))
     rows = (128 if by is None else by.value) * (1 if tensor is None else tensor.value)
     named = _vocabulary(settings) if "vocabulary" not in found_sizes else None
     padded = None if named is None else Fact(-(-named.value // rows) * rows, named.source)
     if padded is not None and presets_of_shape(sizes_of({**found_sizes, "vocabulary": padded}), ""):
         found_sizes["vocabulary"] = padded  # else data are made up, or the model is nobody's
-    if any(has(key) for key in _OTHER_SHAPES) or presets_of_shape(sizes_of(found_sizes), ""):
+    alike = presets_of_shape(sizes_of(found_sizes), "")
+    if any(has(key) for key in _OTHER_SHAPES) or (alike and not (usual and padded)):
         return {}
     if padded is not None:
         found_sizes["vocabulary"] = padded
     elif (stated := found_sizes.get("vocabulary")) is not None:
         extra = said.get("tokenizer_type") == "nulltokenizer"  # the end of a document
         found_sizes["vocabulary"] = stated._replace(value=-(-(stated.value + extra) // rows) * rows)
-    gated, hidden = has("swiglu"), found_sizes["hidden"].value
-    plain = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
-    found_sizes.setdefault("ffn", Fact(plain, found_sizes["hidden"].source))
     rest: dict[str, int | bool] = {"gated": gated, "tied": not has(_UNTIED)}
     if found_sizes["experts"].value > 1:
         width, chosen = (whole_number(settings, (key,)) for key in (_EXPERT_WIDTH, _CHOSEN))

@@ -295,6 +295,11 @@ def trains(form: PodForm) -> bool:
     }
 
 
+def initializes_model(form: PodForm) -> bool:
+    """Whether the labels of a pod of a training runtime say that it loads the model."""
+    return form.labels.get(_TRAINER_STEP) == "model-initializer"
+
+
 def _made(text: str, where: str, depth: int) -> Iterator[PodForm]:
     reader = StreamReader(where)
     try:
