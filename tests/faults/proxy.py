@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
@@ -263,6 +265,31 @@ class Slow(Fault):
         return await proxy.through(asked)
 
 
+MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?=(\.\d+)?Z)")
+
+
+@dataclass
+class Skewed(Fault):
+    """The clock of the API server is ahead by so many hours: every time that it says, and every time that it is told."""
+
+    hours: float
+
+    async def answer(self, asked: Asked, proxy: Proxy) -> web.StreamResponse:
+        asked = replace(asked, body=self._moved(asked.body, -self.hours))
+        found = await proxy.through(asked, lambda line: (self._moved(line, self.hours),))
+        if isinstance(found, web.Response) and isinstance(found.body, bytes):
+            found.body = self._moved(found.body, self.hours)
+        return found
+
+    @staticmethod
+    def _moved(text: bytes, hours: float) -> bytes:
+        def moved(found: re.Match[bytes]) -> bytes:
+            then = datetime.fromisoformat(found[0].decode()) + timedelta(hours=hours)
+            return then.isoformat(timespec="seconds").encode()
+
+        return MOMENT.sub(moved, text)
+
+
 # ---------------------------------------------------------------------------------------------- watches
 
 
@@ -381,6 +408,8 @@ class Killing(Fault):
     kill: Callable[[], None]
     times: int
     every: tuple[int, int] = (5, 45)
+    breaks: bool = True
+    """Whether the request breaks off with it."""
     killed: int = 0
     _next: int | None = None
 
@@ -391,10 +420,10 @@ class Killing(Fault):
             return await proxy.through(asked)
         self.killed += 1
         self._next = asked.number + self.random.randint(*self.every)
-        if self.random.random() < 0.5 and not asked.is_watch:
+        if self.breaks and self.random.random() < 0.5 and not asked.is_watch:
             await proxy.through(asked)
         await asyncio.to_thread(self.kill)
-        return await hang_up(asked.request)
+        return await (hang_up(asked.request) if self.breaks else proxy.through(asked))
 
 
 # ---------------------------------------------------------------------------------------------- mixtures

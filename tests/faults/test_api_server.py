@@ -1,5 +1,6 @@
 """Whatever the network and the API server do: the objects come to what a clean run makes of them, and no storm of writes."""
 
+import contextlib
 import os
 import signal
 import time
@@ -97,6 +98,31 @@ def test_killed_ten_times(cluster, processes, clean, seed, number):
     run = play(
         f"killed 10 times, {number}", cluster, processes, clean=clean, fault=fault, bound=240
     )
+    held_against(clean, run)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(2))
+def test_workers_killed_ten_times(cluster, processes, clean, seed, number):
+    """As a kernel kills the process that holds most; what it was asked is asked again, and the operator lives on."""
+
+    def fault(operator):
+        def kill():
+            for pid in operator.advisor.workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+        return proxy.Killing(Random(seed + number), kill, times=10, every=(3, 25), breaks=False)
+
+    run = play(f"workers killed, {number}", cluster, processes, clean=clean, fault=fault, bound=240)
+    assert run.lives == 1
+    held_against(clean, run)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("hours", [1.0, -1.0])
+def test_a_clock_that_is_an_hour_off(cluster, processes, clean, hours):
+    run = play(f"{hours:+g} h", cluster, processes, clean=clean, fault=lambda _: proxy.Skewed(hours))
     held_against(clean, run)
 
 
