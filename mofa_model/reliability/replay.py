@@ -50,6 +50,8 @@ _BROKEN_BUT_READY: Final = frozenset(
     one.word for one in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC)
 )
 """Causes after which a pod stays on the node until somebody takes it out."""
+_NOT_BY_ITSELF: Final = frozenset((causes.DRAIN.word, causes.HANG.word))
+"""Causes that end when somebody replaces the pods, also where one of their nodes breaks meanwhile."""
 UNAVAILABLE: Final = frozenset(
     one.word
     for one in causes.CAUSES.values()
@@ -169,7 +171,7 @@ def _in_place(
         if plan.attempt is None:
             return replace(one, in_place=True, queued=0.0, starting=usual.in_place)
         return replace(one, in_place=True, queued=0.0, starting=plan.attempt, loading=0.0)
-    if not one.faulty or one.cause not in UNAVAILABLE or one.cause == causes.DRAIN.word:
+    if not one.faulty or one.cause not in UNAVAILABLE - _NOT_BY_ITSELF:
         return one
     until = _until_running(one, outage, usual.in_place)
     noticed = min(one.unnoticed, until)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import math
+import zlib
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -126,6 +128,30 @@ async def enormous(request: web.Request, _: Truth) -> web.StreamResponse:
     return response
 
 
+@functools.cache
+def _bomb() -> bytes:
+    """A gigabyte of spaces behind the beginning of an answer, as gzip packs it: one megabyte."""
+    packed = zlib.compressobj(wbits=31)
+    parts = [packed.compress(b'{"status":"success","data":')]
+    parts += [packed.compress(b" " * 2**20) for _ in range(1024)]
+    return b"".join([*parts, packed.flush()])
+
+
+async def packed(_: web.Request, __: Truth) -> web.StreamResponse:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    return web.Response(body=await asyncio.to_thread(_bomb), headers=headers)
+
+
+async def endless(request: web.Request, _: Truth) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.2)
+    return response
+
+
 async def hangs_up(request: web.Request, _: Truth) -> web.StreamResponse:
     return await hang_up(request)
 
@@ -140,6 +166,8 @@ LIES: dict[str, tuple[Lie, str | None]] = {
     "half of the JSON": (half_of_the_json, "HistoryUnavailable"),
     "twice": (twice, "HistoryUnavailable"),
     "100 MB": (enormous, "HistoryUnavailable"),
+    "gzip bomb": (packed, "HistoryUnavailable"),
+    "endless": (endless, "HistoryUnavailable"),
     "login page": (says(200, "<html>Please log in</html>", "text/html"), "HistoryUnavailable"),
     "redirect": (says(302, Location="http://127.0.0.1:9/login"), "HistoryUnavailable"),
     "401": (says(401, "{}"), "HistoryUnavailable"),
@@ -173,7 +201,7 @@ QUICK = (
 
 def bad_connection(random: Any, share: float = 0.3, names: Iterable[str] = LIES) -> Lie:
     """A share of all queries meets one of the lies, another one each time."""
-    drawn = [LIES[name][0] for name in names if name not in {"slow", "100 MB"}]
+    drawn = [LIES[name][0] for name in names if name not in {"slow", "100 MB", "endless"}]
 
     async def lie(request: web.Request, truth: Truth) -> web.StreamResponse:
         if random.random() >= share:

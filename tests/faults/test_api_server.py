@@ -122,7 +122,9 @@ def test_workers_killed_ten_times(cluster, processes, clean, seed, number):
 @pytest.mark.soak
 @pytest.mark.parametrize("hours", [1.0, -1.0])
 def test_a_clock_that_is_an_hour_off(cluster, processes, clean, hours):
-    run = play(f"{hours:+g} h", cluster, processes, clean=clean, fault=lambda _: proxy.Skewed(hours))
+    run = play(
+        f"{hours:+g} h", cluster, processes, clean=clean, fault=lambda _: proxy.Skewed(hours)
+    )
     held_against(clean, run)
 
 
