@@ -16,6 +16,7 @@ import foreign
 import pytest
 from advisor import ACCOUNT, MOFA, Advisor, condition, until
 from faults.proxy import Proxy, behind
+from faults.scenario import persist
 from hostile_site import GIB, POOL, ROOT, VICTIM, Site
 from mofa_local.control_plane import ControlPlane
 from mofa_local.processes import Processes
@@ -71,11 +72,11 @@ def besieged(request, site, tmp_path_factory):
 
 def answered(site, name, batch):
     """How long a new job of a third tenant waits for its answer. [s]"""
+    persist(lambda: site.cluster.apply(small_job(OTHER, name, POOL, batch=batch)))
     began = time.monotonic()
-    site.cluster.apply(small_job(OTHER, name, POOL, batch=batch))
     until(lambda: condition(site.read(OTHER, name), "Ready"), 300.0, f"an answer for {name}")
     waited = time.monotonic() - began
-    site.cluster.delete("trainingjobs", name, namespace=OTHER)
+    persist(lambda: site.cluster.delete("trainingjobs", name, namespace=OTHER))
     return waited
 
 
