@@ -30,7 +30,7 @@ TRAINER: Final = "axolotl"
 FILE: Final = "axolotl.yaml"
 """Name under which its configuration is printed."""
 _LIGER: Final = "axolotl.integrations.liger.LigerPlugin"
-_SETS: Final = {
+SETS: Final = {
     "sft": [{"path": "tatsu-lab/alpaca", "type": "alpaca"}],
     "dpo": [{"path": "Intel/orca_dpo_pairs", "type": "chatml.intel", "split": "train"}],
     "reward": [
@@ -48,14 +48,14 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     tuning = tuning_of(
         TRAINER,
         settings,
-        task=tuple(_SETS),
+        task=tuple(SETS),
         loss=("whole", "fused"),
         base=("", "int8", "nf4-double"),
     )
     strategy, settings = in_samples(tuning, strategy, settings)
     said, engine = accelerate.configuration(strategy, settings)
     keys = Words(TRAINER, setting)
-    keys.add("datasets", _SETS[tuning.task])
+    keys.add("datasets", SETS[tuning.task])
     keys.add("base_model", tuning.model)
     keys.add("output_dir", "out")
     keys.add("learning_rate", tuning.learning_rate)

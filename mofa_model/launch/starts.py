@@ -9,9 +9,10 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from mofa_model.launch import hub_config, peft
+from mofa_model.launch import axolotl, hub_config, peft
 from mofa_model.launch.answer import Launch, LaunchSettings
 from mofa_model.launch.model_words import bridge_model, listed, megatron_model, torchtitan_model
 from mofa_model.launch.start import STEPS_OF_SMOKE, Start, variables
@@ -102,8 +103,16 @@ def _nemo(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
     )  # fmt: skip
 
 
+def _stages(launch: Launch) -> int:
+    words = launch.arguments
+    return int(words[words.index("--parallelism.pipeline_parallel_degree") + 1])
+
+
 def _torchtitan(model: Transformer, _settings: LaunchSettings, launch: Launch) -> Start:
     said = torchtitan_model(model)
+    # With stages it refuses a head that is the embedding.
+    if said["sizes"] and model.embedding.tied and _stages(launch) == 1:
+        said["sizes"]["tied"] = 1
     own = {} if not said["sizes"] else {
         "recipe.py": program_text("torchtitan.py").replace(
             "SIZES: dict[str, Any] = {}", f"SIZES: dict[str, Any] = {json.dumps(said['sizes'])}"
@@ -174,20 +183,26 @@ _FETCHED: Final = "folder or id; its weights are fetched from a hub"
 
 
 def _tuner(
-    options: tuple[str, ...], kind: str = "", without_gpu: tuple[str, ...] = ()
+    options: tuple[str, ...],
+    kind: Mapping[str, str] = MappingProxyType({}),
+    sets: Mapping[str, str] = MappingProxyType({}),
+    without_gpu: tuple[str, ...] = (),
 ) -> Callable[[Transformer, LaunchSettings, Launch], Start]:
-    """A fine-tuner, whose file says all; `options` go over it."""
+    """A fine-tuner, whose file says all; `options` go over it, as does the data set of a task.
+
+    `kind` names the rows of the mock data of a task, where they are not named as the task is.
+    """
 
     def start(_: Transformer, settings: LaunchSettings, _launch: Launch) -> Start:
         task = settings.training.task.value if settings.training is not None else "sft"
-        made = f'python "$HERE/mock.py" "$HERE/mock" {shlex.quote(kind or task)}'
+        made = f'python "$HERE/mock.py" "$HERE/mock" {shlex.quote(kind.get(task, task))}'
         return Start(
             variables=variables(
                 ("MODEL", settings.model, _FETCHED),
                 ("DATA", "", "empty: the set that the file names"),
                 *_OF_TUNER,
             ),
-            options=options,
+            options=(*options, *([sets[task]] if task in sets else [])),
             last=True,
             extra_files={"mock.py": program_text("mock.py")},
             smoke=variables(
@@ -202,6 +217,12 @@ def _tuner(
         )
 
     return start
+
+
+def _axolotl_set(kind: str) -> str:
+    """An option that puts a folder or an id in place of the data set of the file."""
+    said = f"[{{'path': '$DATA', 'type': '{kind}', 'split': 'train'}}]"
+    return f'${{DATA:+--datasets "{said}"}}'
 
 
 def _torchtune(_: Transformer, _settings: LaunchSettings, _launch: Launch) -> Start:
@@ -236,14 +257,18 @@ _STARTS: Final[Mapping[str, Callable[[Transformer, LaunchSettings, Launch], Star
         without_gpu=("--use_cpu", "True"),
     ),
     "axolotl": _tuner(
-        ('--base-model "$MODEL"', '--output-dir "$CHECKPOINTS"', '${STEPS:+--max-steps "$STEPS"}'),
+        (
+            '--base-model "$MODEL"', '--output-dir "$CHECKPOINTS"', '${STEPS:+--max-steps "$STEPS"}',
+        ),
+        kind={"sft": "alpaca", "dpo": "pairs", "reward": "pairs"},
+        sets={task: _axolotl_set(one["type"]) for task, (one,) in axolotl.SETS.items()},
     ),
     "llama-factory": _tuner(
         (
             '"model_name_or_path=$MODEL"', '"output_dir=$CHECKPOINTS"', '${STEPS:+"max_steps=$STEPS"}',
             '${DATA:+"dataset_dir=$DATA" dataset=mock}', "logging_steps=1", "report_to=none",
         ),
-        kind="llama-factory",
+        kind={task: f"llama-factory-{task}" for task in ("sft", "dpo", "reward")},
         without_gpu=("use_cpu=true",),
     ),
     "torchtune": _torchtune,

@@ -1,5 +1,6 @@
 """A launch starts with no word added: model, tokenizer, data, steps and folders are in it, and ten steps are the same launch."""
 
+import ast
 import json
 import os
 import subprocess
@@ -117,6 +118,9 @@ def test_ten_steps_are_the_same_launch_on_data_that_is_made_here(written, tmp_pa
     if trainer == "megatron":
         assert {"--mock-data", "NullTokenizer"} <= {*words}
         assert "--save" not in words
+    if trainer == "axolotl":
+        (row,) = ast.literal_eval(words[words.index("--datasets") + 1])
+        assert row == {"path": str(folder / "mock/data"), "type": "alpaca", "split": "train"}
 
 
 def test_the_shape_of_the_model_is_in_the_launch(written, tmp_path):
@@ -133,6 +137,9 @@ def test_the_shape_of_the_model_is_in_the_launch(written, tmp_path):
     elif trainer == "torchtitan":
         assert has(words, ["--module", "recipe", "--config", "recipe"])
         assert '"n_layers": 28' in found.all_files["recipe.py"]
+        assert '"tied": 1' not in found.all_files["recipe.py"]
+        small = launch(SHARDED, trainer, case("llama3.2-1b", batch=256, gpus=16))
+        assert '"tied": 1' in small.all_files["recipe.py"]
     elif trainer in {"deepspeed", "accelerate"}:
         read_again = from_config(json.loads(found.all_files["config.json"]))
         assert total_parameters(read_again) == total_parameters(model(WRITTEN[trainer][0]))
