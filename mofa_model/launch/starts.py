@@ -37,7 +37,9 @@ def program_text(name: str) -> str:
     return Path(__file__).with_name("programs").joinpath(f"{name}.template").read_text("utf-8")
 
 
-def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
+def _megatron(model: Transformer, settings: LaunchSettings, launch: Launch) -> Start:
+    # By default what saves in the background is a further package.
+    asynchronous = ("--async-strategy mcore",) if "--async-save" in launch.arguments else ()
     return Start(
         program="pretrain_hybrid.py" if listed(model) else "pretrain_gpt.py",
         variables=variables(
@@ -62,7 +64,9 @@ def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
             '--train-iters "$STEPS"',
             '--lr "$LEARNING_RATE"',
             "--eval-iters 0",
+            '--eval-interval "$STEPS"',  # 0.19 divides by it, with no default
             "--log-interval 1",
+            *asynchronous,
             '"${data[@]}"',
             '"${tokenizer[@]}"',
             '${saved[@]+"${saved[@]}"}',

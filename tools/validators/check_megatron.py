@@ -28,6 +28,8 @@ ALWAYS = [
     "1e-4",
     "--train-iters",
     "100",
+    "--eval-interval",
+    "100",
     "--mock-data",
     "--tokenizer-type",
     "NullTokenizer",
@@ -78,6 +80,7 @@ def started(launch: dict[str, Any]) -> None:
 
     args = parse_args()
     validate_args(args)
+    samples_and_saves(args)
     config = core_transformer_config_from_args(args)
     get_megatron_optimizer_config(args)
     get_megatron_ddp_config(args)
@@ -85,6 +88,17 @@ def started(launch: dict[str, Any]) -> None:
     if args.hybrid_layer_pattern is None:
         stages(args, config, launch["stages"])
     groups(args, config, micro_batches, launch["stages"])
+
+
+def samples_and_saves(args: Any) -> None:
+    """The samples that it asks a data set for, and what saves in the background."""
+    from megatron.core.dist_checkpointing.strategies.torch import get_async_strategy
+    from megatron.training import training
+
+    with mock.patch.object(training, "get_args", return_value=args):
+        training.get_train_valid_test_num_samples()
+    if args.async_save:
+        get_async_strategy(args.async_strategy)
 
 
 def micro_batches_of(args: Any) -> int:

@@ -118,6 +118,8 @@ def test_ten_steps_are_the_same_launch_on_data_that_is_made_here(written, tmp_pa
     if trainer == "megatron":
         assert {"--mock-data", "NullTokenizer"} <= {*words}
         assert "--save" not in words
+        assert has(words, ["--eval-interval", "10"])
+        assert has(words, ["--async-strategy", "mcore"])
     if trainer == "axolotl":
         (row,) = ast.literal_eval(words[words.index("--datasets") + 1])
         assert row == {"path": str(folder / "mock/data"), "type": "alpaca", "split": "train"}
