@@ -19,7 +19,9 @@ from mofa_operator.observe.prometheus.trainers import JobName
 from mofa_operator.settings import PrometheusSettings
 
 DAY, HOUR = 86400, 3600
-END = int(time.time()) // HOUR * HOUR
+NOW = int(time.time())
+END = min(NOW // HOUR * HOUR, NOW // DAY * DAY + 22 * HOUR)
+"""Weeks are of whole days: later in the evening the rack's outage, 22 hours before, would be of this day."""
 START = END - 3 * DAY
 NODES = [f"n{number}" for number in range(8)]
 
