@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import gc
 import threading
 import time
 
@@ -15,8 +16,8 @@ from mofa_operator.observe.cluster.store import Store
 from mofa_operator.page.server import routes
 
 JOBS, PROFILES = 2000, 100
-SHARE = 0.5
-"""Most that one call may take of the loop's thread, over what the pages take of theirs. [1]"""
+SHARE = 0.25
+"""Longest time of one call in the loop's thread, over the time in which the largest page is written. [1]"""
 
 
 def test_a_page_of_very_many_jobs_and_profiles_is_written_beside_the_loop(monkeypatch):
@@ -62,6 +63,8 @@ def test_a_page_of_very_many_jobs_and_profiles_is_written_beside_the_loop(monkey
                     assert answer.status == 200
                     assert part in await answer.text()
 
+    gc.collect()
+    gc.freeze()  # what other tests left is looked through in no call
     asyncio.run(main())
     assert threading.main_thread() not in written
     assert max(held) < SHARE * max(taken), (max(held), taken)

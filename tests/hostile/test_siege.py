@@ -72,8 +72,8 @@ def besieged(request, site, tmp_path_factory):
 
 def answered(site, name, batch):
     """How long a new job of a third tenant waits for its answer. [s]"""
-    persist(lambda: site.cluster.apply(small_job(OTHER, name, POOL, batch=batch)))
     began = time.monotonic()
+    persist(lambda: site.cluster.apply(small_job(OTHER, name, POOL, batch=batch)))
     until(lambda: condition(site.read(OTHER, name), "Ready"), 300.0, f"an answer for {name}")
     waited = time.monotonic() - began
     persist(lambda: site.cluster.delete("trainingjobs", name, namespace=OTHER))
