@@ -74,7 +74,7 @@ that fails each time has failed; one that needed another try is counted as rerun
 
 
 LAST = 40
-"""So many lines of a failure that another try made good are shown."""
+"""How many lines are shown of a failure after which the test ran again."""
 
 
 def pytest_collection_modifyitems(config, items):
@@ -100,9 +100,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Why a first try failed is said too: the last failure alone may come of what the first left behind."""
+    """Show why each earlier try failed. What it left behind may be why the last one fails."""
     for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"first failed: {report.nodeid}", "_")
+        terminalreporter.section(f"an earlier try failed: {report.nodeid}", "_")
         terminalreporter.line("\n".join(str(report.longrepr).splitlines()[-LAST:]))
 
 

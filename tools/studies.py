@@ -32,7 +32,10 @@ def line(words: list[str]) -> str:
 
 
 def answer(words: list[str]) -> str:
-    """What a command prints on a page of 160 columns; behind `>` it goes to a file of the working folder, for a later command."""
+    """What a command prints on a page of 160 columns.
+
+    Where the command ends with `> FILE`, a later command reads that file, and nothing is returned.
+    """
     if ">" in words:
         *words, _, file = words
         Path(file).write_text(answer(words), encoding="utf-8")
@@ -47,18 +50,18 @@ def answer(words: list[str]) -> str:
 
 def study(only: list[str]) -> str:
     """Run the recipes whose pictures are named in `only`, or all of them; the page of their results."""
-    sections, written = [HEAD], set[Path]()
-    for words in commands((FOLDER / "README.md").read_text(encoding="utf-8")):
+    sections = [HEAD]
+    recipes = commands((FOLDER / "README.md").read_text(encoding="utf-8"))
+    for words in recipes:
         name = Path(words[words.index("--plot") + 1]).stem if "--plot" in words else words[0]
         if not only or name in only:
             told = answer(words)
             printed = f"\n```text\n{told}```\n" if told else ""
             sections.append(f"## {name}\n\n    mofa {line(words)}\n{printed}")
             print(f"studied: {name}")
+    for words in recipes:
         if ">" in words:
-            written.add(Path(words[-1]))
-    for file in written:
-        file.unlink(missing_ok=True)
+            Path(words[-1]).unlink(missing_ok=True)
     return "\n".join(sections)
 
 

@@ -400,7 +400,7 @@ def _ranks(found: Mapping[str, Fact], settings: Sequence[Setting], seen: FactSou
 def _of_maxtext(found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources) -> None:
     """The global batch of a MaxText job: its batch for one device, times all devices.
 
-    The batch for one device may be less than a sequence.
+    A device may train a part of a sequence only: then its batch is below 1.
     """
     text = next((one for one in settings if one.key == "per_device_batch_size"), None)
     devices, again = found.get("devices"), found.get("accumulation")

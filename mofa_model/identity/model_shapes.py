@@ -47,9 +47,11 @@ _VOCABULARIES: Final = ("vocab_file", "merge_file", "tokenizer_type", "tokenizer
 def complete_megatron(
     found_sizes: dict[str, Fact], settings: Sequence[Setting], trainer: str
 ) -> dict[str, int | bool]:
-    """What Megatron-LM takes where a shape does not say it: every head has its own keys, a layer has
-    no experts and is four times as wide, or 8/3 times with gates, and a vocabulary is padded to 128 rows of every tensor-parallel rank. Given back is
-    what a model that nobody knows has beside its sizes; nothing where these do not say all of it.
+    """What a model that no preset has needs beside its sizes; nothing where these do not say all of it.
+
+    Sizes that are not said become Megatron-LM's own: every head has its own keys, a layer has no
+    experts, its feed-forward part is four times as wide as the stream (8/3 times with gates), and
+    the vocabulary is padded to 128 rows of every tensor-parallel rank.
     Source: megatron/training/arguments.py, validate_args; tokenizer.py, _vocab_size_with_padding.
     """
     if trainer != "megatron-lm" or not {"layers", "hidden", "heads"} <= found_sizes.keys():

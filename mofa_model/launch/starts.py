@@ -38,7 +38,7 @@ def program_text(name: str) -> str:
 
 
 def _megatron(model: Transformer, settings: LaunchSettings, launch: Launch) -> Start:
-    # By default what saves in the background is a further package.
+    # Megatron's default strategy for saves in the background needs one more package; mcore does not.
     asynchronous = ("--async-strategy mcore",) if "--async-save" in launch.arguments else ()
     return Start(
         program="pretrain_hybrid.py" if listed(model) else "pretrain_gpt.py",
@@ -108,13 +108,14 @@ def _nemo(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
 
 
 def _stages(launch: Launch) -> int:
+    """Pipeline stages of a launch of torchtitan. [1]"""
     words = launch.arguments
     return int(words[words.index("--parallelism.pipeline_parallel_degree") + 1])
 
 
 def _torchtitan(model: Transformer, _settings: LaunchSettings, launch: Launch) -> Start:
     said = torchtitan_model(model)
-    # With stages it refuses a head that is the embedding.
+    # torchtitan refuses a head that shares the embedding's weights where there are several stages.
     if said["sizes"] and model.embedding.tied and _stages(launch) == 1:
         said["sizes"]["tied"] = 1
     own = {} if not said["sizes"] else {

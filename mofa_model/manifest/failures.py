@@ -97,7 +97,7 @@ def classes_of(failure_part: Failures) -> list[FailureClass]:
 
 
 def assumed_rates(failure_part: Failures) -> dict[str, float]:
-    """Failures in a node-day that a profile assumes, by class."""
+    """How often a node fails in a day by the profile's assumption, for each class of failure."""
     return {
         str(one.name): float(one.failures_per_thousand_node_days) / 1000
         for one in classes_of(failure_part)

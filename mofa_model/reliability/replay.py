@@ -50,14 +50,15 @@ _BROKEN_BUT_READY: Final = frozenset(
     one.word for one in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC)
 )
 """Causes after which a pod stays on the node until somebody takes it out."""
-_NOT_BY_ITSELF: Final = frozenset((causes.DRAIN.word, causes.HANG.word))
-"""Causes that end when somebody replaces the pods, also where one of their nodes breaks meanwhile."""
 UNAVAILABLE: Final = frozenset(
     one.word
     for one in causes.CAUSES.values()
     if one.counts or one is causes.DRAIN or one is causes.SCALE_DOWN
 )
 """Causes for which a node takes no pods."""
+_LOSES_PODS: Final = UNAVAILABLE - {causes.DRAIN.word, causes.HANG.word}
+"""Causes for which a broken node loses its pods by itself. After a drain or a hang somebody replaces
+all pods of the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +172,7 @@ def _in_place(
         if plan.attempt is None:
             return replace(one, in_place=True, queued=0.0, starting=usual.in_place)
         return replace(one, in_place=True, queued=0.0, starting=plan.attempt, loading=0.0)
-    if not one.faulty or one.cause not in UNAVAILABLE - _NOT_BY_ITSELF:
+    if not one.faulty or one.cause not in _LOSES_PODS:
         return one
     until = _until_running(one, outage, usual.in_place)
     noticed = min(one.unnoticed, until)

@@ -21,7 +21,7 @@ from mofa_operator.settings import PrometheusSettings
 DAY, HOUR = 86400, 3600
 NOW = int(time.time())
 END = min(NOW // HOUR * HOUR, NOW // DAY * DAY + 22 * HOUR)
-"""Weeks are of whole days: later in the evening the rack's outage, 22 hours before, would be of this day."""
+"""22:00 at the latest. The rack fails 22 hours before, and a week is told without the day that is not over."""
 START = END - 3 * DAY
 NODES = [f"n{number}" for number in range(8)]
 

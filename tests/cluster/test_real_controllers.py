@@ -166,7 +166,7 @@ def whole_site(plane, kind):
 
 @pytest.fixture
 def site(whole_site):
-    """What a test leaves goes with it: another try, or the next test, needs the nodes."""
+    """The site. All that a test made is deleted after it, because the next test needs the nodes."""
     yield whole_site
     while whole_site.open:
         whole_site.cluster.empty(whole_site.open.pop())

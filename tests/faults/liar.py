@@ -130,7 +130,7 @@ async def enormous(request: web.Request, _: Truth) -> web.StreamResponse:
 
 @functools.cache
 def _bomb() -> bytes:
-    """A gigabyte of spaces behind the beginning of an answer, as gzip packs it: one megabyte."""
+    """The beginning of an answer and a gigabyte of spaces. Gzip packs both into one megabyte."""
     packed = zlib.compressobj(wbits=31)
     parts = [packed.compress(b'{"status":"success","data":')]
     parts += [packed.compress(b" " * 2**20) for _ in range(1024)]

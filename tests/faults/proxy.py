@@ -266,11 +266,12 @@ class Slow(Fault):
 
 
 MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?=(\.\d+)?Z)")
+"""A time as Kubernetes writes it, without parts of a second."""
 
 
 @dataclass
 class Skewed(Fault):
-    """The clock of the API server is ahead by so many hours: every time that it says, and every time that it is told."""
+    """The clock of the API server is some hours ahead: times in answers move forward, times in requests back."""
 
     hours: float
 
