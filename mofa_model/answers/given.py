@@ -145,7 +145,7 @@ def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
     status holds the same where an operator runs. `word` is what the profile was called by.
     """
     from mofa_model.manifest.failures import assumed_rates
-    from mofa_model.reliability.observed import assess
+    from mofa_model.reliability.observed import rate_reports
 
     assumed = assumed_rates(profile.spec.failures)
     observed = live_source("prometheus")(url, word)
@@ -156,7 +156,7 @@ def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
             failures=report.present.failures,
             node_days=report.present.node_days,
         )
-        for report in assess(observed, assumed, prior_weight=weight).rates
+        for report in rate_reports(observed, assumed, prior_weight=weight)
         if report.name in observed.classes
     }
 

@@ -176,48 +176,25 @@ def assess(
     alarm: float = ALARM,
     recovery_law: dict[str, RecoveryTime] | None = None,
 ) -> Assessment:
-    """Check assumed failures per node-day by class against what was observed. Ours. []
-
-    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in
-    all [1]. `alarm` is the chance of any false verdict on the pool in a year [1], or in one look
-    where days are not known: half of it is the total's, the rest is shared by the classes. Without
-    exposure nothing is judged: failures that nobody could have seen are no evidence. A class that
-    was not counted leaves no total.
+    """All that observed failures say of a pool: its rates as `rate_reports`, and what is to come. Ours. []
 
     >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
     >>> found = assess(ObservedFailures(classes=seen), {"pod": 0.005})
-    >>> found.rates[0].verdict.value, round(found.rates[0].mean, 6)
-    ('LowerThanAssumed', 0.003793)
+    >>> found.node_days, found.shares["pod"].target
+    (110592.0, 1.0)
     """
-    share(level=level, alarm=alarm)
+    reports = rate_reports(
+        observed_failures, assumed, prior_weight=prior_weight, level=level, alarm=alarm
+    )
     counted = observed_failures.classes
-    every = {**assumed, **{name: 0.0 for name in counted if name not in assumed}}
-    total = sum(every.values())
-    own = alarm if len(every) == 1 else alarm / 2 / len(every)
-    parts = [({name: rate}, name, own) for name, rate in every.items()]
-    if len(every) > 1 and (not counted or set(every) <= set(counted)):
-        parts.append((every, TOTAL, alarm / 2))
-    past = observed_failures.past or (DatedEvidence(date="", days=YEAR, classes=counted),)
-    worth = prior_weight / total if total > 0 else 0.0
+    every = _every_class(counted, assumed)
     known = recovery_law or {}
     return Assessment(
         node_days=observed_failures.node_days,
         coverage=None
         if not observed_failures.possible
         else observed_failures.node_days / observed_failures.possible,
-        rates=tuple(
-            _report(
-                name,
-                counted,
-                part,
-                worth,
-                level,
-                _checked(past, part, chance),
-                past,
-                observed_failures.present,
-            )
-            for part, name, chance in parts
-        ),
+        rates=reports,
         shares=class_shares(
             {name: float(counted.get(name, _NOTHING).failures) for name in every}, level
         ),
@@ -237,11 +214,62 @@ def assess(
         trend=laplace_trend([float(t) for t in observed_failures.times], observed_failures.window)
         if observed_failures.window
         else None,
-        outlooks=_outlooks(past, every, level)
+        outlooks=_outlooks(observed_failures.past, every, level)
         if observed_failures.past and observed_failures.node_days > 0
         else (),
         notes=observed_failures.notes,
     )
+
+
+def rate_reports(
+    observed_failures: ObservedFailures,
+    assumed: dict[str, float],
+    *,
+    prior_weight: float = 0.0,
+    level: float = rates.LEVEL,
+    alarm: float = ALARM,
+) -> tuple[RateReport, ...]:
+    """Check assumed failures per node-day by class against what was observed. Ours. []
+
+    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in
+    all [1]. `alarm` is the chance of any false verdict on the pool in a year [1], or in one look
+    where days are not known: half of it is the total's, the rest is shared by the classes. Without
+    exposure nothing is judged: failures that nobody could have seen are no evidence. A class that
+    was not counted leaves no total.
+
+    >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
+    >>> (found,) = rate_reports(ObservedFailures(classes=seen), {"pod": 0.005})
+    >>> found.verdict.value, round(found.mean, 6)
+    ('LowerThanAssumed', 0.003793)
+    """
+    share(level=level, alarm=alarm)
+    counted = observed_failures.classes
+    every = _every_class(counted, assumed)
+    total = sum(every.values())
+    own = alarm if len(every) == 1 else alarm / 2 / len(every)
+    parts = [({name: rate}, name, own) for name, rate in every.items()]
+    if len(every) > 1 and (not counted or set(every) <= set(counted)):
+        parts.append((every, TOTAL, alarm / 2))
+    past = observed_failures.past or (DatedEvidence(date="", days=YEAR, classes=counted),)
+    worth = prior_weight / total if total > 0 else 0.0
+    return tuple(
+        _report(
+            name,
+            counted,
+            part,
+            worth,
+            level,
+            _checked(past, part, chance),
+            past,
+            observed_failures.present,
+        )
+        for part, name, chance in parts
+    )
+
+
+def _every_class(counted: ByClass, assumed: dict[str, float]) -> dict[str, float]:
+    """Assumed rates of all classes; one that was counted without an assumption has none. [1/d]"""
+    return {**assumed, **{name: 0.0 for name in counted if name not in assumed}}
 
 
 def _report(

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from faults import proxy
 from faults.campaign import play
+from faults.store import full_at_times
 
 PAUSE = 5.0
 """How long the store of the API server stands still. [s]"""
@@ -117,6 +118,18 @@ def test_workers_killed_ten_times(cluster, processes, clean, seed, number):
     run = play(f"workers killed, {number}", cluster, processes, clean=clean, fault=fault, bound=240)
     assert run.lives == 1
     held_against(clean, run)
+
+
+@pytest.mark.soak
+def test_a_store_that_is_full(cluster, processes, clean, seed):
+    """etcd refuses every write whenever its quota is used up; people try again, and so does the operator."""
+    random, times = Random(seed), 0
+    for number in range(4):
+        with full_at_times(cluster, random) as store:
+            run = play(f"store full, {number}", cluster, processes, clean=clean)
+        times += store.times
+        held_against(clean, run)
+    assert times >= 20
 
 
 @pytest.mark.soak

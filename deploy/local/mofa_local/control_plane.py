@@ -94,20 +94,24 @@ class ControlPlane(Cluster):
 
     def start_etcd(self) -> None:
         """Start etcd on its port; what it held is there again."""
-        client = f"http://{ports.HOST}:{self._etcd}"
         self.processes.start(
             "etcd",
             [
                 binaries.path("etcd"),
                 f"--data-dir={self.folder / 'etcd'}",
-                f"--listen-client-urls={client}",
-                f"--advertise-client-urls={client}",
+                f"--listen-client-urls={self.store}",
+                f"--advertise-client-urls={self.store}",
                 f"--listen-peer-urls=http://{ports.HOST}:0",
                 "--unsafe-no-fsync",  # a test's disk may lose power; the wait for it would cost most of its time
                 "--log-level=warn",
             ],
-            ready=answers(f"{client}/readyz"),
+            ready=answers(f"{self.store}/readyz"),
         )
+
+    @property
+    def store(self) -> str:
+        """Where etcd listens."""
+        return f"http://{ports.HOST}:{self._etcd}"
 
     def stop_etcd(self) -> None:
         """Stop etcd in order: an outage of the store under a running API server."""
@@ -120,7 +124,7 @@ class ControlPlane(Cluster):
             "kube-apiserver",
             [
                 binaries.path("kube-apiserver"),
-                f"--etcd-servers=http://{ports.HOST}:{self._etcd}",
+                f"--etcd-servers={self.store}",
                 f"--bind-address={ports.HOST}",
                 f"--secure-port={self._api}",
                 f"--cert-dir={keys}",

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.failures import assumed_rates, classes_of
 from mofa_model.reliability.assumption import Verdict
-from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, assess
+from mofa_model.reliability.observed import TOTAL, ObservedFailures, RateReport, rate_reports
 from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY, Range
 from mofa_operator.decide import ledger
@@ -258,7 +258,7 @@ def assessed(
         classes={} if history is None else history.classes, past=tuple(past), present=present
     )
     assumed = assumed_rates(spec.failures)
-    return assess(observed, assumed, prior_weight=float(spec.failures.prior_weight)).rates
+    return rate_reports(observed, assumed, prior_weight=float(spec.failures.prior_weight))
 
 
 def rows(history: History | None, reports: Reports) -> list[Written]:

@@ -21,7 +21,6 @@ there; of nodes deleted meanwhile nothing else is known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,12 +30,11 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.inputs import gpus_of_node
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
-from mofa_model.spec.evidence import DatedEvidence
 from mofa_operator.decide.availability import availability
 from mofa_operator.decide.calibration import calibration
 from mofa_operator.decide.forecasts import forecasts, rows_of
 from mofa_operator.decide.history import (
-    NOBODY,
+    Reports,
     assessed,
     contradiction,
     read,
@@ -226,13 +224,19 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     reading = read(snapshot, before, float(spec.prometheus.window_seconds))
     weeks = weeks_with(pool.weeks, pool.days, reading.days)
     newest = (*weeks, *of_days(reading.days))
-    wait = _wait_before_writing(spec, before, reading.history, newest, snapshot, settings)
+    evidence = reading.history or before
+    reports_before = assessed(spec, before, of_profile(pool), pool.status.present)
+    reports_now = assessed(spec, evidence, newest)
+    wait = _wait_before_writing(
+        before, reading.history, reports_before, reports_now, snapshot, settings
+    )
     is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = wait == 0 or pause == 0
     kept = reading.history if wait == 0 else before
-    known = newest if is_written else of_profile(pool)
-    reports = assessed(spec, kept, known, NOBODY if wait == 0 else pool.status.present)
+    reports = reports_now if wait == 0 else reports_before
+    if is_written and wait != 0:
+        reports = assessed(spec, before, newest, pool.status.present)
     complete, stands = reading.condition, standing(pool, Aspect.HISTORY_COMPLETE)
     if stands is not None and wait != 0 and _says_the_same(stands, complete):
         complete = stands
@@ -255,7 +259,6 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         stood = pool.status.history_time
         is_new = is_written or seconds(stood) is None
         status["historyTime"] = moment(snapshot.now) if is_new else stood
-    evidence = reading.history or kept
     soon = _SOON if is_written and pool.unmoved else None
     again = [one for one in (wait, pause, soon, learned.requeue_after, size.requeue_after) if one]
     event = contradiction(pool, kept, reports)
@@ -274,7 +277,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         figures=PoolFigures(
             snapshot=snapshot,
             history=evidence,
-            rates=assessed(spec, evidence, newest),
+            rates=reports_now,
             recovery=recoveries(spec, evidence),
             calibration=learned.written,
             account=account_of(trimmed(reading.days, snapshot.now)) if is_written else pool.account,
@@ -307,10 +310,10 @@ def _says_the_same(stands: NewCondition, complete: NewCondition) -> bool:
 
 
 def _wait_before_writing(
-    spec: ClusterProfileSpec,
     before: History | None,
     fresh: History | None,
-    newest: Sequence[DatedEvidence],
+    reports_before: Reports,
+    reports_now: Reports,
     snapshot: ProfileSnapshot,
     settings: LoopSettings,
 ) -> float | None:
@@ -319,16 +322,13 @@ def _wait_before_writing(
         return None
     if before is None:
         return 0.0
-    pool = snapshot.profile
-    old_reports = assessed(spec, before, of_profile(pool), pool.status.present)
-    new_reports = assessed(spec, fresh, newest)
-    if [(old.name, old.verdict) for old in old_reports] != [
-        (new.name, new.verdict) for new in new_reports
+    if [(old.name, old.verdict) for old in reports_before] != [
+        (new.name, new.verdict) for new in reports_now
     ]:
         return 0.0
     has_moved = any(
         moved(old.mean, new.mean, 2 * settings.material)
-        for old, new in zip(old_reports, new_reports, strict=True)
+        for old, new in zip(reports_before, reports_now, strict=True)
         if old.name != TOTAL
     )
     if has_moved or differs(before, fresh, settings.material):
