@@ -34,6 +34,8 @@ TRUST: Final = 60.0
 """Age at which a window counts half in judging forecasts. [d]"""
 JUDGED: Final = 14.0
 """Longest windows by which forecasts are judged: longer ones are too few. [d]"""
+_COUNTED: Final = 256
+"""Counts whose chances are added up one by one; where more failures may come, the end of the band is sought by halving. [1]"""
 _NEAR: Final = 0.25
 """By how much a window of whole spans may be shorter than asked. [d]"""
 
@@ -122,10 +124,21 @@ def outlook(
     (1, 3.5, 7)
     """
     mean = exposure * forecasts.shape / forecasts.scale
+    below = np.cumsum(_chances(forecasts, exposure))
     lower, upper = (
-        _least_count(forecasts, exposure, end) for end in ((1 - level) / 2, (1 + level) / 2)
+        int(np.searchsorted(below, end))
+        if end < below[-1]
+        else _least_count(forecasts, exposure, end)
+        for end in ((1 - level) / 2, (1 + level) / 2)
     )
     return Outlook(days=ahead, lower=lower, mean=float(forecasts.weight @ mean), upper=upper)
+
+
+def _chances(of: RateForecasts, exposure: float) -> NDArray[Any]:
+    """Chances of the smallest counts, which are nearly always all that matter. [1]"""
+    counts = np.arange(float(_COUNTED))[:, None]
+    chances: NDArray[Any] = np.exp(log_chance(counts, exposure, of.shape, of.scale, of.spread))
+    return chances @ of.weight
 
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
@@ -135,10 +148,9 @@ def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
     def below(count: int) -> bool:
         return bool(of.weight @ beta_below(size, count + 1.0, 1 / (1 + over)) < share)
 
-    most = 1
+    least, most = _COUNTED - 1, 2 * _COUNTED
     while below(most):
-        most *= 2
-    least = -1
+        least, most = most, 2 * most
     while most - least > 1:
         middle = (least + most) // 2
         least, most = (middle, most) if below(middle) else (least, middle)

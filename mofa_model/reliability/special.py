@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Final
 
 import numpy as np
@@ -125,6 +125,12 @@ def gamma_quantile(shape: float, chance: float) -> float:
     >>> round(gamma_quantile(2.0, 0.05), 6), round(gamma_quantile(2.0, 0.95), 6)
     (0.355362, 4.743865)
     """
+    return _where_gamma_is_below(shape, chance)
+
+
+@lru_cache(maxsize=1024)
+def _where_gamma_is_below(shape: float, chance: float) -> float:
+    """The same, kept: an operator asks for the same few counts at every look. [1]"""
     if not 0 < chance < 1:
         return 0.0 if chance <= 0 else math.inf
     if shape > _VAST:

@@ -49,6 +49,7 @@ def read(capsys, words):
 
 
 @pytest.mark.parametrize("words", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.usefixtures("asked_once")
 def test_csv_is_one_rectangular_table_whose_first_line_names_the_columns(
     words, capsys, tmp_path, monkeypatch
 ):
@@ -76,6 +77,7 @@ def test_every_verb_that_prints_forms_is_read_here():
     assert printing == {name.split()[0] for name in ANSWERS}
 
 
+@pytest.mark.usefixtures("asked_once")
 def test_the_rows_of_advise_are_what_its_json_says_in_si(capsys):
     words = ANSWERS["advise"]
     header, rows = read(capsys, words)

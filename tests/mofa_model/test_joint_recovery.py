@@ -41,7 +41,7 @@ def _time(answer: mofa_model.Advice) -> float:
     return float(figures.step_seconds.target / figures.ettr.target)
 
 
-@pytest.mark.parametrize("rate", [0.005, 2.0])
+@pytest.mark.parametrize("rate", [pytest.param(0.005, marks=pytest.mark.soak), 2.0])
 def test_the_joint_choice_is_the_best_of_four_layouts_by_three_plans(rate: float) -> None:
     def ask(tensor: str, plans: str) -> mofa_model.Advice:
         return mofa_model.advise(
