@@ -1,6 +1,7 @@
 """Time lines of a small pool for tests of incidents: four nodes for a day, and pods of one job."""
 
 from mofa_operator.incidents.timelines import (
+    BOOT,
     CORDON,
     PRESSURE,
     READY,
@@ -37,7 +38,7 @@ def exits(*given, again=20.0):
 
 
 def life(name, **told):
-    signals = {"ready": READY, "cordon": CORDON, "xid": XID, "pressure": PRESSURE}
+    signals = {"ready": READY, "cordon": CORDON, "xid": XID, "pressure": PRESSURE, "boot": BOOT}
     parts = {"xid": ("0", "u"), "pressure": ("DiskPressure",)}
     lines = (
         SignalTimeline(name, signals[word], parts.get(word, ()), runs)

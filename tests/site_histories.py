@@ -199,11 +199,24 @@ class Site:
                 yield [first, count, self.scrape, value]
 
     def written(self):
+        """Its truth."""
         return dict(
             window=[BEGIN, END],
             match=f'cluster="{self.name}"',
+            node_hours=sum(self.there(n) for n in range(len(self.hosts))) / HOUR,
             note=self.note,
             incidents=self.truth,
+        )
+
+    def there(self, n):
+        """How long a node had an object. [s]"""
+        of = (("node", self.hosts[n]),)
+        told = sorted(self.lines["kube_node_spec_unschedulable", "ksm", of], key=lambda one: one[0])
+        ends = [*(at for at, _ in told[1:]), END]
+        return sum(
+            max(0, min(b, END) - max(a, BEGIN))
+            for (a, value), b in zip(told, ends, strict=True)
+            if value is not GONE
         )
 
 

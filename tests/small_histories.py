@@ -402,3 +402,43 @@ def sampled(histories):
                 told.append(Run(range(first, end, step), Span(first, end, value)))
         pairs = dict(LABEL.findall(labels))
         yield Series(metric, pairs, step, tuple(run.span for run in told)), told
+
+
+def right_and_wrong(truth, told):
+    """Found, missed and false ones of nodes and of jobs; an incident of a domain is one of a node.
+
+    What is `contested` is neither: an incident that is told beside it is no false one.
+    """
+    counted = {"node": [0, 0, 0], "job": [0, 0, 0]}
+    used = set()
+
+    def found_by(one):
+        """The numbers of what was told of an incident."""
+        names = set(one.get("nodes", [one["name"]]))
+        return [
+            number
+            for number, other in enumerate(told)
+            if number not in used
+            and other["counts"]
+            and (other["kind"] == "job") == (one["kind"] == "job")
+            and one["start"] - 900 <= other["start"] <= one["end"] + 1800
+            and names & _named(other)
+        ]
+
+    sure = [one for one in truth["incidents"] if one["counts"] and not one.get("contested")]
+    for one in sure:
+        hit = next(iter(found_by(one)), None)
+        used.add(hit)
+        counted["job" if one["kind"] == "job" else "node"][hit is None] += 1
+    for one in truth["incidents"]:
+        if one.get("contested"):
+            used.update(found_by(one))
+    for number, other in enumerate(told):
+        if other["counts"] and number not in used:
+            counted["job" if other["kind"] == "job" else "node"][2] += 1
+    return counted
+
+
+def _named(told):
+    """The job that an incident is of, or its nodes."""
+    return {told["job"]} if told["kind"] == "job" else set(told.get("nodes") or [told["node"]])

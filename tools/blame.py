@@ -56,6 +56,8 @@ class House:
     """Share of errors at which a GPU reports an XID of programs. [1]"""
     replay: float
     """Median time after which an error comes again. [s]"""
+    clocks: float
+    """Share of programs that end after the same hours each time: a token that expires, a leak. [1]"""
 
 
 def house(r: random.Random, *, strange: bool = False) -> House:
@@ -71,6 +73,7 @@ def house(r: random.Random, *, strange: bool = False) -> House:
         shared=r.uniform(0.0, 0.2),
         tells=r.uniform(0.0, 0.5),
         replay=r.uniform(300, 4000) if strange else r.uniform(400, 2500),
+        clocks=r.uniform(0.0, 0.08 if strange else 0.05),
     )
 
 
@@ -130,22 +133,41 @@ class Jobs:
         ]
         places = [replace(pod, started=pod.created + 30) for pod in places]
         free = START
-        for at, by_machines in sorted(stops):
-            if at < free + 1500 or at > self.end - 1800:
+        hours = math.exp(r.uniform(math.log(2 * HOUR), math.log(20 * HOUR)))
+        clock, leaks = hours if r.random() < h.clocks else math.inf, r.random() < 0.5
+        due = START + clock * r.random()
+        stops.sort(reverse=True)
+        while stops or due < self.end:
+            by_clock = not stops or due < stops[-1][0]
+            at, by_machines = (due, False) if by_clock else stops.pop()
+            if at > self.end - 1800:
+                break
+            if at < free + 1500:
+                due = free + clock if by_clock else due
                 continue
-            again, wait = loops.get(at, (0, 0.0))
+            again, wait = (0, 0.0) if by_clock else loops.get(at, (0, 0.0))
             for k in range(again + 1):
                 when = at + k * (wait * r.uniform(0.985, 1.015) + 60)
                 if when > self.end - 1800:
                     break
                 mends = not by_machines and again > 0 and k == again and r.random() < 0.6
-                places = self.stop(places, when, by_machines=by_machines, mends=mends)
+                killed = leaks if by_clock else r.random() < (0.8 if by_machines else 0.1)
+                places = self.stop(
+                    places, when, by_machines=by_machines, mends=mends, killed=killed
+                )
                 self.truth.append((job, when, by_machines))
                 free = when + 60
+            due = free + clock * r.uniform(0.995, 1.005)
         self.pods += [replace(pod, last=self.end) for pod in places]
 
     def stop(
-        self, places: list[PodTimeline], at: float, *, by_machines: bool, mends: bool
+        self,
+        places: list[PodTimeline],
+        at: float,
+        *,
+        by_machines: bool,
+        mends: bool,
+        killed: bool,
     ) -> list[PodTimeline]:
         """All places end and begin again."""
         r, launcher = self.r, self.h.launcher
@@ -163,7 +185,6 @@ class Jobs:
                 new.append(replace(pod, attempt=attempt, created=made, started=made + 30, exits=()))
             return new
         # a failed collective may raise, and a program may die of a signal
-        killed = r.random() < (0.8 if by_machines else 0.1)
         first = r.choice((137, 139, 134)) if launcher == "codes" and killed else 1
         together = by_machines and launcher == "codes" and r.random() < 0.4
         found = []

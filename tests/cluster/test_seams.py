@@ -3,11 +3,9 @@
 import asyncio
 import random
 import re
-import runpy
 from collections import defaultdict
 from functools import reduce
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +14,7 @@ from mofa_local.blocks import write_block
 from mofa_local.prometheus import Prometheus as Server
 from mofa_local.series import Run, Series, Span
 from small_histories import BEGIN, END, HOUR, Cluster
+from traps import MADE
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_operator.incidents.past import past
@@ -32,7 +31,6 @@ from mofa_operator.observe.prometheus.client import Prometheus, TooMuch
 from mofa_operator.observe.prometheus.promql import Pool
 from mofa_operator.settings import PrometheusSettings
 
-MADE = runpy.run_path(str(Path(__file__).with_name("test_small_histories.py")))["MADE"]
 HOURS = range(1, (END - BEGIN) // HOUR)
 
 

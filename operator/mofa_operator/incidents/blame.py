@@ -31,6 +31,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "together": 0.0,
     "alike": -2.9,
     "looping": -2.6,
+    "timed": -6.1,
     "again": -0.3,
     "survived": 0.8,
     "lasted": 0.4,
@@ -60,6 +61,8 @@ class Signs:
     """A run before or after ended after the same short time."""
     looping: bool = False
     """Two or more runs beside it did."""
+    timed: bool = False
+    """Two or more runs beside it ended after the same hours: a program has a clock, or a leak."""
     again: bool = False
     """The next run ended within the hour that a job repeats, with no fault of a node."""
     survived: bool = False
@@ -87,6 +90,7 @@ _WORDS: Final = {
     "together": "all ended at once",
     "alike": "runs beside it were as long",
     "looping": "again and again",
+    "timed": "runs beside it ended after the same hours",
     "again": "it stopped again soon",
     "survived": "it went on unchanged",
     "lasted": "it had trained for hours",
@@ -117,4 +121,19 @@ def alike(ran: float, before: float) -> bool:
     >>> alike(1500, 1540), alike(1500, 1800), alike(43000, 43000)
     (True, False, False)
     """
-    return max(ran, before) <= REPEATED and abs(ran - before) <= 60.0 + ALIKE * max(ran, before)
+    return max(ran, before) <= REPEATED and _same(ran, before)
+
+
+def timed(ran: float, before: float) -> bool:
+    """Whether two long runs ended after the same time: once that is chance, twice a program's own
+    time. [s]
+
+    >>> timed(43000, 43300), timed(43000, 44000), timed(1500, 1540)
+    (True, False, False)
+    """
+    return min(ran, before) > REPEATED and _same(ran, before)
+
+
+def _same(ran: float, before: float) -> bool:
+    """Whether two runs ended after the same time. [s]"""
+    return abs(ran - before) <= 60.0 + ALIKE * max(ran, before)

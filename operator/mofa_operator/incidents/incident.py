@@ -49,6 +49,8 @@ class Incident:
     lasts: bool = False
     """Whether it was not over when it was looked at: its end is then the last moment that was read,
     and its cause the one that is known so far."""
+    mended: float | None = None
+    """When the host was booted to mend a fault of a part; None = it was not. [s]"""
     unsure: float = 0.0
     """How much earlier it may have begun, where nothing was sampled. [s]"""
     timed: bool = True

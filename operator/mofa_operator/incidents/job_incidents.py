@@ -18,9 +18,10 @@ from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.incident_causes import SHORTEST_OUTAGE, IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import DAY, HOUR
-from mofa_operator.incidents.blame import REPLAY, SOON, Signs, alike, infrastructure_share
+from mofa_operator.incidents.blame import REPLAY, SOON, Signs, alike, infrastructure_share, timed
 from mofa_operator.incidents.incident import Incident, JobFacts
 from mofa_operator.incidents.job_outages import JobOutage, by_job, helper_exits, job_outages
+from mofa_operator.incidents.node_incidents import OUTAGES
 from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, Stall, overlap
 
 COLLECTIVE: Final = 600.0
@@ -181,6 +182,7 @@ class JobIncidents:
             fault = None if incident is None else incident.fault
             if before is not None and (
                 (fault is not None and _gave_up(before, outage, fault))
+                or (fault is not None and fault.id in known and _not_back(outage, fault))
                 or _never_mended(incidents, before, outage, incident)
             ):
                 incidents.pop()
@@ -394,15 +396,13 @@ class JobIncidents:
         if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):
             return decided
         if by_fault is not None and fault is not None:
-            if (
-                decided is None
-                or fault.id not in known
-                or not self._moved_for_repair(outage, fault)
-            ):
+            repaired = self._repaired(outage, fault, decided) if fault.id in known else ""
+            if not repaired:
                 return by_fault
-            evidence = f"moved off {fault.name}, whose {fault.cause.word} had stopped it before"
+            evidence = f"{repaired}, whose {fault.cause.word} had stopped it before"
+            more = () if decided is None else decided.evidence
             share = float(fault.cause.counts)
-            return Deduction(causes.DRAIN, (evidence, *decided.evidence), fault, share)
+            return Deduction(causes.DRAIN, (evidence, *more), fault, share)
         exits = outage.exits
         if any(place.pod.out_of_memory and not place.pod.exits for place in outage.outages) or any(
             stop.reason == "OOMKilled" for stop in exits
@@ -472,6 +472,8 @@ class JobIncidents:
             and exits[-1].at - exits[0].at < 120,
             alike=repeats > 0 or leads,
             looping=repeats >= _LOOP - 1,
+            timed=before is not None
+            and sum(timed(before, other) for other in run.others) >= _LOOP - 1,
             again=run.again and run.after <= HOUR,
             survived=same
             and run.after >= (REPLAY if before is None else min(REPLAY, max(HOUR, 3 * before))),
@@ -534,13 +536,19 @@ class JobIncidents:
                 return f"a pod went while {pod.node} had {short}"
         return ""
 
-    def _moved_for_repair(self, outage: JobOutage, fault: Incident) -> bool:
-        """Whether a job left a node in order: its fault is counted where it began, and that somebody
-        repairs it is a drain.
+    def _repaired(self, outage: JobOutage, fault: Incident, decided: Deduction | None) -> str:
+        """How a repair stopped a job, in words; empty = it did not.
+
+        A job left a node in order, or its host was booted: the fault is counted where it began, and
+        that somebody repairs it is a drain.
         """
+        slack = AT_ONCE + 2 * self._pool.sample_spacing
+        if fault.mended is not None and abs(outage.start - fault.mended) <= slack:
+            return f"{fault.name} was booted"
         faulty = fault.nodes or (fault.name,)
         gone = outage.first_gone(self._pool.sample_spacing)
-        return any(pod.node in faulty and not pod.failed for pod in gone)
+        moved = any(pod.node in faulty and not pod.failed for pod in gone)
+        return f"moved off {fault.name}" if moved and decided is not None else ""
 
     def _came_after_a_drain(self, outage: JobOutage, fault: Incident) -> bool:
         """Whether a fault began only after the outage, which a cordon of another node explains."""
@@ -586,6 +594,18 @@ def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
     waited = fault.start <= before.start + REACTION and outage.start - before.running <= HUNG
     gave_up = sum(stop.code in _OWN for stop in outage.exits)
     return moved == {fault.name} and waited and 2 * gave_up > len(outage.exits)
+
+
+def _not_back(outage: JobOutage, fault: Incident) -> bool:
+    """Whether a job goes out again while its pod on a host that is away is still there: without it
+    no start before can have trained.
+    """
+    return (
+        fault.cause in OUTAGES
+        and fault.cause is not causes.KUBELET_DOWN
+        and outage.start <= fault.end + AT_ONCE
+        and any(pod.node == fault.name and pod.created < fault.start for pod in outage.pods_before)
+    )
 
 
 def _never_mended(

@@ -58,8 +58,11 @@ AGENT: Final = 60.0
 kernel's log at once, exporters and the kubelet's status follow. [s]"""
 NOTICE: Final = 600.0
 """Longest notice with which a provider takes a machine back; a drain waits longer. Ours. [s]"""
-MENDED: Final = 900.0
-"""How long after a fault of a part a reboot is what mends it. Ours. [s]"""
+MENDED: Final = 1800.0
+"""How long after a fault of a part a reboot is what mends it: that a host boots by itself within half an
+hour of another fault has a chance of one in ten thousand. Ours. [s]"""
+WENT_ON: Final = 3600.0
+"""What trained through an hour of a problem that an agent tells was not stopped by it. Ours. [s]"""
 GPU_AWAY: Final = 600.0
 """Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
 _SIGN: Final = 240.0
@@ -112,8 +115,11 @@ def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
     if is_outage and not was_outage:
         if event.start - before.start <= near:  # it is the first sign of the outage
             return replace(event, start=before.start, evidence=evidence)
-        is_repair = event.cause is causes.REBOOT and event.start <= before.start + MENDED
-        return replace(before, end=event.end, evidence=evidence) if is_repair else None
+        booted = event.cause in (causes.REBOOT, causes.NODE_DOWN)
+        is_repair = booted and event.start <= before.start + MENDED
+        if not is_repair:
+            return None
+        return replace(before, end=event.end, evidence=evidence, mended=event.start)
     if is_outage:
         if event.start - before.end > causes.SHORTEST_OUTAGE:  # it was not up for long enough
             return None
@@ -381,7 +387,24 @@ def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
                 runs = tuple(replace(run, value=1.0 - run.value) for run in line.runs)
                 told, evidence = replace(line, runs=runs), f"condition {name} is not true"
             for rise in _rises(node, told):
-                yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
+                if signal is not REMAP and _went_on(node, rise):
+                    why = (evidence, "what trained there went on, and nobody cordoned it")
+                    yield of_node(node.name, rise.at, rise.at, causes.XID_WARNING, *why)
+                else:
+                    yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
+
+
+def _went_on(node: NodeTimeline, rise: _Rise) -> bool:
+    """Whether a problem that an agent tells stopped nothing: a pod trained through it, none ended
+    there, and nobody cordoned the node for it.
+    """
+    step = node.sample_spacing
+    since, until = rise.clean - step, max(rise.end, rise.at + WENT_ON)
+    return (
+        any(_trained(pod, since, until, step) for pod in node.pod_timelines)
+        and not ended(node.pod_timelines, since, rise.at + WENT_ON)
+        and not any(since <= a <= rise.at + TO_CORDON or a < since < b for a, b in node.cordons)
+    )
 
 
 def _is_health(line: SignalTimeline, presence: Sequence[Span]) -> bool:

@@ -307,6 +307,41 @@ def test_who_is_moved_off_a_node_whose_fault_had_stopped_it_before_was_drained_a
     assert causes.DRAIN.word not in lost
 
 
+def test_a_job_whose_pod_stays_on_a_host_that_is_away_was_stopped_once_however_often_others_start():
+    """The pod is `Terminating` until its host is back; without it no start of the others can have trained."""
+    boot = ValueRun(START, START + 9000, START - DAY), ValueRun(START + 12540, END, START + 12520)
+    away = life("a", ready=switched((9060, 0.0), (12600, 1.0), first=1.0), boot=boot)
+    others = [
+        pod(slot=n, exits=exits((9600 + n, 134), (11000 + n, 134), (12400 + n, 134)))
+        for n in range(1, 4)
+    ]
+    stuck = pod(slot=0, until=START + 12600)
+    again = pod(slot=0, at=START + 12620)
+    (found,) = [one for one in seen(stuck, again, *others, a=away) if one.cause.counts]
+    assert found.nodes == ("a",)
+    assert found.end >= START + 12650
+
+
+def test_a_boot_that_mends_a_fault_stops_a_job_for_repair():
+    """Its fault is counted where it began: at the timeout of the collective that it broke."""
+    away = switched((10260, 0.0), (10500, 1.0), first=1.0)
+    fault = (ValueRun(START, START + 8940, 0.0), ValueRun(START + 9000, START + 10200, 119.0))
+    boot = (
+        ValueRun(START, START + 10140, START - DAY),
+        ValueRun(START + 10440, END, START + 10420),
+    )
+    gang = [
+        pod(slot=0, exits=exits((10480, 255))),
+        *(pod(slot=n, exits=exits((9600 + n, 134), (10230 + n, 1))) for n in range(1, 4)),
+    ]
+    found = seen(*gang, a=life("a", ready=away, xid=fault, boot=boot))
+    assert [(one.cause.word, one.cause.counts) for one in found] == [
+        ("gpu-fatal", True),
+        ("planned-drain", False),
+    ]
+    assert found[1].evidence[0] == "a was booted, whose gpu-fatal had stopped it before"
+
+
 def test_a_pod_that_went_while_its_node_ran_short_of_disk_was_evicted_also_where_its_reason_is_gone():
     """Its controller took it away within seconds, so no sample has the reason; the node says DiskPressure for five minutes and more."""
     gang = [pod(slot=n, attempt="0", until=START + 9000, failed=n == 1) for n in range(3)]
@@ -545,6 +580,14 @@ def test_a_program_that_ends_after_the_same_time_again_and_again_is_at_fault():
 def test_a_crash_that_comes_back_after_twelve_good_hours_is_no_error_of_the_program():
     found = judged(*ended_with(1, 3600, 3600 + 43200, 3600 + 2 * 43000))
     assert [one.cause.counts for one in found][:2] == [True, True]
+
+
+def test_runs_that_all_end_after_the_same_hours_ended_by_a_clock_or_a_leak_of_the_program():
+    """A token that is valid for six hours; a process whose memory grows until the kernel kills it."""
+    for code in (1, 137):
+        found = judged(*ended_with(code, *(5000 + 21600 * n for n in range(4))))
+        assert len(found) == 4
+        assert max(one.share for one in found[1:]) < 0.1, code
 
 
 def test_codes_that_differ_are_the_programs_own():

@@ -22,6 +22,7 @@ from mofa_operator.incidents.timelines import (
     TAINT,
     XID,
     XID_COUNT,
+    ContainerExit,
     NodeTimeline,
     PodTimeline,
     PoolTimelines,
@@ -225,7 +226,8 @@ def test_an_xid_just_before_the_host_dies_is_the_same_incident():
 
 
 @pytest.mark.parametrize(
-    "later, words_of_both", [(600, ["gpu-fatal"]), (3000, ["gpu-fatal", "reboot"])]
+    "later, words_of_both",
+    [(600, ["gpu-fatal"]), (1500, ["gpu-fatal"]), (3000, ["gpu-fatal", "reboot"])],
 )
 def test_a_reboot_soon_after_a_fault_of_a_gpu_mends_it_and_is_no_second_failure(
     later, words_of_both
@@ -251,6 +253,24 @@ def test_conditions_of_nvsentinel_are_failures_of_gpus_where_they_are_fatal():
         assert words(problem(name)) == [word], name
     for name in ("NVSwitchNonFatalError", "DCGMError", "CSPMaintenance"):
         assert not problem(name), name
+
+
+def test_what_an_agent_tells_of_a_node_is_no_failure_where_work_went_on():
+    """Heat for five hours: clocks are lower. The same is one where a container ended, where it is cordoned, and where nothing runs."""
+    line = SignalTimeline(
+        "a", PROBLEM, ("GPUThermalThrottling",), switched((9000, 1.0), (27000, 0.0), first=0.0)
+    )
+    trains = PodTimeline(job="j", node="a", created=START - 9, started=START, last=END)
+    killed = replace(trains, exits=(ContainerExit(at=START + 9600, restarted_at=START + 9610),))
+    cordon = switched((20000, 1.0), (30000, 0.0), first=0.0)
+
+    def told(*pods, **more):
+        one = life(**more)
+        found = node_incidents(replace(one, timelines=(*one.timelines, line), pod_timelines=pods))
+        return [incident.cause.word for incident in found if incident.cause.word != "flap"]
+
+    assert told(trains) == ["xid-warning"]
+    assert told(killed) == told(trains, cordon=cordon) == told() == ["gpu-fatal"]
 
 
 def test_nodes_of_a_rack_that_go_down_at_once_are_one_incident():

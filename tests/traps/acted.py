@@ -603,8 +603,3 @@ def _(s):
     j = s.job("edges", range(8), "pytorch")
     host_dies(s, j, 1, BEGIN + 1500, BEGIN + 6000, 9)
     host_dies(s, j, 6, END - 2400, END - 300, 10)
-
-
-def made():
-    """All histories, anew."""
-    return [make(number + 1) for number, make in enumerate(TRAPS)]
