@@ -459,6 +459,26 @@ def test_a_replay_after_a_restart_is_of_the_whole_window_and_says_what_the_comma
     ]
 
 
+def test_looks_leave_out_what_the_ledger_held_at_the_first_and_after_a_replay_nothing(url):
+    """What it settles later was read since, and is kept in memory."""
+    known, left_out = KnownSamples(), {}
+    body = profile() | {"metadata": {"name": "east", "uid": "u"}}
+    held = ledger.settled_days(written_at(url, END - 3 * DAY))
+    later = ledger.settled_days(written_at(url, END))
+    assert later.until == held.until + 3 * DAY
+
+    def days(settled, **more):
+        found = look(url, body, known=known, settled=settled, left_out=left_out, **more)
+        return [day.date for day in found.days]
+
+    first = days(held)
+    assert first[0] == date_of(held.until)
+    assert days(later) == first
+    whole = days(later, replayed=True)
+    assert len(whole) > 25 > len(first)
+    assert days(later) == whole
+
+
 def test_simulated_runs_fail_by_a_server_as_they_do_by_the_status_that_the_operator_writes(
     url, found, tmp_path, capsys
 ):

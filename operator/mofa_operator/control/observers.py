@@ -24,14 +24,18 @@ from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.job import HASH
 from mofa_operator.decide.ledger import settled_days
 from mofa_operator.decide.remedies import replay_is_due
-from mofa_operator.evidence import SettledDays
 from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.keys import TRAINING_JOB, Key
 from mofa_operator.metrics.declared import Loop
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.history.history import KnownAccounts, KnownSamples, history
+from mofa_operator.observe.history.history import (
+    KnownAccounts,
+    KnownSamples,
+    LeftOut,
+    history,
+)
 from mofa_operator.observe.history.node_names import RecentNodes
 from mofa_operator.observe.history.watch import PoolWatch, WatchedJob, WatchedPool, watched_job
 from mofa_operator.observe.jobs.saves import job_facts
@@ -132,17 +136,13 @@ def history_queue(
     known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
     accounts: KnownAccounts = {}
     told: dict[str, dict[str, JobFacts]] = {}
-    # What is read after the start is kept in memory, so that no more days are left out later; after
-    # the first replay, which needs all days, none is.
-    at_start = dict[str, SettledDays | None]()
+    left_out: LeftOut = {}
 
     async def ask(profile: LiveObject) -> History | NoHistory:
-        now, name, due = time.time(), profile.key.name, False
+        now, name = time.time(), profile.key.name
+        settled, due = None, False
         if isinstance(profile, LiveProfile):
-            at_start.setdefault(profile.uid, settled_days(profile))
-            if due := replay_is_due(profile, now):
-                at_start[profile.uid] = None
-        left_out, nodes = at_start.get(profile.uid), lately.known(name, now)
+            settled, due = settled_days(profile), replay_is_due(profile, now)
 
         async def facts() -> Mapping[str, JobFacts]:
             fresh = await facts_of_jobs(store, name, now)
@@ -157,10 +157,11 @@ def history_queue(
                 profile.body,
                 now,
                 known,
-                nodes,
-                left_out,
+                lately.known(name, now),
+                settled,
                 accounts,
                 facts,
+                left_out,
                 replayed=due,
             )
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop

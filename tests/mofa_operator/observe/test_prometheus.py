@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 import time
+import tracemalloc
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
@@ -15,7 +16,13 @@ import pytest
 from mofa_local.certificates import Authority
 
 from mofa_model.errors import InputError, SourceUnreachable
-from mofa_operator.observe.prometheus.client import AT_ONCE, Prometheus, TooMuch
+from mofa_operator.observe.prometheus.client import (
+    AT_ONCE,
+    NotAnAnswer,
+    Prometheus,
+    TooMuch,
+    parsed,
+)
 from mofa_operator.observe.prometheus.trainers import TRAINERS
 from mofa_operator.settings import PrometheusSettings
 
@@ -182,6 +189,50 @@ def test_garbage_is_no_answer(body, why):
 
 
 # ---------------------------------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize("kind", ["vector", "matrix"])
+def test_a_large_answer_is_decoded_in_parts_and_says_the_same(kind):
+    """Labels may hold what looks like a seam; points of a matrix are many; what stands after the series is read."""
+    points = {"value": [100.5, "0.1"]} if kind == "vector" else {"values": [[1, "2"], [3.5, "NaN"]]}
+    every = [
+        {"metric": {"node": f"n-{n}", "text": ',{"metric":{"a":"b"}}]' * (n % 3)}, **points}
+        for n in range(4000)
+    ]
+    answer = {"status": "success", "data": {"resultType": kind, "result": every}, "warnings": ["w"]}
+    compact = json.dumps(answer, separators=(",", ":")).encode()
+    spaced = json.dumps(answer).encode()  # no seam is found in it
+    found = parsed(compact, "up", 5000)
+    assert found == parsed(spaced, "up", 5000)
+    assert len(found.samples) == 4000
+    assert found.warnings[0] == "w"
+    with pytest.raises(NotAnAnswer, match="more than 3999 series"):
+        parsed(compact, "up", 3999)
+
+
+@pytest.mark.parametrize("broken", ["[", "}", '"', ',{"metric":{}}', ',{"metric":7}'])
+def test_a_large_answer_that_is_broken_in_its_middle_is_none(broken):
+    whole = json.dumps(
+        json.loads(vector(*(({"node": f"n-{n}"}, "1") for n in range(6000)))), separators=(",", ":")
+    )
+    middle = whole.index(',{"metric":', len(whole) // 2)
+    with pytest.raises(NotAnAnswer):
+        parsed((whole[:middle] + broken + whole[middle:]).encode(), "up", 50_000)
+
+
+def test_decoding_a_large_answer_takes_little_more_memory_than_the_answer():
+    raw = json.dumps(
+        json.loads(vector(*(({"node": f"node-{n}"}, "1") for n in range(10_000)))),
+        separators=(",", ":"),
+    ).encode()
+    tracemalloc.start()
+    try:
+        found = parsed(raw, "up", 50_000)
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.samples) == 10_000
+    assert most - held < 4.5e6, "all its objects at once were 7 MB more"
 
 
 def test_an_answer_without_end_is_cut_off_at_the_limit():

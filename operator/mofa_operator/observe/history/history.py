@@ -54,6 +54,7 @@ from mofa_operator.observe.history.node_names import (
     unknown_nodes,
 )
 from mofa_operator.observe.history.pool_samples import (
+    NODE_DAYS,
     PoolSamples,
     StretchReader,
     blind_spots,
@@ -76,7 +77,7 @@ BEFORE: Final = 6 * HOUR
 """How long after its end a day is settled, and how far before a day that the ledger lacks is read:
 what began earlier is over, or it is a repair, which the ledger names. Ours. [s]"""
 _AT_ONCE: Final = 2
-"""Pieces of time that are read at the same time, of a pool that fits in one. [1]"""
+"""Pieces of time that are read at the same time, of a pool of which a day fits in one. [1]"""
 KnownSamples: TypeAlias = LruCache[PoolSamples]
 """Pieces of time that are over, by server, pool and start, and the last one, by server and pool;
 keep them as long as the operator runs.
@@ -101,6 +102,8 @@ class KnownAccount:
 
 KnownAccounts: TypeAlias = dict[tuple[str, Pool], KnownAccount]
 """The last account, by server and pool; keep it as long as the operator runs."""
+LeftOut: TypeAlias = dict[tuple[object, str], SettledDays | None]
+"""The days that the looks at a profile leave out, by its uid and rules; keep it as long as the operator runs."""
 AskFacts: TypeAlias = Callable[[], Awaitable[Mapping[str, JobFacts]]]
 """Says what the cluster knows of jobs, by namespace/name."""
 
@@ -114,6 +117,7 @@ async def history(
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
     ask_facts: AskFacts | None = None,
+    left_out: LeftOut | None = None,
     *,
     replayed: bool = False,
 ) -> History | NoHistory:
@@ -128,6 +132,7 @@ async def history(
             settled,
             known_accounts,
             ask_facts,
+            left_out,
             replayed=replayed,
         )
     except (SourceUnreachable, InputError) as error:
@@ -143,6 +148,7 @@ async def read_history(
     settled: SettledDays | None = None,
     known_accounts: KnownAccounts | None = None,
     ask_facts: AskFacts | None = None,
+    left_out: LeftOut | None = None,
     *,
     replayed: bool = False,
 ) -> History | NoHistory:
@@ -160,10 +166,13 @@ async def read_history(
     )
     window = float(spec.prometheus.window_seconds)
     days, by = window_days(now, window), _counted_by(spec)
-    if settled is not None and (
-        replayed or settled.counted_by != by or settled.until - BEFORE <= days[0].start
-    ):
-        settled = None
+    settled = _left_out(
+        {} if left_out is None else left_out,
+        (profile.get("metadata", {}).get("uid"), by),
+        settled,
+        days[0].start,
+        replayed=replayed,
+    )
     start = days[0].start if settled is None else settled.until - BEFORE
     found = await pool_past(
         prometheus,
@@ -186,6 +195,27 @@ async def read_history(
     facts = {} if account is None else account.facts
     helps = await asyncio.to_thread(_what_would_help, found, facts, gpus_of_node(spec))
     return replace(made, helps=helps)
+
+
+def _left_out(
+    known: LeftOut,
+    key: tuple[object, str],
+    settled: SettledDays | None,
+    start: float,
+    *,
+    replayed: bool,
+) -> SettledDays | None:
+    """The days that a look at a window from `start` on leaves out. [s]
+
+    Those that the ledger held at the first look: what is read since is kept in memory, so that no
+    more are left out later. A replay needs all days, and after it none is.
+    """
+    if replayed:
+        known[key] = None
+    found = known.setdefault(key, settled)
+    if found is None or found.counted_by != key[1] or found.until - BEFORE <= start:
+        return None
+    return found
 
 
 def _what_would_help(
@@ -298,7 +328,7 @@ async def _samples(
     progress: Callable[[float], None],
 ) -> list[PoolSamples]:
     """All samples of a window: what is kept, what was over since, and the last hours anew."""
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gate = asyncio.Semaphore(_AT_ONCE if nodes <= NODE_DAYS else 1)
     reader = StretchReader(prometheus, pool, naming, nodes)
     whole = stretches[-1].end - stretches[0].start
     alike = kept.get((prometheus.address, pool))

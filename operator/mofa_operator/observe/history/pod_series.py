@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from sys import intern
 from typing import Final, NamedTuple
 
 from mofa_operator.incidents.timelines import ContainerExit, PodTimeline
@@ -61,11 +62,11 @@ async def read_pods(
     facts = await _facts(ask, pool, within, grid)
     exits = await _exits(ask, pool, span, grid, sample_spacing)
     infos = await ask(f"max by ({_PLACE}) (last_over_time({pool.series('kube_pod_info')}{within}))")
-    placed = {s.label("uid"): naming.host(s.labels) for s in infos.samples}
-    found = {}
+    placed = {s.label("uid"): intern(naming.host(s.labels)) for s in infos.samples}
+    del infos
     for uid, owner in owners.items():
-        known = facts.get(uid, {})
-        found[uid] = replace(
+        known = facts.pop(uid, {})
+        owners[uid] = replace(
             owner,
             node=placed.get(uid, ""),
             created=known.get("created", 0.0),
@@ -82,7 +83,7 @@ async def read_pods(
             drained="drained" in known,
             out_of_memory="out_of_memory" in known,
         )
-    return found
+    return owners
 
 
 async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, PodTimeline]:
@@ -100,12 +101,14 @@ async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, PodTimeline
     for s in owned.samples:
         maker = job_of(s)
         name = parent.get((_namespace(s), maker), maker)
-        found[s.label("uid")] = PodTimeline(job=f"{_namespace(s)}/{name}", slot=pod_slot(s))
+        job = intern(f"{_namespace(s)}/{name}")
+        found[intern(s.label("uid"))] = PodTimeline(job=job, slot=intern(pod_slot(s)))
     for s in labelled.samples:
         labels = labels_of(s)
-        job = f"{_namespace(s)}/{job_of(s)}"
-        found[s.label("uid")] = PodTimeline(
-            job=job, attempt=s.label(labels.attempt), slot=pod_slot(s)
+        found[intern(s.label("uid"))] = PodTimeline(
+            job=intern(f"{_namespace(s)}/{job_of(s)}"),
+            attempt=intern(s.label(labels.attempt)),
+            slot=intern(pod_slot(s)),
         )
     return found
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
+from sys import intern
 from typing import Final
 
 from mofa_model.units import DAY, HOUR
@@ -63,7 +64,7 @@ SETTLED: Final = HOUR
 """Age after which samples do not change any more: late ones have arrived. [s]"""
 AROUND: Final = 3 * HOUR
 """How long before and after a pod ends or begins the work of GPUs is read. [s]"""
-_NODE_DAYS: Final = 2500.0
+NODE_DAYS: Final = 2500.0
 """Most that is asked at once: a day of so many nodes with eight GPUs each is 60 million samples a
 query at a sample a minute, 5 s of a core of the server. Larger pools are read in shorter pieces.
 [node d]"""
@@ -75,6 +76,7 @@ _LABELLED: Final = 1000
 """Nodes whose labels are read at once: each may have a hundred. [1]"""
 _WORKING: Final = 0.02
 """Activity of tensor cores above which a GPU works. [1]"""
+_NO_SIGNALS: Final = frozenset[Signal]()
 _GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
 
 
@@ -258,7 +260,8 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
     gaps: defaultdict[Signal, list[float]] = defaultdict(list)
     busy: defaultdict[str, list[Span]] = defaultdict(list)
     pods: dict[str, PodTimeline] = {}
-    signals: defaultdict[str, set[Signal]] = defaultdict(set)
+    signals: dict[str, frozenset[Signal]] = {}
+    more: dict[tuple[frozenset[Signal], Signal], frozenset[Signal]] = {}
     present: defaultdict[str, list[Span]] = defaultdict(list)
     labels: dict[str, Mapping[str, str]] = {}
     offered: dict[str, float] = {}
@@ -270,8 +273,10 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
         for uid, pod in one.pod_timelines.items():
             pods[uid] = pods[uid].merged(pod) if uid in pods else pod
         for signal, there in one.reporting.items():
-            for node in there:
-                signals[node].add(signal)
+            for node in there:  # equal sets of 10,000 nodes are one
+                before = signals.get(node, _NO_SIGNALS)
+                if signal not in before:
+                    signals[node] = more.setdefault((before, signal), before | {signal})
         for node, spans in one.sampled_by_node.items():
             present[node] += spans
         labels.update(one.labels)
@@ -288,7 +293,7 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
         node: NodeTimeline(
             name=node,
             timelines=tuple(timelines[node]),
-            signals=frozenset(signals[node]),
+            signals=signals.get(node, _NO_SIGNALS),
             spacing=spacing,
             labels=labels.get(node, {}),
             gpus=offered.get(node, 0.0),
@@ -326,7 +331,7 @@ class StretchReader:
     ) -> None:
         """`nodes` is how many there are, about."""
         self._prometheus, self._pool, self._naming = prometheus, pool, naming
-        self._longest = max(HOUR, DAY * _NODE_DAYS / max(1.0, nodes))
+        self._longest = max(HOUR, DAY * NODE_DAYS / max(1.0, nodes))
 
     async def read(self, stretch: Span) -> PoolSamples:
         """The samples of a piece of time; raises `TooMuch` where an hour is too much."""
@@ -375,7 +380,9 @@ class _Queries:
     async def read(self) -> PoolSamples:
         ask, by = self._ask, self._naming.label
         counted = await ask(f"max by ({by}) (count_over_time({self._pool.ready}{self._within}))")
-        sampled = frozenset(s.label(by) for s in counted.samples)
+        counts = {intern(s.label(by)): s.value for s in counted.samples}
+        del counted  # an answer of 10,000 nodes is not kept for longer than it is read
+        sampled = frozenset(counts)
         if not sampled:
             return PoolSamples(stretch=self._day, warnings=tuple(dict.fromkeys(ask.warnings)))
         offer = self._pool.series("kube_node_status_allocatable", WHOLE_GPUS)
@@ -387,6 +394,8 @@ class _Queries:
         )
         self._naming = self._naming.with_nodes(s.labels for s in infos.samples)
         known = {s.label(by) for s in members.samples}
+        gpus = {intern(s.label(by)): s.value for s in offered.samples}
+        del infos, members, offered
         if not known and not self._pool.members:
             known = await self._nodes_with_devices() or set(sampled)
         nodes = sampled & known
@@ -398,7 +407,6 @@ class _Queries:
         throughout = sampled - partly or not partly
         covered = (self._day,) if throughout else await self._covered(grid)
         present = await self._presence(grid, sampled, partly, covered)
-        counts = {s.label(by): s.value for s in counted.samples}
         most = max(counts[node] for node in nodes) if nodes else 0.0
         lacking = frozenset(node for node in nodes if counts[node] < most - 3)
         series = await NodeSeries(
@@ -420,7 +428,7 @@ class _Queries:
             nodes=nodes,
             sampled=covered,
             sampled_by_node={node: present.get(node, ()) for node in nodes},
-            gpus={s.label(by): s.value for s in offered.samples if s.label(by) in nodes},
+            gpus={node: count for node, count in gpus.items() if node in nodes},
             labels=await self._labels(sorted(nodes)),
             timelines=tuple(series.timelines),
             spacing=series.spacing,

@@ -20,12 +20,15 @@ in a message. Of an answer:
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -47,7 +50,13 @@ AT_ONCE: Final = 4
 _TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
 _FORM: Final = "application/x-www-form-urlencoded"
 _LARGE: Final = 1 << 18
-"""Larger answers are parsed in a thread, beside the event loop. [B]"""
+"""Larger answers are parsed in a thread, beside the event loop, one at a time. [B]"""
+_PART: Final = 1 << 17
+"""How much of a large answer is decoded at once. [B]"""
+_ITEM: Final = b',{"metric":'
+"""Where a series of an answer begins, but the first."""
+_DECODER: Final = json.JSONDecoder()
+_PARSER: Final = ThreadPoolExecutor(1, "answers")
 T = TypeVar("T")
 _PER_TURN: Final = 1000
 """Items after which other tasks have their turn. [1]"""
@@ -112,7 +121,9 @@ class QueryResult:
 
 def parsed(raw: bytes | bytearray, query: str, most_series: int) -> QueryResult:
     """An answer from its bytes."""
-    body = _json(raw)
+    if raw.count(_ITEM) >= most_series:
+        raise _too_many(query, most_series)
+    body, items = _in_parts(raw)
     if (
         not isinstance(body, dict)
         or body.get("status") != "success"
@@ -126,26 +137,55 @@ def parsed(raw: bytes | bytearray, query: str, most_series: int) -> QueryResult:
     if kind not in {"vector", "matrix"} or not isinstance(result, list):
         raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was expected")
     if len(result) > most_series:
-        raise NotAnAnswer(
-            f"answers with more than {most_series} series, the most that are read, to {query[:80]}",
-            too_much=True,
-        )
+        raise _too_many(query, most_series)
     samples, names, odd = list[Sample](), set[int](), 0
-    texts: dict[str, str] = {}
+    texts, known = dict[str, str](), dict[tuple[float, str], tuple[Point, ...]]()
     try:
-        for number, item in enumerate(result):
-            result[number] = None  # an answer of 10,000 nodes is not held twice
-            given = _series(item, kind, texts)
-            points = tuple(filter(_is_finite, given.points))
-            odd += len(given.points) - len(points)
-            if points:
-                samples.append(Sample(given.labels, points))
-                names.add(hash(frozenset(given.labels.items())))
+        for item in chain(result, items):
+            sample = _series(item, kind, texts, known)
+            if not all(map(_is_finite, sample.points)):
+                points = tuple(filter(_is_finite, sample.points))
+                odd += len(sample.points) - len(points)
+                sample = Sample(sample.labels, points)
+            if sample.points:
+                samples.append(sample)
+                names.add(hash(frozenset(sample.labels.items())))
     except (TypeError, ValueError, KeyError, AttributeError):
         raise NotAnAnswer("answers with a series that cannot be read") from None
     if len(names) < len(samples) and _twice(samples):
         raise NotAnAnswer("answers with the same series twice")
     return QueryResult(samples=tuple(samples), warnings=_warnings(body, odd))
+
+
+def _too_many(query: str, most_series: int) -> NotAnAnswer:
+    return NotAnAnswer(
+        f"answers with more than {most_series} series, the most that are read, to {query[:80]}",
+        too_much=True,
+    )
+
+
+def _in_parts(raw: bytes | bytearray) -> tuple[Any, Iterator[dict[str, Any]]]:
+    """An answer without its series, and its series one by one.
+
+    A large one is decoded in parts, for the objects of 10,000 series at once are ten times their
+    bytes. No text in it can look like a cut: its quotes would be escaped.
+    """
+    begin = raw.find(b"[" + _ITEM[1:]) if len(raw) > _PART else -1
+    if begin < 0:
+        return _json(raw), iter(())
+    last = raw.rfind(_ITEM, begin)
+    cuts = [begin]
+    while cuts[-1] < last:
+        cut = raw.find(_ITEM, cuts[-1] + _PART, last)
+        cuts.append(last if cut < 0 else cut)
+    try:
+        text = raw[cuts[-1] + 1 :].decode()
+        item, end = _DECODER.raw_decode(text)
+        body = orjson.loads(raw[:begin] + b"[" + text[end:].encode())
+        parts = (orjson.loads(b"[" + raw[a + 1 : b] + b"]") for a, b in pairwise(cuts))
+    except ValueError:
+        return _json(raw), iter(())
+    return body, chain(chain.from_iterable(parts), [item])
 
 
 def _twice(samples: Iterable[Sample]) -> bool:
@@ -188,15 +228,25 @@ def _json(raw: bytes | bytearray) -> Any:
         raise NotAnAnswer("answers with something that is not JSON; check its address") from None
 
 
-def _series(item: dict[str, Any], kind: str, texts: dict[str, str]) -> Sample:
-    """A series; equal values of labels are one text of `texts`."""
+def _series(
+    item: dict[str, Any],
+    kind: str,
+    texts: dict[str, str],
+    known: dict[tuple[float, str], tuple[Point, ...]],
+) -> Sample:
+    """A series; equal values of labels are one text of `texts`, and equal points one of `known`."""
     labels = item["metric"]
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError
     for label, value in labels.items():
         labels[label] = texts.setdefault(value, value)
-    points = [item["value"]] if kind == "vector" else item["values"]
-    return Sample(labels, tuple((float(at), float(value)) for at, value in points))
+    if kind == "matrix":
+        return Sample(labels, tuple((float(at), float(value)) for at, value in item["values"]))
+    at, value = item["value"]
+    points = known.get((at, value))
+    if points is None:
+        points = known[at, value] = ((float(at), float(value)),)
+    return Sample(labels, points)
 
 
 def _is_finite(point: Point) -> bool:
@@ -289,7 +339,8 @@ class Prometheus:
         try:
             if len(raw) < _LARGE:
                 return parsed(raw, *reading)
-            return await asyncio.to_thread(parsed, raw, *reading)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(_PARSER, parsed, raw, *reading)
         except NotAnAnswer as error:
             raise self._unreachable(str(error), too_much=error.too_much) from None
 
