@@ -14,7 +14,7 @@ from mofa_local.blocks import write_block
 from mofa_local.prometheus import Prometheus as Server
 from mofa_local.series import Run, Series, Span
 from small_histories import BEGIN, END, HOUR, Cluster
-from traps import MADE
+from traps.every import MADE
 
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_operator.incidents.past import past
