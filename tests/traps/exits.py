@@ -1,7 +1,6 @@
 """Small histories of jobs: whose fault an exit is."""
 
 from small_histories import BEGIN, HOUR
-
 from traps.kept import vignette
 
 # ---------------------------------------------------------------- whose fault an exit is

@@ -1,7 +1,6 @@
 """Small histories that were written after the rules stood, in two lots, and looked at once."""
 
 from small_histories import BEGIN, END, HOUR
-
 from traps.kept import vignette
 
 # ---------------------------------------------------------------- written after the rules stood; looked at once

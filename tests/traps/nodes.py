@@ -1,7 +1,6 @@
 """Small histories of nodes: configuration and cordons, who watches, what exporters tell, machines that come and go."""
 
 from small_histories import BEGIN, END, HOUR
-
 from traps.kept import vignette
 
 # ---------------------------------------------------------------- what stands is configuration, what changes is a cordon

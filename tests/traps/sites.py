@@ -1,7 +1,6 @@
 """Small histories of the ways of other sites, and looked at once."""
 
 from small_histories import BEGIN, END, HOUR
-
 from traps.kept import vignette
 
 # ---------------------------------------------------------------- what the ways of other sites look like

@@ -1,7 +1,6 @@
 """Small histories that tell longer stories, in two lots, and looked at once."""
 
 from small_histories import BEGIN, END, HOUR
-
 from traps.kept import vignette
 
 # ---------------------------------------------------------------- written a session later, and looked at once
