@@ -36,7 +36,7 @@ from mofa_model.axes.words import SWITCHED_OFF, Number, Word
 from mofa_model.checks import field_names
 from mofa_model.errors import BadValue, DoesNotFit, UnknownName
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B
-from mofa_model.strategy import AXES, Strategy
+from mofa_model.strategy import AXES, Sharding, Strategy
 from mofa_model.units import Numeric
 
 CALLED: Final = {
@@ -95,9 +95,14 @@ _ALONE: Final = {
 
 
 def parse_strategy(
-    text: object, gpus: Numeric | None = None, *, field: str = "strategy"
+    text: object,
+    gpus: Numeric | None = None,
+    *,
+    field: str = "strategy",
+    alone: Sharding = Sharding.OPTIMIZER,
 ) -> Strategy:
-    """A layout from its text; `gpus` [1] gives dp where the text does not, else checks it.
+    """A layout from its text; `gpus` [1] gives dp where the text does not, else checks it. `alone` is
+    the level of one data-parallel rank where the text has none.
 
     >>> parse_strategy("tp=8,pp=4", gpus=64).dp
     2
@@ -111,6 +116,8 @@ def parse_strategy(
         values.setdefault("vpp", 2)
     if gpus is not None:
         values["dp"] = _data_parallel(values, gpus, field)
+        if values["dp"] * values.get("cp", 1) == 1:
+            values.setdefault("sharding", alone)
     return Strategy(**values)
 
 

@@ -1,4 +1,5 @@
-"""Bytes that PyTorch keeps for the backward pass of a layer beside adapters, and bytes of weights, into tests/data/kept_counted.json.
+"""Bytes that PyTorch keeps for the backward pass of a layer, and bytes of weights, into tests/data/kept_counted.json; and copies of
+the logits at the peak of the loss.
 
 Run it with an environment of its own that has torch, transformers, peft and bitsandbytes, gigabytes, so in no lock:
 `make oracle-kept ORACLE=PATH/bin/python`. Small models run on the CPU under hooks that see every saved tensor; a storage counts
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,8 @@ try:
     import torch
     import transformers
     from peft import LoraConfig, get_peft_model
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
     from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 except ImportError as error:
     sys.exit(f"kept: {error.name} is missing; run it with a Python that has it")
@@ -82,14 +86,23 @@ def cases() -> list[dict[str, Any]]:
         {"targets": targets, "sequences": 1, "tokens": 512} for targets in ("attention", "all")
     ]  # four documents in one row
     found += [{"targets": targets, "family": "qwen2"} for targets in ("attention", "all")]
+    apart: list[dict[str, Any]] = [
+        {},
+        {"kv_heads": 8},
+        {"family": "qwen2"},
+        {"sequences": 1, "tokens": 512},
+    ]
+    apart.append({"checkpointing": True})
+    found += [{"targets": "", "dtype": "autocast", **more} for more in apart]
     return [PLAIN | one for one in found]
 
 
 def built(case: dict[str, Any], layers: int) -> torch.nn.Module:
     """A model with its adapters."""
     kind = {"llama": LlamaConfig, "qwen2": Qwen2Config}[case["family"]]
-    config = kind(**SHAPE | {"num_hidden_layers": layers, "num_key_value_heads": case["kv_heads"]})
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case["dtype"]]
+    shape = SHAPE | {"num_hidden_layers": layers, "num_key_value_heads": case["kv_heads"]}
+    config = kind(**shape | {"vocab_size": case.get("vocabulary", SHAPE["vocab_size"])})
+    dtype = torch.bfloat16 if case["dtype"] == "bf16" else torch.float32
     config._attn_implementation = "sdpa"  # noqa: SLF001
     model = AutoModelForCausalLM.from_config(config).to(dtype)
     if case["base"] != "same":
@@ -166,12 +179,56 @@ def kept(case: dict[str, Any], layers: int) -> tuple[int, int]:
         return held
 
     tokens = torch.randint(0, 512, (case["sequences"], case["tokens"]))
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor), autocast(case):
         loss = model(tokens, labels=tokens, use_cache=False).loss
     storages = {held.tensor.untyped_storage() for held in seen}
     sizes = {one.data_ptr(): one.nbytes() for one in storages if one.data_ptr() not in own}
     del loss
     return sum(sizes.values()), weights
+
+
+def autocast(case: dict[str, Any]) -> torch.autocast:
+    """Products in bf16 over weights in fp32, where a configuration says so."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=case["dtype"] == "autocast")
+
+
+class Alive(TorchDispatchMode):
+    """Bytes of the storages that operators made and that are still there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[int, int] = {}
+        self.most = 0
+
+    def __torch_dispatch__(
+        self, operator: Callable[..., Any], _: Any, given: tuple[Any, ...] = (), named: Mapping[str, Any] | None = None
+    ) -> Any:  # fmt: skip
+        made = operator(*given, **(named or {}))
+        for one in tree_leaves(made):
+            if isinstance(one, torch.Tensor):
+                storage = one.untyped_storage()
+                key = storage._cdata  # noqa: SLF001
+                if key not in self.sizes:
+                    self.sizes[key] = storage.nbytes()
+                    weakref.finalize(storage, self.sizes.pop, key, None)
+        self.most = max(self.most, sum(self.sizes.values()))
+        return made
+
+
+def logit_copies(dtype: str) -> float:
+    """fp32 copies of the logits at the peak, by two vocabularies and two numbers of tokens."""
+    found: dict[tuple[int, int], int] = {}
+    for vocabulary in (2048, 4096):
+        for tokens in (512, 1024):
+            case = PLAIN | {"targets": "", "dtype": dtype, "vocabulary": vocabulary}
+            model, ids = built(case, 1), torch.randint(0, vocabulary, (1, tokens))
+            with (alive := Alive()):
+                with autocast(case):
+                    loss = model(ids, labels=ids, use_cache=False).loss
+                loss.backward()
+            found[vocabulary, tokens] = alive.most
+    wide = found[4096, 1024] - found[4096, 512] - found[2048, 1024] + found[2048, 512]
+    return wide / (4 * 2048 * 512)
 
 
 def main() -> None:
@@ -195,7 +252,10 @@ def main() -> None:
         one.__name__: one.__version__.partition("+")[0]
         for one in (torch, transformers, peft, bitsandbytes)
     }
-    text = json.dumps({"versions": versions, "shape": SHAPE, "rows": rows}, indent=1)
+    copies = {dtype: logit_copies(dtype) for dtype in ("autocast", "bf16")}
+    text = json.dumps(
+        {"versions": versions, "shape": SHAPE, "rows": rows, "logit copies": copies}, indent=1
+    )
     FILE.write_text(text + "\n", encoding="utf-8")
     print(f"{FILE.name}: {len(rows)} configurations")
 

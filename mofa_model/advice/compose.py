@@ -168,7 +168,7 @@ def _answered(
     request, best = result.request, first.exact
     job = expected_job(request, best, first.nodes)
     interval = best_interval(request, job)
-    figures = predicted(request, best, job, interval)
+    figures = predicted(request, best, job, interval, ran=first.ran)
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
@@ -325,7 +325,7 @@ def _alternative(
     mine, base = one.exact, best.exact
     job = expected_job(request, mine, one.nodes)
     interval = best_interval(request, job)
-    figures = predicted(request, mine, job, interval)
+    figures = predicted(request, mine, job, interval, ran=one.ran)
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
     if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
@@ -366,7 +366,7 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
             nodes=nodes,
             gpus=int(full.strategy.gpus),
             strategy=full.strategy,
-            predicted=predicted(request, full, job, interval),
+            predicted=predicted(request, full, job, interval, ran=one.ran),
             checkpoint_interval_steps=interval.steps,
         )
         if not found or _time(there.predicted) < _time(found[-1].predicted):

@@ -41,7 +41,7 @@ from mofa_model.estimate.step import (
     tokens_per_second,
     utilisation,
 )
-from mofa_model.estimate.terms import Footprint, host_memory_limit
+from mofa_model.estimate.terms import Footprint, device_memory_limit, host_memory_limit
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
@@ -486,9 +486,16 @@ def expected_job(request: Request, priced_layout: PricedLayout, nodes: int) -> J
 
 
 def predicted(
-    request: Request, priced_layout: PricedLayout, job: Job, advised_interval: Interval
+    request: Request,
+    priced_layout: PricedLayout,
+    job: Job,
+    advised_interval: Interval,
+    *,
+    ran: bool = False,
 ) -> Predicted:
-    """What a layout is expected to do as a job with checkpoints at an interval, with bounds."""
+    """What a layout is expected to do as a job with checkpoints at an interval, with bounds. One that
+    `ran` needs no more memory than there is.
+    """
     w, c = priced_layout.problem.workload, priced_layout.problem.cluster
     seen = seen_of(request, (priced_layout.coordinates,))
     step = float(job.step_time)
@@ -497,7 +504,9 @@ def predicted(
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
     peak = float(priced_layout.footprint.peak) * math.exp(float(seen.centres["memory"][0]))
-    least = max(peak * memory.lower, float(priced_layout.footprint.states))
+    room = float(device_memory_limit(c)) if ran else math.inf
+    most, peak = min(peak * memory.upper, room), min(peak, room)
+    least = min(peak, max(peak * memory.lower, float(priced_layout.footprint.states)))
     speed = float(tokens_per_second(w, step))
     used = float(utilisation(w, c, step))
     steps = steps_to_finish(priced_layout.problem) if w.training.tokens else 0.0
@@ -510,7 +519,7 @@ def predicted(
         step_seconds=Range.around(step, step * low, step * time.upper),
         tokens_per_second=Range.around(speed, speed / time.upper, speed / low),
         mfu=Range.around(*(min(1.0, one) for one in (used, used / time.upper, used / low))),
-        memory_bytes=Range.around(peak, least, peak * memory.upper),
+        memory_bytes=Range.around(peak, least, most),
         ettr=ettr,
         duration_seconds=Range.around(
             finish(1.0),

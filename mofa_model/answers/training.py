@@ -316,8 +316,11 @@ def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
     """A layout from text, a launch command or its file; stderr names what is not priced."""
     from mofa_model.files import read_text
     from mofa_model.launch import read_layout
+    from mofa_model.strategy import Sharding
 
     left: list[str] = []
+    # Nobody shards on one rank of a trainer that else runs fp32 weights under autocast.
+    apart = bool(problem.cluster.calibration.memory.autocast)
     found = read_layout(
         text,
         int(problem.cluster.gpus),
@@ -325,6 +328,7 @@ def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
         open_file=read_text,
         field=field,
         unpriced=left.append,
+        alone=Sharding.NONE if apart else Sharding.OPTIMIZER,
     )
     if left:
         terminal.tell(f"{field}: the cost of {', '.join(left)} is not modelled")

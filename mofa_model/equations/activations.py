@@ -83,15 +83,15 @@ CHUNKS: Final = 8.0
 
 
 def chunked_loss(logits: Bytes, narrow: Ratio) -> Bytes:
-    """Logits where the loss goes over chunks of tokens: all once in the width of activations, and the
+    """Logits where the loss goes over chunks of tokens: all once in the width of activations, and two
     copies of one chunk. Source: torchtune. [B]
 
-    `logits` are two copies of all, and `narrow` is the width of activations over theirs.
+    `logits` is one copy of all, and `narrow` is the width of activations over its own.
 
-    >>> chunked_loss(16e9, 0.5)
+    >>> chunked_loss(8e9, 0.5)
     6000000000.0
     """
-    return logits * (0.5 * narrow + 1.0 / CHUNKS)
+    return logits * (narrow + 2.0 / CHUNKS)
 
 
 def fused_loss(tokens: Count, hidden: Count, *, narrow: Bytes, wide: Bytes, ranks: Count) -> Bytes:

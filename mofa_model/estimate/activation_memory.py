@@ -3,7 +3,8 @@ loss.
 
 Each block states which tensors it stores, which module's recomputation drops one, and which
 module's offloaded input takes one to the host (`Kept` in `mofa_model/blocks/block.py`). Of the ZeRO
-level nothing here depends but the width of the head's gradient.
+level nothing here depends but the width of the head's gradient, and whether weights are cast for
+each product.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ from functools import reduce
 import numpy as np
 
 from mofa_model.blocks import Block, Cut, Kept, Layer, Ranks, Rows
-from mofa_model.blocks.block import ALL, EACH, NOTHING
+from mofa_model.blocks.block import ALL, EACH, NOTHING, Projection
 from mofa_model.checks import anything
 from mofa_model.equations import activations, memory
 from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_held
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
-from mofa_model.estimate.model_states import heads_on, layers_on, outputs
+from mofa_model.estimate.model_states import (
+    dense_weights,
+    expert_weights,
+    heads_on,
+    layers_on,
+    outputs,
+)
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import Stages
 from mofa_model.records import dataclass, varied
@@ -247,9 +254,7 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     tokens, training = tokens_held(workload, s), workload.training
     model, vocabulary, precision = workload.model, outputs(workload), training.precision
     predictions = 1.0 + model.prediction_modules
-    head_input = activations.head_activation(
-        tokens, model.hidden, width=precision.activation, ranks=_stream_ranks(s)
-    )
+    head_input = _head_input(workload, constants, s, tokens)
     trained: Bytes = 0.0
     if training.adapters is None:  # a frozen head has no gradient
         width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
@@ -259,14 +264,19 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
             tokens, model.hidden, narrow=precision.activation, wide=precision.logit, ranks=s.tp
         )
         return predictions * (head_input + fused) + trained
+    chunked = training.loss is Loss.CHUNKED
     logits = activations.logit_memory(
-        tokens, vocabulary, width=precision.logit, copies=constants.logit_copies, ranks=s.tp
+        tokens,
+        vocabulary,
+        width=precision.logit,
+        copies=1.0 if chunked else constants.logit_copies,
+        ranks=s.tp,
     )
     # The head's backward pass comes next, while all activations of the stage are still there.
     gradients = activations.logit_memory(
         tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
     )
-    if training.loss is Loss.CHUNKED:
+    if chunked:
         logits = activations.chunked_loss(logits, precision.activation / precision.logit)
         gradients = gradients / activations.CHUNKS
     if training.task is Task.DISTILL:  # what the teacher says
@@ -275,6 +285,23 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
         )
     gradients = gradients + trained
     return predictions * head_input + np.maximum(predictions * logits, gradients)
+
+
+def _head_input(
+    workload: Workload, constants: MemoryConstants, s: Strategy, tokens: Count
+) -> Bytes:
+    """What final norm and head keep. Under autocast the norm is in the width of the weights, and the
+    head has a narrow copy of its input and of its weights. [B]
+    """
+    hidden, precision, ranks = workload.model.hidden, workload.training.precision, _stream_ranks(s)
+    if workload.training.adapters is not None or not under_autocast(workload, constants, s):
+        return activations.head_activation(tokens, hidden, width=precision.activation, ranks=ranks)
+    wide = activations.head_activation(tokens, hidden, width=precision.logit, ranks=ranks)
+    cast = activations.kept_activation(tokens, hidden, width=precision.activation, ranks=ranks)
+    weights = activations.head_weight_memory(
+        hidden, outputs(workload), width=precision.activation, ranks=s.tp
+    )
+    return wide + cast + weights
 
 
 def _gathered_ends(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
@@ -322,7 +349,13 @@ def _layer(
     tensors: list[_Stored],
 ) -> StoredLayer:
     tokens, h = tokens_held(workload, strategy), workload.model.hidden
-    width, scale = workload.training.precision.activation, constants.activation_scale
+    precision, scale = workload.training.precision, constants.activation_scale
+    width: Bytes = precision.activation
+    casts: Bytes = 0.0
+    if workload.training.adapters is None and under_autocast(workload, constants, strategy):
+        weights = dense_weights(workload, strategy, layer)
+        casts = width * (weights + expert_weights(workload, strategy, layer))
+        width = precision.logit
     fixed = [tensor for tensor in tensors if not tensor.kept.routed]
     routed = [tensor for tensor in tensors if tensor.kept.routed]
     full = sum((tensor.tail * tensor.size for tensor in routed), 0.0)
@@ -344,8 +377,9 @@ def _layer(
             surge = scale * np.where(chunked, 0.0, peak)
     inner = sum((part.size for part in tensors if part.kept.inner), 0.0)
     return StoredLayer(
-        whole=scale * (sum((part.size for part in fixed if not part.kept.passing), 0.0) + running),
-        kept=scale * (sum((part.waiting() for part in fixed), 0.0) + waiting),
+        whole=scale * (sum((part.size for part in fixed if not part.kept.passing), 0.0) + running)
+        + casts,
+        kept=scale * (sum((part.waiting() for part in fixed), 0.0) + waiting) + casts,
         input=activations.kept_activation(tokens, h, width=width, ranks=_stream_ranks(strategy)),
         gradients=constants.backward_copies * (inner + running)
         + _gathered_keys(workload, strategy, layer),
@@ -394,7 +428,10 @@ def _tensors(
     adapters = workload.training.adapters
     if adapters is not None:
         gate = constants.frozen_gate
-        every = _beside_adapters(workload, adapters, every, block, layer, gate)
+        apart = under_autocast(workload, constants, s)
+        every = _beside_adapters(workload, adapters, every, block, layer, gate, apart=apart)
+    elif layer is not None and under_autocast(workload, constants, s):
+        every = _cast_apart(workload, every, layer)
     precision = workload.training.precision
     modules, narrow = _recomputed_modules(s), _narrow(workload, constants)
     ranks = {
@@ -403,7 +440,9 @@ def _tensors(
         Ranks.EXPERT: s.etp,
         Ranks.NOBODY: 1.0,
     }
-    masked, unfused = anything(constants.mask > 0), _unfused(workload, constants)
+    masked, unfused = anything(constants.mask > 0), constants.unfused
+    if adapters is None and anything(unfused > 0):
+        every = _kernel_by_kernel(every)
     tokens = tokens_held(workload, s)
     tokens = tokens if block is None else block_tokens(s, block, tokens)
     routed, exchange = tokens, None if block is None else block.exchange()
@@ -448,18 +487,16 @@ def _beside_adapters(
     block: Block | None,
     layer: Layer | None,
     gate: Ratio,
+    *,
+    apart: bool,
 ) -> Iterator[Kept]:
     """What is kept beside frozen weights: inputs of linear layers only where an adapter reads them,
-    as wide as they are, and what is between the two matrices of each adapter.
+    as wide as they are, and what is between the two matrices of each adapter. `apart`: each adapter
+    casts its input for itself.
     """
     h, rank = workload.model.hidden, adapters.rank
     if layer is not None:
-        read = sum(any(map(adapters.beside, one.reads_stream(h))) for one in layer.blocks)
-        normed, stream = sum(one.norm_before for one in layer.blocks), list(every)
-        yield stream[0]
-        if read:
-            yield replace(stream[1], elements=read / normed * stream[1].elements, feeds=False)
-        yield from stream[2:-1]  # no gradient of a norm's weight is made
+        yield from _stream_beside_adapters(adapters, every, layer, h, apart=apart)
         return
     if block is None or block.own_tokens is not None:
         return  # no gradient comes back to an encoder
@@ -480,6 +517,8 @@ def _beside_adapters(
         ranks = Ranks.NOBODY if one.cut is Cut.OUTPUT or routed else Ranks.STREAM
         freed = frozenset({ALL, "moe"} if routed else {ALL})
         wide = len(inside) * rank * (1 if one.times is None else one.times)
+        if apart and one.cut is Cut.INPUT and not routed and not _kept_for(block, one, h):
+            yield Kept(elements=len(inside) * one.k, freed=freed)  # attention keeps what it made
         if adapters.magnitudes:  # what the frozen matrix and the adapter hand on
             wide = wide + 2 * sum(inside)
         yield Kept(elements=wide, ranks=ranks, freed=freed, routed=routed)
@@ -490,13 +529,69 @@ def _beside_adapters(
             yield Kept(elements=0.5 * dropped, ranks=ranks, freed=freed, routed=routed)
 
 
-def _unfused(workload: Workload, constants: MemoryConstants) -> Ratio:
-    """Share of the tensors between elementwise kernels that are kept; none in pre-training, whose
-    stacks were measured as they are. [1]
+def under_autocast(workload: Workload, constants: MemoryConstants, s: Strategy) -> bool:
+    """Whether what is trained has the width of the update, and each of its products casts what it
+    reads. What shards weights or their optimizer casts whole weights first.
     """
-    training = workload.training
-    without_master = training.precision.optimizer <= training.optimizer.replaced
-    return constants.unfused if training.adapters is not None or without_master else 0.0
+    training, precision = workload.training, workload.training.precision
+    master = precision.optimizer > training.optimizer.replaced
+    narrow = precision.activation < precision.logit
+    return bool(constants.autocast and s.sharding is Sharding.NONE and master and narrow)
+
+
+def _kernel_by_kernel(every: Iterable[Kept]) -> Iterator[Kept]:
+    """The same where each kernel stands alone: the gradient of what a product reads takes its place."""
+    for one in every:
+        yield replace(one, inner=False) if one.inner and (one.feeds or one.unfused) else one
+
+
+def _cast_apart(workload: Workload, every: Iterable[Kept], layer: Layer) -> Iterator[Kept]:
+    """What is kept of the residual stream under autocast: norms read and write the width of the
+    weights, and each linear layer casts their output for itself.
+    """
+    stream, read, normed = list(every), 0, 0
+    for one in layer.blocks:
+        normed += one.norm_before
+        read += max(len(_own_readers(one, workload.model.hidden)), one.norm_before)
+    inputs, normal, masks, _, scaled = stream
+    yield replace(inputs, logit=True)
+    yield replace(normal, elements=read / max(normed, 1) * normal.elements)
+    yield masks
+    yield replace(scaled, logit=True)
+
+
+def _stream_beside_adapters(
+    adapters: Adapters, every: Iterable[Kept], layer: Layer, hidden: Count, *, apart: bool
+) -> Iterator[Kept]:
+    """What is kept of the residual stream beside frozen weights."""
+    read, stream = 0, list(every)
+    for one in layer.blocks:
+        names = _own_readers(one, hidden) if apart else one.reads_stream(hidden)
+        readers = sum(map(adapters.beside, names))
+        read += readers if apart else min(readers, 1)
+    normed = sum(one.norm_before for one in layer.blocks)
+    yield stream[0]
+    if read:
+        yield replace(stream[1], elements=read / normed * stream[1].elements, feeds=False)
+    yield from stream[2:-1]  # no gradient of a norm's weight is made
+
+
+def _own_readers(block: Block, hidden: Count) -> list[str]:
+    """Linear layers that read the norm before a block for every token."""
+    readers = block.reads_stream(hidden)
+    return [
+        name
+        for product in block.products(hidden)
+        if product.rows is Rows.TOKENS and product.cut is not Cut.INPUT
+        for name, _ in product.linears
+        if name in readers
+    ]
+
+
+def _kept_for(block: Block, product: Projection, hidden: Count) -> bool:
+    """Whether a block keeps the input of a product for that alone."""
+    readers = {name for kept in block.kept(hidden) for name in kept.readers}
+    return any(name in readers for name, _ in product.linears)
 
 
 def _recomputed_modules(s: Strategy) -> frozenset[str]:

@@ -23,9 +23,16 @@ from mofa_model.estimate.block_time import (
     tokens_per_rank,
 )
 from mofa_model.estimate.terms import LayerTime
-from mofa_model.records import dataclass
+from mofa_model.records import dataclass, varied
 from mofa_model.spec import Cluster, ComputeConstants, Workload
-from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Strategy
+from mofa_model.strategy import (
+    ACTIVATIONS,
+    LAYER_INPUT,
+    ContextMode,
+    Recompute,
+    Sharding,
+    Strategy,
+)
 from mofa_model.units import Bytes, Ratio, Seconds
 
 _INSIDE_CHUNKS: Final = frozenset({"mlp_act", "moe_act"})
@@ -323,7 +330,9 @@ def _host_transfers(
         return [0.0 for _ in workload.model.kinds]
     link = cluster.host.link.bandwidth * cluster.calibration.links.host_link_efficiency
     times = []
-    for layer in stored or stored_layers(workload, cluster.calibration.memory, strategy):
+    # Sharding changes nothing of a layer's time, so the casts of each product are not counted here.
+    plain = varied(strategy, sharding=Sharding.OPTIMIZER)
+    for layer in stored or stored_layers(workload, cluster.calibration.memory, plain):
         moved = layer.kept - layer.input if ACTIVATIONS in strategy.offload else layer.moved
         if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
             some = np.asarray(strategy.recompute_layers) > 0

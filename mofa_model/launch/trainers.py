@@ -37,7 +37,7 @@ from mofa_model.presets import hub_id
 from mofa_model.search import LIFTABLE, Rejection, SearchCase
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.space import bundles_of, idle_rows, shapes_of, violations_of
-from mofa_model.strategy import AXES, Strategy
+from mofa_model.strategy import AXES, Sharding, Strategy
 from mofa_model.strategy_text import parse_strategy
 
 _OURS: Final = frozenset({*LIFTABLE, Rejection.DUPLICATE})
@@ -279,10 +279,12 @@ def read_layout(
     open_file: OpenFile | None = None,
     field: str = "current",
     unpriced: Callable[[str], object] = str,
+    alone: Sharding = Sharding.OPTIMIZER,
 ) -> Strategy:
     """A layout on `gpus` devices [1], from strategy text or a trainer's arguments.
 
-    `unpriced` is called with each argument that changes memory or time beside the layout.
+    `unpriced` is called with each argument that changes memory or time beside the layout; `alone` is
+    the level of one data-parallel rank where a text has none.
 
     >>> read_layout("--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4", 64).dp
     2
@@ -295,7 +297,7 @@ def read_layout(
         except ValueError as error:
             raise BadValue(field, text, f"the quotes must match: {error}") from None
         if not any(word.startswith("-") for word in words) and not _is_launch(words):
-            return parse_strategy(text, gpus, field=field)
+            return parse_strategy(text, gpus, field=field, alone=alone)
     else:
         words = list(text)
     found = read(words, open_file)

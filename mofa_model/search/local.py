@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
-from mofa_model.estimate.activation_memory import StoredLayer, stored_layers
+from mofa_model.estimate.activation_memory import StoredLayer, stored_layers, under_autocast
 from mofa_model.estimate.block_time import BlockTime, block_times, context_time
 from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
@@ -25,7 +25,7 @@ from mofa_model.placement import groups, joined, row_of_each
 from mofa_model.records import varied
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import DEGREES, ContextMode, Strategy
+from mofa_model.strategy import DEGREES, ContextMode, Sharding, Strategy
 from mofa_model.units import Seconds
 
 LOCAL: Final = tuple(
@@ -41,13 +41,16 @@ _TIMES: Final = tuple(
     if axis.name != _NO_WORK
 )
 """Features on which its time depends; of recomputed layers only whether they are some or all."""
-_STORED: Final = tuple(
-    name
-    for axis in within(Scope.WORK)
-    for name in axis.fields
-    if name not in DEGREES and axis.name != _NO_WORK
+_STORED: Final = (
+    "sharding",
+    *(
+        name
+        for axis in within(Scope.WORK)
+        for name in axis.fields
+        if name not in DEGREES and axis.name != _NO_WORK
+    ),
 )
-"""Features on which its activations depend."""
+"""Features on which its activations depend; of the level whether each product casts what it reads."""
 Array = NDArray[Any]
 
 
@@ -89,7 +92,11 @@ class LocalShapes:
 
     def stored(self, strategy: Strategy, rows: NDArray[np.int64]) -> tuple[StoredLayer, ...]:
         """Activations of layers under the features of a strategy, for some rows of the table. [B]"""
-        layers, names, table = self._once(_STORED, strategy, self._tabled)
+        memory = self._cluster.calibration.memory
+        level = strategy.sharding
+        if not under_autocast(self._workload, memory, strategy):
+            level = Sharding.OPTIMIZER
+        layers, names, table = self._once(_STORED, varied(strategy, sharding=level), self._tabled)
         columns = iter(table.take(self.position[rows], axis=1))
         return tuple(
             varied(layer, **{name: next(columns) for name in own})
@@ -97,7 +104,8 @@ class LocalShapes:
         )
 
     def _every_stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
-        stored: tuple[StoredLayer, ...] = self._once(_STORED, strategy, self._tabled)[0]
+        plain = varied(strategy, sharding=Sharding.OPTIMIZER)
+        stored: tuple[StoredLayer, ...] = self._once(_STORED, plain, self._tabled)[0]
         return stored
 
     def _once(

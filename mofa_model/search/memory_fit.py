@@ -19,6 +19,7 @@ from mofa_model.estimate.activation_memory import (
     head_memory,
     in_flight,
     stored_activations,
+    under_autocast,
     with_loss,
 )
 from mofa_model.estimate.terms import Footprint, device_memory_limit, host_memory_limit
@@ -100,14 +101,23 @@ class BlockMemory:
         self._context, self._block, self._states, self._local = context, block, states, local
         self._chunks = in_flight(context.workload, block.layout, block.stage_kinds)
         self._heads: dict[Hashable, Footprint] = {}
-        # Of activations and loss nothing depends on the level, but on whether weights are sharded.
-        whole = [level is Sharding.WEIGHTS for level in states.levels]
-        ends = [at for at in range(1, len(whole)) if whole[at] != whole[at - 1]]
+        # Of activations and loss nothing depends on the level, but on whether weights are sharded,
+        # and on whether each product casts them.
+        like = [self._like(level) for level in states.levels]
+        ends = [at for at in range(1, len(like)) if like[at] is not like[at - 1]]
         self._parts = [
-            (slice(first, last), Sharding.WEIGHTS if whole[first] else Sharding.OPTIMIZER)
-            for first, last in pairwise([0, *ends, len(whole)])
+            (slice(first, last), like[first]) for first, last in pairwise([0, *ends, len(like)])
         ]
         """States that stand together, with the level that says what beside them depends on it."""
+
+    def _like(self, level: Sharding) -> Sharding:
+        """The level whose activations and loss are those of another one."""
+        context = self._context
+        plain = varied(self._block.layout, sharding=level)
+        constants = context.cluster.calibration.memory
+        if level is Sharding.WEIGHTS or under_autocast(context.workload, constants, plain):
+            return level
+        return Sharding.OPTIMIZER
 
     def fits_of(self, option: FeatureValues, rejected: Counter[Rejection]) -> list[Fit | None]:
         """For each of the block's overlaps, which states fit beside an option, None where it is
@@ -116,22 +126,23 @@ class BlockMemory:
         context, block, states = self._context, self._block, self._states
         w, c = context.workload, context.cluster
         s = varied(block.layout, **option.fields)
-        stored = self._local.stored(s, block.members)
-        activations = stored_activations(w, s, block.stage_kinds, stored, self._chunks)
-        # A node's host holds what its devices park, states and activations: `host_bytes`, kind by
-        # kind.
-        parked = activations.host_activations * c.gpus_per_node
+        found: dict[bool, Footprint] = {}  # activations, with and without casts for each product
         peak = np.empty((len(states.levels), len(block.index)))
         for some, level in self._parts:
             leveled = varied(s, sharding=level)
-            loss = with_loss(w, c, leveled, activations, self._head(leveled))
+            if (apart := level is Sharding.NONE) not in found:
+                stored = self._local.stored(leveled, block.members)
+                found[apart] = stored_activations(
+                    w, leveled, block.stage_kinds, stored, self._chunks
+                )
+            loss = with_loss(w, c, leveled, found[apart], self._head(leveled))
             moving = np.asarray(loss.total)
             if states.gather is not None:
                 moving = np.maximum(states.gather[some], moving)
             if states.fresh is not None:
                 moving = np.maximum(states.fresh[some] + loss.ending, moving)
             _largest_sum(states.device_bytes[some], moving, peak[some])
-        host = _host_bytes(context, block, states, parked)
+        host = _host_bytes(context, block, states, self._parked(found))
         fits: list[Fit | None] = []
         of_some = np.any(option.ok, axis=1).tolist()
         for overlaps in block.overlaps:
@@ -141,6 +152,22 @@ class BlockMemory:
                 _fit(context, reduce(or_, legal), peak, host, overlaps, rejected) if legal else None
             )
         return fits
+
+    def _parked(self, found: dict[bool, Footprint]) -> Bytes:
+        """Activations that a node's devices park in its host, [kinds, rows], or [states, kinds, rows]
+        where they differ between states: `host_bytes`, kind by kind. [B]
+        """
+        each = self._context.cluster.gpus_per_node
+        if len(found) == 1 or not any(anything(one.host_activations) for one in found.values()):
+            return next(iter(found.values())).host_activations * each
+        shape = self._block.stage_kinds.count.shape
+        return each * np.stack(
+            [
+                np.broadcast_to(found[level is Sharding.NONE].host_activations, shape)
+                for some, level in self._parts
+                for _ in range(some.start, some.stop)
+            ]
+        )
 
     def _head(self, s: Strategy) -> Footprint:
         key = s.sharding, s.sequence_parallel
@@ -180,14 +207,15 @@ def _host_bytes(
     memory = host_memory_limit(context.cluster)
     if not anything(parked):
         return states.host
-    parked = np.broadcast_to(parked, block.stage_kinds.count.shape)
-    activations: Array = np.max(parked, axis=0)
+    shape = block.stage_kinds.count.shape
+    beside: Array = np.asarray(parked) if np.ndim(parked) > 2 else np.broadcast_to(parked, shape)
+    activations: Array = np.max(beside, axis=-2)
     if states.parked is None or states.host is None:
         return activations
     if float(activations.max()) + float(states.host.max()) <= 0.999 * memory:
         return None
     host = np.empty_like(states.host)
-    _largest_sum(states.parked, parked, host)
+    _largest_sum(states.parked, beside, host)
     return host
 
 

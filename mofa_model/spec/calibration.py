@@ -233,8 +233,11 @@ class MemoryConstants(_Constants):
     mask: Bytes = 0.0
     """Bytes of a dropout mask per element of the residual stream; 0 = no dropout. [B]"""
     unfused: Ratio = 0.0
-    """Share of the tensors between elementwise kernels of a layer that are kept in fine-tuning: 0
-    where norms and activation functions are fused. [1]"""
+    """Share of the tensors between elementwise kernels of a layer that are kept: 0 where norms and
+    activation functions are fused. [1]"""
+    autocast: Ratio = 0.0
+    """1 where unsharded weights are as wide as their update, and each product casts what it reads:
+    the residual stream is as wide, and narrow copies of weights and inputs are kept. [1]"""
     frozen_gate: Ratio = 1.0
     """Width in which the input of an activation function waits beside adapters in FP8 and FP4, over
     the activation width. [1]"""

@@ -156,8 +156,9 @@ def _run(row: Mapping[str, Any]) -> TuningRun:
         if base := _BASES.get(row.get("base_precision", "")):
             asked["base"] = base
     sharded = "fsdp" in row.get("sharding", "")  # accelerate casts what FSDP shards to fp32
+    wide = row.get("base_precision") == "fp32"
     if row["trainer"] == "torchtune" or (
-        row["trainer"] == "accelerate" and not adapted and not sharded
+        row["trainer"] == "accelerate" and not adapted and not sharded and not wide
     ):  # weights were loaded in 16 bits
         eight = "8bit" in row.get("optimizer", "")
         asked |= {
@@ -168,6 +169,7 @@ def _run(row: Mapping[str, Any]) -> TuningRun:
     trainer = _TRAINERS.get(row["trainer"])
     asked |= {"stack": trainer} if trainer else {}
     problem = problems_of(ExplainQuestion(**asked))[0]
+    layout = layout_of(_layout(row), problem, "layout")
     if defects := row.get("defects"):
         recipe = problem.workload.training.precision.name
         constants = presets.calibration(row["device_preset"], recipe, trainer or "default", defects=defects)  # fmt: skip
@@ -176,7 +178,7 @@ def _run(row: Mapping[str, Any]) -> TuningRun:
     return TuningRun(
         row=row,
         case=problem,
-        layout=layout_of(_layout(row), problem, "layout"),
+        layout=layout,
         family=row["trainer"] if row["trainer"] in {"nemo", "megatron-bridge"} else "transformers",
         device=device if device.startswith("mi") else presets.device_class(device),
     )

@@ -40,11 +40,11 @@ def test_a_size_that_ran_out_of_memory_counts_and_one_that_is_not_sure_is_not_pi
 
 
 def test_sizes_of_fine_tuning_take_the_least_gpus_wherever_these_were_not_full():
-    """100 devices, one too small; of 12 questions 10 get the least GPUs, and two were measured with 97 % of the memory in use."""
+    """102 devices, one too small; of 12 questions 10 get the least GPUs, and two were measured with 97 % of the memory in use."""
     runs = sizes.tuning_runs()
     rows = sizes.tuned_rows(runs)
     devices = [one for one in rows if one["objective"] == "least memory"]
-    assert (len(devices), sum(one["failed"] for one in devices)) == (100, 1)
+    assert (len(devices), sum(one["failed"] for one in devices)) == (102, 1)
     sure = [one for one in rows if one["objective"] == "sure where they ran"]
     assert sum(one["picked"] is not None for one in sure) >= 85
     picks = [one for one in rows if one["objective"] == "least GPUs"]

@@ -22,7 +22,7 @@ def runs():
 
 def test_every_run_says_where_it_is_from():
     rows = json.loads(FILE.read_text(encoding="utf-8"))
-    assert len(rows) == 192
+    assert len(rows) == 195
     assert all(row["source"] and row["licence"] and row["submitter"] for row in rows)
 
 
@@ -79,27 +79,27 @@ def test_the_figures_of_all_runs_hold():
     document = tuning_scores(FILE)
     adapters = document["groups"][0]
     assert np.mean([one["regret"] for one in document["regret"]]) <= 0.01
-    assert adapters["n"] == 170
+    assert adapters["n"] == 171
     assert adapters["left_out_median"] < 0.06
     assert adapters["left_out_p90"] < 0.15
     assert adapters["memory_median"] < 0.03
     assert adapters["said_not_to_fit"] == 0
-    assert sum(one["out_of_memory"] is not None for one in document["cases"]) == 100
+    assert sum(one["out_of_memory"] is not None for one in document["cases"]) == 102
     assert sum(bool(one["out_of_memory"]) for one in document["cases"]) <= 1
     assert adapters["below_nine_tenths"] <= 4
     assert 0.8 <= adapters["in_band"] <= 0.95
 
 
 def test_memory_of_full_fine_tunes_is_what_was_counted(runs):
-    """18 runs of Accelerate and torchtune, on one GPU and under FSDP: 1.9 % in the median, p90 7.4 %."""
+    """19 runs of Accelerate and torchtune, on one GPU and under FSDP: 1.3 % in the median, p90 4.2 %."""
     errors = [
         abs(float(run.stored.allocated) / GIB / run.row["memory_gib"] - 1)
         for run in runs
         if run.row["method"] == "full" and "memory" in run.row["use"]
     ]
-    assert len(errors) == 18
-    assert np.median(errors) < 0.025
-    assert np.quantile(errors, 0.9) < 0.08
+    assert len(errors) == 19
+    assert np.median(errors) < 0.02
+    assert np.quantile(errors, 0.9) < 0.05
 
 
 def test_memory_under_fsdp_with_a_fused_loss_is_what_was_counted(runs):

@@ -20,12 +20,15 @@ from mofa_model.spec import (
     Workload,
 )
 from mofa_model.spec.tuning import read_targets
-from mofa_model.strategy import Recompute, Strategy
+from mofa_model.strategy import Recompute, Sharding, Strategy
 
 COUNTED = json.loads(
     (Path(__file__).parents[2] / "data" / "kept_counted.json").read_text(encoding="utf-8")
 )
 ROWS = COUNTED["rows"]
+WIDE = [row for row in ROWS if row["dtype"] != "autocast"]
+"""Under autocast half of a weight is told with the optimizer's states."""
+STACKS = ("accelerate", "deepspeed")
 NAMES = ("q", "k", "v", "o", "gate", "up", "down")
 
 
@@ -44,7 +47,7 @@ def workload(row):
         runs=(Run((layer,), 3),),
         embedding=Embedding(vocabulary=shape["vocab_size"]),
     )
-    plain = {"fp32": "fp32", "bf16": "bf16-pure"}[row["dtype"]]
+    plain = {"fp32": "fp32", "bf16": "bf16-pure", "autocast": "bf16"}[row["dtype"]]
     base = {"same": row["dtype"], "nf4": "nf4-double", "int8": "int8"}[row["base"]]
     training = Training(
         sequence=row["tokens"],
@@ -83,15 +86,26 @@ def test_forty_configurations_were_counted():
 
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_a_layer_keeps_what_pytorch_counts(row):
-    """Within 2 %: transformers fuses neither norms nor activation functions."""
+    """Within 2 %: transformers fuses neither norms nor activation functions. Under autocast norms are in
+    fp32, and each product keeps what it has cast, weights too.
+    """
     mode = Recompute.FULL if row["checkpointing"] else Recompute.NONE
-    strategy = Strategy(mbs=row["sequences"], recompute=mode)
-    [layer] = stored_layers(workload(row), MemoryConstants(unfused=1.0), strategy)
+    level = Sharding.NONE if row["dtype"] == "autocast" else Sharding.OPTIMIZER
+    strategy = Strategy(mbs=row["sequences"], recompute=mode, sharding=level)
+    constants = MemoryConstants(unfused=1.0, autocast=1.0)
+    [layer] = stored_layers(workload(row), constants, strategy)
     kept = layer.input if row["checkpointing"] else layer.kept
     assert kept == pytest.approx(row["kept"], rel=0.02)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_the_loss_of_transformers_has_three_copies_of_the_logits_at_once():
+    """Softmax, gradient of the loss and gradient of the softmax, whatever the weights are in."""
+    copies = [presets.calibration("h100", "bf16", stack).memory.logit_copies for stack in STACKS]
+    assert COUNTED["logit copies"] == {"autocast": pytest.approx(3.0), "bf16": pytest.approx(3.0)}
+    assert copies == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("row", WIDE, ids=name)
 def test_weights_of_a_layer_are_as_wide_as_pytorch_counts(row):
     """Within 2 %: frozen matrices in their format, adapters beside them."""
     asked = workload(row)

@@ -25,9 +25,11 @@ from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.search.explore import strategy_of
 from mofa_model.spec import (
+    Calibration,
     Cluster,
     Device,
     Link,
+    MemoryConstants,
     Precision,
     Training,
     Workload,
@@ -77,6 +79,7 @@ def workload(model, batch: int) -> Workload:
 
 FEW = ("recompute=none,selective:layernorm,full:1", "offload=none", "graphs=none")
 FULLY = {Sharding.GRADIENTS, Sharding.WEIGHTS}
+HALF = ("recompute=none,full", "offload=none,layer_input", "schedule=1f1b", "mbs<=2")
 EVERY_SCHEDULE = f"schedule={','.join(one.value for one in SCHEDULES)}"
 CASES = [
     # model, GPUs, batch, memory, trainer, constraints that keep the loop short; the quickest first, for a glance
@@ -172,7 +175,20 @@ CASES = [
     [pytest.param(*case, id=case[0]) for case in CASES],
 )
 def test_search_equals_a_nested_loop_over_the_rules(_, model, gpus, batch, memory, trainer, limits):
-    w, c = workload(model, batch), cluster(gpus, memory)
+    equal(workload(model, batch), cluster(gpus, memory), trainer, limits)
+
+
+@pytest.mark.parametrize("memory", [8e9, 20e9])
+def test_search_equals_the_loop_where_unsharded_weights_are_cast_for_each_product(memory):
+    """Then activations, and what of them goes to the host, differ between levels of sharding."""
+    constants = replace(MemoryConstants(), autocast=1.0, unfused=1.0)
+    c = replace(cluster(8, memory), calibration=Calibration(memory=constants))
+    equal(workload(DENSE, 32), c, "any", ("tp<=2", "pp<=2", "cp=1", "graphs=none", *HALF))
+
+
+def equal(w, c, trainer, limits):
+    """The search, and a loop over every legal layout priced alone."""
+    gpus = int(c.gpus)
     question = SearchQuestion(
         problems=(SearchCase(workload=w, cluster=c),),
         nodes=(gpus // 8,),
