@@ -42,7 +42,11 @@ SELDOM: Final = 100_000
 """New objects between two collections of garbage: more than an answer leaves, 58,000. With Python's
 own 700 they took a sixth of every start, for the modules that are imported then all stay. [1]"""
 
-_SAID: Final = {word: ["--version"] for word in ("version", "-v", "-V")}
+_SAID: Final = {
+    **{word: ["--version"] for word in ("version", "-v", "-V")},
+    **{f"{verb}{word}": ["presets", kind] for verb in ("", "list ", "show ", "ls ")
+       for word, kind in (("models", "models"), ("gpus", "devices"), ("devices", "devices"))},
+}  # fmt: skip
 """What the whole of a command line means."""
 
 _EPILOGUE: Final = """\
@@ -141,10 +145,16 @@ def pasted_words(given: list[str], instead: Mapping[str, str]) -> list[str]:
 
 
 def _advised(given: list[str]) -> list[str]:
-    """Words behind `advise`: as they are where they are its own, else as `paste` understands them."""
+    """Words behind `advise`: as they are where they are its own and say all, else as `paste` understands
+    them, which takes a usual sequence and batch where a model is all that is trained.
+    """
     rest = given[1:]
     if _are_its_own(rest):
-        return given
+        named = {word.partition("=")[0] for word in rest}
+        whole = {"--seq"} & named and {"--batch-size", "--global-batch"} & named
+        read = {"-o", "--output", "--json"} & named  # a program wants its own document
+        if whole or read or "--model" not in named or named & _of_advise_alone() or _has_file(rest):
+            return given
     from mofa_model.pasted import spoken
 
     if any(word.partition("=")[0] in {*_of_advise_alone(), *spoken.DEGREES} for word in rest):
@@ -152,9 +162,15 @@ def _advised(given: list[str]) -> list[str]:
     own = ["--global-batch" if word == "--batch-size" else word for word in rest]
     words = spoken.as_options(own)
     script = any(re.search(r"\.(sh|toml|py|sbatch|slurm)$", word) for word in rest[:1])
-    if script or (words != own and (_names_model(words) or any(map(_is_input, words)))):
+    # Words that are its own got here because they name a model and leave something out.
+    said = words != own or not _has_file(rest)
+    if script or (said and (_names_model(words) or any(map(_is_input, words)))):
         return _spoken([PASTE, *rest])
     return given
+
+
+def _has_file(words: Sequence[str]) -> bool:
+    return any(re.search(r"\.(ya?ml|json)$", word) for word in words)
 
 
 def _are_its_own(words: Sequence[str]) -> bool:
@@ -222,13 +238,16 @@ def _spoken(given: list[str]) -> list[str]:
     if first != PASTE and (first in verbs.foreign() or _is_slip(first)):
         return given
     asked = rest if first in {PASTE, *_SHELLS, *spoken.ASKED} else given
-    words, unread = spoken.read_words(asked)
+    words, unread, devices = spoken.read_words(asked)
     named = any(word.partition("=")[0] in spoken.OPTIONS for word in words)
     if not (first == PASTE or named or any(_is_input(word) for word in words)):
         return given
     if unread:
         said = ", ".join(map(repr, unread))
-        terminal.tell(f"mofa: nobody here understands {said}; the answer leaves it out")
+        terminal.tell(f"mofa: the answer leaves out {said}")
+    if devices:
+        several = f"--vary gpu={','.join(devices)}"
+        terminal.tell(f"mofa: the answer is for {devices[0]}; mofa sweep {several} compares them")
     lacks = not {"--gpu", "--gpus", "--nodes"} & {word.partition("=")[0] for word in words}
     reads = any(word == "-" or files.path_kind(word) or " " in word for word in words)
     if (lacks or not _names_model(words)) and not reads and _is_piped():

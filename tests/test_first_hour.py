@@ -79,7 +79,7 @@ FILES = {  # a manifest that is a little wrong, what is named, and what would be
 }  # fmt: skip
 WORDS = {  # a command that is a little wrong, its exit code, what is named, and what would be right
     "advise": (2, "--model, --gpu, --gpus, --seq and --global-batch: are missing", "for example mofa advise --model llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 512; or give a job's file"),
-    "advise --model llama3-70b --nodes 4": (2, "--gpu, --seq and --global-batch: are missing", "for example mofa advise --model llama3-70b --nodes 4 --gpu h100 --seq"),
+    "advise --model llama3-70b --nodes 4": (2, "--gpu: is missing", "for example mofa --model llama3-70b --nodes 4 --gpu h100"),
     "advise good.json": (2, "--gpu, --gpus, --seq and --global-batch: are missing", "for example mofa advise good.json --gpu h100"),
     f"advise good.json --model llama3-8b {ASK}": (2, "--model: 'llama3-8b'", "good.json is a model too"),
     f"advise good.yaml {ASK}": (2, "good.yaml: holds no job but Config", "a model hub's config.json"),
@@ -108,7 +108,6 @@ WORDS = {  # a command that is a little wrong, its exit code, what is named, and
     "profile": (2, "--gpu: is missing", "mofa profile --gpu h100-sxm; or --from-cluster"),
     "rates --failures 5": (2, "--node-days: is missing", "mofa rates --failures 5 --node-days 110592"),
     "--verison": (2, "unknown name '--verison'", "did you mean --version?"),
-    "advise llama3-8b h100": (2, "--gpus: is missing", "for example mofa --gpu h100 --model llama3-8b --gpus 64"),
     "advise --gpu H100:8": (2, "--gpu: unknown name 'H100:8'", "did you mean h100-80gb-sxm?"),
     f"advise --model llama3-8b {ASK} --constraint tensor_parallel=8": (2, "unknown name 'tensor-parallel'", "did you mean tp?"),
     f"advise --model llama3-8b {ASK} --constraint zero=3": (2, "unknown name 'zero'", "did you mean optimizer=zero3?"),
@@ -122,7 +121,7 @@ WORDS = {  # a command that is a little wrong, its exit code, what is named, and
     f"advise --model half.json {ASK}": (2, "half.json: is not JSON", "line 1"),
     f"advise --model bare.json {ASK}": (2, "config.hidden_size: is missing", "a whole number"),
     f"advise --model ear.json {ASK}": (2, "config.model_type: unknown name 'whisper'", "known: apertus"),
-    "advise --model llama3-8b --gpu h100 --gpus 8 --global-batch 64": (2, "--seq: is missing", "--seq 8192"),
+    "advise --model llama3-8b --gpu h100 --gpus 8 --global-batch 64 -o json": (2, "--seq: is missing", "--seq 8192"),
     f"advise --model llama3-8b {ASK.replace('h100', 'rtx9090')}": (2, "--gpu: unknown name 'rtx9090'", "mofa presets devices"),
     f"advise --model llama3-8b {ASK.replace('64', '63')} --constraint dp=8": (3, "no strategy is legal", "divide"),
     f"advise --model llama3-405b {ASK}": (3, "nothing fits on 1 node", "more nodes"),
@@ -175,6 +174,20 @@ def test_a_manifest_that_is_a_little_wrong(name, capsys):
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert named in err
     assert right in err
+
+
+ASSUMED = {  # a command that leaves something usual out, and what is said of it
+    "advise llama3-8b h100": "nobody says how many: 8 h100 are the fewest that surely hold it",
+    "advise --model llama3-8b --gpu h100 --gpus 8 --global-batch 64": "nobody says sequence 8192, which is assumed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", ASSUMED)
+def test_a_command_that_leaves_something_usual_out_is_answered_and_says_so(words, capsys):
+    code, out, err = answered(words.split(), capsys)
+    assert (code, err) == (0, "")
+    assert ASSUMED[words] in " ".join(out.split())
+    assert "llama3-8b on 8 h100-80gb-sxm" in out
 
 
 @pytest.mark.parametrize("words", WORDS)

@@ -26,7 +26,7 @@ from mofa_model.advice.answer import (
     Predicted,
     Status,
 )
-from mofa_model.advice.compose import advise, deciding_numbers
+from mofa_model.advice.compose import advise, deciding_numbers, memory_of_today
 from mofa_model.advice.measured_today import with_measured_today
 from mofa_model.advice.request import (
     OBJECTIVES,
@@ -59,6 +59,7 @@ __all__ = [
     "best_size",
     "by_trainer",
     "deciding_numbers",
+    "memory_of_today",
     "ranked",
     "size_of",
     "sizes_of",

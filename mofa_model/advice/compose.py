@@ -32,6 +32,7 @@ from mofa_model.advice.candidates import (
 )
 from mofa_model.advice.choice import better_by_chance, chosen, keep_words, running
 from mofa_model.advice.predictions import (
+    PricedLayout,
     basis,
     best_interval,
     caveats_of,
@@ -63,7 +64,7 @@ from mofa_model.reliability.interval import Interval, hang_timeout, length_of_ru
 from mofa_model.reliability.model import Job
 from mofa_model.search import Ranking, Rejection, parse_constraint
 from mofa_model.strategy_text import format_strategy
-from mofa_model.units import GIB, Ratio, Seconds
+from mofa_model.units import GIB, Bytes, Ratio, Seconds
 
 DECIDING: Final = {
     "bands.evidence": "band.NAMED band.NEAREST",
@@ -390,14 +391,31 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
     nodes = nodes_of(problem)
     job = expected_job(request, full, nodes)
     figures = predicted(request, full, job, best_interval(request, job))
-    peak, limit = float(full.footprint.peak), float(device_memory_limit(problem.cluster))
-    if (needs := peak * request.learned_memory.ratio) > limit:
+    needs, limit = _memory(request, full)
+    if needs > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
     fits: Ratio = 1.0  # it runs
     if not request.current_runs:
         fits = float(needs <= limit) if runs is None else runs.fits
     odds = Odds(fits=fits)
     return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
+
+
+def _memory(request: Request, full: PricedLayout) -> tuple[Bytes, Bytes]:
+    """What a layout needs of a device by the model, and what there is. [B]"""
+    needs = float(full.footprint.peak) * request.learned_memory.ratio
+    return needs, float(device_memory_limit(full.problem.cluster))
+
+
+def memory_of_today(request: Request) -> tuple[Bytes, Bytes] | None:
+    """What today's layout needs of a device by the model, and what there is; None where it cannot be priced. [B]"""
+    strategy = request.current
+    if strategy is None or isinstance(strategy, Unplaced):
+        return None
+    problem = problem_of(request, strategy)
+    if cannot_run(problem, strategy):
+        return None
+    return _memory(request, priced(problem, strategy))
 
 
 def _chance_to_beat_today(request: Request, today: Current | None) -> _ChanceToBeat | None:

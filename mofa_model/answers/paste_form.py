@@ -184,7 +184,7 @@ def _where(one: Pasted, folder: Path) -> Pasted:
 
 def _spoken(text: str) -> dict[str, Any]:
     """What a few words say, by the fields of the question."""
-    words, unread = read_words(text.split())
+    words, unread, _ = read_words(text.split())
     fields = parameters_of(PasteQuestion)
     said = dict[str, Any]()
     rest = list(words)

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from mofa_model import presets
 from mofa_model.answers.answer import UserAnswer
 from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
-from mofa_model.axes.frameworks import trainer_called
+from mofa_model.axes.frameworks import framework, trainer_called
 from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraining
 from mofa_model.identity.fact import Fact
 from mofa_model.pasted.missing import has_model, missing
 from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
-from mofa_model.pasted.recognise import PastedKind, kind_of, program_at
+from mofa_model.pasted.recognise import PastedKind, by_program, kind_of, program_at
+from mofa_model.pasted.wrapped import unwrapped
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
+from mofa_model.units import GIB
 
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
@@ -40,7 +42,7 @@ ASKED: Final[Mapping[str, tuple[str, str]]] = {
 }
 """What may be asked: the option that answers it, and an example."""
 ASSUMED: Final = {"seq": (8192, 2048), "global_batch": (512, 64)}
-"""Usual values where only a model is given: of pre-training, and of adapters. [1]"""
+"""Usual values where nobody says them: of pre-training, and of fine-tuning. [1]"""
 MOST: Final = 2
 """Questions that a terminal is asked. [1]"""
 _GIVEN: Final = {
@@ -57,6 +59,8 @@ _WORDS: Final = {
 }  # fmt: skip
 
 
+_NOTES: Final = 2
+"""Notes that stand in the ten-second answer; -o wide has all. [1]"""
 _SHOWN: Final = frozenset({"model", "seq", "global_batch", "gpus", "precision", "task"})
 """Facts that stand in the ten-second answer."""
 
@@ -87,7 +91,7 @@ class PasteAnswer(UserAnswer):
         advice = self.answer.advice
         job = SlurmJob(nodes=advice.nodes, gpus_per_node=advice.gpus // advice.nodes)
         for one in self.texts:
-            if kind_of(one.text, one.name).is_script:
+            if not one.is_inside and kind_of(one.text, one.name).is_script:
                 changed = in_place(one, self.answer.launch, job)
                 name = PurePosixPath(one.name).name if one.name in self._named() else "script.sh"
                 return name, changed
@@ -99,7 +103,7 @@ class PasteAnswer(UserAnswer):
 
     def _asked(self) -> Sequence[str]:
         """What has to be asked: nothing that is assumed once all else is said."""
-        if any(_trains(kind) for _, kind in self.pasted_facts.parts):
+        if _may_say_more(self.pasted_facts):
             return self.asks
         usual = {*ASSUMED, "gpus-per-node"}  # the device's usual machine has so many
         return [name for name in self.asks if name not in usual] or self.asks
@@ -158,7 +162,9 @@ class PasteAnswer(UserAnswer):
         if named:
             trainer = f" ({self.pasted_facts.trainer})" if self.pasted_facts.trainer else ""
             lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(said)}"))
-        for one in (*self.pasted_facts.disagree, *self.notes)[:1]:
+        told = (*self.pasted_facts.disagree, *self.notes)
+        # What does not enter the answer stands before what was assumed for it.
+        for one in sorted(told, key=lambda one: "leaves" not in one)[:_NOTES]:
             lines.insert(len(lines) - 1, BriefLine("note", one))
         return tuple(lines)
 
@@ -246,9 +252,9 @@ def beside(texts: Sequence[Pasted]) -> list[Pasted]:
     """
     from mofa_model import files
 
-    found = list(texts)
+    found = [_taken_out(one) for one in texts]
     seen = {PurePosixPath(one.name).name for one in texts}
-    for one in texts:
+    for one in tuple(found):
         if not kind_of(one.text, one.name).is_script:
             continue
         folder = PurePosixPath(one.name).parent
@@ -267,6 +273,11 @@ def beside(texts: Sequence[Pasted]) -> list[Pasted]:
     return found
 
 
+def _taken_out(one: Pasted) -> Pasted:
+    text = unwrapped(one.text, one.name)
+    return one if text == one.text else one._replace(text=text, is_inside=True)
+
+
 _NAMED_KINDS: Final = frozenset(
     {PastedKind.SHELL, PastedKind.SBATCH, PastedKind.YAML, PastedKind.TOML, PastedKind.JSON}
     | {PastedKind.DEEPSPEED, PastedKind.ACCELERATE}
@@ -281,22 +292,31 @@ def answered(
     from mofa_model.answers.advise import advise
 
     if not texts and not question.model:
-        raise InputError("give a file, - for standard input, or a model: mofa train.sh --gpu h100")
+        raise Missing(dict([ASKED["model"]]), also="or give a file, or - for standard input")
+    texts = [_taken_out(one) for one in texts]
     pasted_facts = (
         read(texts) if texts else PastedFacts(kind=PastedKind.MODEL, trainer="", facts={})
     )
     _check(pasted_facts, texts)
+    _check_told(pasted_facts, texts)
     pasted_facts = replace(
         pasted_facts, facts={**pasted_facts.facts, **_said(question, pasted_facts)}
     )
     assumed = list[str]()
     pasted_facts = _with_usual_nodes(question, pasted_facts, assumed)
     asks = tuple(missing(pasted_facts))
-    if {*asks} <= {*ASSUMED} and (
-        assumes or not any(_trains(kind) for _, kind in pasted_facts.parts)
-    ):
-        pasted_facts, usual = _assumed(pasted_facts, question, asks)
+    open_ones = {*asks} - {"gpus"}
+    if open_ones <= {*ASSUMED} and (assumes or not open_ones or not _may_say_more(pasted_facts)):
+        pasted_facts, usual = _assumed(pasted_facts, question, sorted(open_ones))
         assumed += usual
+        if "gpus" in asks:
+            pasted_facts, few = _with_fewest(question, pasted_facts)
+            question = replace(
+                question,
+                gpus=str(pasted_facts.facts["gpus"].value),
+                constraints=(*question.constraints, _ON_DEVICES),
+            )
+            assumed = [few, *assumed]
         asks = ()
     if asks:
         return PasteAnswer(question=question, pasted_facts=pasted_facts, asks=asks)
@@ -318,9 +338,49 @@ def answered(
     )
 
 
-def _trains(kind: PastedKind) -> bool:
-    """Whether a text is of a training, and not of a model or of machines."""
-    return kind is not PastedKind.MODEL and not kind.is_machine
+def _may_say_more(pasted_facts: PastedFacts) -> bool:
+    """Whether a text starts a program of somebody's own, which may say more in a file that is not here. What
+    a trainer's own program, settings, models and machines leave open, nobody says.
+    """
+    if not any(kind.is_script for _, kind in pasted_facts.parts):
+        return False
+    return pasted_facts.command is None or not by_program(pasted_facts.command)
+
+
+MOST_NODES: Final = 512
+"""Nodes up to which the fewest are looked for. [1]"""
+_ON_DEVICES: Final = "optimizer=replicated,distributed,zero2,zero3"
+"""Nothing waits in the main memory of a node."""
+
+
+def _with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[PastedFacts, str]:
+    """Facts with the fewest devices that surely hold a training, and the sentence that says so.
+
+    Adapters may take a part of a node; all weights take whole nodes. Each size is twice the one before.
+    """
+    from mofa_model.advice import size_of
+    from mofa_model.answers.advise import request_of
+
+    gpu = str(pasted_facts.facts["gpu"].value)
+    each = int(presets.cluster(gpu, 1).gpus_per_node)
+    tuned = bool(question.adapter_rank) or "lora_rank" in pasted_facts.facts
+    sizes = [one for one in (1, 2, 4) if tuned and one < each]
+    sizes += [each * 2**power for power in range(MOST_NODES.bit_length())]
+    for gpus in sizes:
+        sized = _of_size(pasted_facts, gpus)
+        with suppress(InputError), redirect_stderr(StringIO()):
+            asked, _ = question_for(question, sized)
+            asked = replace(asked, current=None, constraints=(*asked.constraints, _ON_DEVICES))
+            if size_of(request_of(asked), "least-gpus").fits:
+                return sized, (
+                    f"nobody says how many: {gpus} {gpu} are the fewest that surely hold it, of 1, 2, 4 and so on"
+                    " nodes, with nothing in main memory; --gpus changes it"
+                )
+    raise Missing(dict([ASKED["gpus"]]), also=f"none of up to {sizes[-1]} {gpu} surely holds it")
+
+
+def _of_size(pasted_facts: PastedFacts, gpus: int) -> PastedFacts:
+    return replace(pasted_facts, facts={**pasted_facts.facts, "gpus": Fact(gpus, "assumed")})
 
 
 def _with_usual_nodes(
@@ -348,7 +408,9 @@ def _assumed(
     """Facts with a usual sequence and batch, and the sentence that says so; nothing where both are said."""
     if not asks:
         return pasted_facts, []
+    task = pasted_facts.facts.get("task")
     tuned = bool(question.adapter_rank) or "lora_rank" in pasted_facts.facts
+    tuned = tuned or (task is not None and task.value != "pre-training")
     usual = {name: values[tuned] for name, values in ASSUMED.items() if name in asks}
     facts = {
         **pasted_facts.facts,
@@ -375,6 +437,19 @@ def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
                 f"is nothing that is known here; it begins with {first!r}; give a shell or batch script, a file of a"
                 " trainer, a config.json, a manifest, or the output of nvidia-smi, sinfo -N or scontrol show",
             )
+
+
+_CRASHED: Final = re.compile(r"Traceback \(most recent|out of memory|Segmentation fault|NCCL WARN")
+
+
+def _check_told(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
+    """Refuse a log of a crash that says nothing of its training."""
+    if texts and not pasted_facts.facts and any(_CRASHED.search(one.text) for one in texts):
+        raise BadFile(
+            texts[0].name,
+            "is a log of a crash that says nothing of its training; give the script that was started, or the"
+            " log from its first line",
+        )
 
 
 def _said(question: PasteQuestion, pasted_facts: PastedFacts) -> dict[str, Fact]:
@@ -432,6 +507,7 @@ def question_for(
     asked["global_batch_size"] = str(
         facts["global_batch"].value if "global_batch" in facts else _batch(pasted_facts, notes)
     )
+    asked["global_batch_size"] = _in_tokens(asked, notes)
     if given.get("precision") == ("fp8",):
         asked["precision"] = (_recipe("fp8", pasted_facts),)
     elif "precision" in facts and "precision" not in given:
@@ -448,6 +524,23 @@ def question_for(
         )
     made = AdviceQuestion(**asked)
     return _runnable(made, notes), notes
+
+
+def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
+    """The batch; a number that can be none of sequences is one of tokens."""
+    from mofa_model import units
+    from mofa_model.spec.training import DOUBTED
+
+    text = str(asked["global_batch_size"])
+    if not re.fullmatch(r"\d[\d.]*[kKmMgG]?", text):
+        return text
+    sequence = units.count(str(asked["sequence_length"]), field="--seq")
+    if units.count(text, field="--global-batch") * sequence <= DOUBTED:
+        return text
+    notes.append(
+        f"a global batch of {text} is read as tokens, as nobody trains with so many sequences"
+    )
+    return f"{text} tokens"
 
 
 def _batch(pasted_facts: PastedFacts, notes: list[str]) -> int:
@@ -548,8 +641,10 @@ def _gated(pasted_facts: PastedFacts) -> bool:
 
 
 def _recipe(word: str, pasted_facts: PastedFacts) -> str:
+    """A precision by its width, in the form that the trainer has."""
     if word != "fp8":
-        return word
+        trainer = trainer_called(pasted_facts.trainer)
+        return framework(trainer).recipe(word) if trainer else word
     told = next(
         (
             one.value.lower()
@@ -665,4 +760,28 @@ def _runnable(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
         if why and without != asked and not refused(without):
             notes.append(f"{why}; the answer leaves {said} out")
             return without
-    return asked
+    return asked if why else _believed(asked, notes)
+
+
+BELIEVED: Final = 1.5
+"""Times the memory of a device that a layout may need by the model, and still be taken for one that runs. [1]"""
+
+
+def _believed(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
+    """The question without today's layout where it needs so much more memory than there is that something
+    of it, as sharding or offloading, cannot have been told.
+    """
+    from mofa_model.advice import memory_of_today
+    from mofa_model.answers.advise import request_of
+
+    if asked.current is None:
+        return asked
+    with redirect_stderr(StringIO()):
+        memory = memory_of_today(request_of(asked))
+    if memory is None or memory[0] <= BELIEVED * memory[1]:
+        return asked
+    needs, limit = (f"{one / GIB:.0f} GiB" for one in memory)
+    notes.append(
+        f"{asked.current} alone needs {needs} of {limit}, so that not all of today's layout is told; the answer leaves it out"
+    )
+    return replace(asked, current=None)

@@ -182,6 +182,9 @@ def nodes_of(question: TrainingQuestion) -> int:
     if found is None:
         right = f"give whole nodes of {per_node}, or at most {per_node} of one node"
         right += ", or another --gpus-per-node"
+        if gpus > per_node:
+            below = gpus // per_node * per_node
+            right += f"; near are {below} and {below + per_node}"
         raise BadValue("--gpus", gpus, right)
     return found[0]
 

@@ -6,6 +6,7 @@ May import: identity, presets, yaml_text, files. Imported by: answers, verbs.
     missing(pasted_facts)           what has to be asked
 
     recognise   what a text is, by what stands in it, and whose
+    wrapped     code of notebooks and pages, and the settings that a log prints
     scripts     a script as its author means it, followed by `identity.sbatch`
     settings    files and Python sources as settings with their lines
     machines    nvidia-smi, sinfo, scontrol, directives, and devices in comments

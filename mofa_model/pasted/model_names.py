@@ -8,7 +8,7 @@ from typing import Final
 from mofa_model import presets
 from mofa_model.identity.named_models import model_preset
 
-_SIZE: Final = re.compile(r"\d+(?:\.\d+)?[bt]")
+_SIZE: Final = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bt]")
 _USUAL: Final = ("llama", "qwen", "gpt", "mistral", "gemma")
 """Families whose shape a size alone is given, the most usual first."""
 
@@ -18,6 +18,8 @@ def preset_named(name: str) -> str:
 
     >>> preset_named("llama_3 70b"), preset_named("Llama 3.1 8b"), preset_named("x")
     ('llama3-70b', 'llama3-8b', '')
+    >>> preset_named("llama31_70b")  # as NeMo's recipes have it
+    'llama3-70b'
     """
     dashed = name.replace("_", "-").replace(" ", "-")
     for one in (
@@ -25,6 +27,7 @@ def preset_named(name: str) -> str:
         dashed,
         re.sub(r"(\d)-(\d)(?=-)", r"\1.\2", dashed),
         re.sub(r"^([a-z]+)-(\d)", r"\1\2", dashed),
+        re.sub(r"^([a-z]+)(\d)(\d)-(?=\d)", r"\1\2.\3-", dashed),
         dashed.replace("-", ""),
     ):
         if found := model_preset(one):
@@ -85,8 +88,8 @@ def is_size(word: str) -> bool:
 def of_size(word: str) -> str:
     """The preset that people have in mind with a size alone; empty where none has the size.
 
-    >>> of_size("70b"), of_size("7B"), of_size("32b"), of_size("71b")
-    ('llama3-70b', 'llama2-7b', 'qwen3-32b', '')
+    >>> of_size("70b"), of_size("7B"), of_size("32b"), of_size("71b"), of_size("8x7b")
+    ('llama3-70b', 'llama2-7b', 'qwen3-32b', '', 'mixtral-8x7b')
     """
     if not is_size(word):
         return ""

@@ -43,6 +43,8 @@ class Pasted(NamedTuple):
     text: str
     name: str
     """What places in it are called: its file."""
+    is_inside: bool = False
+    """Whether the text was taken out of another one, as the code of a page is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,10 @@ _AFTER: Final = frozenset({"--seq", "--global-batch", "--tokens"})
 _NUMBER: Final = re.compile(r"(\d+(?:[.,]\d+)*)([kmbt]?)", re.IGNORECASE)
 _COLON: Final = re.compile(r"([A-Za-z][\w.-]*):(\d+)")
 _LIKE_GPU: Final = re.compile(r"(?:rtx|gtx|mi)?-?[a-z]{0,2}\d{1,4}[a-z]{0,2}", re.IGNORECASE)
+_SCRIPTS: Final = re.compile(
+    r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]+|[^\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]+"
+)
+"""Words of a language that writes without spaces, and those of Latin letters between them."""
 _LONGEST: Final = 5
 """Words of a model's name. [1]"""
 RANK: Final = "16"
@@ -86,6 +90,8 @@ class Sentence:
         self.kept = list(kept)
         self.words = _counted_in_words(list(_pieces(loose)))
         self.unread = list[str]()
+        self.devices = list[str]()
+        """Devices beside the first."""
         self._options = dict[str, str]()
         self._degrees = list[str]()
         self._has = {one.partition("=")[0] for one in kept if one.startswith("--")}
@@ -101,9 +107,10 @@ class Sentence:
         self._number_alone(known=bool(model))
         left = [one for one in self.words if one and one.lower() not in _FILLERS]
         if not model and "--model" not in self._has and not self._has_file and left:
-            model, left = _guessed(left)
+            model, left = _guessed(left, likely_alone=not self._options)
         if "--gpu" not in {*self._options, *self._has}:
-            slip = next((one for one in left if _LIKE_GPU.fullmatch(one)), "")
+            named = (one for one in left if not re.fullmatch(r"\d{1,3}", one))
+            slip = next((one for one in named if _LIKE_GPU.fullmatch(one)), "")
             if slip:  # its error says what is near
                 self._say("--gpu", slip)
                 left.remove(slip)
@@ -148,12 +155,32 @@ class Sentence:
             first = at - (2 if at > 1 and self.words[at - 1].lower() in _QUALIFIERS else 1)
             before = self.words[first] if first >= 0 else ""
             after = self.words[until] if until < len(self.words) else ""
+            if self._of_tokens(at, until):
+                continue
             if option in _AFTER and _NUMBER.fullmatch(before):
                 self._key(option, word, before)
                 self._take(first, at + 1 - first)
             elif _NUMBER.fullmatch(after) and not _NUMBER.fullmatch(before):
                 self._key(option, word, after)
                 self._take(at, until + 1 - at)
+
+    def _of_tokens(self, at: int, until: int) -> bool:
+        """Whether the word says a batch in tokens, `batch of 4M tokens` or `4M tokens batch`, which is then read."""
+        if _KEYED[self.words[at].lower()] == "--tokens":
+            following = self.words[at + 1 : at + 2]
+            return bool(following) and _KEYED.get(following[0].lower()) == "--global-batch"
+        if _KEYED[self.words[at].lower()] != "--global-batch":
+            return False
+        number, unit, behind = (*self.words[until : until + 3], "", "", "")[:3]
+        span = (at, until + 2 - at)
+        if not _NUMBER.fullmatch(number) and at > 1:
+            (number, unit), behind, span = self.words[at - 2 : at], "", (at - 2, 3)
+        counted = _NUMBER.fullmatch(number) and unit.lower() in {"token", "tokens"}
+        if not counted or _NUMBER.fullmatch(behind):
+            return False
+        self._say("--global-batch", f"{number} tokens")
+        self._take(*span)
+        return True
 
     def _key(self, option: str, key: str, value: str) -> None:
         if option == "--current":
@@ -219,18 +246,21 @@ class Sentence:
                     continue
                 shown = [self.words[at] for at in range(*found.span()) if kinds[at] in "ngi"]
                 for option, word in zip(options, shown, strict=True):
-                    self._say(option, _gpu_of(word) if option == "--gpu" else word.replace(",", ""))
+                    value = _gpu_of(word) if option == "--gpu" else word.replace(",", "")
+                    self._say(option, value)
+                    if option == "--gpu" and self._options.get(option, value) != value:
+                        self.devices.append(value)
                 self._take(found.start(), found.end() - found.start())
 
     def _join_gpus(self) -> None:
         """A GPU whose name is two words: `a100 80gb`, `rtx 4090`."""
-        for at in range(len(self.words) - 1):
+        for at in range(len(self.words) - 2, -1, -1):
             one, other = self.words[at], self.words[at + 1]
             if (
                 (one and other and not other.isdigit())
                 or one.lower() in {"rtx", "tesla", "nvidia", "dgx", "hgx"}
             ) and _kind_of_gpu(f"{one} {other}"):
-                self.words[at], self.words[at + 1] = "", f"{one} {other}"
+                self.words[at : at + 2] = [f"{one} {other}"]
 
     def _kind(self, at: int) -> str:
         word = self.words[at].lower()
@@ -239,7 +269,7 @@ class Sentence:
             return "_"
         if found := _kind_of_gpu(self.words[at]):
             return found
-        if re.fullmatch(r"\d+", word):
+        if re.fullmatch(r"-?\d+", word):
             return "n"
         if singular in _NODE_WORDS:
             return "p" if at and self.words[at - 1].lower() in {"per", "a", "each", "/"} else "N"
@@ -319,7 +349,7 @@ def _counted_in_words(words: list[str]) -> list[str]:
 
 def _pieces(words: Sequence[str]) -> Iterator[str]:
     """Words without their marks, and those that say a number and a GPU as both."""
-    for word in words:
+    for word in (piece for one in words for piece in _SCRIPTS.findall(one)):
         plain = word.strip("\"'()?!;,").rstrip(".") or word
         lower = plain.lower()
         if counted := counted_gpus(plain) or counted_gpus(re.sub(r"s$", "", plain)):
@@ -385,9 +415,11 @@ def _of_two(value: str) -> str:
 
 def _named(run: Sequence[str]) -> str:
     """The name that words make: a preset's where they are one in any spelling; empty where they are none."""
-    if not all(run) or any(one.lower() in _FILLERS for one in (run[0], run[-1])):
+    if not all(run) or any(one.lower() in _FILLERS or is_gpu(one) for one in run):
         return ""
     if not re.search(r"[A-Za-z]", run[0]) or (len(run) == 1 and run[0].isdigit()):
+        return ""
+    if len(run) > 1 and any("://" in one for one in run):
         return ""
     for joint in ("-", ""):
         joined = joint.join(run)
@@ -398,9 +430,11 @@ def _named(run: Sequence[str]) -> str:
     return preset_named(" ".join(run)) if len(run) > 1 and is_size(run[-1]) else ""
 
 
-def _guessed(left: list[str]) -> tuple[str, list[str]]:
-    """What looks most like a model's name among words that nobody knows, and the others."""
+def _guessed(left: list[str], *, likely_alone: bool) -> tuple[str, list[str]]:
+    """What looks most like a model's name among words that nobody knows, and the others; words without a
+    digit are none where nothing else is said.
+    """
     likely = [one for one in left if re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|/", one)]
     if len(likely) == 1:
         return likely[0], [one for one in left if one != likely[0]]
-    return "-".join(left), []
+    return ("", left) if likely_alone else ("-".join(left), [])

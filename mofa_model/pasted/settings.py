@@ -204,6 +204,9 @@ class _Python:
             default = next((one.value for one in node.keywords if one.arg == "default"), None)
             if default is not None and isinstance(node.args[0].value, str):
                 self._add(node.args[0].value, default, "")
+        elif recipe := _recipe(node.func):
+            where = f"{self._file}:{node.lineno}"
+            self._found.append(Setting("recipe", recipe, where, "source"))
         elif isinstance(node.func, ast.Attribute) and _dotted(node.func.value)[:1].isupper():
             where = f"{self._file}:{node.lineno}"
             self._found.append(
@@ -307,6 +310,20 @@ def _called(node: ast.Call) -> str:
             return first.rpartition(".")[2]
         return owner.rpartition(".")[2]
     return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _recipe(called: ast.expr) -> str:
+    """The recipe that a function makes, as NeMo and Megatron-Bridge name theirs; empty of any other.
+
+    >>> [_recipe(ast.parse(one, mode="eval").body) for one in ("llm.llama3_70b.pretrain_recipe", "run")]
+    ['llama3_70b', '']
+    >>> _recipe(ast.parse("llama32_1b_pretrain_config", mode="eval").body)
+    'llama32_1b_pretrain_config'
+    """
+    owner, _, name = _dotted(called).rpartition(".")
+    if name in {"pretrain_recipe", "finetune_recipe"}:
+        return owner.rpartition(".")[2]
+    return name if re.search(r"\w_(pretrain|finetune|sft|peft)_(config|recipe)$", name) else ""
 
 
 def _dotted(node: ast.AST) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from mofa_model import presets
 from mofa_model.pasted.model_names import is_size
 from mofa_model.pasted.sentence import (
     RANK,
@@ -34,9 +35,10 @@ OPTIONS: Final = frozenset(
 """Options with which a command needs no verb."""
 DEGREES: Final = {name: ours for ours, names in vocabulary("degrees").items() for name in names}
 """Degrees as options of their own: today's layout."""
+_SHARDING: Final = vocabulary("sharding")
 ASKED: Final = frozenset(vocabulary("words")["asks"])
 """Words that people put where a verb is; all of them ask for what `mofa paste` answers."""
-_ENDING: Final = re.compile(r"\.(sh|ya?ml|json|toml|py|sbatch|slurm|txt|cfg|conf|md)$")
+_ENDING: Final = re.compile(r"\.(sh|ya?ml|json|toml|py|sbatch|slurm|txt|cfg|conf|md|ipynb|log)$")
 
 
 class SpokenWords(NamedTuple):
@@ -45,6 +47,8 @@ class SpokenWords(NamedTuple):
     options: tuple[str, ...]
     unread: tuple[str, ...] = ()
     """Words that nobody understands, where all the others make a question."""
+    devices: tuple[str, ...] = ()
+    """All devices, where several are named; the first is answered."""
 
 
 def as_options(given: Sequence[str]) -> list[str]:
@@ -64,7 +68,7 @@ def read_words(given: Sequence[str]) -> SpokenWords:
     """Words as options, and those of them that nobody understands.
 
     >>> read_words("will tp8 pp4 do for llama3 70b on 16 nodes of 8 h100 bananas".split())
-    SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--current', 'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',))
+    SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--current', 'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',), devices=())
     """
     return _loose(list(_renamed(given)))
 
@@ -81,22 +85,16 @@ def _renamed(given: Sequence[str]) -> Iterator[str]:
             degrees.append(f"{DEGREES[plain]}={value or following}")
             at += not equals
             continue
-        if plain in {"--size", "--model-size"} and is_size(value or following):
-            yield value or following
-            at += not equals
+        if loose := _as_loose(plain, value if equals else following):
+            yield loose
+            at += not equals and loose != "fsdp"
             continue
         ours = _MEANT.get(plain, plain if plain.startswith("--") else word)
         if ours == "--lora" and not equals and (not following or following.startswith("-")):
             yield from (ours, RANK)
             continue
-        if ours in {"--gpus", "--gpu"}:
-            counted = counted_gpus(value if equals else following)
-            if counted:
-                yield from ("--gpus", counted[0], "--gpu", counted[1])
-                at += not equals
-                continue
-        if ours == "--gpu" and (value or following).isdigit() and not is_gpu(value or following):
-            yield from ("--gpus", value or following)
+        if machines := _machines(ours, value if equals else following):
+            yield from machines
             at += not equals
             continue
         if ours == "--gpu" and plain in _MEANT and is_file(value if equals else following):
@@ -111,19 +109,59 @@ def _renamed(given: Sequence[str]) -> Iterator[str]:
         yield from ("--current", ",".join(degrees))
 
 
+def _as_loose(plain: str, said: str) -> str:
+    """The loose word that says the same as an option: a way of sharding, or a model's size; empty of others."""
+    if plain in _SHARDING["zero"] and re.fullmatch("[123]", said):
+        return f"zero{said}"
+    if plain in _SHARDING["fsdp"]:
+        return "fsdp"
+    return said if plain in {"--size", "--model-size"} and is_size(said) else ""
+
+
+def _machines(ours: str, said: str) -> tuple[str, ...]:
+    """How many devices of which kind an option for either says; nothing where it says what it is for alone.
+
+    >>> _machines("--gpus", "64gpus"), _machines("--gpu", "8xA100"), _machines("--gpu", "h100")
+    (('--gpus', '64'), ('--gpus', '8', '--gpu', 'A100'), ())
+    """
+    if ours == "--gpus" and (count := re.fullmatch(r"(\d+) *x?(?:gpus?|cards?)", said)):
+        return ("--gpus", count[1])
+    if ours in {"--gpus", "--gpu"} and (counted := counted_gpus(said)):
+        return ("--gpus", counted[0], "--gpu", counted[1])
+    return ("--gpus", said) if ours == "--gpu" and said.isdigit() and not is_gpu(said) else ()
+
+
+def _here(path: str) -> str:
+    r"""A path of Windows as this machine has it, where the file is there.
+
+    >>> _here(r"C:\none\x.json"), _here("x.json")
+    ('C:\\none\\x.json', 'x.json')
+    """
+    if "\\" not in path:
+        return path
+    plain = path.replace("\\", "/")
+    drive = re.fullmatch(r"([A-Za-z]):/(.*)", plain)
+    place = f"/mnt/{drive[1].lower()}/{drive[2]}" if drive else plain
+    return place if is_file(place) else path
+
+
 def _loose(words: Sequence[str]) -> SpokenWords:
     """Words that belong to no option, as options: machines, numbers, and a model."""
     kept, inputs, loose, at = list[str](), list[str](), list[str](), 0
     while at < len(words):
         word = words[at]
         at += 1
-        if word.startswith("-") and word != "-":
+        if re.fullmatch(r"-\d+", word):
+            loose.append(word)  # a number that cannot be right is refused as one
+        elif word.startswith("-") and word != "-":
             kept.append(word)
             if "=" not in word and at < len(words) and not words[at].startswith("--"):
                 kept.append(words[at])
                 at += 1
-        elif word == "-" or is_file(word) or is_command(word) or _ENDING.search(word):
+        elif word == "-" or is_file(word) or is_command(word):
             inputs.append(word)
+        elif _ENDING.search(word) and not presets.is_address(word):
+            inputs.append(_here(word))
         else:
             loose += word.split()
     kept = [*inputs, *kept]  # a parser takes them in one place alone
@@ -133,4 +171,8 @@ def _loose(words: Sequence[str]) -> SpokenWords:
     named = sentence.read()
     if len(loose) == 1 and named[:1] == ["--model"]:  # a model alone needs no option
         return SpokenWords((*loose, *kept))
-    return SpokenWords((*sentence.kept, *named), tuple(sentence.unread))
+    options = (*sentence.kept, *named)
+    devices = tuple(sentence.devices)
+    if devices and "--gpu" in options:
+        devices = (options[options.index("--gpu") + 1], *devices)
+    return SpokenWords(options, tuple(sentence.unread), devices)

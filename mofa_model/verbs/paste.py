@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from mofa_model import files, output, terminal
+from mofa_model import files, output, presets, terminal
 from mofa_model.answers.question import add_options, question_of
 from mofa_model.answers.questions import PasteQuestion
 from mofa_model.errors import InputError, MofaError
@@ -31,6 +31,13 @@ examples:
     mofa paste llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 512
   the launch that it advises, as files
     mofa paste train.sbatch --gpu h100 --save-dir out"""
+
+
+_FILES: Final = (
+    ".sh", ".yaml", ".yml", ".json", ".toml", ".py", ".sbatch", ".slurm", ".txt", ".cfg", ".conf",
+    ".md", ".ipynb", ".log",
+)  # fmt: skip
+"""Endings of what is a file, though none of the name is there."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -57,7 +64,8 @@ def run(arguments: Namespace) -> int:
     if arguments.save_dir:
         files.check_folder(arguments.save_dir, overwrite=arguments.overwrite)
     if manifest:
-        return _manifest(question, arguments, manifest)
+        piped = any(one.name == "standard input" for one in texts)
+        return _manifest(question, arguments, manifest, "-" if piped else manifest)
     launched_by = "--save-dir" if arguments.save_dir else ""
     with output.progress("searching", total=1.0) as advance:
         found = pasted.answered(question, texts, advance, launched_by)
@@ -89,21 +97,7 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
     if len(others) > 1 or (others and question.model):
         raise InputError(f"{others[0]}: there is no such file, and a model is given already")
     if others:
-        if others[0].endswith(
-            (
-                ".sh",
-                ".yaml",
-                ".yml",
-                ".json",
-                ".toml",
-                ".py",
-                ".sbatch",
-                ".slurm",
-                ".txt",
-                ".cfg",
-                ".conf",
-            )
-        ):
+        if others[0].endswith(_FILES) and not presets.is_address(others[0]):
             raise InputError(f"{others[0]}: there is no such file{_near(others[0])}")
         question = replace(question, model=others[0])
     texts = beside(texts_of(paths))
@@ -135,19 +129,19 @@ def _kept(text: str, ending: str) -> str:
 def _near(name: str) -> str:
     """A file beside with a name like this one."""
     from difflib import get_close_matches
-    from pathlib import Path
+    from pathlib import Path, PureWindowsPath
 
     folder = Path(name).parent
     try:
         there = [one.name for one in folder.iterdir() if one.is_file()][:2000]
     except OSError:
         return ""
-    near = get_close_matches(Path(name).name, there, n=1)
+    near = get_close_matches(PureWindowsPath(name).name, there, n=1)
     return f"; did you mean {folder / near[0]}?" if near else ""
 
 
-def _manifest(question: PasteQuestion, arguments: Namespace, path: str) -> int:
-    """A Kubernetes object is answered as `mofa advise` answers it."""
+def _manifest(question: PasteQuestion, arguments: Namespace, path: str, typed: str) -> int:
+    """A Kubernetes object is answered as `mofa advise` answers it; `typed` is what people call the file."""
     from mofa_model.answers.advise import advise
     from mofa_model.answers.questions import AdviceQuestion
 
@@ -156,7 +150,8 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str) -> int:
     with output.progress("searching", total=1.0) as advance:
         found = advise.of(asked, advance, "--save-dir" if arguments.save_dir else "")
     if arguments.output == "table":
-        terminal.put(found.brief_text(_width()))
+        shown = replace(found, question=replace(asked, file=typed))
+        terminal.put(shown.brief_text(_width()))
     else:
         document: dict[str, object] = {
             "kind": "kubernetes",

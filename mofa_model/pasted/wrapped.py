@@ -1,0 +1,122 @@
+"""What is read inside other texts: a notebook's cells, the code of a page, the arguments that a log prints.
+
+unwrapped(text, name)   the text as code or settings, each line where it stood; any other text as it is
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_FENCE: Final = re.compile(r"\s*(?:```|~~~)\s*([\w+-]*)")
+_SHELLS: Final = frozenset({"bash", "sh", "shell", "console", "zsh", "shell-session", ""})
+_PRINTED: Final = re.compile(r"(?:\S*\s)?\s*([A-Za-z]\w*) \.{3,} ?(.*?)\s*$")
+"""A line of Megatron's arguments; a launcher may write a rank before it."""
+_LEAST: Final = 5
+"""Printed arguments that make a text a log. [1]"""
+_TOLD: Final[Mapping[str, re.Pattern[str]]] = {
+    "per_device_train_batch_size": re.compile(r"Instantaneous batch size per device = ([\d,]+)"),
+    "global_batch_size": re.compile(
+        r"Total train batch size \(w\. parallel, distributed & accumulation\) = ([\d,]+)"
+    ),
+    "gradient_accumulation_steps": re.compile(r"Gradient Accumulation steps = ([\d,]+)"),
+    "max_steps": re.compile(r"Total optimization steps = ([\d,]+)"),
+}
+"""What the Trainer of transformers prints before it begins. Source: transformers, trainer.py."""
+
+
+def unwrapped(text: str, name: str) -> str:
+    r"""A text without what it is wrapped in; lines keep their numbers, but those of a notebook's cells.
+
+    >>> unwrapped("Start it on 8 H100:\n```bash\n$ torchrun t.py\n```\n", "README.md")
+    '# Start it on 8 H100:\n#\ntorchrun t.py\n#'
+    >>> line = "  num_layers ......... 32\n"
+    >>> unwrapped(5 * line, "x.log").splitlines()[0]
+    'num_layers: 32'
+    """
+    found = _notebook(text)
+    if found is None:
+        found = _page(text, name)
+    if found is None:
+        found = _log(text)
+    return text if found is None else found
+
+
+def _notebook(text: str) -> str | None:
+    """The code of a notebook; lines that its shell runs where no Python of it imports anything."""
+    if '"cells"' not in text or text.lstrip()[:1] != "{":
+        return None
+    try:
+        cells = json.loads(text)["cells"]
+        sources = [one["source"] for one in cells if one.get("cell_type") == "code"]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    lines = [
+        line
+        for source in sources
+        for line in (source if isinstance(source, str) else "".join(map(str, source))).splitlines()
+    ]
+    shell = [line.lstrip()[1:] for line in lines if line.lstrip().startswith("!")]
+    if re.search(r"torchrun|accelerate launch|deepspeed |tune run|\.py\b", "\n".join(shell)):
+        return "\n".join(shell)
+    magic = re.compile(r"\s*[%!]")
+    return "\n".join("#" if magic.match(line) else line for line in lines)
+
+
+def _page(text: str, name: str) -> str | None:
+    """A page's blocks of code, all else as comments; those for a shell where it has some, else all of the
+    language that comes first.
+    """
+    lines = text.splitlines()
+    fences = [
+        (at, found[1].lower()) for at, line in enumerate(lines) if (found := _FENCE.match(line))
+    ]
+    if len(fences) < 2 or (
+        not name.lower().endswith((".md", ".markdown", ".rst")) and fences[0][0] > 200
+    ):
+        return None
+    blocks = [
+        (start, end, language)
+        for (start, language), (end, _) in zip(fences[::2], fences[1::2], strict=False)
+    ]
+    shells = [one for one in blocks if one[2] in _SHELLS]
+    kept = shells or [one for one in blocks if one[2] == blocks[0][2]]
+    inside = {at for start, end, _ in kept for at in range(start + 1, end)}
+    marks = {at for at, _ in fences}
+    return "\n".join(
+        re.sub(r"^\s*\$ ", "", line)
+        if at in inside
+        else "#"
+        if at in marks or not line.strip()
+        else f"# {line}"
+        for at, line in enumerate(lines)
+    )
+
+
+def _log(text: str) -> str | None:
+    """The settings that a log prints, as YAML: Megatron's arguments, and what transformers says at the start."""
+    made, count = list[str](), 0
+    for line in text.splitlines():
+        words = ""
+        if found := _PRINTED.fullmatch(line):
+            words = _setting(found[1], found[2])
+            count += 1
+        else:
+            for name_of, form in _TOLD.items():
+                if told := form.search(line):
+                    words = f"{name_of}: {told[1].replace(',', '')}"
+                    count += _LEAST
+        made.append(words or "#")
+    return "\n".join(made) if count >= _LEAST else None
+
+
+def _setting(name: str, value: str) -> str:
+    """A printed argument as a line of YAML."""
+    if value in {"None", "[]", ""}:
+        return ""
+    if value in {"True", "False"}:
+        return f"{name}: {value.lower()}"
+    plain = re.fullmatch(r"[\w.+-]+", value)
+    return f"{name}: {value if plain else json.dumps(value)}"
