@@ -319,6 +319,8 @@ def answered(
             assumed = [few, *assumed]
         asks = ()
     if asks:
+        if question.model:
+            _named(question.model, [])  # who names several is told before anything else is asked
         return PasteAnswer(question=question, pasted_facts=pasted_facts, asks=asks)
     asked, notes = question_for(question, pasted_facts)
     notes = [*assumed, *notes]
