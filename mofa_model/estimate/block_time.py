@@ -127,7 +127,8 @@ def stream_time(workload: Workload, cluster: Cluster, strategy: Strategy, layer:
     tokens, h, t = tokens_per_rank(workload, strategy), workload.model.hidden, strategy.tp
     ranks = t if strategy.sequence_parallel else 1.0
     width = workload.training.precision.activation
-    passes = cluster.calibration.compute.elementwise_passes
+    c = cluster.calibration.compute
+    passes = c.elementwise_passes * c.stream_scale
     shared = [block.stream_passes for block in layer.blocks if block.stream_passes]
     traffic = tokens * h * width * (STREAM_PASSES * layer.normed / ranks + sum(shared) / t) * passes
     traffic = traffic + _cast_traffic(workload, cluster, tokens * (len(shared) * h))

@@ -81,6 +81,9 @@ class ComputeConstants(_Constants):
     """Share of the memory bandwidth that elementwise kernels reach. [1]"""
     elementwise_passes: Ratio = 1.0
     """Elementwise traffic over that of well fused kernels. [1]"""
+    stream_scale: Ratio = 1.0
+    """The same of norms, residuals and rotary positions alone, beside it: 1 where they are fused.
+    [1]"""
     cast_traffic: Bytes = 3.0
     """Bytes moved per GEMM input element to quantise it. [B]"""
     permute_passes: Ratio = 1.5
@@ -343,6 +346,7 @@ _IDEAL: Final = dict.fromkeys(
         "attention_efficiency",
         "memory_efficiency",
         "elementwise_passes",
+        "stream_scale",
         "permute_passes",
         "optimizer_efficiency",
         "recompute_share",

@@ -22,6 +22,7 @@ from mofa_lab.fitting.coverage import (
 from mofa_lab.fitting.figures import ErrorRow, lines, memory_calls, rates_of
 from mofa_lab.fitting.report_constants import ablation, constants, unseen
 from mofa_lab.fitting.report_runs import SPREAD, large, odd, published, sweeps, table
+from mofa_model import presets
 from mofa_model.bands.odds import SHARE
 from mofa_model.files import write_text
 from mofa_model.tables import Cell, Column
@@ -252,6 +253,7 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         f"(aim: {100 * TOLD:.0f}). The numbers that bands are made of have seen the errors that judge them here: found "
         f"without the errors of a publisher, they hold {100 * others:.1f} % of the {groups} groups of systems left out."
     )
+    yield _without_runs(found)
     yield from _first_sight(found)
     yield table(
         (Column("left out"), Column("runs"), *HELD),
@@ -268,6 +270,16 @@ def _bands(found: CampaignResult) -> Iterator[str]:
                 if which == way
             ),
         )
+
+
+def _without_runs(found: CampaignResult) -> str:
+    """Stacks that can be asked for and have no run to leave out."""
+    known = {"default"} | {one.cluster.calibration.stack for one in found.cases}
+    return (
+        f"No system of {', '.join(name for name in sorted(presets.names('stacks')) if name not in known)} can be left out: no "
+        "pre-training run of theirs stands here. MaxText's published runs are on TPUs, and none on GPUs was found, so its answers "
+        "rest on constants from memory."
+    )
 
 
 def _first_sight(found: CampaignResult) -> Iterator[str]:

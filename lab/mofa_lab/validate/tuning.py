@@ -45,6 +45,8 @@ NEEDED: Final = (
     "id", "model", "method", "trainer", "device_preset", "gpus", "global_batch", "seq", "use", "submitter", "leak_group", "round"
 )  # fmt: skip
 """Fields that every run has; one that is null is one that is not there."""
+_OWN_KERNELS: Final = frozenset({"nemo", "megatron-bridge", "nemo-automodel"})
+"""Trainers whose layers do not run kernel by kernel, as those of transformers do; none tells of the others."""
 _BASES: Final = {
     "nf4": "nf4-double",
     "gptq-int4": "gptq-int4",
@@ -179,7 +181,7 @@ def _run(row: Mapping[str, Any]) -> TuningRun:
         row=row,
         case=problem,
         layout=layout,
-        family=row["trainer"] if row["trainer"] in {"nemo", "megatron-bridge"} else "transformers",
+        family=row["trainer"] if row["trainer"] in _OWN_KERNELS else "transformers",
         device=device if device.startswith("mi") else presets.device_class(device),
     )
 
