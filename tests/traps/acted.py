@@ -902,3 +902,133 @@ def _(s):
         s.tell(t, t, f"{last}_timestamp", **box)
         s.tell(t, 137, f"{last}_exitcode", **box)
         s.tell(t, 1, f"{last}_reason", reason="OOMKilled", **box)
+
+
+# ---------------------------------------------------------------- a third lot: machines that look like programs, and programs like machines
+
+
+@trap(
+    "a host's fabric is broken: a JobSet gives up fifteen minutes after each start, four times, then it is placed without that host and lasts",
+    nodes=12,
+)
+def _(s):
+    j = s.job("fabric", range(8), start=s.at(10))
+    t = s.at(10) + 15
+    for k in range(4):
+        t += 900 + s.soon(0, 12)
+        j.anew(t, first=1, moved={5: 9} if k == 3 else None)
+        j.says(t - NCCL, t + 100, "nccl-timeout")
+        t += 45
+
+
+@trap(
+    "a bug at one batch: a JobSet fails after nineteen minutes five times, each time on other nodes, then its user mends it",
+    nodes=14,
+)
+def _(s):
+    j = s.job("wander", range(6), start=s.at(12))
+    t = s.at(12) + 15
+    for k in range(5):
+        t += 1140 + s.soon(0, 20)
+        j.anew(t, first=k % 6, moved={n: (n + 5) % 14 for n in range(14)})
+        j.says(t, t + 100, "user-crash-loop", False)
+        t += 45
+    j.deleted(t + 600)
+    j.attempt = 0
+    j.place(dict(enumerate(range(6))), t + 5000)
+
+
+@trap(
+    "a deadlock of two threads of the program at one batch: all ranks abort fifty minutes after each start, four times, then it is mended"
+)
+def _(s):
+    j = s.job("deadlock", range(6), "pytorch", start=s.at(9))
+    t = s.at(9) + 15
+    for _ in range(4):
+        t += 3000 + s.soon(0, 15)
+        j.collapse(t, code=134, others=134, spread=6)
+        j.says(t - NCCL, t + 100, "user-crash-loop", False)
+        t += 14
+    j.deleted(t + 1200)
+    j.place(dict(enumerate(range(6))), t + 6000)
+
+
+@trap(
+    "a GPU computes wrongly and tells nothing: one rank dies of SIGSEGV six times at odd times, until its pod is moved; then it lasts",
+    nodes=12,
+)
+def _(s):
+    j = s.job("silent", range(8), "pytorch", start=s.at(6))
+    t = s.at(6)
+    for gap in (2100, 5200, 3100, 9200, 1500, 4100):
+        t += gap
+        j.collapse(t, first=4, code=139, others=134, spread=12)
+        j.says(t, t + 400, "process-crash")
+        t += 20
+    u = t + 1300
+    j.moves(4, 9, u)
+    for slot, pod in j.pods.items():
+        if slot != 4:
+            pod.again(u + 15 + s.soon(0, 5), 143)
+    j.says(u, u + 500, "eviction", False)
+
+
+@trap(
+    "the server of a shared file system boots: jobs of three teams exit 1 within a minute, fail at four starts, and all train on unchanged",
+    nodes=13,
+)
+def _(s):
+    t = s.at(22.3)
+    for k, (nodes, team) in enumerate(((range(4), "a"), (range(4, 8), "b"), (range(8, 12), "c"))):
+        j = s.job(f"nfs-{team}", nodes, "pytorch", namespace=f"team-{team}")
+        at = t + 17 * k
+        for _ in range(5):
+            for pod in j.pods.values():
+                pod.again(at + s.soon(0, 4), 1)
+            at = max(pod.started for pod in j.pods.values()) + 50
+        j.says(t + 17 * k, at, "transient")
+
+
+@trap(
+    "a host dies while the registry is away: the new pod waits for its image for forty minutes, the others give up twice",
+    nodes=12,
+)
+def _(s):
+    j = s.job("registry", range(8), "pytorch")
+    t = s.at(25.4)
+    s.dies(2, t, t + 9000)
+    s.node(2, t, t + 9000, "node-down")
+    j.moves(2, 9, t + 350, pulls=2500)
+    for slot, pod in j.pods.items():
+        if slot != 2:
+            pod.again(t + NCCL + s.soon(0, 9), 134)
+            pod.again(t + NCCL + 1810 + s.soon(0, 9), 1)
+    j.says(t, t + 3200, "node-down")
+
+
+@trap(
+    "data of three shards are broken: exit 1 after odd times, three times within four hours, then its user takes another list and it lasts"
+)
+def _(s):
+    j = s.job("shards", range(6), "pytorch", start=s.at(7))
+    t = s.at(7)
+    why = "three errors at odd times look as three faults would"
+    for gap in (2500, 5100, 3900):
+        t += gap
+        j.collapse(t, spread=8)
+        j.says(t, t + 300, "user-crash", False, contested=why)
+        t += 20
+    j.deleted(t + 900)
+    j.place(dict(enumerate(range(6))), t + 3600)
+
+
+@trap(
+    "a daemon of the house eats one host's memory: the rank there is killed (137) at odd hours four times; the others abort",
+    nodes=12,
+)
+def _(s):
+    j = s.job("eaten", range(8), "pytorch")
+    for h in (6.4, 11.2, 19.9, 31.7):
+        t = s.at(h)
+        j.collapse(t, first=6, code=137, others=134, spread=10)
+        j.says(t, t + 400, "process-crash")
