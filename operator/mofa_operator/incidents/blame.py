@@ -34,6 +34,7 @@ WEIGHTS: Final[Mapping[str, float]] = {
     "timed": -6.1,
     "again": -0.3,
     "survived": 0.8,
+    "elsewhere": 7.0,
     "lasted": 0.4,
     "sooner": -2.0,
     "program_xid": -2.0,
@@ -42,7 +43,8 @@ WEIGHTS: Final[Mapping[str, float]] = {
 }
 """What each sign adds to the logarithm of the odds that the machines did it: what tools/blame.py
 fits on 51,000 stops of 3,000 made histories of three kinds of launchers, to a digit. Ours: that
-waiting is worth 4 (fitted 5.6, where no program ever waits), and a node's record 0.5 (not made)."""
+waiting is worth 4 (fitted 5.6, where no program ever waits), a node's record 0.5 and another node 7
+(neither is made: a program that fails again and again does so on every node)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +69,8 @@ class Signs:
     """The next run ended within the hour that a job repeats, with no fault of a node."""
     survived: bool = False
     """It went on unchanged, and trained past where it had stopped."""
+    elsewhere: bool = False
+    """Again and again it stopped on the same nodes, and unchanged it lasted once one was another."""
     lasted: bool = False
     """It had trained for hours: programs' errors show early."""
     sooner: bool = False
@@ -93,6 +97,7 @@ _WORDS: Final = {
     "timed": "runs beside it ended after the same hours",
     "again": "it stopped again soon",
     "survived": "it went on unchanged",
+    "elsewhere": "it lasted once a pod went to another node",
     "lasted": "it had trained for hours",
     "sooner": "it had hardly trained",
     "program_xid": "a GPU told an error of programs",

@@ -88,6 +88,8 @@ class _Run:
     """Lengths of the runs next to it that ended so."""
     later: float | None
     """Length of the run after the next, where both ended so."""
+    elsewhere: bool
+    """Whether short runs on the same nodes ended when it went on elsewhere, and then lasted."""
 
 
 class JobIncidents:
@@ -155,11 +157,13 @@ class JobIncidents:
             end = outages[number + 1].start if number + 1 < len(outages) else until
             afters.append(0.0 if begun is None else max(0.0, end - begun))
         ended = [number for number, outage in enumerate(outages) if outage.start in own]
+        elsewhere = _lasted_elsewhere(outages, lengths, afters)
         return [
             _Run(
                 before=lengths[number],
                 after=afters[number],
                 again=number + 1 in ended,
+                elsewhere=number in elsewhere,
                 later=lengths[number + 2] if {number + 1, number + 2} <= set(ended) else None,
                 others=tuple(
                     length
@@ -408,7 +412,8 @@ class JobIncidents:
             stop.reason == "OOMKilled" for stop in exits
         ):
             return Deduction(causes.OOM_KILLED, ("a container was killed for want of memory",))
-        if outage.rounds >= _LOOP:
+        went_on = outage.level is RecoveryClass.PROCESS and run.after >= REPLAY
+        if outage.rounds >= _LOOP and not (went_on and self._others_stopped(outage)):
             evidence = f"{outage.rounds} starts that did not last"
             return Deduction(causes.CRASH_LOOP, (evidence,))
         idle = None if stopped is None else outage.start - stopped
@@ -480,15 +485,18 @@ class JobIncidents:
             lasted=before is not None and before > REPLAY,
             sooner=before is not None and before < SOON,
             program_xid=any(incident.cause is causes.USER_XID for incident in near),
-            neighbours=not repeats
-            and not leads
-            and any(
-                abs(at - outage.start) <= 120
-                for job, starts in self._starts.items()
-                if job != outage.job
-                for at in starts
-            ),
+            elsewhere=run.elsewhere,
+            neighbours=not repeats and not leads and self._others_stopped(outage),
             node_record=record,
+        )
+
+    def _others_stopped(self, outage: JobOutage) -> bool:
+        """Whether another job stopped in the same minutes, by no node's fault and nobody's decision."""
+        return any(
+            abs(at - outage.start) <= 120
+            for job, starts in self._starts.items()
+            if job != outage.job
+            for at in starts
         )
 
     def _fault(self, outage: JobOutage) -> Incident | None:
@@ -581,6 +589,36 @@ class JobIncidents:
         if any(2 * len(by_other) > len(nodes) for by_other in taken.values()):
             return Deduction(causes.PREEMPTION, ("pods of another job took its nodes",))
         return None
+
+
+def _lasted_elsewhere(
+    outages: Sequence[JobOutage], lengths: Sequence[float | None], afters: Sequence[float]
+) -> set[int]:
+    """Outages of a job that came again and again on the same nodes, until it went on unchanged with
+    another node, and lasted.
+    """
+    found: set[int] = set()
+    first = 0
+    for number, outage in enumerate(outages):
+        if outage.nodes != outages[first].nodes:
+            first = number
+        longest = max((length for length in lengths[first : number + 1] if length), default=0.0)
+        if afters[number] < max(HOUR, 3 * longest):
+            continue
+        if number - first + 1 >= _LOOP and _went_elsewhere(outage):
+            found.update(range(first, number + 1))
+        first = number + 1
+    return found
+
+
+def _went_elsewhere(outage: JobOutage) -> bool:
+    """Whether the same program went on with a node that it did not have."""
+    new = [(one.pod, one.next) for one in outage.replaced if one.next is not None]
+    unchanged = outage.level is RecoveryClass.POD or any(
+        old.attempt.isdigit() and after.attempt.isdigit() and int(after.attempt) > int(old.attempt)
+        for old, after in new
+    )
+    return unchanged and any(after.node not in {"", *outage.nodes} for _, after in new)
 
 
 def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:

@@ -61,8 +61,6 @@ NOTICE: Final = 600.0
 MENDED: Final = 1800.0
 """How long after a fault of a part a reboot is what mends it: that a host boots by itself within half an
 hour of another fault has a chance of one in ten thousand. Ours. [s]"""
-WENT_ON: Final = 3600.0
-"""What trained through an hour of a problem that an agent tells was not stopped by it. Ours. [s]"""
 GPU_AWAY: Final = 600.0
 """Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
 _SIGN: Final = 240.0
@@ -387,24 +385,7 @@ def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
                 runs = tuple(replace(run, value=1.0 - run.value) for run in line.runs)
                 told, evidence = replace(line, runs=runs), f"condition {name} is not true"
             for rise in _rises(node, told):
-                if signal is not REMAP and _went_on(node, rise):
-                    why = (evidence, "what trained there went on, and nobody cordoned it")
-                    yield of_node(node.name, rise.at, rise.at, causes.XID_WARNING, *why)
-                else:
-                    yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
-
-
-def _went_on(node: NodeTimeline, rise: _Rise) -> bool:
-    """Whether a problem that an agent tells stopped nothing: a pod trained through it, none ended
-    there, and nobody cordoned the node for it.
-    """
-    step = node.sample_spacing
-    since, until = rise.clean - step, max(rise.end, rise.at + WENT_ON)
-    return (
-        any(_trained(pod, since, until, step) for pod in node.pod_timelines)
-        and not ended(node.pod_timelines, since, rise.at + WENT_ON)
-        and not any(since <= a <= rise.at + TO_CORDON or a < since < b for a, b in node.cordons)
-    )
+                yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
 
 
 def _is_health(line: SignalTimeline, presence: Sequence[Span]) -> bool:

@@ -38,6 +38,8 @@ _OF_DOMAINS: Final = (
     *(causes.GPU_FATAL, causes.GPU_LOST, causes.NIC),
 )
 """Causes of faults that a domain may share: a rack's power or switch, an NVLink domain."""
+_BY_AGENTS: Final = ("problem ", "condition ")
+"""How evidence of conditions begins, which agents set."""
 
 
 def configured(
@@ -132,13 +134,30 @@ def seen_by_observer(
                 )
             )
         else:
-            rest += group
+            rest += (_unless_work_went_on(i, timelines[i.name]) for i in group)
     return sorted(rest, key=lambda incident: (incident.start, incident.name))
 
 
-def _is_told(incident: Incident) -> bool:
+def _unless_work_went_on(incident: Incident, node: NodeTimeline) -> Incident:
+    """A problem that only an agent tells, as a note where it stopped nothing: what trained there did
+    so for an hour more, and nobody cordoned the node for it.
+    """
+    start, until = incident.start, incident.start + HOUR
+    before = start - 60 - node.sample_spacing
+    stopped_nothing = (
+        _is_told(incident, _BY_AGENTS)
+        and any(pod.created < before and pod.last > until for pod in node.pod_timelines)
+        and not ended(node.pod_timelines, before, until)
+        and not any(a <= start + TO_CORDON and b > before for a, b in node.cordons)
+    )
+    if not stopped_nothing:
+        return incident
+    evidence = (*incident.evidence, "what trained there went on, and nobody cordoned it")
+    return replace(incident, cause=causes.XID_WARNING, end=start, evidence=evidence)
+
+
+def _is_told(incident: Incident, told: tuple[str, ...] = (*_BY_AGENTS, "the node offers ")) -> bool:
     """Whether a fault is only told, by a condition or by the count of GPUs."""
-    told = ("problem ", "condition ", "the node offers ")
     return incident.cause in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC) and all(
         text.startswith(told) for text in incident.evidence
     )

@@ -605,6 +605,39 @@ def test_jobs_that_stop_in_the_same_minute_have_a_cause_outside():
     assert all(each.share > 0.9 for each in found)
 
 
+def test_jobs_that_fail_at_several_starts_at_once_and_go_on_unchanged_lacked_something_outside():
+    """A file system is away for five minutes. One job alone that does so is its program's affair."""
+    loop = (40000, 40070, 40140, 40220, 40290)
+    one = [replace(each, job="a/one") for each in ended_with(1, *loop)[:4]]
+    two = [replace(each, job="b/two") for each in ended_with(1, *(at + 30 for at in loop))[4:]]
+    both, alone = judged(*one, *two), judged(*one)
+    assert [found.cause.counts for found in both] == [True, True]
+    assert [found.cause.word for found in alone] == ["user-crash-loop"]
+
+
+@pytest.mark.parametrize(
+    "nodes, attempts, word",
+    [
+        ("abcc", "01234", "user-crash-loop"),  # it went on where it had failed
+        ("abcd", "01230", "user-crash-loop"),  # somebody made it anew
+        ("abcd", "01234", "process-crash"),
+    ],
+)
+def test_who_stops_again_and_again_on_some_nodes_and_lasts_on_others_unchanged_had_a_bad_node(
+    nodes, attempts, word
+):
+    """Four runs of a quarter of an hour, and then one of the rest of the day."""
+    ends = [START + 3600 + 945 * k for k in range(4)]
+    begins = [START + 2700, *(end + 45 for end in ends)]
+    told = [
+        pod(slot=slot, attempt=attempts[k], at=begin, until=end, node=node)
+        for k, (begin, end) in enumerate(zip(begins, [*ends, END], strict=True))
+        for slot, node in enumerate(nodes[:3] if k < 4 else (*nodes[:2], nodes[3]))
+    ]
+    found = seen(*told)
+    assert {one.cause.word for one in found[:3]} == {word}
+
+
 def test_places_that_give_up_on_one_that_went_out_are_the_same_incident():
     told = [pod(slot=0, node="n0", exits=exits((20000, 137)))]
     told += [pod(slot=n, node=f"n{n}", exits=exits((20610 + n, 1))) for n in range(1, 8)]

@@ -10,7 +10,7 @@ from mofa_model.manifest.parsing import parse
 from mofa_model.spec.incident_causes import XidMeaning, meaning
 from mofa_operator.incidents.node_incidents import node_incidents as incidents_of
 from mofa_operator.incidents.past import past
-from mofa_operator.incidents.shared_incidents import domains
+from mofa_operator.incidents.shared_incidents import domains, seen_by_observer
 from mofa_operator.incidents.timelines import (
     ALLOCATABLE,
     BOOT,
@@ -266,8 +266,9 @@ def test_what_an_agent_tells_of_a_node_is_no_failure_where_work_went_on():
 
     def told(*pods, **more):
         one = life(**more)
-        found = node_incidents(replace(one, timelines=(*one.timelines, line), pod_timelines=pods))
-        return [incident.cause.word for incident in found if incident.cause.word != "flap"]
+        one = replace(one, timelines=(*one.timelines, line), pod_timelines=pods)
+        found = node_incidents(one)
+        return [one.cause.word for one in seen_by_observer(found, {"a": one}, 60.0)]
 
     assert told(trains) == ["xid-warning"]
     assert told(killed) == told(trains, cordon=cordon) == told() == ["gpu-fatal"]
