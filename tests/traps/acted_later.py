@@ -3,7 +3,6 @@
 from site_histories import END, HOUR, NCCL
 from traps.acted import host_dies, trap
 
-
 # ---------------------------------------------------------------- a second lot, written after the rules were mended
 
 
