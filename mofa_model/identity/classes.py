@@ -15,6 +15,9 @@ from mofa_model.identity.devices import DeviceRequest
 from mofa_model.identity.pods import WrittenContainer
 from mofa_model.records import dataclass
 
+ONLY_OF: Final = {"batch_accumulation_per_replica": "nanotron"}
+"""Settings that the files of one trainer alone have, and each of those has. Source: nanotron, config.py: TokensArgs."""
+
 
 class JobClass(StrEnum):
     """What an object is for."""

@@ -71,12 +71,13 @@ _MICRO: Final = (
     "device_batch_size", "batch_size_per_device", "batch_size_per_gpu", "per_device_train_bs",
     "max_train_batch_size_per_gpu", "train_micro_batch_size", "micro_batch_size_per_gpu", "max_per_device_train_batch_size",
 )  # fmt: skip
-_AGAIN: Final = (
+ACCUMULATION: Final = (
     "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps",
     "accumulate_grad_batches", "gradient_accumulation", "grad_acc_steps",
     "batch_accumulation_per_replica", "accumulation_steps", "grad_accumulation_steps",
-    "grad_accum", "accum_steps", "gradient_accumulate_every", "accumulate_steps",
+    "grad_accum", "accum_steps", "gradient_accumulate_every", "accumulate_steps", "gas",
 )  # fmt: skip
+"""Names of the number of micro-batches that a rank runs before the optimizer steps."""
 _SAVE: Final = (
     "save_interval", "save_steps", "checkpoint_freq", "checkpoint_frequency",
     "checkpoint_interval", "checkpoint_period", "save_freq", "checkpoint_save_steps",
@@ -169,7 +170,7 @@ def read_facts(sources: FactSources) -> FactSheet:
         found["shape"] = Fact(sizes | rest, shape["layers"].source)
     for name, keys in (
         ("sequence_length", _SEQUENCE),
-        ("accumulation", _AGAIN),
+        ("accumulation", ACCUMULATION),
         ("checkpoint_interval", _SAVE),
         ("steps", _STEPS),
     ):

@@ -14,6 +14,7 @@ from mofa_model.annotations import RUNS
 from mofa_model.axes.frameworks import framework, trainer_called
 from mofa_model.errors import BadFile, InputError
 from mofa_model.identity.classes import (
+    ONLY_OF,
     ClassVerdict,
     Clue,
     JobClass,
@@ -673,8 +674,8 @@ def _processes(settings: Sequence[Setting]) -> int:
 def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -> str:
     """The trainer of a script that is not known: by its launcher, or by its options."""
     keys = {one.key for one in settings if one.value.lower() not in OFF}
-    if "batch_accumulation_per_replica" in keys:
-        return "nanotron"
+    if only := ONLY_OF.keys() & keys:
+        return ONLY_OF[only.pop()]
     if {"sharding_strategy", "enable_fsdp", "fsdp", "fsdp_config"} & keys:
         return "fsdp-script"
     if "tensor_model_parallel_size" in keys and {"num_layers", "hidden_size"} <= keys:

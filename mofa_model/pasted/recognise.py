@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from mofa_model.identity.classes import ONLY_OF
 from mofa_model.identity.commands import ProgramCall, Said
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted import settings as reader
@@ -217,7 +218,7 @@ ROWS: Final = (
     TrainerRow("xtuner", r"^xtuner"),
     TrainerRow("torchtitan", r"torchtitan|run_train\.sh$|run_llama_train\.sh$", ("job.config_file", "parallelism.tensor_parallel_degree"),
                (("job", "training", "parallelism"), ("model.flavor",), ("training.tensor_parallel_degree",), ("metrics", "training", "parallelism"), ("job.dump_folder",))),
-    TrainerRow("nanotron", r"nanotron|(^|/)run_train\.py$", marks=(("parallelism", "tokens"), ("model.model_config", "optimizer"), ("tokens.micro_batch_size",))),
+    TrainerRow("nanotron", r"nanotron|(^|/)run_train\.py$"),
     TrainerRow("maxtext", r"maxtext|MaxText", ("ici_fsdp_parallelism", "dcn_fsdp_parallelism", "dcn_data_parallelism"),
                (("base_config",), ("base_emb_dim",), ("ici_fsdp_parallelism",), ("per_device_batch_size", "remat_policy"), ("base_output_directory",))),
     TrainerRow("levanter", r"levanter", marks=(("trainer.mp",), ("trainer.train_batch_size",), ("trainer.tracker",))),
@@ -454,6 +455,8 @@ def trainer_of_file(settings: Sequence[Setting], text: str, kind: PastedKind) ->
             ),
             "",
         )
+    if only := ONLY_OF.keys() & {one.key for one in settings}:
+        return ONLY_OF[only.pop()]
     for row in ROWS:
         if any(all(place in known for place in places) for places in row.marks):
             return row.trainer

@@ -11,6 +11,7 @@ from typing import Final
 
 from mofa_model.identity.commands import ProgramCall
 from mofa_model.identity.fact import Fact
+from mofa_model.identity.facts import ACCUMULATION
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.records import dataclass
@@ -34,7 +35,7 @@ def _tables() -> Mapping[str, Mapping[str, Sequence[str]]]:
 def words_of(trainer: str) -> Mapping[str, Sequence[str]]:
     """Keys of each fact, in a trainer's words."""
     tables = _tables()
-    return {**tables["any"], **tables.get(trainer, {})}
+    return {"accumulation": ACCUMULATION, **tables["any"], **tables.get(trainer, {})}
 
 
 def number(text: str) -> int | None:
