@@ -23,6 +23,7 @@ from mofa_model.pasted.reading import Pasted, PastedFacts, read
 from mofa_model.pasted.recognise import PastedKind, by_program, kind_of, program_at
 from mofa_model.pasted.wrapped import unwrapped
 from mofa_model.records import dataclass
+from mofa_model.strategy_text import format_strategy
 from mofa_model.tables import Column, Table
 from mofa_model.units import GIB
 
@@ -59,6 +60,8 @@ _WORDS: Final = {
 }  # fmt: skip
 
 
+_BY_FILE: Final = frozenset({"accelerate", "deepspeed", "trl"})
+"""Trainers whose files, and not their commands, say how ranks share their work."""
 _NOTES: Final = 2
 """Notes that stand in the ten-second answer; -o wide has all. [1]"""
 _SHOWN: Final = frozenset({"model", "seq", "global_batch", "gpus", "precision", "task"})
@@ -84,6 +87,7 @@ class PasteAnswer(UserAnswer):
     def script(self) -> tuple[str, ScriptChanged] | None:
         """The script that was pasted with the launch written into it, as far as that could be, by its name."""
         from mofa_model.identity.sbatch_written import SlurmJob
+        from mofa_model.launch import ScriptChanged
         from mofa_model.pasted.in_place import in_place
 
         if self.answer is None or self.answer.launch is None:
@@ -92,10 +96,47 @@ class PasteAnswer(UserAnswer):
         job = SlurmJob(nodes=advice.nodes, gpus_per_node=advice.gpus // advice.nodes)
         for one in self.texts:
             if not one.is_inside and kind_of(one.text, one.name).is_script:
-                changed = in_place(one, self.answer.launch, job)
                 name = PurePosixPath(one.name).name if one.name in self._named() else "script.sh"
+                if foreign := self._foreign(self.answer.launch.trainer):
+                    return name, ScriptChanged(text=one.text, left=(foreign,))
+                changed = in_place(one, self.answer.launch, job)
+                if lost := self._lost(one, changed.text):
+                    changed = ScriptChanged(text=one.text, left=(lost,))
                 return name, changed
         return None
+
+    def _foreign(self, trainer: str) -> str:
+        """Why a command takes no option of the launch's trainer; empty where it is that trainer's, or like it."""
+        own = self.pasted_facts.trainer
+        asked = self.question.launch
+        if asked is None or trainer_called(own) == trainer_called(asked):
+            return ""
+        whose = f"is of {own}" if own else "is of a trainer that nobody here knows"
+        return f"its command {whose}, and the launch is for {trainer}: launch.sh has all of it"
+
+    def _lost(self, script: Pasted, changed: str) -> str:
+        """What of the advice the changed script would not do, where a file beside it says how ranks share their
+        work; empty where it does all. A part of an advice alone may need other memory, or another batch.
+        """
+        if self.answer is None or self.answer.advice.strategy is None or changed == script.text:
+            return ""
+        if not self.answer.launch or self.answer.launch.trainer not in _BY_FILE:
+            return ""
+        others = [one for one in self.texts if one is not script]
+        told = read([script._replace(text=changed), *others])
+        text = format_strategy(self.answer.advice.strategy)
+        words = dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
+        shared = [f"{name}={words[name]}" for name in ("tp", "cp") if words.get(name, "1") != "1"]
+        if shared:
+            return f"{' and '.join(shared)} of the advice stands in accelerate.yaml, and not in its command: launch.sh starts it"
+        advised, state = words.get("optimizer", ""), _state_of(told.facts)
+        deepspeed = any(one.key.startswith("deepspeed") for one in told.settings)
+        if state == advised or (not state and (deepspeed or advised == "replicated")):
+            return ""
+        return (
+            f"its command says optimizer={state or 'replicated'} and the advice {advised}, which stands in"
+            " accelerate.yaml: launch.sh starts it"
+        )
 
     def _named(self) -> set[str]:
         """Texts that are files."""
@@ -688,6 +729,15 @@ def _tuning(
     return made
 
 
+def _state_of(facts: Mapping[str, Fact]) -> str:
+    """How ranks share their states, in the words of a layout; empty where nobody says it."""
+    if "sharding" not in facts:
+        return ""
+    host = "-cpu" if "offload" in facts and "optimizer" in str(facts["offload"].value) else ""
+    state = _STATES[str(facts["sharding"].value)]
+    return f"{state}{host if state != 'replicated' else ''}"
+
+
 def _current(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     """Today's layout: by the trainer's own words, else by the facts."""
     from mofa_model.launch import read as read_launch
@@ -711,10 +761,8 @@ def _current(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     ]
     if "micro_batch" in facts:
         pairs.append(f"mbs={facts['micro_batch'].value}")
-    if "sharding" in facts:
-        host = "-cpu" if "offload" in facts and "optimizer" in str(facts["offload"].value) else ""
-        state = _STATES[str(facts["sharding"].value)]
-        pairs.append(f"optimizer={state}{host if state != 'replicated' else ''}")
+    if state := _state_of(facts):
+        pairs.append(f"optimizer={state}")
     if "recompute" in facts:
         pairs.append(f"recompute={facts['recompute'].value}")
     if (

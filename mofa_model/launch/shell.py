@@ -38,6 +38,9 @@ _PASSES: Final = 8
 """How often a line is read, to see which of its comments end where."""
 _UNREAD: Final = re.compile(r"[\0\r\ud800-\udfff]")
 """Characters of which shells and their parsers do not think alike."""
+_FREQUENCY: Final = re.compile(r"(?<=\s)\[[\d,]+\](?=[*+\s])")
+_OPENED, _CLOSED = "\x01", "\x02"
+"""In place of brackets while a line is parsed."""
 _INNER: Final = frozenset({"CmdSubst", "ProcSubst"})
 
 
@@ -64,9 +67,9 @@ def tree(line: str) -> Any:
             f"launch command: it holds {odd.group()!r}, which not all shells read alike; "
             "take it out"
         )
-    text = bytearray(line.encode())
+    text = bytearray(_FREQUENCY.sub(_masked, line).encode())
     for _ in range(_PASSES):
-        parsed = _parsed(bytes(text))
+        parsed = _unmasked(_parsed(bytes(text)))
         ends = [
             node["End"]["Offset"]
             for node, _ in nodes(parsed)
@@ -79,6 +82,22 @@ def tree(line: str) -> Any:
     raise InputError(
         "launch command: its comments end with backslashes, which continue no line; take them out"
     )
+
+
+def _masked(found: re.Match[str]) -> str:
+    """A word that begins with brackets and assigns nothing, `[0]*3+[1]*58`: bash takes it in an array, and
+    shfmt looks for an assignment.
+    """
+    return found.group().translate({ord("["): _OPENED, ord("]"): _CLOSED})
+
+
+def _unmasked(node: Any) -> Any:
+    """The tree with brackets where they stood."""
+    if isinstance(node, dict):
+        return {name: _unmasked(one) for name, one in node.items()}
+    if isinstance(node, list):
+        return [_unmasked(one) for one in node]
+    return node.translate({ord(_OPENED): "[", ord(_CLOSED): "]"}) if isinstance(node, str) else node
 
 
 def _parsed(text: bytes) -> Any:

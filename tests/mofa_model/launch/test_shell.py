@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mofa_model.errors import InputError
 from mofa_model.kinds import demand_of
 from mofa_model.launch import read_layout
-from mofa_model.launch.shell import line_of, parse, words_of
+from mofa_model.launch.shell import line_of, nodes, parse, tree, words_of
 
 LINE = """# first
 A=1 B=(2 3) torchrun 't'.py "$X y" a\\ b \\
@@ -123,3 +123,10 @@ def test_a_layout_over_several_lines_is_read_on_the_desk_and_in_a_job(line):
     words = demand_of(job).words
     assert words[words.index("--tensor-model-parallel-size") + 1] == "8"
     assert words[-1] == "2"
+
+
+def test_an_array_takes_a_word_that_begins_with_brackets_and_assigns_nothing():
+    """NVIDIA's own script has it; bash takes it, and the parser looks for an assignment."""
+    text = "A=(--moe-layer-freq [0]*3+[1]*58 --bf16)\ntorchrun t.py ${A[@]}"
+    values = {str(one.get("Value")) for one, _ in nodes(tree(text))}
+    assert "[0]*3+[1]*58" in values

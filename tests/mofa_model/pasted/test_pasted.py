@@ -216,3 +216,38 @@ def test_what_could_not_be_written_into_a_script_is_told_at_once(tmp_path, monke
     assert main(["gpt.sbatch", "--gpu", "h100", "--save-dir", "out"]) == 0
     said = "not changed in gpt.sbatch: --deepspeed is told to a fork of Megatron"
     assert said in capsys.readouterr().err
+
+
+FOREIGN = """\
+torchrun --standalone --nproc_per_node 4 pretrain.py --plugin hybrid_parallel --save_interval 10
+"""
+PLAIN = """\
+torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-7B --bf16 --model_max_length 4096 \\
+  --per_device_train_batch_size 1 --gradient_accumulation_steps 4 --save_steps 500 {} --output_dir out
+"""
+
+
+def left_of(text, **given):
+    """What the script with an advice in it leaves, and whether it is as it was."""
+    question = PasteQuestion(gpu="h100", **given)
+    found = answered(question, [Pasted(text, "x.sh")], launched_by="--save-dir")
+    _, changed = found.script()
+    return " ".join(changed.left), changed.text == text
+
+
+def test_the_options_of_one_trainer_are_never_written_into_the_command_of_another():
+    given = {"model": "llama3-8b", "sequence_length": "4096", "global_batch_size": "256"}
+    left, same = left_of(FOREIGN, launch="megatron", **given)
+    assert same
+    assert "its command is of a trainer that nobody here knows" in left
+
+
+def test_a_script_that_would_do_a_part_of_the_advice_alone_stays_as_it_is():
+    """Without its sharding a layout has other memory: fsdp in the command, ZeRO-1 in the advice's file."""
+    left, same = left_of(PLAIN.format(""), constraints=("optimizer=zero3",))
+    assert same
+    assert "optimizer=replicated and the advice zero3, which stands in accelerate.yaml" in left
+    fsdp = PLAIN.format("--fsdp 'full_shard auto_wrap'")
+    left, same = left_of(fsdp, constraints=("optimizer=zero3", "cp=1"))
+    assert "the advice" not in left
+    assert not same
