@@ -127,8 +127,8 @@ def _grade(advice: Advice) -> str:
     return f"{grade}: {runs or advice.explanation.partition(';')[0]}, confidence {float(advice.confidence):.0%}"
 
 
-_FIRST: Final = ("today", "verdict", "why", "layout", "evidence", "read", "note")
-"""Lines that are broken before others are, where not all can be."""
+_FIRST: Final = ("verdict", "layout", "today", "why", "evidence", "read", "note")
+"""Lines that are broken before others are, where not all can be: first what to run."""
 
 
 def as_text(brief_lines: tuple[BriefLine, ...], width: int = 80) -> str:

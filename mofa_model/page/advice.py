@@ -90,7 +90,9 @@ def advice_page(view: AdviceView) -> str:
 
 def brief_list(lines: Sequence[tuple[str, str]]) -> ET.Element:
     """The ten-second answer: what each line is about, and what it says."""
-    rows = (el("div", el("dt", word), el("dd", in_short(said))) for word, said in lines)
+    # A command is copied as it is.
+    texts = ((word, said if word == "next" else in_short(said)) for word, said in lines)
+    rows = (el("div", el("dt", word), el("dd", said)) for word, said in texts)
     return el("dl", *rows, class_="brief")
 
 

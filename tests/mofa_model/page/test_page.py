@@ -13,6 +13,7 @@ from mofa_model.manifest.parsing import parse
 from mofa_model.manifest.surroundings import bundled_profiles
 from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_model.page import advice_page, view_of
+from mofa_model.page.advice import brief_list
 from mofa_model.page.figures import band, parts
 from mofa_model.page.markup import el, page, table, text
 from mofa_model.units import Range
@@ -149,3 +150,10 @@ def test_the_command_writes_the_page(capsys):
     written = capsys.readouterr().out
     assert written.startswith("<!doctype html>")
     assert "Where the time of a step goes" in written
+
+
+def test_a_command_on_a_page_keeps_its_layout_as_a_shell_takes_it():
+    layout = "tp=8,pp=1,cp=1,ep=1,dp=4,vpp=1,mbs=1,sp=true"
+    rows = brief_list([("next", f"mofa advise --current {layout}"), ("why", f"{layout} is slow")])
+    said = ["".join(one.itertext()) for one in rows.iter("dd")]
+    assert said == [f"mofa advise --current {layout}", "tp8 dp4 mbs1 sp distributed is slow"]
