@@ -32,11 +32,14 @@ class Enqueuer:
         self._settle = settings.settle
         self._longest = settings.settle_longest
         self._unsettled: dict[Key, tuple[float, asyncio.TimerHandle]] = {}
+        self._linking: asyncio.Handle | None = None
+        self._links_urgent = False
 
     def put(self, kind: Kind, body: Body, *, urgent: bool = True) -> None:
         """Store an object as it now is."""
         keys, job = self._store.put(kind, body), live(kind, body)
         self._queue_all(kind, keys, urgent=urgent or (bool(keys) and self._waits_for_us(job)))
+        self._link(urgent=urgent)
         for listener in self.listeners:
             listener(job)
 
@@ -53,6 +56,22 @@ class Enqueuer:
         if stored is None or uid in {None, stored.uid}:
             keys = self._store.drop(key.kind, key.namespace, key.name)
             self._queue_all(key.kind, keys, urgent=True)
+            self._link(urgent=True)
+
+    def _link(self, *, urgent: bool) -> None:
+        """Have jobs linked again, some in each turn of the loop, so that nobody waits for it."""
+        if self._store.is_linked:
+            return
+        self._links_urgent |= urgent
+        if self._linking is None:
+            self._linking = asyncio.get_running_loop().call_soon(self._link_some)
+
+    def _link_some(self) -> None:
+        self._linking = None
+        keys = self._store.link_some()
+        self._queue_all(None, keys, urgent=self._links_urgent)
+        self._links_urgent &= not self._store.is_linked
+        self._link(urgent=False)
 
     def enqueue(self, keys: Iterable[Key], *, urgent: bool = False) -> None:
         """Queue objects of which something new is known."""
@@ -69,7 +88,7 @@ class Enqueuer:
             timer.cancel()
             self._settled(key)
 
-    def _queue_all(self, kind: Kind, keys: Iterable[Key], *, urgent: bool) -> None:
+    def _queue_all(self, kind: Kind | None, keys: Iterable[Key], *, urgent: bool) -> None:
         for key in keys:
             if kind == NODE:
                 self._queue_when_settled(key)

@@ -96,6 +96,9 @@ class Reconciler:
         """Work until the queue is closed."""
         while (key := await self.queue.take()) is not None:
             await self.reconcile(key)
+            await asyncio.sleep(
+                0
+            )  # a look that writes nothing waits for nobody; others want a turn
 
     async def reconcile(self, key: Key) -> None:
         """Look at an object that was taken from the queue, and give it back."""

@@ -91,6 +91,7 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
                 nodes[key_of(kind, body).name] = facts_of(body)
             elif kind in JOBS:
                 bodies.append((kind, body))
+    store.link_all()
     jobs = _outermost(live(kind, body) for kind, body in bodies)
     return ClusterSeen(
         store=store,

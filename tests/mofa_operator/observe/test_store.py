@@ -31,6 +31,7 @@ from mofa_operator.keys import (
     TRAINING_JOB,
     Key,
 )
+from mofa_operator.observe.cluster import relations
 from mofa_operator.observe.cluster.questions import question_bytes
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.snapshot import History, Named, NoHistory, Running
@@ -204,13 +205,53 @@ class TestWhoIsConcerned:
         store.put(JOB_SET, job_set())
         store.put(JOB_SET, job_set("elsewhere", namespace="other"))
         key = Key(ADVISOR_POLICY, "ns", "p")
-        assert store.put(ADVISOR_POLICY, policy()) == {key, SET}
-        assert store.drop(ADVISOR_POLICY, "ns", "p") == {key, SET}
+        assert store.put(ADVISOR_POLICY, policy()) == {key}
+        assert store.link_all() == {key, SET}
+        assert store.drop(ADVISOR_POLICY, "ns", "p") == {key}
+        assert store.link_all() == {SET}
+
+    def test_a_policy_that_changes_while_jobs_are_linked_has_them_linked_once_more(self, store):
+        for number in range(60):
+            store.put(JOB_SET, job_set(f"js-{number:02}"))
+        store.put(ADVISOR_POLICY, policy())
+        seen = [store.link_some(25)]
+        store.put(ADVISOR_POLICY, changed(policy(profile="west"), "2"))
+        store.put(ADVISOR_POLICY, changed(policy(profile="east"), "3"))
+        while not store.is_linked:
+            seen.append(store.link_some(25))
+        jobs = [sorted(key.name for key in keys if key.kind == JOB_SET) for keys in seen]
+        assert [len(names) for names in jobs] == [25, 25, 25, 10], "the first 25 twice"
+        assert {*jobs[0]} < {*jobs[1], *jobs[2], *jobs[3]} == {f"js-{n:02}" for n in range(60)}
+
+    def test_a_hundred_changes_of_policies_at_once_link_each_job_once(self, store, monkeypatch):
+        """Each was the work of all jobs: a siege stood still for half a minute in one turn of the loop."""
+        for number in range(60):
+            store.put(JOB_SET, job_set(f"js-{number:02}"))
+        asked = []
+        real = relations.dependencies_of
+        monkeypatch.setattr(
+            "mofa_operator.observe.cluster.store.dependencies_of",
+            lambda job, *rest, **more: asked.append(job.key.name) or real(job, *rest, **more),
+        )
+        for number in range(100):
+            store.put(ADVISOR_POLICY, changed(policy(profile=f"p{number}"), str(number + 2)))
+        assert asked == []
+        store.link_all()
+        assert sorted(asked) == [f"js-{number:02}" for number in range(60)]
+
+    def test_a_look_at_a_job_knows_its_policy_before_all_jobs_are_linked(self, store):
+        store.put(JOB_SET, job_set())
+        store.put(ADVISOR_POLICY, policy(profile="east"))
+        assert not store.is_linked
+        early = store.snapshot(SET, NOW).question
+        assert store.link_all() >= {SET}, "and it is looked at again all the same"
+        assert store.snapshot(SET, NOW).question == early
 
     def test_a_profile_concerns_existing_jobs_that_may_mean_it(self, store):
         store.put(JOB_SET, job_set())
         assert SET not in store.put(CLUSTER_PROFILE, profile("west"))  # nobody opted it in
         store.put(ADVISOR_POLICY, policy(profile="east"))
+        store.link_all()
         assert SET in store.put(
             CLUSTER_PROFILE, changed(store.body(EAST), "2", "spec", "gpu", value="h200")
         )
@@ -219,6 +260,7 @@ class TestWhoIsConcerned:
             CLUSTER_PROFILE, changed(store.body(west), "2", "spec", "gpu", value="h200")
         ) == {west}
         store.put(ADVISOR_POLICY, changed(policy(), "5"))
+        store.link_all()
         assert SET in store.put(
             CLUSTER_PROFILE, changed(store.body(west), "3", "spec", "gpu", value="b200")
         )
@@ -486,13 +528,16 @@ class TestHands:
 def test_a_label_of_its_namespace_opts_a_job_in_and_its_end_out(store):
     space = {"metadata": {"name": "ns", "labels": {PREFIX + "advise": "true"}}}
     store.put(JOB_SET, job_set(annotations={}))
-    assert store.put(NAMESPACE, space) == {SET}
+    assert store.put(NAMESPACE, space) == frozenset()
+    assert store.link_all() == {SET}
     assert store.snapshot(SET, NOW).question.opted_in
     assert store.put(NAMESPACE, space) == frozenset()
+    assert store.is_linked, "nothing is new"
     assert not store.differs(NAMESPACE, space)
     assert store.keys(NAMESPACE) == [Key(NAMESPACE, "", "ns")]
-    assert store.drop(NAMESPACE, "", "ns") == {SET}
+    assert store.drop(NAMESPACE, "", "ns") == frozenset()
     assert not store.snapshot(SET, NOW).question.opted_in
+    assert store.link_all() == {SET}
 
 
 def test_of_config_maps_only_those_are_read_that_the_pod_template_mounts(store):

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
-from mofa_model.kinds import KINDS, Kind
+from mofa_model.kinds import KINDS, WORKLOAD, Kind
 from mofa_model.kinds.shape import Body, at, mapping
 from mofa_model.manifest.surroundings import opts_in
 from mofa_operator.evidence import Day, JobEvidence
@@ -83,6 +84,8 @@ _IN_FLIGHT: Final = 8
 """Older events that may arrive after the answer to our write; more are a restore. [1]"""
 _SAME: Final = 0.01
 """Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
+_LINKED_AT_ONCE: Final = 25
+"""Jobs that are linked again in one turn of the loop: some milliseconds. [1]"""
 _NONE: Final[frozenset[Key]] = frozenset()
 
 
@@ -104,6 +107,8 @@ class Store:
         self._pools, self._dependents = pools or Pools(), Dependents()
         self.listed = self._pools.listed  # called once all nodes that exist were put in
         self.policies = Policies()
+        self._unlinked: dict[str, dict[Key, None]] = {}  # jobs to link again, by namespace
+        self._concerned: set[Key] = set()  # by jobs that were looked at before their turn
         self._measured, self._profiles = Measurements(), ProfileCache()
         self.pending = PendingReadvice()
 
@@ -132,7 +137,9 @@ class Store:
         self._budget.add(key.namespace, -len(gone.raw))
         self._measured.forget(key)
         if kind == ADVISOR_POLICY:
-            return self._put_policy(key, None) | {key}
+            self.policies.put(key, None)
+            self._link_later(key.namespace)
+            return frozenset({key})
         if kind == FAILURE_LEDGER:
             return profile_keys([name])
         if kind == CLUSTER_PROFILE:
@@ -257,26 +264,26 @@ class Store:
     def named(self, key: Key) -> str | None:
         """The ClusterProfile that a job, its policy or a TrainingJob about it names."""
         owner = next(iter(self._dependents.owners(key)), key)
-        return self._dependents.dependencies(owner).profile or None
+        return self._dependencies(owner).profile or None
 
     def target(self, key: Key) -> LiveObject | None:
         """The object that a job's targetRef names; None where there is none."""
-        target = self._dependents.dependencies(key).target
+        target = self._dependencies(key).target
         return None if target is None else self.live(target)
 
     def owner(self, key: Key) -> str | None:
         """The first TrainingJob, by name, whose targetRef names an existing job or its owner."""
         owners = self._dependents.owners(key)
-        return owners[0].name if owners else self._dependents.dependencies(key).made_by
+        return owners[0].name if owners else self._dependencies(key).made_by
 
     def means(self, key: Key) -> list[LiveProfile]:
         """ClusterProfiles that an existing job may mean, as far as they exist."""
-        name = self._dependents.dependencies(key).profile
+        name = self._dependencies(key).profile
         return self.profiles() if name is None else [one] if (one := self.profile(name)) else []
 
     def wanted(self, key: Key, named: Named) -> list[Key]:
         """Objects that a job or its pods name, that its answer needs, and that are not read yet."""
-        dependencies, found = self._dependents.dependencies(key), list[Key]()
+        dependencies, found = self._dependencies(key), list[Key]()
         if self.names_others(key):
             body = unpacked(self._entries[key].raw)
             found = objects_named(key, dependencies, body, named)
@@ -292,7 +299,7 @@ class Store:
         """Whether a job that asks may name others on which its answer depends."""
         if (entry := self._entries.get(key)) is None:
             return False
-        return names_others(key.kind, self._dependents.dependencies(key), entry.raw)
+        return names_others(key.kind, self._dependencies(key), entry.raw)
 
     def snapshot(
         self, key: Key, now: float, named: Named | None = None
@@ -325,7 +332,7 @@ class Store:
         return self._existing(stands, named, now) if key.kind in JOBS else None
 
     def _training_job(self, job: LiveTrainingJob, named: Named, now: float) -> JobSnapshot:
-        dependencies = self._dependents.dependencies(job.key)
+        dependencies = self._dependencies(job.key)
         profile, target = self.profile(dependencies.profile or ""), dependencies.target
         owners = [] if target is None else self._dependents.owners(target)
         owner = owners[0].name if owners and owners[0] != job.key else None
@@ -342,7 +349,7 @@ class Store:
         )
 
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
-        dependencies, meant = self._dependents.dependencies(job.key), self.means(job.key)
+        dependencies, meant = self._dependencies(job.key), self.means(job.key)
         policies = self.policies.of(job.key.namespace)
         opted = job.key.namespace in self.policies.opted_in
         return JobSnapshot(
@@ -374,7 +381,10 @@ class Store:
         if kind == FAILURE_LEDGER:
             return profile_keys([key.name] if own else ())
         if kind == ADVISOR_POLICY:
-            return own | self._put_policy(key, body) if edited else own
+            if edited:
+                self.policies.put(key, body)
+                self._link_later(key.namespace)
+            return own
         concerned = frozenset(self._dependents.owners(key)) if own else _NONE
         if edited:
             dependencies = self._dependencies_of(stands)
@@ -383,23 +393,64 @@ class Store:
                 self.pending.came(key, dependencies)
         return own | {k for k in concerned if k in self._entries}
 
-    def _put_policy(self, key: Key, body: Body | None) -> frozenset[Key]:
-        """Take in a policy or its end: any job of its namespace may be opted in or out."""
-        self.policies.put(key, body)
-        return self._linked_again(key.namespace)
-
     def _put_namespace(self, name: str, *, wanted: bool) -> frozenset[Key]:
         """Take in whether a namespace's label opts its jobs in; nothing else of it is kept."""
-        is_new = self.policies.opt(name, wanted=wanted)
-        return self._linked_again(name) if is_new else _NONE
+        if self.policies.opt(name, wanted=wanted):
+            self._link_later(name)
+        return _NONE
 
-    def _linked_again(self, namespace: str) -> frozenset[Key]:
-        """What depends on the opting in of a namespace: its jobs, and what they name."""
-        jobs = self._dependents.existing_in(namespace)
-        concerned = set(jobs)
-        for job in filter(None, map(self.live, jobs)):
-            concerned |= self._dependents.link(job.key, self._dependencies_of(job))
-        return frozenset(k for k in concerned if k in self._entries)
+    def _link_later(self, namespace: str) -> None:
+        """A policy or a label changed: any job of its namespace may be opted in or out."""
+        waiting = self._unlinked.get(namespace, {})
+        waiting |= dict.fromkeys(self._dependents.existing_in(namespace) - waiting.keys())
+        if waiting:
+            self._unlinked[namespace] = waiting
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether what each job depends on is known; a look at a job knows it in any case."""
+        return not self._unlinked and not self._concerned
+
+    def link_some(self, most: int = _LINKED_AT_ONCE) -> frozenset[Key]:
+        """Link some jobs of one namespace again; the result is what this concerns.
+
+        Namespaces take turns. However often a policy changes, each turn costs as much, and no job
+        waits longer than for all others once.
+        """
+        for namespace, waiting in list(self._unlinked.items())[:1]:
+            for key in list(islice(waiting, most)):
+                self._link(key)
+            if waiting:
+                self._unlinked[namespace] = self._unlinked.pop(namespace)
+        concerned = frozenset(k for k in self._concerned if k in self._entries)
+        self._concerned.clear()
+        return concerned
+
+    def _link(self, key: Key) -> None:
+        """Link a job as the policies of its namespace now are."""
+        waiting = self._unlinked[key.namespace]
+        del waiting[key]
+        if not waiting:
+            del self._unlinked[key.namespace]
+        if (job := self.live(key)) is not None:
+            before, after = self._dependents.dependencies(key), self._dependencies_of(job)
+            self._concerned |= self._dependents.link(key, after)
+            # A Workload never asks itself, and its check follows the policies of its job.
+            if key.kind == WORKLOAD or before.asks or after.asks or before != after:
+                self._concerned.add(key)
+
+    def _dependencies(self, key: Key) -> Dependencies:
+        """What a job depends on, as the policies of its namespace now are."""
+        if key in self._unlinked.get(key.namespace, ()):
+            self._link(key)
+        return self._dependents.dependencies(key)
+
+    def link_all(self) -> frozenset[Key]:
+        """Link whatever is to be linked again, at once; the result is what this concerns."""
+        concerned = set[Key]()
+        while not self.is_linked:
+            concerned |= self.link_some()
+        return frozenset(concerned)
 
     def _dependencies_of(self, job: LiveObject) -> Dependencies:
         policies, namespace = self.policies.of(job.key.namespace), job.key.namespace
