@@ -170,7 +170,8 @@ def _advised(given: list[str]) -> list[str]:
 
 
 def _has_file(words: Sequence[str]) -> bool:
-    return any(re.search(r"\.(ya?ml|json)$", word) for word in words)
+    """Whether a manifest is among them, or standard input, which brings one."""
+    return any(word == "-" or re.search(r"\.(ya?ml|json)$", word) for word in words)
 
 
 def _are_its_own(words: Sequence[str]) -> bool:
