@@ -137,8 +137,10 @@ def outlook(
 def _chances(of: RateForecasts, exposure: float) -> NDArray[Any]:
     """Chances of the smallest counts, which are nearly always all that matter. [1]"""
     counts = np.arange(float(_COUNTED))[:, None]
-    chances: NDArray[Any] = np.exp(log_chance(counts, exposure, of.shape, of.scale, of.spread))
-    return chances @ of.weight
+    chances: NDArray[Any] = (
+        np.exp(log_chance(counts, exposure, of.shape, of.scale, of.spread)) @ of.weight
+    )
+    return chances
 
 
 def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
