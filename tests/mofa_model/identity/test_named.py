@@ -138,8 +138,9 @@ def test_the_trainer_that_a_job_runs_is_the_one_that_is_asked_about():
 
 @pytest.mark.slow
 def test_recommended_is_right_and_given_where_runs_were_measured():
-    """Of 145 answerable jobs 144 are advised, 128 as Recommended: of 135 whose trainer was measured. The
-    other one lacks its batch.
+    """Of 145 answerable jobs 144 are advised, 126 as Recommended: of 135 whose trainer was measured. The
+    other one lacks its batch. Two that were Recommended before an H200 ran out of memory may not fit: 8,192
+    tokens have three fp32 copies of their logits.
     """
     status = {}
     for row in labels():
@@ -155,7 +156,9 @@ def test_recommended_is_right_and_given_where_runs_were_measured():
     assert silent == [UNSAID[0][0]]
     measured = [row for row in answerable if row["facts"]["trainer"] in MEASURED]
     assert (len(answerable), len(measured)) == (145, 135)
-    assert len(recommended) >= 128
+    assert len(recommended) >= 126
+    doubted = {row["file"] for row in measured} - {row["file"] for row in recommended}
+    assert {"ray-fsdp-8b.yaml", "swift-pt.yaml"} < doubted
     assert all(row in measured for row in recommended)
 
 
