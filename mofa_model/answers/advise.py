@@ -255,14 +255,23 @@ def _manifest(question: AdviceQuestion) -> JobQuestion | None:
     """What the manifest of a question asks; None where it names none."""
     if not question.file:
         return None
-    found = asked_in(question.file, question.profile)
-    asked_how = (question.options[name] for name in question.changed_fields())
+    # A manifest rarely says which GPU its nodes have: `--gpu` is a pool of them.
+    pool = (question.gpu,) if question.gpu and not question.profile else ()
+    for name in pool:
+        presets.device(name)
+    found = asked_in(question.file, question.profile or pool)
+    asked_how = (
+        question.options[name] for name in question.changed_fields() if not (pool and name == "gpu")
+    )
     if given := [how.flag for how in asked_how if how.group not in _BESIDE]:
         right = (
             "it is a job's file, which says such things itself: write it there, or give all by"
             " options and no file"
         )
         raise BadValue(", ".join(given), question.file, right)
+    if pool and found.profile.name != pool[0]:
+        right = f"{question.file} means the profile {found.profile.name}; leave the option out"
+        raise BadValue("--gpu", pool[0], right)
     return found
 
 

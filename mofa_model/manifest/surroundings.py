@@ -23,6 +23,7 @@ from mofa_model.kinds.pods import PRODUCT
 from mofa_model.kinds.shape import part
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.manifest.cluster_profile import ClusterProfileSpec
+from mofa_model.manifest.crds import API_VERSION
 from mofa_model.manifest.documents import LARGEST, Documents, Item
 from mofa_model.manifest.parsing import Object, Profile, advisor_policy, cluster_profile, is_ours
 from mofa_model.records import dataclass
@@ -62,7 +63,12 @@ def named_profile(word: str, field: str = "--profile") -> Profile:
 
 
 def manifests_of(word: str, field: str = "--profile") -> list[Mapping[str, Any]]:
-    """Manifests by name or file; a word that is neither is refused with the known names."""
+    """Manifests by name or file, or of a pool of nodes with a GPU; a word that is none of these is
+    refused with the known names.
+    """
+    if word not in _texts() and not Path(word).exists() and presets.meanings("devices", word):
+        pool = {"apiVersion": API_VERSION, "kind": PROFILE}
+        return [{**pool, "metadata": {"name": word}, "spec": {"gpu": word}}]
     if word in _texts():
         text = _texts()[word]
     elif word == "-" or Path(word).exists():
@@ -229,7 +235,7 @@ def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tup
     if not label:
         raise InputError(
             f"profile: is missing, and the pods do not select a GPU by {PRODUCTS[0]}; "
-            f"{_NAME_ONE} ({choices})"
+            f"{_NAME_ONE}, or the GPU of its nodes with --gpu ({choices})"
         )
     device = _device(selector[label])
     found = [one for one in bundled.values() if device and _device(one.spec.gpu) == device]

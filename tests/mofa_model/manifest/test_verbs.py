@@ -152,6 +152,31 @@ def test_a_profile_that_is_neither_a_name_nor_a_file_is_refused_with_the_names(c
     )
 
 
+def test_a_manifest_that_says_no_gpu_is_answered_for_the_one_that_is_given(capsys, tmp_path):
+    """It was refused with the names of four profiles of the package, whatever GPU was given."""
+    named = Path(__file__).parents[2] / "data" / "named" / "swift-pt.yaml"
+    code, out, _ = run(capsys, "advise", str(named), "--gpu", "h200")
+    assert code == 0
+    assert "qwen2.5-7b on 16 h200-141gb-sxm" in out
+    assert (
+        run(capsys, "advise", str(named), "--profile", "h200")[1].partition("next")[0]
+        == (out.partition("next")[0])
+    )
+    code, _, err = run(capsys, "advise", str(named))
+    assert (code, "or the GPU of its nodes with --gpu" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "gpu, said", [("h1000", "h1000"), ("h200", "means the profile a100-lab; leave the option out")]
+)
+def test_a_gpu_beside_a_manifest_is_one_that_exists_and_that_it_does_not_contradict(
+    capsys, small, gpu, said
+):
+    code, out, err = run(capsys, "advise", small, "--gpu", gpu)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
 def test_a_profile_from_a_file(capsys, small, tmp_path):
     profile = tmp_path / "pool.yaml"
     profile.write_text(run(capsys, "profile", "--name", "pool", "--gpu", "h100", "--nodes", "2")[1])
