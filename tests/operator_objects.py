@@ -380,7 +380,7 @@ class World:
         body = copy.deepcopy(body)
         body["metadata"]["resourceVersion"] = str(self._next())
         self.bodies[key_of(kind, body)] = body
-        told = self.store.put(kind, body)
+        told = self.store.put(kind, body) | self.store.link_all()
         self.due |= told
         return told
 
@@ -408,6 +408,7 @@ class World:
         """Somebody deletes an object."""
         if self.bodies.pop(key, None) is not None:
             self.due |= self.store.drop(key.kind, key.namespace, key.name)
+            self.due |= self.store.link_all()
 
     def decide(self, key, store=None):
         """The decision about an object, as the control loop makes it; nothing is done."""
