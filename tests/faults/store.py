@@ -38,15 +38,16 @@ def _asked(url: str, body: dict[str, str]) -> Any:
 
 @contextlib.contextmanager
 def full_at_times(cluster: Any, random: Random) -> Iterator[Full]:
-    """The store is full again and again, at moments that are drawn; at the end it has room."""
+    """The store is full from now on and again and again, for times that are drawn; at the end it has room."""
     found, ended = Full(), threading.Event()
 
     def change() -> None:
-        while not ended.wait(random.uniform(0.5, LONGEST)):
+        while not ended.is_set():
             _alarm(cluster, "ACTIVATE")
             found.times += 1
             ended.wait(random.uniform(0.5, LONGEST))
             _alarm(cluster, "DEACTIVATE")
+            ended.wait(random.uniform(0.5, LONGEST))
 
     thread = threading.Thread(target=change, daemon=True)
     thread.start()
