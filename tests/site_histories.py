@@ -1,4 +1,4 @@
-"""A second generator of small histories: hosts, controllers and trainers act by their own rules, and exporters tell what is left of it.
+"""A second generator of small histories. Hosts, controllers and trainers act by their own rules; exporters show what can be seen of that.
 
 `small_histories.py` writes down what was scraped. Here a trap says what happened, and what follows is made by who would do it: the node
 controller evicts after 300 s, a JobSet makes all its pods anew, a pod with `OnFailure` starts its container again after 10, 20, 40 s up to
@@ -23,7 +23,7 @@ TOLERATED = 300
 
 
 class Site:
-    """A small cluster, what happened to it, and what was scraped."""
+    """A small cluster: its hosts, what truly happened to them, and the samples that Prometheus has of it."""
 
     def __init__(self, name, note, nodes=11, scrape=None, pool="gpu", activity=False, racks=4):
         r = self.r = random.Random(f"site {name}")
@@ -288,9 +288,9 @@ class Pod:
         self.s.tell(t, int(t), "kube_pod_container_state_started", **self.box)
 
     def never_runs(self):
-        """Its container does not start: what was told of a start is not."""
-        for metric in ("kube_pod_container_state_started",):
-            self.s.lines.pop((metric, "ksm", tuple(sorted(self.box.items()))), None)
+        """Its container never starts. The samples that say it started are taken back."""
+        started = ("kube_pod_container_state_started", "ksm", tuple(sorted(self.box.items())))
+        self.s.lines.pop(started, None)
         for phase in PHASES:
             key = (
                 "kube_pod_status_phase",
@@ -304,7 +304,7 @@ class Pod:
         """Its container ends and is started again in place, later each time."""
         if wait is None:
             wait = min(300, 10 * 2 ** self.backoff(t))
-        back, s = int(t + wait + s_small(self.s)), self.s
+        back, s = int(t + wait + self.s.soon(1, 4)), self.s
         s.tell(t, GONE, "kube_pod_container_state_started", **self.box)
         s.tell(back, back, "kube_pod_container_state_started", **self.box)
         self.restarts += 1
@@ -318,7 +318,7 @@ class Pod:
         return back
 
     def backoff(self, t):
-        """How often it was started again lately: ten quiet minutes make it forget."""
+        """How many restarts count for the next wait. After ten minutes without one the count begins anew."""
         self.lately = 0 if self.started is None or t - self.started > 600 else self.lately + 1
         return self.lately
 
@@ -347,10 +347,6 @@ class Pod:
         for key in [key for key in self.s.lines if mine in key[2]]:
             self.s.lines[key] = [one for one in self.s.lines[key] if one[0] < t]
             self.s.lines[key].append((int(t), GONE))
-
-
-def s_small(site):
-    return site.soon(1, 4)
 
 
 class Job:

@@ -256,10 +256,10 @@ def _manifest(question: AdviceQuestion) -> JobQuestion | None:
     if not question.file:
         return None
     # A manifest rarely says which GPU its nodes have: `--gpu` is a pool of them.
-    pool = (question.gpu,) if question.gpu and not question.profile else ()
-    for name in pool:
-        presets.device(name)
-    found = asked_in(question.file, question.profile or pool)
+    pool = "" if question.profile else question.gpu
+    if pool:
+        presets.device(pool)
+    found = asked_in(question.file, (pool,) if pool else question.profile)
     asked_how = (
         question.options[name] for name in question.changed_fields() if not (pool and name == "gpu")
     )
@@ -269,9 +269,9 @@ def _manifest(question: AdviceQuestion) -> JobQuestion | None:
             " options and no file"
         )
         raise BadValue(", ".join(given), question.file, right)
-    if pool and found.profile.name != pool[0]:
+    if pool and found.profile.name != pool:
         right = f"{question.file} means the profile {found.profile.name}; leave the option out"
-        raise BadValue("--gpu", pool[0], right)
+        raise BadValue("--gpu", pool, right)
     return found
 
 

@@ -45,7 +45,7 @@ _LIKE_GPU: Final = re.compile(r"(?:rtx|gtx|mi)?-?[a-z]{0,2}\d{1,4}[a-z]{0,2}", r
 _SCRIPTS: Final = re.compile(
     r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]+|[^\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]+"
 )
-"""Words of a language that writes without spaces, and those of Latin letters between them."""
+"""Pieces of a text without spaces: each is all Chinese, Japanese or Korean, or has nothing of these."""
 _LONGEST: Final = 5
 """Words of a model's name. [1]"""
 RANK: Final = "16"

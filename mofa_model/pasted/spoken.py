@@ -119,7 +119,7 @@ def _as_loose(plain: str, said: str) -> str:
 
 
 def _machines(ours: str, said: str) -> tuple[str, ...]:
-    """How many devices of which kind an option for either says; nothing where it says what it is for alone.
+    """The number and the kind of devices, where the value of one option says both or the other; else nothing.
 
     >>> _machines("--gpus", "64gpus"), _machines("--gpu", "8xA100"), _machines("--gpu", "h100")
     (('--gpus', '64'), ('--gpus', '8', '--gpu', 'A100'), ())

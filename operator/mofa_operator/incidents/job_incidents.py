@@ -491,7 +491,7 @@ class JobIncidents:
         )
 
     def _others_stopped(self, outage: JobOutage) -> bool:
-        """Whether another job stopped in the same minutes, by no node's fault and nobody's decision."""
+        """Whether another job stopped within two minutes of this one, and neither a node nor a person stopped it."""
         return any(
             abs(at - outage.start) <= 120
             for job, starts in self._starts.items()

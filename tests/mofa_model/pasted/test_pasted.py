@@ -243,7 +243,7 @@ def test_the_options_of_one_trainer_are_never_written_into_the_command_of_anothe
 
 
 def test_a_script_that_would_do_a_part_of_the_advice_alone_stays_as_it_is():
-    """Without its sharding a layout has other memory: fsdp in the command, ZeRO-1 in the advice's file."""
+    """The command shards by fsdp, and the advice by ZeRO-1. A script that had half of both would need other memory."""
     left, same = left_of(PLAIN.format(""), constraints=("optimizer=zero3",))
     assert same
     assert "optimizer=replicated and the advice zero3, which stands in accelerate.yaml" in left
