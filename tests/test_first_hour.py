@@ -84,7 +84,7 @@ WORDS = {  # a command that is a little wrong, its exit code, what is named, and
     f"advise good.json --model llama3-8b {ASK}": (2, "--model: 'llama3-8b'", "good.json is a model too"),
     f"advise good.yaml {ASK}": (2, "good.yaml: holds no job but Config", "a model hub's config.json"),
     f"advise nowhere.yaml {ASK}": (2, "nowhere.yaml: cannot be read", "no such file"),
-    f"advise job.yaml {ASK}": (2, "--seq, --global-batch, --gpu, --gpus: 'job.yaml'", "write it there"),
+    f"advise job.yaml {ASK}": (2, "--seq, --global-batch, --gpus: 'job.yaml'", "write it there"),
     "sweep": (2, "--vary, --model, --gpu, --seq and --global-batch: are missing", "mofa sweep --vary gpus=64,128 --model llama3-8b"),
     "sweep --vary gpu=h100,h200 global_batch=64": (2, "--model, --gpus and --seq: are missing", "for example mofa sweep --vary gpu=h100,h200 global_batch=64 --model"),
     "explain --gpu h100": (2, "--strategy, --model, --gpus, --seq and --global-batch: are missing", "mofa explain --gpu h100 --strategy tp=2"),
