@@ -11,7 +11,7 @@ TOYS = {
     "block": 2, "device": 1, "schedule": 2, "axis": 2, "kind": 2, "recovery-class": 2, "figure": 2, "term": 1, "trainer": 2,
 }  # fmt: skip
 """Each toy with the files that it may write by hand."""
-SAMPLE = ("axis", "term", "trainer")
+SAMPLE = ("axis",)
 """Those that `make test` tries, beside the kind of jobs; `make soak` tries all."""
 
 

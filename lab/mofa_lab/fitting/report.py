@@ -247,11 +247,11 @@ def _bands(found: CampaignResult) -> Iterator[str]:
     systems, off = confidence_error(found)
     groups, others = spreads.held_by_others(list(spreads.groups_left_out(found)))
     yield (
-        "What a user asks of is mostly a system that nobody measured: somebody else's machines, model and trainer. So these are the "
-        "bands to quote. A system is what a publisher ran of a stack on a class of devices. The printed confidence "
-        f"is {100 * SHARE:.0f} %; the mean share of {systems} systems that were left out is off by {100 * off:.1f} points "
-        f"(aim: {100 * TOLD:.0f}). The numbers that bands are made of have seen the errors that judge them here: found "
-        f"without the errors of a publisher, they hold {100 * others:.1f} % of the {groups} groups of systems left out."
+        "Users mostly ask about a system that nobody measured: somebody else's machines, model and trainer. Quote the bands of this "
+        "table for it. A system is what a publisher ran of a stack on a class of devices. The printed confidence "
+        f"is {100 * SHARE:.0f} %; of {systems} systems that were left out the mean share held is off by {100 * off:.1f} points "
+        f"(aim: {100 * TOLD:.0f}). The numbers that make the bands were found with these errors in view. Found anew "
+        f"without a publisher's errors, they make bands that hold {100 * others:.1f} % of the {groups} groups of systems left out."
     )
     yield _without_runs(found)
     yield from _first_sight(found)
