@@ -133,6 +133,19 @@ def format_strategy(strategy: Strategy) -> str:
     )
 
 
+def differences(strategy: Strategy, other: Strategy) -> Iterator[str]:
+    """Keys whose words differ in another layout; dp follows from the others.
+
+    >>> list(differences(Strategy(tp=4), Strategy(tp=2, sequence_parallel=True)))
+    ['tp 4→2', 'sp off→on']
+    """
+    switched = {"true": "on", "false": "off"}
+    for key, word in _WORDS.items():
+        left, right = (switched.get(text, text) for text in map(word.write, (strategy, other)))
+        if left != right and key != "dp":
+            yield f"{key} {left}→{right}"
+
+
 def pair_of(part: str) -> tuple[str, str] | None:
     """Key and word of the full form that one part of either form says; None where it says neither.
 

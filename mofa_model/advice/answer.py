@@ -104,6 +104,18 @@ class Current:
     """Why it cannot run, or does not fit, by the model; empty where it does."""
     gain: Ratio
     """Time for the same work over that with the advice, minus one; 0 where it cannot run. [1]"""
+    is_planned: bool = False
+    """Whether it is only written, and nobody says or saw that it runs."""
+
+    @property
+    def called(self) -> str:
+        """What sentences call it."""
+        return "the planned layout" if self.is_planned else "today's layout"
+
+    @property
+    def row(self) -> str:
+        """The same in a table, and behind a verb: beats today's."""
+        return "planned" if self.is_planned else "today's"
 
     @property
     def text(self) -> str:

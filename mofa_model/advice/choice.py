@@ -4,7 +4,7 @@
     apart      two candidates are told apart by a chance of DECIDED that one is faster, or by WORTH
     first      of those not told apart from the best, the least complex one (`bands.evidence`)
     keep       what runs today, unless the first is better with a chance of one half at least; one
-               that only stands in a command, with what memory may cost it
+               that is only planned, with what memory may cost it
 
 So a feature stands in the answer only where it is worth something, and what two layouts share
 decides nothing.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mofa_model.advice.candidates import TrainerResult, WeighedCandidate, by_expected
 from mofa_model.advice.predictions import priced_together
 from mofa_model.advice.request import Request
-from mofa_model.advice.verdict import KEPT
+from mofa_model.advice.verdict import KEPT, kept_words
 from mofa_model.bands.odds import LayoutOdds, in_percent, odds_of
 from mofa_model.units import Ratio
 
@@ -95,7 +95,7 @@ def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
     """What is said where today's layout is the first choice."""
     now = running(request, finalists)
     others = [one for one in finalists if one is not now]
-    keep = f"keep {'what you run' if request.current_runs else 'the layout of its command'}"
+    keep = kept_words(request)
     if now is None or not others:
         return f"{keep}: nothing else fits"
     chance = better_by_chance(request, others[0], now)

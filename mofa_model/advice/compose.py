@@ -25,6 +25,7 @@ from mofa_model.advice.candidates import (
     WeighedCandidate,
     aside,
     cannot_run,
+    fits,
     nodes_of,
     problem_of,
     question_of,
@@ -376,17 +377,24 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
 
 
 def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | None:
-    """Today's layout on its own devices; None if not given. `runs` is the candidate that it is."""
-    strategy = request.current
+    """Today's or the planned layout on its own devices; None if not given. `runs` is the candidate that it is."""
+    strategy, is_planned = request.current, not request.current_runs
     if strategy is None:
         return None
     if isinstance(strategy, Unplaced):
         return Current(
-            strategy=None, given=strategy.text, predicted=None, reason=strategy.why, gain=0.0
+            strategy=None,
+            given=strategy.text,
+            predicted=None,
+            reason=strategy.why,
+            gain=0.0,
+            is_planned=is_planned,
         )
     problem = problem_of(request, strategy)
     if reason := cannot_run(problem, strategy):
-        return Current(strategy=strategy, predicted=None, reason=reason, gain=0.0)
+        return Current(
+            strategy=strategy, predicted=None, reason=reason, gain=0.0, is_planned=is_planned
+        )
     full = priced(problem, strategy) if runs is None else runs.exact
     nodes = nodes_of(problem)
     job = expected_job(request, full, nodes)
@@ -394,11 +402,19 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
     needs, limit = _memory(request, full)
     if needs > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    fits: Ratio = 1.0  # it runs
-    if not request.current_runs:
-        fits = float(needs <= limit) if runs is None else runs.fits
-    odds = Odds(fits=fits)
-    return Current(strategy=strategy, predicted=figures, odds=odds, reason=reason, gain=0.0)
+    likely: Ratio = 1.0  # it runs
+    if is_planned and runs is not None:
+        likely = runs.fits
+    elif is_planned:
+        likely = fits(request, problem, full.coordinates, float(full.footprint.peak))
+    return Current(
+        strategy=strategy,
+        predicted=figures,
+        odds=Odds(fits=likely),
+        reason=reason,
+        gain=0.0,
+        is_planned=is_planned,
+    )
 
 
 def _memory(request: Request, full: PricedLayout) -> tuple[Bytes, Bytes]:

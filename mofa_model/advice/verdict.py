@@ -51,7 +51,7 @@ def doubts_of(
     if keeps(odds.beats):
         found.insert(
             0,
-            "keep what you run: the first choice is better with a probability of "
+            f"{kept_words(request)}: the first choice is better with a probability of "
             f"{in_percent(odds.beats or 0.0)}",
         )
     found += filter(None, (host,))
@@ -65,6 +65,11 @@ def doubts_of(
     if sure <= DOUBTED and not found:
         found.append(f"bands near it hold with a probability of {in_percent(sure)} only")
     return tuple(found)
+
+
+def kept_words(request: Request) -> str:
+    """What is kept, as a sentence begins."""
+    return f"keep what you {'run' if request.current_runs else 'wrote'}"
 
 
 def keeps(beats: Ratio | None) -> bool:

@@ -232,11 +232,12 @@ def _from_manifest(question: AdviceQuestion, asked: JobQuestion) -> Request:
     from mofa_model.manifest.jobs import request_of
 
     request = request_of(asked)
-    framework, current = request.framework, question.current
+    framework = request.framework
     if question.launch:
         from mofa_model.manifest.advised import framework_for
 
         framework = framework_for(question.launch, framework)
+    request = training.with_layout(question, request)
     return replace(
         request,
         lifted=training.lifted(question),
@@ -244,9 +245,6 @@ def _from_manifest(question: AdviceQuestion, asked: JobQuestion) -> Request:
         odds=not question.by_estimate,
         framework=framework,
         objective=question.objective or request.objective,
-        current=training.layout_of(current, request.problems[0], "--current")
-        if current
-        else request.current,
         constraints=(*request.constraints, *question.constraints),
     )
 

@@ -179,6 +179,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
             "odds": advice.current.odds,
             "reason": advice.current.reason,
             "gain": advice.current.gain,
+            "planned": advice.current.is_planned,
         }
     if advice.probes:
         data["probes"] = [_other(one) for one in advice.probes]
@@ -281,7 +282,7 @@ def _range(band: Range, text: Any) -> str:
 def _choices(advice: Advice, others: Sequence[Alternative]) -> Table:
     """The first choice, others and today's layout, by what they do and their odds."""
     today = advice.current
-    than = "today's" if today is not None and today.odds is not None else "first"
+    than = today.row if today is not None and today.odds is not None else "first"
     columns = (
         Column("choice", align="left"),
         Column("step", unit="s"),
@@ -297,7 +298,7 @@ def _choices(advice: Advice, others: Sequence[Alternative]) -> Table:
     ]
     priced += [(other.name, other.predicted, other.odds) for other in others]
     if today is not None and today.predicted is not None:
-        priced.append(("today's", today.predicted, today.odds))
+        priced.append((today.row, today.predicted, today.odds))
     rows = tuple(
         (name, *_figures(predicted), *_chances(odds))
         for name, predicted, odds in priced
@@ -314,7 +315,7 @@ def _why_not_table(advice: Advice, others: Sequence[Alternative]) -> Table:
     if (today := advice.current) is not None:
         gain = gained(advice)
         reasons = [today.reason, f"the advice is {gain}" if gain else ""]
-        rows.append(("today's", f"{today.short}: {'; '.join(filter(None, reasons)) or 'it fits'}"))
+        rows.append((today.row, f"{today.short}: {'; '.join(filter(None, reasons)) or 'it fits'}"))
     columns = (Column("choice"), Column("layout, and what decides", align="left"))
     return Table(title="Why not", columns=columns, rows=tuple(rows))
 

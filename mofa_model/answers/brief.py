@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from mofa_model import units
-from mofa_model.advice import Advice, Status
+from mofa_model.advice import Advice, Current, Status
+from mofa_model.advice.candidates import LIKELY
 from mofa_model.bands.odds import in_percent
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy, short_strategy
+from mofa_model.strategy_text import differences, short_strategy
 from mofa_model.units import GIB
 
 LONGEST: Final = 12
@@ -43,7 +42,7 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
         lines += [BriefLine("instead", one) for one in advice.nearest[:1]]
         return tuple(lines)
     kept = bool(advice.kept)
-    verdict = "keep today's layout" if kept else _VERDICTS[advice.status]
+    verdict = _kept(advice) if kept else _VERDICTS[advice.status]
     p = advice.predicted
     step = f"{units.format(p.step_seconds.target, 's', 3)}, {p.tokens_per_second.target:,.0f} tokens/s, MFU {p.mfu.target:.0%}"
     memory = f"{p.memory_bytes.lower / GIB:.0f} to {p.memory_bytes.upper / GIB:.0f} of {float(advice.memory_limit_bytes) / GIB:.0f} GiB"
@@ -59,8 +58,8 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
     ]
     if why := "; ".join(filter(None, (advice.kept, *advice.doubts))):
         lines.append(BriefLine("why", why))
-    if today := _today(advice):
-        lines.append(BriefLine("today", today))
+    if advice.current is not None and (changes := _against(advice, advice.current)):
+        lines.append(BriefLine("planned" if advice.current.is_planned else "today", changes))
     lines += [
         BriefLine("step", step),
         BriefLine("memory", memory),
@@ -74,16 +73,23 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
     return tuple(lines)
 
 
-def _today(advice: Advice) -> str:
-    """What changes against today, and its odds."""
-    today = advice.current
-    if today is None or advice.strategy is None:
+def _kept(advice: Advice) -> str:
+    """The verdict where what is there already stays."""
+    is_planned = advice.current is not None and advice.current.is_planned
+    return "keep what you wrote" if is_planned else "keep today's layout"
+
+
+def _against(advice: Advice, today: Current) -> str:
+    """What changes against today's or the planned layout, and the odds of both."""
+    if advice.strategy is None:
         return ""
     if today.strategy is None or today.predicted is None:
         return f"does not run: {today.reason}"
-    changes = ", ".join(_changes(today.strategy, advice.strategy))
+    changes = ", ".join(differences(today.strategy, advice.strategy))
     if not changes:
         return "it is this layout"
+    if today.odds is not None and today.odds.fits < LIKELY:
+        return f"fits with {in_percent(today.odds.fits)}; change {changes}"
     faster = 1.0 + float(today.gain)
     odds = advice.odds.beats if advice.odds is not None else None
     surely = f", faster with {in_percent(odds)}" if odds is not None else ""
@@ -95,22 +101,11 @@ def _today(advice: Advice) -> str:
         else f"{1 / faster:.2f} times as slow"
     )
     fits = (
-        f"; today's fits with {in_percent(today.odds.fits)}"
+        f"; {today.called} fits with {in_percent(today.odds.fits)}"
         if today.odds is not None and today.odds.fits < 0.9
         else ""
     )
     return f"{changes}: {speed}{surely}{fits}"
-
-
-def _changes(before: Strategy, after: Strategy) -> Iterator[str]:
-    """Keys whose words differ, as `tp 4→2`; dp follows from the others."""
-    old, new = (
-        dict(part.split("=") for part in format_strategy(one).split(",")) for one in (before, after)
-    )
-    for key in dict.fromkeys([*old, *new]):
-        left, right = old.get(key), new.get(key)
-        if left != right and key != "dp":
-            yield f"{key} {left or 'off'}→{right or 'off'}"
 
 
 def _grade(advice: Advice) -> str:
@@ -127,7 +122,7 @@ def _grade(advice: Advice) -> str:
     return f"{grade}: {runs or advice.explanation.partition(';')[0]}, confidence {float(advice.confidence):.0%}"
 
 
-_FIRST: Final = ("verdict", "layout", "today", "why", "evidence", "read", "note")
+_FIRST: Final = ("verdict", "layout", "today", "planned", "why", "evidence", "read", "note")
 """Lines that are broken before others are, where not all can be: first what to run."""
 
 

@@ -21,7 +21,7 @@ from mofa_model.pasted.missing import has_model, missing
 from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
 from mofa_model.pasted.recognise import PastedKind, by_program, kind_of, program_at
-from mofa_model.pasted.wrapped import unwrapped
+from mofa_model.pasted.wrapped import shows_run, unwrapped
 from mofa_model.records import dataclass
 from mofa_model.strategy_text import format_strategy
 from mofa_model.tables import Column, Table
@@ -315,8 +315,8 @@ def beside(texts: Sequence[Pasted]) -> list[Pasted]:
 
 
 def _taken_out(one: Pasted) -> Pasted:
-    text = unwrapped(one.text, one.name)
-    return one if text == one.text else one._replace(text=text, is_inside=True)
+    text, ran = unwrapped(one.text, one.name), one.ran or shows_run(one.text)
+    return one._replace(text=text, is_inside=one.is_inside or text != one.text, ran=ran)
 
 
 _NAMED_KINDS: Final = frozenset(
@@ -413,7 +413,9 @@ def _with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[Pa
         sized = _of_size(pasted_facts, gpus)
         with suppress(InputError), redirect_stderr(StringIO()):
             asked, _ = question_for(question, sized)
-            asked = replace(asked, current=None, constraints=(*asked.constraints, _ON_DEVICES))
+            asked = replace(
+                asked, current=None, planned=None, constraints=(*asked.constraints, _ON_DEVICES)
+            )
             if size_of(request_of(asked), "least-gpus").fits:
                 return sized, (
                     f"nobody says how many: {gpus} {gpu} are the fewest that surely hold it, of 1, 2, 4 and so on"
@@ -473,7 +475,8 @@ def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
             raise BadFile(
                 name, "is empty; give a script, a file of settings, or a model's config.json"
             )
-        if kind is PastedKind.UNKNOWN:
+        is_log = one.ran or _CRASHED.search(one.text)
+        if kind is PastedKind.UNKNOWN and not (is_log and len(texts) > 1):
             first = " ".join(one.text.split())[:60]
             raise BadFile(
                 name,
@@ -559,14 +562,15 @@ def question_for(
     if framework and not {"framework", "stack", "launch"} & given.keys():
         asked["framework"] = framework
     asked |= _tuning(pasted_facts, given, notes)
-    if "current" not in given and (current := _current(pasted_facts, gpus, notes)):
-        asked["current"] = current
+    if not {"current", "planned"} & given.keys() and (layout := _layout(pasted_facts, gpus, notes)):
+        asked["current" if pasted_facts.ran else "planned"] = layout
     if pasted_facts.trainer and not framework:
         notes.append(
             f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
         )
     made = AdviceQuestion(**asked)
-    return _runnable(made, notes), notes
+    made = _runnable(made, notes)
+    return made if "planned" in given else _believed(made, notes), notes
 
 
 def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
@@ -738,8 +742,8 @@ def _state_of(facts: Mapping[str, Fact]) -> str:
     return f"{state}{host if state != 'replicated' else ''}"
 
 
-def _current(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
-    """Today's layout: by the trainer's own words, else by the facts."""
+def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
+    """The layout that the texts say: by the trainer's own words, else by the facts."""
     from mofa_model.launch import read as read_launch
     from mofa_model.strategy_text import parse_strategy
 
@@ -782,7 +786,7 @@ def _current(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
         )  # Megatron overlaps the sends of stages where they are interleaved
     text = ",".join(pairs)
     try:
-        parse_strategy(text, gpus, field="today's layout")
+        parse_strategy(text, gpus, field="its layout")
     except InputError as error:
         notes.append(f"{error}; it is not compared")
         return ""
@@ -801,16 +805,17 @@ def _runnable(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
                 return str(error)
         return ""
 
-    why = refused(asked)
+    why, layout = refused(asked), "today's layout" if asked.current else "its layout"
+    alone = replace(asked, current=None, planned=None)
     for without, said in (
-        (replace(asked, current=None), "today's layout"),
+        (alone, layout),
         (replace(asked, framework=None), str(asked.framework)),
-        (replace(asked, framework=None, current=None), f"{asked.framework} and today's layout"),
+        (replace(alone, framework=None), f"{asked.framework} and {layout}"),
     ):
         if why and without != asked and not refused(without):
             notes.append(f"{why}; the answer leaves {said} out")
             return without
-    return asked if why else _believed(asked, notes)
+    return asked
 
 
 BELIEVED: Final = 1.5
@@ -818,20 +823,37 @@ BELIEVED: Final = 1.5
 
 
 def _believed(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
-    """The question without today's layout where it needs so much more memory than there is that something
-    of it, as sharding or offloading, cannot have been told.
+    """The question without a layout that needs so much more memory than there is that something of it, as
+    sharding or offloading, cannot have been told: one that runs, or one whose sharding nobody says.
     """
     from mofa_model.advice import memory_of_today
     from mofa_model.answers.advise import request_of
 
-    if asked.current is None:
+    said = asked.current or asked.planned
+    if said is None:
         return asked
     with redirect_stderr(StringIO()):
-        memory = memory_of_today(request_of(asked))
+        request = request_of(asked)
+    memory = memory_of_today(request)
     if memory is None or memory[0] <= BELIEVED * memory[1]:
         return asked
     needs, limit = (f"{one / GIB:.0f} GiB" for one in memory)
+    if asked.planned and _says_sharding(said):
+        return asked
+    may = "it cannot start, or " if asked.planned else ""
     notes.append(
-        f"{asked.current} alone needs {needs} of {limit}, so that not all of today's layout is told; the answer leaves it out"
+        f"{said} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer leaves it out"
     )
-    return replace(asked, current=None)
+    return replace(asked, current=None, planned=None)
+
+
+def _says_sharding(layout: str) -> bool:
+    """Whether a layout, or a trainer's command, says how ranks share their states."""
+    from mofa_model.launch import read as read_launch
+    from mofa_model.strategy_text import pairs_of
+
+    with suppress(InputError):
+        return "optimizer" in pairs_of(layout)
+    with suppress(InputError):
+        return "sharding" in read_launch(shlex.split(layout)).layout
+    return False

@@ -251,6 +251,11 @@ class LayoutQuestion(TrainingQuestion):
         "--current LAYOUT",
         "today's layout, tp=8,pp=4,…, a trainer's flags or its file: priced beside the advice",
     )
+    planned: str | None = option(
+        text,
+        "--planned LAYOUT",
+        "the same of a layout that is written and did not run yet: it may not fit",
+    )
     constraints: Names = option(
         names, "--constraint AXIS=…", "fix, list or bound an axis: tp=1,2, pp<=8", default=()
     )

@@ -219,8 +219,8 @@ def request_of(asked: LayoutQuestion) -> Request:
         raise BadValue("--max-nodes", most, "give --max-nodes, or --nodes, or --gpus")
     nodes = units.count(most, field="--max-nodes") if most else nodes_of(asked)
     problems = problems_of(asked, nodes)
-    size, current = asked.checkpoint_size, asked.current
-    return Request(
+    size = asked.checkpoint_size
+    request = Request(
         problems=problems,
         reliability=reliability_of(asked, problems[0].cluster),
         nodes=nodes,
@@ -234,8 +234,21 @@ def request_of(asked: LayoutQuestion) -> Request:
         risk=asked.risk,
         odds=not asked.by_estimate,
         checkpoint_bytes=size_of(size) if size else None,
-        current=layout_of(current, problems[0], "--current") if current else None,
     )
+    return with_layout(asked, request)
+
+
+def with_layout(asked: LayoutQuestion, request: Request) -> Request:
+    """The request with today's or the planned layout, where the question gives one; one decision of every door."""
+    planned = asked.planned
+    if planned and asked.current:
+        right = "give --current for a layout that runs, or --planned for one that did not run yet"
+        raise BadValue("--planned", planned, right)
+    if not (said := planned or asked.current):
+        return request
+    flag = "--planned" if planned else "--current"
+    layout = layout_of(said, request.problems[0], flag)
+    return replace(request, current=layout, current_runs=not planned)
 
 
 def _plans(asked: LayoutQuestion) -> tuple[RecoveryPlan, ...]:

@@ -17,7 +17,7 @@ PARAMETERS: Final = {
     for how in LayoutQuestion.options.values()
     if how.reader is not switch
     and not how.is_repeated
-    and how.name not in {"max_nodes", "current", "allow", "optimizer"}
+    and how.name not in {"max_nodes", "current", "planned", "allow", "optimizer"}
 }
 """Options that can vary, each with its parameter; `optimizer` is the axis of that name."""
 _FLAGS: Final = {parameter: flag for flag, parameter in PARAMETERS.items()}

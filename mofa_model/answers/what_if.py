@@ -61,6 +61,7 @@ _LABELS: Final = {
     "precision": "Precision",
     "objective": "Best is",
     "current": "Today\u2019s layout",
+    "planned": "Planned layout",
     "failure_rate": "Failures a node-day",
     "hang": "Hangs",
     "checkpoint_bandwidth": "Storage of a node",
@@ -72,6 +73,7 @@ _HINTS: Final = {
     "model": "a preset",
     "framework": "",
     "current": "tp=4,pp=2,sp=true, or a trainer\u2019s flags",
+    "planned": "the same, where it did not run yet",
     "vary": "gpus=64..512, at most two fields",
 }
 """Hints where a page takes less than the command."""
@@ -150,30 +152,31 @@ def _question(values: Mapping[str, str], models: Sequence[str]) -> AdviceQuestio
     words: dict[str, Any] = {
         name: text for name, text in values.items() if name not in {"vary", "y"}
     }
-    if "current" in values:
-        words["current"] = _today(values)
+    for name in ("current", "planned"):
+        if name in values:
+            words[name] = _layout(values, name)
     question = AdviceQuestion(**words)
     framework_of(question)
     return question
 
 
-def _today(values: Mapping[str, str]) -> str:
-    """Today's layout as pairs; a trainer's own flags become them. No file that they name is opened."""
-    said = values["current"]
+def _layout(values: Mapping[str, str], name: str) -> str:
+    """Today's or the planned layout as pairs; a trainer's own flags become them. No file that they name is opened."""
+    said = values[name]
     if not re.search(r"(^|\s)--?[A-Za-z]", said):
-        pairs_of(said, "current")
+        pairs_of(said, name)
         return said
     named = values.get("model", "")
     model = presets.model(named) if presets.meanings("models", named) else None
     gpus = units.count(values.get("gpus", "1"), field="gpus")
     try:
         found = read_layout(
-            said, gpus, layers=None if model is None else int(model.layers), field="current"
+            said, gpus, layers=None if model is None else int(model.layers), field=name
         )
     except DoesNotFit:
         raise
     except BadValue:  # no trainer's: its error names the keys of a layout
-        pairs_of(said, "current")
+        pairs_of(said, name)
         raise
     return format_strategy(found)
 

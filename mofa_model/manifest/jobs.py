@@ -105,7 +105,7 @@ class JobQuestion:
     """What the job's size is to be best at, where the advisor chooses it; else empty."""
     size_bounds: SizeBounds | None = None
     """Between which sizes one is to be chosen; None = it has its size, given or chosen."""
-    is_written: bool = False
+    is_planned: bool = False
     """Whether its layout of today stands in its command, and nobody saw it run."""
     tunes: bool = False
     """Whether the job fine-tunes, by what it is."""
@@ -122,7 +122,7 @@ def request_of(question: JobQuestion) -> Request:
     request = replace(
         request,
         caveats=(*question.doubts, *request.caveats),
-        current_runs=not question.is_written,
+        current_runs=not question.is_planned,
         tunes=question.tunes,
     )
     return of_size(request, question.size) if question.size else request
@@ -353,10 +353,10 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     draft.check()
     profile, assumed, sure = _profile(stated.get("profile"), identity, demand, around)
     draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
-    is_written = False
+    is_planned = False
     if identity.launch_found is not None and not size and "current" not in draft.spec:
         draft.spec["current"] = _today(identity.launch_found, demand.gpus)
-        is_written = _is_written(draft.spec["current"], item.annotations)
+        is_planned = _is_planned(draft.spec["current"], item.annotations)
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
     asked = JobQuestion(
@@ -367,7 +367,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
         assumed=assumed if sure else "",
         doubts=tuple(filter(None, (doubt, "" if sure else assumed))),
         draft=draft,
-        is_written=is_written,
+        is_planned=is_planned,
         tunes=identity.job_class is JobClass.FINE_TUNING,
         size=size,
         size_bounds=bounds if size else None,
@@ -620,7 +620,7 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
     )
 
 
-def _is_written(today: dict[str, Any], annotations: Mapping[str, Any]) -> bool:
+def _is_planned(today: dict[str, Any], annotations: Mapping[str, Any]) -> bool:
     """Whether a layout only stands in a command; a measured step joins one that was seen to run."""
     if step := _measured(annotations):
         today["stepSeconds"] = step

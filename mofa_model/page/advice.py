@@ -171,7 +171,8 @@ def _key(advice: Advice) -> list[ET.Element]:
 def _odds(advice: Advice) -> tuple[str, str]:
     """The chance that it fits, and that it beats today's layout where there is one."""
     fits, beats = (advice.odds.fits, advice.odds.beats) if advice.odds else (0.0, None)
-    said = "" if beats is None else f"beats today's layout with {in_percent(beats)}; "
+    than = advice.current.called if advice.current else "today's layout"
+    said = "" if beats is None else f"beats {than} with {in_percent(beats)}; "
     more = f"{said}bands hold with {in_percent(advice.confidence)}"
     return f"fits: {in_percent(fits)}", more
 
@@ -187,7 +188,10 @@ def _strategy(view: AdviceView) -> list[ET.Element]:
         gain = gained(view.advice)
         said = [f"the advice is {gain}"] if gain else [] if today.reason else ["cannot run"]
         said += [today.reason] if today.reason else []
-        found.append(el("p", "Today's layout ", el("code", today.short), f": {'; '.join(said)}."))
+        if today.is_planned and today.odds is not None:
+            said.append(f"it fits with {in_percent(today.odds.fits)}")
+        called = f"{today.called[0].upper()}{today.called[1:]} "
+        found.append(el("p", called, el("code", today.short), f": {'; '.join(said)}."))
     if view.launch:
         lines = el("pre", el("code", shell_lines(view.launch)))
         found.append(el("details", el("summary", "Launch arguments"), lines))
@@ -241,7 +245,7 @@ def _others(advice: Advice) -> list[ET.Element]:
     ]
     if not rows:
         return []
-    than = "beats the first" if advice.current is None else "beats today's"
+    than = "beats the first" if advice.current is None else f"beats {advice.current.row}"
     headings = ("choice", "strategy", "step", "GiB", "ETTR", "fits", than, "why not")
     found = [el("h2", "Other choices"), table(headings, rows, numbers=(2, 3, 4, 5, 6))]
     if advice.nearest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -45,6 +46,8 @@ class Pasted(NamedTuple):
     """What places in it are called: its file."""
     is_inside: bool = False
     """Whether the text was taken out of another one, as the code of a page is."""
+    ran: bool = False
+    """Whether it shows that a run has trained."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,8 @@ class PastedFacts:
     """Why it trains no language model; empty where it does, or where nothing tells."""
     parts: tuple[tuple[str, PastedKind], ...] = ()
     """The texts by their names, with their kinds."""
+    ran: bool = False
+    """Whether one of the texts shows that what they say has trained."""
 
 
 SHAPE: Final = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k")
@@ -100,7 +105,9 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
             found.append(_of_file(one, kind))
     if not found:
         found.append(PastedFacts(kind=PastedKind.UNKNOWN, trainer="", facts={}))
-    return _together(found, tuple((one.name, kind) for one, kind in kinds))
+    together = _together(found, tuple((one.name, kind) for one, kind in kinds))
+    # Texts that contradict each other are of two runs.
+    return replace(together, ran=any(one.ran for one in texts) and not together.disagree)
 
 
 def _is_read(one: Pasted, found: Sequence[PastedFacts]) -> bool:

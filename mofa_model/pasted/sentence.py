@@ -1,4 +1,4 @@
-"""Loose words as options: machines and how many there are, sequence and batch, today's layout, and a model.
+"""Loose words as options: machines and how many there are, sequence and batch, a layout, and a model.
 
 Sentence(words, beside).read()    the options that words without dashes mean
 """
@@ -31,6 +31,7 @@ _WORDS: Final = vocabulary("words")
 _FILLERS: Final = frozenset(_WORDS["fillers"])
 _NODE_WORDS: Final = frozenset(_WORDS["nodes"])
 _GPU_WORDS: Final = frozenset(_WORDS["gpus"])
+_TODAY: Final = frozenset(_WORDS["today"])
 _BETWEEN: Final = frozenset(_WORDS["between"])
 _KEYED: Final = {
     word: f"--{option}" for option, words in vocabulary("keys").items() for word in words
@@ -105,7 +106,8 @@ class Sentence:
         self._machines()
         self._words_of_training()
         self._number_alone(known=bool(model))
-        left = [one for one in self.words if one and one.lower() not in _FILLERS]
+        layout = "--current" if any(one.lower() in _TODAY for one in self.words) else "--planned"
+        left = [one for one in self.words if one and one.lower() not in {*_FILLERS, *_TODAY}]
         if not model and "--model" not in self._has and not self._has_file and left:
             model, left = _guessed(left, likely_alone=not self._options)
         if "--gpu" not in {*self._options, *self._has}:
@@ -116,12 +118,12 @@ class Sentence:
                 left.remove(slip)
         self.unread += left
         if self._degrees:
-            self._options["--current"] = ",".join(self._degrees)
+            self._options[layout] = ",".join(self._degrees)
         if model:
             self._options["--model"] = model
         order = ("--gpus", "--nodes", "--gpus-per-node", "--gpu")
-        rest = [one for one in self._options if one not in {*order, "--model", "--current"}]
-        names = [*order, *rest, "--current", "--model"]
+        rest = [one for one in self._options if one not in {*order, "--model", layout}]
+        names = [*order, *rest, layout, "--model"]
         return [
             one for name in names if name in self._options for one in (name, self._options[name])
         ]
@@ -143,7 +145,7 @@ class Sentence:
                 self._key(option, key, value)
                 self._take(at, 1)
             elif found := re.fullmatch(r"(tp|pp|cp|ep|mbs)[-:]?(\d+)", word.lower()):
-                self._key("--current", found[1], found[2])
+                self._key("--planned", found[1], found[2])
                 self._take(at, 1)
         for at, word in enumerate(self.words):
             option = _KEYED.get(word.lower(), "")
@@ -183,7 +185,7 @@ class Sentence:
         return True
 
     def _key(self, option: str, key: str, value: str) -> None:
-        if option == "--current":
+        if option == "--planned":
             self._degrees.append(f"{key.lower()}={value}")
         elif option == "--gpu" and value.isdigit() and not is_gpu(value):
             self._say("--gpus", value)

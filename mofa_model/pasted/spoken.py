@@ -34,7 +34,7 @@ OPTIONS: Final = frozenset(
 )
 """Options with which a command needs no verb."""
 DEGREES: Final = {name: ours for ours, names in vocabulary("degrees").items() for name in names}
-"""Degrees as options of their own: today's layout."""
+"""Degrees as options of their own: a planned layout."""
 _SHARDING: Final = vocabulary("sharding")
 ASKED: Final = frozenset(vocabulary("words")["asks"])
 """Words that people put where a verb is; all of them ask for what `mofa paste` answers."""
@@ -59,7 +59,7 @@ def as_options(given: Sequence[str]) -> list[str]:
     >>> as_options(["llama3-70b", "--num-gpus", "8"])
     ['llama3-70b', '--gpus', '8']
     >>> as_options(["x.sh", "--gpu-type=h100", "--tp", "8"])
-    ['x.sh', '--gpu=h100', '--current', 'tp=8']
+    ['x.sh', '--gpu=h100', '--planned', 'tp=8']
     """
     return list(read_words(given).options)
 
@@ -68,7 +68,7 @@ def read_words(given: Sequence[str]) -> SpokenWords:
     """Words as options, and those of them that nobody understands.
 
     >>> read_words("will tp8 pp4 do for llama3 70b on 16 nodes of 8 h100 bananas".split())
-    SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--current', 'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',), devices=())
+    SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--planned', 'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',), devices=())
     """
     return _loose(list(_renamed(given)))
 
@@ -106,7 +106,7 @@ def _renamed(given: Sequence[str]) -> Iterator[str]:
             continue
         yield word
     if degrees:
-        yield from ("--current", ",".join(degrees))
+        yield from ("--planned", ",".join(degrees))
 
 
 def _as_loose(plain: str, said: str) -> str:

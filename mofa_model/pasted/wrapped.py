@@ -1,6 +1,7 @@
 """What is read inside other texts: a notebook's cells, the code of a page, the arguments that a log prints.
 
 unwrapped(text, name)   the text as code or settings, each line where it stood; any other text as it is
+shows_run(text)         whether the text shows that a run has trained
 """
 
 from __future__ import annotations
@@ -42,6 +43,31 @@ def unwrapped(text: str, name: str) -> str:
     if found is None:
         found = _log(text)
     return text if found is None else found
+
+
+_STEP: Final = re.compile(
+    r"(?im)^.{0,120}\b(?:iteration|global_step|steps?)\b[\W_]{0,4}\d+.{0,300}?"
+    r"(?:loss|elapsed|samples.?per.?sec|samples/sec|tokens.?per.?sec|tps|step_timing|throughput)"
+    r"|^.{0,80}\{'(?:train_)?loss': '?[\d.]+.{0,200}'epoch':|^\W{0,3}\d+\|\d+\|Loss: \d"
+)
+"""A line that trainers write for a step: Megatron, NeMo, torchtitan, DeepSpeed, nanotron; transformers; torchtune."""
+_OUT: Final = re.compile(r"(?i)out of memory|OutOfMemoryError|\bOOM.?killed")
+_RUNNING: Final = re.compile(r"JobState=RUNNING\b.*?\bRunTime=(?:\d+-)?(\d+):\d\d:\d\d", re.DOTALL)
+"""Hours that Slurm's job runs for; days stand before them. [h]"""
+
+
+def shows_run(text: str) -> bool:
+    r"""Whether a text shows that a run has trained: steps in a log, or a job of Slurm that runs for an hour.
+
+    >>> shows_run("iteration 1/9 | elapsed time (ms): 4020\niteration 2/9 | elapsed time (ms): 4019")
+    True
+    >>> shows_run("step: 1 loss: 7.9\nstep: 2 loss: 7.8\ntorch.OutOfMemoryError: CUDA out of memory")
+    False
+    """
+    if job := _RUNNING.search(text):
+        return int(job[1]) > 0 or "-" in job[0].rpartition("=")[2]
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
+    return len(_STEP.findall(plain)) > 1 and _OUT.search(plain) is None
 
 
 def _notebook(text: str) -> str | None:

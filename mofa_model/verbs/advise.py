@@ -190,9 +190,9 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
     )
     labels = [_label(one.strategy) for one in found]
     bars = {
-        f"{label}\n(today)" if today is not None and number > len(advice.alternatives) else label: {
-            STEP_NAMES[name]: seconds for name, seconds in one.step_terms.terms().items()
-        }
+        f"{label}\n({today.row})"
+        if today is not None and number > len(advice.alternatives)
+        else label: {STEP_NAMES[name]: seconds for name, seconds in one.step_terms.terms().items()}
         for number, (label, one) in enumerate(zip(labels, found, strict=True))
     }
     best = found[0]

@@ -423,6 +423,9 @@ def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an
     assert told["current"]["reason"] == "tp x pp x cp = 24: it must divide the 16 devices"
     assert main(["advise", str(file), "--json", "--current", "tp=8"]) == 0
     assert json.loads(capsys.readouterr().out)["current"]["predicted"]["step_seconds"]
+    assert main(["advise", str(file), "--json", "--planned", "tp=8"]) == 0
+    planned = json.loads(capsys.readouterr().out)["current"]
+    assert (planned["planned"], 0 < planned["odds"]["fits"] < 1) == (True, True)
     for given in ("tp=8,pp=3", "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 3"):
         assert main(["advise", str(file), "--current", given]) == 2
         assert capsys.readouterr().err.startswith(

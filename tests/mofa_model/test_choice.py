@@ -118,7 +118,7 @@ def test_a_layout_that_only_stands_in_a_command_may_not_fit():
     assert written.current.odds.fits < 0.1
     plain = advise(question(top=0))
     kept = advise(question(current=plain.strategy, current_runs=False))
-    assert kept.kept.startswith("keep the layout of its command: the best other layout")
+    assert kept.kept.startswith("keep what you wrote: the best other layout")
     assert kept.odds.fits < 1.0
 
 

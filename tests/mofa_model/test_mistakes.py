@@ -41,6 +41,8 @@ MISTAKES = [  # words, what is wrong, its value, what would be right
     (f"advise {JOB} --constraint tp", "constraint", "tp", "tp=8"),
     (f"advise {JOB} --current tp4,pp3", "--current", "12", "16 devices"),
     (f"advise {JOB} --current tp4,fast", "--current", "fast", "known"),
+    (f"advise {JOB} --planned tp4,fast", "--planned", "fast", "known"),
+    (f"advise {JOB} --current tp4 --planned tp8", "--planned", "tp8", "did not run yet"),
     (f"advise {JOB} --failure-rate -1", "--failure-rate", "-1", "0 to"),
     (
         f"advise {JOB} --checkpoint-bandwidth 2",

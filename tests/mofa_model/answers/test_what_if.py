@@ -83,6 +83,8 @@ def test_a_sweep_stops_where_a_page_would_take_too_long(monkeypatch):
         ({"checkpoint_bandwidth": "0 B/s"}, "checkpoint_bandwidth", "above zero"),
         ({"current": "--config /etc/passwd"}, "current", "unknown name"),
         ({"current": "tp=3"}, "current", "3"),
+        ({"planned": "tp=3"}, "planned", "3"),
+        ({"current": "tp=2", "planned": "tp=2"}, "planned", "did not run yet"),
         ({"objective": "fame"}, "objective", "cost, throughput, time"),
         ({"vary": "gpus=63"}, "vary", "whole nodes"),
         ({"vary": "colour=red"}, "vary", "unknown name"),

@@ -125,11 +125,81 @@ def test_the_first_answer_has_at_most_twelve_lines_on_any_screen(width):
         ]
 
 
-def test_todays_layout_is_the_one_that_was_read_and_the_answer_says_what_changes():
+def test_the_planned_layout_is_the_one_that_was_read_and_the_answer_says_what_changes():
     found = answered(PasteQuestion(), [Pasted(SCRIPT["text"], "gpt.sbatch")])
-    today = found.answer.advice.current.strategy
-    assert (int(today.tp), int(today.pp), int(today.dp), int(today.mbs)) == (4, 2, 4, 2)
-    assert re.search(r"(?m)^today +.*→", found.brief_text(200))
+    planned = found.answer.advice.current
+    layout = planned.strategy
+    assert (int(layout.tp), int(layout.pp), int(layout.dp), int(layout.mbs)) == (4, 2, 4, 2)
+    assert (planned.is_planned, found.asked.current) == (True, None)
+    assert planned.odds.fits < 1.0
+    assert re.search(r"(?m)^planned +.*→", found.brief_text(200))
+
+
+LOG = "iteration 1/9 | elapsed time per iteration (ms): 4020.0\niteration 2/9 | elapsed time per iteration (ms): 4019.0\n"
+
+
+def test_a_log_with_steps_shows_that_a_script_runs_and_one_that_ran_out_of_memory_does_not():
+    """A written script was told to fit with more than 99 %, though nobody had started it."""
+    script = Pasted(SCRIPT["text"], "gpt.sbatch")
+    for log, runs in ((LOG, True), (f"{LOG}torch.OutOfMemoryError: CUDA out of memory", False)):
+        found = answered(PasteQuestion(), [script, Pasted(log, "train.log")])
+        current = found.answer.advice.current
+        assert (current.is_planned, current.odds.fits == 1.0) == (not runs, runs)
+        assert re.search(rf"(?m)^{'today' if runs else 'planned'} +.*→", found.brief_text(200))
+    arguments = "".join(
+        f"  {key} ........ {value}\n"
+        for key, value in {
+            "seq_length": 2048,
+            "num_layers": 40,
+            "world_size": 32,
+            "micro_batch_size": 2,
+            "global_batch_size": 128,
+        }.items()
+    )
+    other = answered(PasteQuestion(), [script, Pasted(arguments + LOG, "other.log")])
+    assert other.pasted_facts.disagree
+    assert other.answer.advice.current.is_planned
+
+
+def of_eight(**more):
+    """A script of Llama 3 8B on eight H100."""
+    options = {
+        "num-layers": 32, "hidden-size": 4096, "num-attention-heads": 32, "num-query-groups": 8, "ffn-hidden-size": 14336,
+        "seq-length": 8192, "global-batch-size": 256, "vocab-size": 128256, "micro-batch-size": 1,
+    }  # fmt: skip
+    words = " ".join(f"--{key} {value}" for key, value in (options | more).items())
+    flags = "--bf16 --swiglu --group-query-attention --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
+    head = "#SBATCH --nodes=1 --gres=gpu:h100:8\n"
+    return f"{head}torchrun --nproc_per_node 8 pretrain_gpt.py {words} {flags}\n"
+
+
+def test_a_script_that_would_run_out_of_memory_is_told_so_and_one_that_fits_is_kept():
+    found = answered(PasteQuestion(), [Pasted(of_eight(**{"micro-batch-size": 4}), "oom.sh")])
+    advice = found.answer.advice
+    assert (advice.status.value, advice.kept) == ("Recommended", "")
+    assert advice.odds.fits > 0.9
+    assert advice.current.odds.fits < 0.1
+    assert re.search(r"(?m)^planned +fits with <?\d %; change ", found.brief_text(200))
+    best = {
+        "tensor-model-parallel-size": int(advice.strategy.tp),
+        "micro-batch-size": int(advice.strategy.mbs),
+    }
+    text = of_eight(**best).replace("--bf16", "--bf16 --sequence-parallel --tp-comm-overlap")
+    kept = answered(PasteQuestion(), [Pasted(text, "good.sh")])
+    assert kept.answer.advice.kept.startswith("keep what you wrote: ")
+    assert kept.brief_text(200).startswith("verdict   keep what you wrote: ")
+    assert kept.answer.document["current"]["planned"] is True
+
+
+def test_a_layout_of_a_file_that_is_not_here_is_left_out_where_what_is_told_cannot_start():
+    """Its sharding may stand in the file, so nothing is said of a layout that nobody knows whole."""
+    script = (
+        "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-3.1-70B --deepspeed zero.json"
+        " --per_device_train_batch_size 1 --max_length 4096 --bf16 True --tensor_parallel_size 2\n"
+    )
+    found = answered(PasteQuestion(gpu="h100"), [Pasted(script, "x.sh")])
+    assert found.answer.advice.current is None
+    assert any("it cannot start, or not all of its layout is told" in one for one in found.notes)
 
 
 def test_a_shape_in_words_is_a_model_of_as_many_parameters_as_its_config():
