@@ -155,6 +155,11 @@ def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
     return cast("_Terms", values)
 
 
+def picked(value: Any, places: NDArray[Any]) -> Any:
+    """The entries of an array at some places. A single number is the same at all places, and stays one."""
+    return value[places] if np.ndim(value) else value
+
+
 def joined(parts: Sequence[_Terms], sizes: Sequence[int]) -> _Terms:
     """Values of several families of such sizes, one after the other; what all share stays one.
 

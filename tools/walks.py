@@ -26,6 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = tuple(str(ROOT / part) + "/" for part in ("mofa_model", "operator"))
+RECORDS = str(ROOT / "mofa_model/records.py")
 ANONYMOUS = re.compile(r"^(tuple\[(?!.*\.\.\.\]$).+,.+\]|(dict|Mapping)\[str, (object|Any)\])$")
 """How an annotation writes a tuple of unlike parts, or a dict that stands for a record."""
 
@@ -50,9 +51,12 @@ class Walk:
             self.imports += {"call": 1, "return": -1}.get(event, 0)
         if event != "call" or self.imports:
             return
-        # The constructor of a named tuple is a lambda that the standard library writes.
-        if code.co_name in ("__init__", "__new__") or (
-            code.co_name == "<lambda>" and code.co_filename.startswith("<")
+        # The constructor of a named tuple is a lambda that the standard library writes, and that of
+        # a class of `mofa_model.records` is `fill`, until many instances are made.
+        if (
+            code.co_name in ("__init__", "__new__")
+            or (code.co_name == "<lambda>" and code.co_filename.startswith("<"))
+            or (code.co_name == "fill" and code.co_filename == RECORDS)
         ):
             self._made(frame)
         if code in self.seen or not code.co_filename.startswith(PRODUCT):

@@ -42,7 +42,7 @@ from mofa_model.estimate.step import (
     utilisation,
 )
 from mofa_model.estimate.terms import Footprint, device_memory_limit, host_memory_limit
-from mofa_model.placement import kind_of_stages, stages_of
+from mofa_model.placement import kind_of_stages, picked, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
 from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
@@ -51,7 +51,7 @@ from mofa_model.schedules.replay import replay
 from mofa_model.search import Score, SearchCase
 from mofa_model.search.axes import within
 from mofa_model.search.local import LocalShapes
-from mofa_model.search.price import OF_STEPS, hop_times, picked, stages_timed
+from mofa_model.search.price import OF_STEPS, hop_times, stages_timed
 from mofa_model.spec import Cluster, Transformer
 from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
 from mofa_model.strategy import DEGREES, ContextMode, Strategy

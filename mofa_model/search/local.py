@@ -21,7 +21,7 @@ from mofa_model.estimate.block_time import BlockTime, block_times, context_time
 from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
-from mofa_model.placement import groups, joined, row_of_each
+from mofa_model.placement import groups, joined, picked, row_of_each
 from mofa_model.records import varied
 from mofa_model.search.axes import SHAPE, within
 from mofa_model.spec import Cluster, Workload
@@ -96,16 +96,16 @@ class LocalShapes:
         level = strategy.sharding
         if not under_autocast(self._workload, memory, strategy):
             level = Sharding.OPTIMIZER
-        layers, names, table = self._once(_STORED, varied(strategy, sharding=level), self._tabled)
-        columns = iter(table.take(self.position[rows], axis=1))
+        layers = self._once(_STORED, varied(strategy, sharding=level), self._stored)
+        places = self.position[rows]
         return tuple(
-            varied(layer, **{name: next(columns) for name in own})
-            for layer, own in zip(layers, names, strict=True)
+            varied(layer, **{name: picked(part, places) for name, part in vars(layer).items()})
+            for layer in layers
         )
 
     def _every_stored(self, strategy: Strategy) -> tuple[StoredLayer, ...]:
         plain = varied(strategy, sharding=Sharding.OPTIMIZER)
-        stored: tuple[StoredLayer, ...] = self._once(_STORED, plain, self._tabled)[0]
+        stored: tuple[StoredLayer, ...] = self._once(_STORED, plain, self._stored)
         return stored
 
     def _once(
@@ -154,17 +154,6 @@ class LocalShapes:
             parts.append(layers)
         found: tuple[StoredLayer, ...] = joined(parts, [len(one) for one, *_ in self._families])
         return found
-
-    def _tabled(
-        self, features: dict[str, Any]
-    ) -> tuple[tuple[StoredLayer, ...], list[list[str]], Array]:
-        """The same, what of each layer differs between local shapes, and one table of that, a row
-        for each name.
-        """
-        layers = self._stored(features)
-        names = [[name for name, part in vars(one).items() if np.ndim(part)] for one in layers]
-        rows = [getattr(one, name) for one, own in zip(layers, names, strict=True) for name in own]
-        return layers, names, np.array(rows).reshape(len(rows), sum(self._sizes))
 
     @cached_property
     def _every(self) -> Strategy:

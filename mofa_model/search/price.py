@@ -38,7 +38,7 @@ from mofa_model.estimate.step import (
     pipeline_flow,
     step_time,
 )
-from mofa_model.placement import Stages, joined, stages_of
+from mofa_model.placement import Stages, joined, picked, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
@@ -335,11 +335,6 @@ def hop_times(
         hop_time(workload, cluster, varied(family, sequence_parallel=on)) for on in (False, True)
     )
     return np.where(divided, shared, whole)
-
-
-def picked(value: Any, places: Array) -> Any:
-    """The entries of an array at some places. A single number is the same at all places, and stays one."""
-    return value[places] if np.ndim(value) else value
 
 
 def lower_bounds(axes: Axes, context: AxisContext, shapes: Shapes, local: LocalShapes) -> Array:
