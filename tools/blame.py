@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from mofa_model.manifest.cluster_profile import IncidentRules
-from mofa_operator.incidents import blame, job_incidents
+from mofa_operator.incidents import blame, job_causes
 from mofa_operator.incidents.past import past
 from mofa_operator.incidents.timelines import (
     READY,
@@ -238,7 +238,7 @@ def judged(
         told.append(signs)
         return real(signs)
 
-    job_incidents.infrastructure_share = remembered
+    job_causes.infrastructure_share = remembered
     try:
         for _ in range(count):
             jobs = Jobs(r, house(r, strange=strange))
@@ -257,7 +257,7 @@ def judged(
                 if near:
                     yield by_share[round(one.share, 9)], one.share, min(near)[1]
     finally:
-        job_incidents.infrastructure_share = real
+        job_causes.infrastructure_share = real
 
 
 def table(found: list[tuple[blame.Signs, float, bool]]) -> list[tuple[float, float, int]]:

@@ -2,6 +2,6 @@
 
 May import: mofa_model. Imported by: observe, verbs.
 
-    NodeTimeline ─▶ node_incidents ─▶ seen_by_observer ─▶ domains ─┐
-    PodTimeline ─▶ job_outages ─▶ job_incidents, blame ◀───────────┴─▶ Incident ─▶ Past
+    NodeTimeline ─▶ node_incidents ─▶ seen_by_observer ─▶ domains ──────┐
+    PodTimeline ─▶ job_outages ─▶ job_causes (blame) ─▶ job_incidents ◀─┴─▶ Incident ─▶ Past
 """

@@ -1,95 +1,44 @@
-"""Outages of jobs as incidents: when training stopped and went on, in which phases, and why.
+"""Outages of jobs as incidents: when training stopped and went on, and in which phases.
 
-The cause is looked for in this order: what happened to its nodes, what somebody decided, how its
-containers ended.
+`job_causes` says why. Outages between which nothing was trained are one incident.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from statistics import median
 from types import MappingProxyType
 from typing import Final
 
 from mofa_model.spec import incident_causes as causes
-from mofa_model.spec.incident_causes import SHORTEST_OUTAGE, IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_model.units import DAY, HOUR
-from mofa_operator.incidents.blame import REPLAY, SOON, Signs, alike, infrastructure_share, timed
+from mofa_model.units import HOUR
+from mofa_operator.incidents.blame import REPLAY
 from mofa_operator.incidents.incident import Incident, JobFacts
+from mofa_operator.incidents.job_causes import (
+    AT_ONCE,
+    HUNG,
+    LOOP,
+    OWN_CODES,
+    REACTION,
+    Deduction,
+    JobCauses,
+    NeighbourRuns,
+)
 from mofa_operator.incidents.job_outages import JobOutage, by_job, helper_exits, job_outages
 from mofa_operator.incidents.node_incidents import OUTAGES
-from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, Stall, overlap
+from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Stall
 
 COLLECTIVE: Final = 600.0
 """Usual timeout of a collective, taken where nothing shows when training stopped. [s]"""
 LOADING: Final = 240.0
 """Time from the last container's start to the first step, where the pool shows none. Ours. [s]"""
-STALLED: Final = 240.0
-"""Idle time before the end of a process from which on it waited for something. [s]"""
-HUNG: Final = 1800.0
-"""Time without work that no timeout of a collective explains. [s]"""
-AT_ONCE: Final = 150.0
-"""Longest time from a fault to the outage that it surely caused, beside two samples. [s]"""
-REACTION: Final = 1500.0
-"""Longest time from what happens to a node to the end of what ran there. [s]"""
-AHEAD: Final = 900.0
-"""How long after an outage a fault may be dated that caused it: its series lag behind. [s]"""
-DRAINING: Final = 480.0
-"""Longest time from a cordon to the eviction of what runs there. [s]"""
-_EVICTS: Final = 200.0
-"""Shortest time from when a kubelet is away until its pods are evicted, as far as samples tell. [s]
-"""
 _OFF: Final = 1.5
 """Times between samples of steps by which the end of training may be off: what ends nearer to the
 end of its containers ended with them. Ours. [1]"""
-_LOOP: Final = 3
-"""Starts that did not last from which on it is a crash loop. [1]"""
-_OWN: Final = range(1, 128)
-"""Exit codes that a program chooses; higher ones are signals."""
-_ABORTED: Final = 134
-"""SIGABRT, with which NCCL's watchdog ends a process."""
-_ENDED_IN_TIME: Final = {0, 124}
-"""Exit codes of a program that ended by itself, and of GNU `timeout`."""
-_WEIGHED: Final = (
-    *(causes.USER_CRASH, causes.PROCESS_CRASH, causes.NCCL_TIMEOUT),
-    causes.HANG,
-)
-"""Causes by how containers and pods ended, which other signs can overturn."""
-_ASKED_TO_END: Final = (None, 0, 137, 143)
-"""Exit codes of containers that were told to end: unknown, success, SIGKILL, SIGTERM."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deduction:
-    """Why a job went out, what shows it, and the incident of a node that caused it."""
-
-    cause: IncidentCause
-    evidence: tuple[str, ...]
-    fault: Incident | None = None
-    share: float | None = None
-    """The chance that the machines did it, where signs were weighed; None = no doubt. [1]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Run:
-    """What lies around an outage: the runs of the job before and after. [s]"""
-
-    before: float | None
-    """How long it had run; None = unknown."""
-    after: float
-    """How long it ran afterwards, as far as was seen."""
-    again: bool
-    """Whether the run after ended with no fault of a node and by nobody's decision."""
-    others: tuple[float, ...]
-    """Lengths of the runs next to it that ended so."""
-    later: float | None
-    """Length of the run after the next, where both ended so."""
-    elsewhere: bool
-    """Whether short runs on the same nodes ended when it went on elsewhere, and then lasted."""
 
 
 class JobIncidents:
@@ -103,9 +52,8 @@ class JobIncidents:
     ) -> None:
         """`by_node` are the incidents of each node."""
         self._pool = pool
-        self._by_node = by_node
         self._facts = facts
-        self._starts: dict[str, list[float]] = {}
+        self._causes = JobCauses(pool, by_node)
 
     def of(self, pod_timelines: Mapping[str, PodTimeline]) -> list[Incident]:
         """Incidents of the jobs of these pods, in order."""
@@ -126,8 +74,8 @@ class JobIncidents:
             ]
             every = job_outages(job, members, helpers, self._pool)
             outages[job] = self._joined_without_training(every)
-        self._starts = {
-            job: [one.start for one in every if self._unexplained(one)]
+        self._causes.unexplained = {
+            job: [one.start for one in every if self._causes.is_unexplained(one)]
             for job, every in outages.items()
         }
         for job, every in outages.items():
@@ -135,16 +83,11 @@ class JobIncidents:
             incidents += self._of_job(every, self._runs(every, members))
         return _with_usual_loading(sorted(incidents, key=lambda i: (i.start, i.name)))
 
-    def _unexplained(self, outage: JobOutage) -> bool:
-        """Whether an outage ended in failure, and neither a node nor a decision explains it."""
-        ended = [place.pod for place in outage.outages if place.exit is None]
-        if ended and all(pod.succeeded for pod in ended):
-            return False
-        return self._fault(outage) is None and self._decision(outage, outage.start) is None
-
-    def _runs(self, outages: Sequence[JobOutage], pods: Sequence[PodTimeline]) -> list[_Run]:
-        """The runs around each outage of a job."""
-        own = set(self._starts[outages[0].job]) if outages else set()
+    def _runs(
+        self, outages: Sequence[JobOutage], pods: Sequence[PodTimeline]
+    ) -> list[NeighbourRuns]:
+        """The runs before and after each outage of a job."""
+        own = set(self._causes.unexplained[outages[0].job]) if outages else set()
         until = max((pod.last for pod in pods), default=0.0)
         lengths: list[float | None] = []
         afters: list[float] = []
@@ -159,30 +102,32 @@ class JobIncidents:
         ended = [number for number, outage in enumerate(outages) if outage.start in own]
         elsewhere = _lasted_elsewhere(outages, lengths, afters)
         return [
-            _Run(
+            NeighbourRuns(
                 before=lengths[number],
                 after=afters[number],
                 again=number + 1 in ended,
                 elsewhere=number in elsewhere,
-                later=lengths[number + 2] if {number + 1, number + 2} <= set(ended) else None,
-                others=tuple(
+                after_next=lengths[number + 2] if {number + 1, number + 2} <= set(ended) else None,
+                lengths_near=tuple(
                     length
                     for other in ended
-                    if 0 < abs(other - number) <= _LOOP and (length := lengths[other]) is not None
+                    if 0 < abs(other - number) <= LOOP and (length := lengths[other]) is not None
                 ),
             )
             for number in range(len(outages))
         ]
 
-    def _of_job(self, outages: Sequence[JobOutage], runs: Sequence[_Run]) -> list[Incident]:
+    def _of_job(
+        self, outages: Sequence[JobOutage], runs: Sequence[NeighbourRuns]
+    ) -> list[Incident]:
         """Incidents of one job; `last` is until when everything before was over."""
         incidents: list[Incident] = []
         before: JobOutage | None = None
         last = earlier = 0.0
-        run_before = None
-        for outage, run in zip(outages, runs, strict=True):
+        runs_before = None
+        for outage, neighbour_runs in zip(outages, runs, strict=True):
             known = frozenset(one.fault.id for one in incidents if one.fault is not None)
-            incident = self._incident(outage, run, last, known)
+            incident = self._incident(outage, neighbour_runs, last, known)
             fault = None if incident is None else incident.fault
             if before is not None and (
                 (fault is not None and _gave_up(before, outage, fault))
@@ -192,10 +137,10 @@ class JobIncidents:
                 incidents.pop()
                 last, before = earlier, replace(before, later=(*before.later, *outage.outages))
                 known = frozenset(one.fault.id for one in incidents if one.fault is not None)
-                incident = self._incident(before, run_before or run, last, known)
+                incident = self._incident(before, runs_before or neighbour_runs, last, known)
                 fault = None if incident is None else incident.fault
             else:
-                before, run_before = (None, None) if incident is None else (outage, run)
+                before, runs_before = (None, None) if incident is None else (outage, neighbour_runs)
             if incident is not None:
                 incidents.append(incident)
             earlier = last
@@ -215,7 +160,7 @@ class JobIncidents:
         return joined
 
     def _incident(
-        self, outage: JobOutage, run: _Run, last: float, known: frozenset[str]
+        self, outage: JobOutage, neighbour_runs: NeighbourRuns, last: float, known: frozenset[str]
     ) -> Incident | None:
         """The incident of an outage; None where nothing says that the job wants to go on, or
         nothing was sampled before. `known` are the faults that stopped the job before, by id.
@@ -242,7 +187,7 @@ class JobIncidents:
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
         if resumed is not None and stall.unsure:
             resumed = max(resumed, running)
-        deduction = self._deduction(outage, run, stopped, last, known)
+        deduction = self._causes.deduction(outage, neighbour_runs, stopped, last, known)
         fault = deduction.fault
         unseen = any(a <= outage.start <= b for a, b in self._pool.silences)
         if fault is None and not outage.exits and unseen:
@@ -292,7 +237,7 @@ class JobIncidents:
         if (
             fault is not None
             and last < fault.start <= start <= fault.start + REACTION
-            and self._stops(fault)
+            and self._causes.stops(fault)
         ):
             start = fault.start
         if stopped is not None:
@@ -316,24 +261,6 @@ class JobIncidents:
     def _until(self) -> float:
         """The last moment that was sampled. [s]"""
         return self._pool.sampled[-1].end
-
-    def _stops(self, fault: Incident) -> bool:
-        """Whether a fault of a node stops what trains there when it begins.
-
-        Where only the kubelet is away, containers go on until their pods are evicted.
-        """
-        if fault.cause is not causes.KUBELET_DOWN:
-            return True
-        nodes = [
-            node
-            for name in fault.nodes or (fault.name,)
-            if (node := self._pool.node_timelines.get(name)) is not None
-        ]
-        span = Span(fault.start, min(fault.end, fault.start + SHORTEST_OUTAGE))
-        return not all(
-            any(signal.on_host for signal in node.signals) and not overlap([span], node.dark or [])
-            for node in nodes
-        )
 
     def _lasts(self, outage: JobOutage) -> bool:
         """Whether a job that is out wants to go on: new pods of it wait, the rest of it has not
@@ -375,221 +302,6 @@ class JobIncidents:
             min((a for a in begins if a > start and a >= running - 2 * step), default=None),
         )
 
-    def _deduction(
-        self,
-        outage: JobOutage,
-        run: _Run,
-        stopped: float | None,
-        last: float,
-        known: frozenset[str],
-    ) -> Deduction:
-        """Why a job went out; `stopped` is when its work stopped, None = unknown. [s]"""
-        by_fault = decided = None
-        fault = self._fault(outage)
-        if fault is not None and self._came_after_a_drain(outage, fault):
-            fault = None
-        if fault is not None:
-            lag = outage.start - fault.start
-            word = (fault.deduced or fault.cause).word
-            evidence = f"{word} of {fault.name} {max(0.0, lag):.0f} s before"
-            by_fault = Deduction(fault.cause, (evidence, *fault.evidence), fault)
-            at_once = lag <= AT_ONCE + 2 * self._pool.sample_spacing
-            if at_once or (last < fault.start and lag <= REACTION):
-                return by_fault
-        decided = self._decision(outage, outage.start if stopped is None else stopped)
-        if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):
-            return decided
-        if by_fault is not None and fault is not None:
-            repaired = self._repaired(outage, fault, decided) if fault.id in known else ""
-            if not repaired:
-                return by_fault
-            evidence = f"{repaired}, whose {fault.cause.word} had stopped it before"
-            more = () if decided is None else decided.evidence
-            share = float(fault.cause.counts)
-            return Deduction(causes.DRAIN, (evidence, *more), fault, share)
-        exits = outage.exits
-        if any(place.pod.out_of_memory and not place.pod.exits for place in outage.outages) or any(
-            stop.reason == "OOMKilled" for stop in exits
-        ):
-            return Deduction(causes.OOM_KILLED, ("a container was killed for want of memory",))
-        went_on = outage.level is RecoveryClass.PROCESS and run.after >= REPLAY
-        if outage.rounds >= _LOOP and not (went_on and self._others_stopped(outage)):
-            evidence = f"{outage.rounds} starts that did not last"
-            return Deduction(causes.CRASH_LOOP, (evidence,))
-        idle = None if stopped is None else outage.start - stopped
-        if exits and not (outage.replaced and outage.level is RecoveryClass.JOB):
-            likely = _by_exits(outage, idle)
-        else:
-            likely = _by_pods(outage, idle)
-        moved = outage.level is RecoveryClass.POD and not any(
-            place.pod.failed for place in outage.outages
-        )
-        if likely.cause not in _WEIGHED or (moved and not exits):
-            return likely  # a pod that is made anew alone had no say in it
-        return self._weighed(outage, run, likely)
-
-    def _weighed(self, outage: JobOutage, run: _Run, likely: Deduction) -> Deduction:
-        """Whose fault it was, by signs for the machines and for the program."""
-        signs = self._signs(outage, run, likely.cause)
-        share = infrastructure_share(signs)
-        why = (*likely.evidence, f"{share:.1f} infrastructure: {signs.words()}")
-        if share < 0.5:
-            cause = causes.CRASH_LOOP if signs.alike else causes.USER_CRASH
-        elif likely.cause is causes.USER_CRASH:
-            cause = causes.NCCL_TIMEOUT if signs.together else causes.PROCESS_CRASH
-        else:
-            cause = likely.cause
-        return Deduction(cause, why, share=share)
-
-    def _signs(self, outage: JobOutage, run: _Run, likely: IncidentCause) -> Signs:
-        """What speaks for the machines or for the program."""
-        exits = outage.exits
-        codes = {stop.code for stop in exits}
-        first = exits[0].code if exits else None
-        waited = likely is causes.NCCL_TIMEOUT or likely is causes.HANG
-        same = outage.level is not RecoveryClass.JOB or any(
-            place.pod.attempt and place.next is not None and place.next.attempt != place.pod.attempt
-            for place in outage.replaced
-        )
-        before = run.before
-        leads = run.later is not None and alike(run.after, run.later)
-        repeats = 0 if before is None else sum(alike(before, other) for other in run.others)
-        near = [
-            incident
-            for node in outage.nodes
-            for incident in self._by_node.get(node, ())
-            if abs(incident.start - outage.start) <= AHEAD
-        ]
-        quiet = (causes.FLAP, causes.XID_WARNING, causes.OBSERVER)
-        record = any(incident.cause in quiet for incident in near) or any(
-            incident.cause.counts and 0 <= outage.start - incident.start <= 2 * DAY
-            for node in outage.nodes
-            for incident in self._by_node.get(node, ())
-            if incident.kind == "node" and node == outage.outages[0].pod.node
-        )
-        return Signs(
-            by_signal=first is not None and first > 128 and not waited,
-            own_code=first in _OWN and len(codes - {first, None}) > 0 and not waited,
-            waited=waited,
-            together=not waited
-            and len(exits) > 1
-            and len(codes) == 1
-            and exits[-1].at - exits[0].at < 120,
-            alike=repeats > 0 or leads,
-            looping=repeats >= _LOOP - 1,
-            timed=before is not None
-            and sum(timed(before, other) for other in run.others) >= _LOOP - 1,
-            again=run.again and run.after <= HOUR,
-            survived=same
-            and run.after >= (REPLAY if before is None else min(REPLAY, max(HOUR, 3 * before))),
-            lasted=before is not None and before > REPLAY,
-            sooner=before is not None and before < SOON,
-            program_xid=any(incident.cause is causes.USER_XID for incident in near),
-            elsewhere=run.elsewhere,
-            neighbours=not repeats and not leads and self._others_stopped(outage),
-            node_record=record,
-        )
-
-    def _others_stopped(self, outage: JobOutage) -> bool:
-        """Whether another job stopped within two minutes of this one, and neither a node nor a person stopped it."""
-        return any(
-            abs(at - outage.start) <= 120
-            for job, starts in self._starts.items()
-            if job != outage.job
-            for at in starts
-        )
-
-    def _fault(self, outage: JobOutage) -> Incident | None:
-        """The nearest incident of a node that the job ran on, also one overruled as no failure."""
-        slack = 2 * self._pool.sample_spacing + 60.0
-        last = outage.outages[-1].start
-        near = [
-            incident
-            for node in sorted(outage.nodes)
-            for incident in self._by_node.get(node, ())
-            if (incident.cause.counts or incident.deduced is not None)
-            and outage.start <= incident.end + slack
-            and (
-                incident.start - incident.unsure <= outage.start + slack
-                or incident.start <= min(last, outage.start + AHEAD)
-            )
-            and incident.start - incident.unsure <= outage.start + AHEAD
-        ]
-
-        def unlikely(incident: Incident) -> tuple[bool, float]:
-            lag = outage.start - incident.start
-            return lag < _EVICTS and not self._stops(incident), abs(lag)
-
-        return min(near, key=unlikely, default=None)
-
-    def _cordoned(self, outage: JobOutage, stopped: float) -> tuple[str, float] | None:
-        """The node whose cordon ended what ran there, and when it was cordoned. [s]"""
-        asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
-        slack = self._pool.sample_spacing
-        known = self._pool.node_timelines
-        for node in sorted(outage.nodes & known.keys()) if outage.replaced else ():
-            for cordon in known[node].cordons:
-                if -(slack if asked else 0.0) <= stopped - cordon.start <= DRAINING + slack:
-                    return node, cordon.start
-        return None
-
-    def _pressure(self, outage: JobOutage) -> str:
-        """Whether a node ran short from which a pod went first, in words; empty = none did."""
-        step = self._pool.sample_spacing
-        slack = 2 * step + 60.0
-        for pod in outage.first_gone(step):
-            host = self._pool.node_timelines.get(pod.node)
-            short = host and host.pressure(outage.start - slack, outage.start + slack)
-            if short:
-                return f"a pod went while {pod.node} had {short}"
-        return ""
-
-    def _repaired(self, outage: JobOutage, fault: Incident, decided: Deduction | None) -> str:
-        """How a repair stopped a job, in words; empty = it did not.
-
-        A job left a node in order, or its host was booted: the fault is counted where it began, and
-        that somebody repairs it is a drain.
-        """
-        slack = AT_ONCE + 2 * self._pool.sample_spacing
-        if fault.mended is not None and abs(outage.start - fault.mended) <= slack:
-            return f"{fault.name} was booted"
-        faulty = fault.nodes or (fault.name,)
-        gone = outage.first_gone(self._pool.sample_spacing)
-        moved = any(pod.node in faulty and not pod.failed for pod in gone)
-        return f"moved off {fault.name}" if moved and decided is not None else ""
-
-    def _came_after_a_drain(self, outage: JobOutage, fault: Incident) -> bool:
-        """Whether a fault began only after the outage, which a cordon of another node explains."""
-        cordoned = self._cordoned(outage, outage.start) if outage.start < fault.start else None
-        return cordoned is not None and cordoned[0] not in (fault.name, *fault.nodes)
-
-    def _decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
-        """A preemption, drain, eviction or a limit of its own; `stopped` is when work stopped. [s]"""
-        gone = [place.pod for place in outage.outages]
-        nodes = outage.nodes
-        if any(pod.preempted for pod in gone):
-            return Deduction(causes.PREEMPTION, ("a pod was preempted",))
-        if (cordoned := self._cordoned(outage, stopped)) is not None:
-            node, at = cordoned
-            before = max(0.0, outage.start - at)
-            return Deduction(causes.DRAIN, (f"{node} was cordoned {before:.0f} s before",))
-        if any(pod.drained for pod in gone):
-            return Deduction(causes.DRAIN, ("a pod was evicted through the API server",))
-        if any(pod.evicted for pod in gone):
-            return Deduction(causes.EVICTION, ("a pod was evicted",))
-        if short := self._pressure(outage):
-            return Deduction(causes.EVICTION, (short,))
-        if not outage.replaced and (code := _of_a_limit(outage)) is not None:
-            return Deduction(causes.TIME_LIMIT, (f"all its containers ended with {code}",))
-        taken: defaultdict[str, set[str]] = defaultdict(set)
-        for pod in self._pool.pod_timelines.values():
-            follows = -60 <= pod.created - outage.start <= 300
-            if follows and pod.job != outage.job and pod.node in nodes:
-                taken[pod.job].add(pod.node)
-        if any(2 * len(by_other) > len(nodes) for by_other in taken.values()):
-            return Deduction(causes.PREEMPTION, ("pods of another job took its nodes",))
-        return None
-
 
 def _lasted_elsewhere(
     outages: Sequence[JobOutage], lengths: Sequence[float | None], afters: Sequence[float]
@@ -605,7 +317,7 @@ def _lasted_elsewhere(
         longest = max((length for length in lengths[first : number + 1] if length), default=0.0)
         if afters[number] < max(HOUR, 3 * longest):
             continue
-        if number - first + 1 >= _LOOP and _went_elsewhere(outage):
+        if number - first + 1 >= LOOP and _went_elsewhere(outage):
             found.update(range(first, number + 1))
         first = number + 1
     return found
@@ -630,7 +342,7 @@ def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
         return False
     moved = {place.pod.node for place in outage.replaced}
     waited = fault.start <= before.start + REACTION and outage.start - before.running <= HUNG
-    gave_up = sum(stop.code in _OWN for stop in outage.exits)
+    gave_up = sum(stop.code in OWN_CODES for stop in outage.exits)
     return moved == {fault.name} and waited and 2 * gave_up > len(outage.exits)
 
 
@@ -664,53 +376,6 @@ def _never_mended(
         and before.running is not None
         and outage.start - before.running <= REPLAY
     )
-
-
-def _of_a_limit(outage: JobOutage) -> int | None:
-    """The exit code of all containers, where the program ended as it was told to: in success, after
-    its own limit of time, or by `timeout`; None where they did not.
-    """
-    codes = {stop.code for stop in outage.exits}
-    return next(iter(codes)) if len(codes) == 1 and codes <= _ENDED_IN_TIME else None
-
-
-def _by_exits(outage: JobOutage, idle: float | None) -> Deduction:
-    """The cause by exit codes of containers; `idle` is the time without work before. [s]"""
-    exits = outage.exits
-    first, codes = exits[0], {stop.code for stop in exits}
-    if outage.replaced and not any(place.pod.failed for place in outage.replaced):
-        return Deduction(causes.EVICTION, ("a pod was removed while its node was well",))
-    at_once = len(exits) > 1 and len(codes) == 1 and exits[-1].at - first.at < 120
-    if at_once and (first.code == _ABORTED or (idle is not None and idle > STALLED)):
-        evidence = f"all {len(exits)} containers ended with {first.code} at once"
-        return Deduction(causes.NCCL_TIMEOUT, (evidence,))
-    own = first.code is not None and first.code in _OWN
-    evidence = f"the first container to end exited with {first.code}"
-    return Deduction(causes.USER_CRASH if own else causes.PROCESS_CRASH, (evidence,))
-
-
-def _by_pods(outage: JobOutage, idle: float | None) -> Deduction:
-    """The cause by how pods were replaced; `idle` is the time without work before. [s]"""
-    if idle is not None and idle > STALLED:
-        hung = idle > HUNG
-        evidence = f"no work for {idle / 60:.0f} min, then its pods "
-        evidence += "were replaced" if hung else "ended"
-        return Deduction(causes.HANG if hung else causes.NCCL_TIMEOUT, (evidence,))
-    failed = any(place.pod.failed for place in outage.outages)
-    restarted = any(
-        place.next is not None
-        and place.pod.attempt.isdigit()
-        and place.next.attempt.isdigit()
-        and int(place.next.attempt) > int(place.pod.attempt)
-        for place in outage.replaced
-    )
-    if failed or restarted or outage.level is not RecoveryClass.JOB:
-        evidence = (
-            "a pod failed, no node did" if failed else "its pods were replaced, no node failed"
-        )
-        return Deduction(causes.PROCESS_CRASH, (evidence,))
-    evidence = "all its pods were deleted and made again, and none had failed"
-    return Deduction(causes.RESUBMISSION, (evidence,))
 
 
 def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
