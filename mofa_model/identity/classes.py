@@ -47,6 +47,18 @@ class JobClass(StrEnum):
         return self in {JobClass.PRE_TRAINING, JobClass.FINE_TUNING}
 
 
+NAMELESS: Final = 15
+"""Weight of a command that is not known, and is no script: what weighs less only prepares. [1]"""
+WAITS: Final = 20
+"""Weight of a command that waits or prints: what weighs no more does no work of its own. [1]"""
+UNKNOWN: Final = 30
+"""Weight of a script or a launched program that is not known: what weighs more is known. [1]"""
+TRAINER_IMAGE: Final = 36
+"""Weight of the image of a trainer: what weighs more is a program, or source that imports one. [1]"""
+BY_SCRIPT_NAME: Final = frozenset({61, 62})
+"""Weights of scripts of which the name alone says how they train: options may say otherwise. [1]"""
+
+
 class Clue(NamedTuple):
     """Something that tells of a class."""
 
@@ -206,9 +218,11 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
             )  # fmt: skip
             return
     if program != first or launcher or first.startswith(("torchrun", "python", "mpirun")):
-        yield Clue("", "a program that is not known", 30, launcher, _plain(program), command.where)
+        yield Clue(
+            "", "a program that is not known", UNKNOWN, launcher, _plain(program), command.where
+        )
     else:
-        yield Clue("", "a program that is not known", 15, "", _plain(program), command.where)
+        yield Clue("", "a program that is not known", NAMELESS, "", _plain(program), command.where)
 
 
 def _of_image(image: str, where: str) -> Iterator[Clue]:
@@ -300,7 +314,9 @@ def _of_sources(said: Said) -> Iterator[Clue]:
             continue
         for form, job_class, trainer, says in _LIBRARIES:
             if form.search(source.text):
-                yield Clue(job_class, says, 37, trainer, _plain(source.name), source.where)
+                yield Clue(
+                    job_class, says, TRAINER_IMAGE + 1, trainer, _plain(source.name), source.where
+                )
                 break
 
 
@@ -353,7 +369,7 @@ def class_of(
     names, models = list(names), list(models)
     if not makes:
         return ClassVerdict(JobClass.OTHER, "it makes no pods of its own", "none", True)
-    best = next((one for one in clues if one.job_class or one.weight >= 15), None)
+    best = next((one for one in clues if one.job_class or one.weight >= NAMELESS), None)
     if best is None:
         best = clues[0] if clues else Clue("", "nothing", 0, "", "", "")
     trainer = next((one.trainer for one in clues if one.trainer), "")
@@ -378,10 +394,10 @@ def class_of(
         reason = f"{reason}; {why}" if why else reason
     if job_class is None:
         job_class, reason = _by_name(names, best, device_request, reason)
-    if job_class is JobClass.OTHER and best.weight <= 20 and device_request.vendor:
+    if job_class is JobClass.OTHER and best.weight <= WAITS and device_request.vendor:
         by_name, told = _by_name(names, best, device_request, reason)
         job_class, reason = by_name or job_class, told
-    idle = job_class is JobClass.OTHER and best.weight <= 20
+    idle = job_class is JobClass.OTHER and best.weight <= WAITS
     if (
         not device_request.vendor
         and not elsewhere
@@ -392,12 +408,12 @@ def class_of(
         )
     if job_class is None:
         inline = best.found == "python -c"
-        empty = not best.found or best.weight < 15
+        empty = not best.found or best.weight < NAMELESS
         small = JobClass.HPC if device_request.vendor else JobClass.CPU
         job_class = JobClass.OTHER if empty else small if inline else JobClass.OTHER_TRAINING
         return ClassVerdict(job_class, reason, trainer, False, empty or learns)
     return ClassVerdict(
-        job_class, reason, trainer, best.weight > 30 and not reason.endswith(_UNNAMED)
+        job_class, reason, trainer, best.weight > UNKNOWN and not reason.endswith(_UNNAMED)
     )
 
 
@@ -405,7 +421,7 @@ def _by_name(
     names: Iterable[str], best: Clue, device_request: DeviceRequest, reason: str
 ) -> tuple[JobClass | None, str]:
     """What the names of an object say where nothing else does."""
-    if best.weight > 30:
+    if best.weight > UNKNOWN:
         return None, reason
     known = (one for form, one in _NAMES if any(form.search(name.lower()) for name in names))
     found = next(known, None)
@@ -446,8 +462,8 @@ def _training(
     )
     if (
         job_class in {JobClass.FINE_TUNING, JobClass.PRE_TRAINING}
-        and best.weight >= 31
-        and best.weight not in {61, 62}
+        and best.weight > UNKNOWN
+        and best.weight not in BY_SCRIPT_NAME
     ):
         if other and not language:
             return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"

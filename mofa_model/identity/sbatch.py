@@ -30,7 +30,8 @@ from mofa_model.identity.directives import (
 from mofa_model.identity.expansion import Traced, Value, traced
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.facts import FactSheet, FactSources, read_facts
-from mofa_model.identity.identity import LaunchFound, facts_of_launch, launch_of, started
+from mofa_model.identity.identity import started
+from mofa_model.identity.launch_found import LaunchFound, facts_of_launch, launch_of
 from mofa_model.identity.script import Call, Walked, walk
 from mofa_model.identity.secret_words import is_secret
 from mofa_model.identity.settings import Setting, settings_of

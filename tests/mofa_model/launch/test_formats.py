@@ -10,7 +10,7 @@ import pytest
 
 from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.identity.commands import Said, TextFile
-from mofa_model.identity.identity import launch_of
+from mofa_model.identity.launch_found import launch_of
 from mofa_model.launch import read, read_layout
 from mofa_model.strategy import Recompute, Sharding
 
