@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import foreign
 from faults.proxy import Asked, Fault, Proxy
+from faults.scenario import persist
 from giants import SIZE, Lists, giant
 from hostile_site import COMPOSITE, EVIL, POOL, VICTIM, config_map, forged, mine, target, trainer
 from mofa_local import LocalStackError
@@ -124,6 +125,61 @@ class Prober:
                     answer.read()
             except OSError as error:
                 self.failed.append(f"{error} after {time.monotonic() - began:.1f} s")
+
+
+class LeastOperator:
+    """An operator that does next to nothing, beside ours: it watches one namespace and writes twice to each job that comes.
+
+    What a job waits for it is the API server's own slowness, which a besieged namespace causes whoever runs there.
+    """
+
+    def __init__(self, cluster, namespace) -> None:
+        self._client, self._namespace = Client(cluster.kubeconfig), namespace
+        self._kind = cluster.admin.resources.get(
+            api_version="mofa.dev/v1alpha1", kind="TrainingJob"
+        )
+        self._seen, self._changed = set(), threading.Condition()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *how):
+        self._end.set()
+        self._thread.join(60)
+
+    def _watch(self):
+        while not self._end.is_set():
+            with contextlib.suppress(Exception):  # whatever ends a watch, the next one begins
+                # from whatever the server has: one that lags behind its store refuses the newest version
+                for event in self._kind.watch(
+                    namespace=self._namespace, resource_version="0", timeout=30
+                ):
+                    with self._changed:
+                        self._seen.add(event["raw_object"]["metadata"]["name"])
+                        self._changed.notify_all()
+
+    def waited(self, job):
+        """How long a new job waits until it was seen, written to twice, and read. [s]"""
+        name, began = job["metadata"]["name"], time.monotonic()
+        path = f"/apis/mofa.dev/v1alpha1/namespaces/{self._namespace}/trainingjobs/{name}"
+        apply = f"{path}?fieldManager=beside&force=true"
+        persist(lambda: self._client.ask("PATCH", apply, job, sent="application/apply-patch+yaml"))
+        with self._changed:
+            assert self._changed.wait_for(lambda: name in self._seen, 300.0), f"{name} is not seen"
+        for number in range(2):
+            told = {"metadata": {"annotations": {"beside/told": str(number)}}}
+            persist(
+                lambda told=told: self._client.ask(
+                    "PATCH", path, told, sent="application/merge-patch+json"
+                )
+            )
+        persist(lambda: self._client.get(path))
+        waited = time.monotonic() - began
+        persist(lambda: self._client.ask("DELETE", path))
+        return waited
 
 
 # ------------------------------------------------------------------------------------------ what attacks use
