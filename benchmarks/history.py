@@ -35,7 +35,7 @@ from mofa_operator.decide import ledger  # noqa: E402
 from mofa_operator.evidence import SettledDays  # noqa: E402
 from mofa_operator.keys import CLUSTER_PROFILE, FAILURE_LEDGER, Key  # noqa: E402
 from mofa_operator.objects import LiveProfile, live  # noqa: E402
-from mofa_operator.observe.history.history import KnownSamples, history  # noqa: E402
+from mofa_operator.observe.history.history import KnownPools, history  # noqa: E402
 from mofa_operator.observe.prometheus.client import Prometheus  # noqa: E402
 from mofa_operator.settings import PrometheusSettings  # noqa: E402
 from mofa_operator.snapshot import History  # noqa: E402
@@ -109,7 +109,7 @@ def peak_megabytes() -> float:
 
 
 async def look(
-    url: str, now: float, known: KnownSamples, settled: SettledDays | None
+    url: str, now: float, known: KnownPools, settled: SettledDays | None
 ) -> tuple[History, float, float]:
     """A look, the samples that its queries read, and the server's time of a core. [1, s]"""
     before, began = spent(url), time.perf_counter()
@@ -129,7 +129,7 @@ async def look(
 
 async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
     """What the looks of some minutes cost, the first of them with nothing known, and one after a restart."""
-    known, costs = KnownSamples(), []
+    known, costs = KnownPools(), []
     for minute in range(1 + minutes):
         print(f"minute {minute:2d}: ", end="")
         found, *cost = await look(url, end - 60.0 * (minutes - minute), known, None)
@@ -143,7 +143,7 @@ async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
         raise SystemExit("the ledger holds no day")
     del known, found, days, kept, status  # who starts anew has nothing of before
     print("restart:   ", end="")
-    _, restarted, _ = await look(url, end, KnownSamples(), settled)
+    _, restarted, _ = await look(url, end, KnownPools(), settled)
     lacks = costs[0][0] * (end - settled.until) / (DAYS * DAY)
     return {
         "core_seconds_a_minute": sum(cpu for _, cpu in costs[1:]) / minutes,

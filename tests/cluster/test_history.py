@@ -39,7 +39,7 @@ from mofa_operator.incidents.incident import JobFacts
 from mofa_operator.keys import CLUSTER_PROFILE
 from mofa_operator.objects import live
 from mofa_operator.observe.history import history
-from mofa_operator.observe.history.history import KnownSamples
+from mofa_operator.observe.history.history import KnownPools
 from mofa_operator.observe.progress.telemetry import JobSeries, running
 from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import any_of, matcher, selector
@@ -153,17 +153,18 @@ def test_every_incident_of_thirty_days_is_counted_once_and_in_its_class(found):
 
 
 def test_what_was_lost_is_put_down_by_how_often_each_job_saves(serve):
-    url, asked, accounts = serve(BRIEF, without="mofa_train_step"), [], {}
+    url, asked = serve(BRIEF, without="mofa_train_step"), []
+    kept = history.KnownPools()
 
     async def saves():
         asked.append(1)
         often = JobFacts(saves_every=60.0)
         return {"research/pretrain-a": often, "research/pretrain-b": often}
 
-    async def ask(facts=None, accounts=None):
+    async def ask(facts=None, known=None):
         async with Prometheus(PrometheusSettings(url=url)) as prometheus:
             return await history.read_history(
-                prometheus, profile(days=9), END, known_accounts=accounts, ask_facts=facts
+                prometheus, profile(days=9), END, known_pools=known, ask_facts=facts
             )
 
     def estimated(found):
@@ -175,8 +176,8 @@ def test_what_was_lost_is_put_down_by_how_often_each_job_saves(serve):
         )
 
     usual = asyncio.run(ask())
-    often = asyncio.run(ask(saves, accounts))
-    again = asyncio.run(ask(saves, accounts))
+    often = asyncio.run(ask(saves, kept))
+    again = asyncio.run(ask(saves, kept))
     assert {one.job for day in usual.days for one in day.account} >= {"research/pretrain-a"}
     assert 0 < estimated(often) < 0.1 * estimated(usual)  # at most a minute, not a quarter hour
     assert (estimated(again), asked) == (estimated(often), [1]), (
@@ -380,13 +381,13 @@ def test_an_unreachable_server_is_no_history_and_no_exception():
 
 
 def test_stretches_that_are_over_are_asked_for_once(url):
-    known = history.KnownSamples()
+    known = history.KnownPools()
     first = look(url, known=known, now=END)
-    kept = dict(known._kept)
+    kept = dict(known.samples._kept)
     assert len(kept) >= 4
     again = look(url, known=known, now=END + 60)
     assert failures(again) == failures(first)
-    assert all(known._kept[key] is value for key, value in kept.items())
+    assert all(known.samples._kept[key] is value for key, value in kept.items())
 
 
 def samples_read(url):
@@ -461,14 +462,14 @@ def test_a_replay_after_a_restart_is_of_the_whole_window_and_says_what_the_comma
 
 def test_looks_leave_out_what_the_ledger_held_at_the_first_and_after_a_replay_nothing(url):
     """What it settles later was read since, and is kept in memory."""
-    known, left_out = KnownSamples(), {}
+    known = KnownPools()
     body = profile() | {"metadata": {"name": "east", "uid": "u"}}
     held = ledger.settled_days(written_at(url, END - 3 * DAY))
     later = ledger.settled_days(written_at(url, END))
     assert later.until == held.until + 3 * DAY
 
     def days(settled, **more):
-        found = look(url, body, known=known, settled=settled, left_out=left_out, **more)
+        found = look(url, body, known=known, settled=settled, **more)
         return [day.date for day in found.days]
 
     first = days(held)
@@ -635,7 +636,7 @@ def test_samples_that_are_back_filled_into_the_last_hour_are_seen_once_the_grid_
     late = Incident(at=END - 2400, job=PAST.jobs[0].name, level="pod", recovery=280.0)
     early = tuple(one for one in PAST.incidents if one.at < END - 7200)
     past = dataclasses.replace(PAST, incidents=(*early, late))
-    server, known = Server(processes, tmp_path, name="filled"), KnownSamples()
+    server, known = Server(processes, tmp_path, name="filled"), KnownPools()
     write_block(samples(past, "a", before=END - 2700), server.data)
     server.start()
     first = look(server.url, now=END - 300, known=known)

@@ -143,7 +143,7 @@ def test_a_second_profile_over_the_same_nodes_asks_for_what_is_not_settled_alone
     server, asked, known = (
         started(list(sampled(HONEST, lambda _: True))),
         [],
-        history.KnownSamples(),
+        history.KnownPools(),
     )
     ask = Prometheus.query
 

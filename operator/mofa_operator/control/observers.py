@@ -31,9 +31,7 @@ from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.objects import LiveObject, LiveProfile, LiveTrainingJob
 from mofa_operator.observe.cluster.store import Store
 from mofa_operator.observe.history.history import (
-    KnownAccounts,
-    KnownSamples,
-    LeftOut,
+    KnownPools,
     history,
 )
 from mofa_operator.observe.history.node_names import RecentNodes
@@ -133,10 +131,8 @@ def history_queue(
     settings: PrometheusSettings,
 ) -> PeriodicQueue:
     """Asks Prometheus again and again for the history of every included profile."""
-    known, lately, warned = KnownSamples(), RecentNodes(store), dict[Key, str]()
-    accounts: KnownAccounts = {}
+    known, lately, warned = KnownPools(), RecentNodes(store), dict[Key, str]()
     told: dict[str, dict[str, JobFacts]] = {}
-    left_out: LeftOut = {}
 
     async def ask(profile: LiveObject) -> History | NoHistory:
         now, name = time.time(), profile.key.name
@@ -159,9 +155,7 @@ def history_queue(
                 known,
                 lately.known(name, now),
                 settled,
-                accounts,
                 facts,
-                left_out,
                 replayed=due,
             )
         except Exception as error:  # noqa: BLE001 - what Prometheus says must not end the loop

@@ -15,7 +15,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import pairwise
 from statistics import median
@@ -78,11 +78,6 @@ BEFORE: Final = 6 * HOUR
 what began earlier is over, or it is a repair, which the ledger names. Ours. [s]"""
 _AT_ONCE: Final = 2
 """Pieces of time that are read at the same time, of a pool of which a day fits in one. [1]"""
-KnownSamples: TypeAlias = LruCache[PoolSamples]
-"""Pieces of time that are over, by server, pool and start, and the last one, by server and pool;
-keep them as long as the operator runs.
-"""
-
 ACCOUNTED: Final = HOUR
 """Age at which an account is made anew: nobody reads it more often than its ledger is written. [s]
 """
@@ -100,10 +95,18 @@ class KnownAccount:
     """What was known of jobs."""
 
 
-KnownAccounts: TypeAlias = dict[tuple[str, Pool], KnownAccount]
-"""The last account, by server and pool; keep it as long as the operator runs."""
-LeftOut: TypeAlias = dict[tuple[object, str], SettledDays | None]
-"""The days that the looks at a profile leave out, by its uid and rules; keep it as long as the operator runs."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KnownPools:
+    """What looks at pools keep for the next looks: one lasts as long as the operator runs."""
+
+    samples: LruCache[PoolSamples] = field(default_factory=LruCache)
+    """Pieces of time that are over, by server, pool and start, and the last one, by server and pool."""
+    accounts: dict[tuple[str, Pool], KnownAccount] = field(default_factory=dict)
+    """The last account, by server and pool."""
+    left_out: dict[tuple[object, str], SettledDays | None] = field(default_factory=dict)
+    """The days that the looks at a profile leave out, by its uid and rules."""
+
+
 AskFacts: TypeAlias = Callable[[], Awaitable[Mapping[str, JobFacts]]]
 """Says what the cluster knows of jobs, by namespace/name."""
 
@@ -112,12 +115,10 @@ async def history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known_samples: KnownSamples | None = None,
+    known_pools: KnownPools | None = None,
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
-    known_accounts: KnownAccounts | None = None,
     ask_facts: AskFacts | None = None,
-    left_out: LeftOut | None = None,
     *,
     replayed: bool = False,
 ) -> History | NoHistory:
@@ -127,12 +128,10 @@ async def history(
             prometheus,
             profile,
             now,
-            known_samples,
+            known_pools,
             known_nodes,
             settled,
-            known_accounts,
             ask_facts,
-            left_out,
             replayed=replayed,
         )
     except (SourceUnreachable, InputError) as error:
@@ -143,12 +142,10 @@ async def read_history(
     prometheus: Prometheus,
     profile: Body,
     now: float,
-    known_samples: KnownSamples | None = None,
+    known_pools: KnownPools | None = None,
     known_nodes: KnownNodes | None = None,
     settled: SettledDays | None = None,
-    known_accounts: KnownAccounts | None = None,
     ask_facts: AskFacts | None = None,
-    left_out: LeftOut | None = None,
     *,
     replayed: bool = False,
 ) -> History | NoHistory:
@@ -157,6 +154,7 @@ async def read_history(
     Days that the ledger holds (`settled`) are not read, but for `BEFORE`, by which what began just
     before is known. With `replayed` all days are, and what would have helped is told.
     """
+    known_pools = known_pools or KnownPools()
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
     pool = Pool.of(
         spec.prometheus.matchers,
@@ -167,7 +165,7 @@ async def read_history(
     window = float(spec.prometheus.window_seconds)
     days, by = window_days(now, window), _counted_by(spec)
     settled = _left_out(
-        {} if left_out is None else left_out,
+        known_pools.left_out,
         (profile.get("metadata", {}).get("uid"), by),
         settled,
         days[0].start,
@@ -179,10 +177,9 @@ async def read_history(
         pool,
         Span(start, now),
         spec.incidents,
-        known_samples,
+        known_pools,
         known_nodes,
         lasted=() if settled is None else settled.lasting,
-        known_accounts=known_accounts,
         ask_facts=ask_facts,
         lasting_at=_next_begin(days),
     )
@@ -191,14 +188,14 @@ async def read_history(
     made = replace(history_of_past(found, days, settled), counted_by=by)
     if not replayed:
         return made
-    account = (known_accounts or {}).get((prometheus.address, pool))
+    account = known_pools.accounts.get((prometheus.address, pool))
     facts = {} if account is None else account.facts
     helps = await asyncio.to_thread(_what_would_help, found, facts, gpus_of_node(spec))
     return replace(made, helps=helps)
 
 
 def _left_out(
-    known: LeftOut,
+    known: dict[tuple[object, str], SettledDays | None],
     key: tuple[object, str],
     settled: SettledDays | None,
     start: float,
@@ -254,11 +251,10 @@ async def pool_past(
     pool: Pool,
     stretch: Span,
     rules: IncidentRules,
-    known_samples: KnownSamples | None = None,
+    known_pools: KnownPools | None = None,
     known_nodes: KnownNodes | None = None,
     progress: Callable[[float], None] = lambda _: None,
     lasted: Sequence[Lasting] = (),
-    known_accounts: KnownAccounts | None = None,
     ask_facts: AskFacts | None = None,
     lasting_at: float | None = None,
 ) -> Past | NoHistory:
@@ -282,7 +278,8 @@ async def pool_past(
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
     many = sum(by_cluster.values())
     wanted = days_of(Span(stretch.start, days_end(now)))
-    kept = KnownSamples() if known_samples is None else known_samples
+    known_pools = known_pools or KnownPools()
+    kept = known_pools.samples
     days = await _samples(prometheus, pool, naming, many, wanted, kept, now, progress)
     names = frozenset().union(*(day.nodes for day in days))
     covered = any(day.sampled for day in days)
@@ -291,7 +288,7 @@ async def pool_past(
     if wrong := unknown_nodes(names, known_nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
     timelines = pool_timelines(days)
-    known = None if known_accounts is None else known_accounts.get((prometheus.address, pool))
+    known = known_pools.accounts.get((prometheus.address, pool))
     if known is not None and known.rules == rules and 0 <= now - known.at < ACCOUNTED:
         found = past(
             timelines, rules, lasted, accounted=False, facts=known.facts, lasting_at=lasting_at
@@ -302,9 +299,8 @@ async def pool_past(
         found = await asyncio.to_thread(
             past, timelines, rules, lasted, facts=facts, lasting_at=lasting_at
         )
-        if known_accounts is not None:
-            account = KnownAccount(at=now, rules=rules, account=found.account, facts=facts)
-            known_accounts[prometheus.address, pool] = account
+        account = KnownAccount(at=now, rules=rules, account=found.account, facts=facts)
+        known_pools.accounts[prometheus.address, pool] = account
     there = {naming.host(labels) for labels in await nodes_there(prometheus, pool, now)}
     warnings = [
         left_out,
@@ -323,7 +319,7 @@ async def _samples(
     naming: NodeNaming,
     nodes: float,
     stretches: Sequence[Span],
-    kept: KnownSamples,
+    kept: LruCache[PoolSamples],
     now: float,
     progress: Callable[[float], None],
 ) -> list[PoolSamples]:
