@@ -114,7 +114,6 @@ class LatentAttention(Block):
         key; the output. Ours.
         """
         queries = self.heads * (self.nope_dim + self.rope_dim)
-        latents = self.query_latent + self.kv_rank
         values = self.heads * self.value_dim
         return (
             Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),
@@ -124,8 +123,16 @@ class LatentAttention(Block):
                 halved=True,
                 moved={"core_attn": 1.0},
             ),
+            *self.kept_latents(),
+            Kept(elements=values, **OUTPUT),
+        )
+
+    def kept_latents(self, index_keys: Count = 0.0) -> tuple[Kept, ...]:
+        """The latents before their norm with the shared rotary key and `index_keys`, and after it."""
+        latents = self.query_latent + self.kv_rank
+        return (
             Kept(
-                elements=latents + self.rope_dim,
+                elements=latents + self.rope_dim + index_keys,
                 ranks=Ranks.STREAM,
                 freed=frozenset({ALL}),
                 moved={"qkv_linear": 1.0},
@@ -137,7 +144,6 @@ class LatentAttention(Block):
                 readers=frozenset({"q_b", "kv_b"}),
                 moved={"qkv_linear": 1.0},
             ),
-            Kept(elements=values, **OUTPUT),
         )
 
     def sight(self) -> Sight:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Core, Cut, Kept, Projection, Ranks, Sight
+from mofa_model.blocks.block import ALL, Core, Cut, Kept, Projection, Sight
 from mofa_model.blocks.latent import LatentAttention
 from mofa_model.blocks.softmax import CORE, OUTPUT
 from mofa_model.checks import whole
@@ -66,7 +66,6 @@ class SparseAttention(LatentAttention):
         before and after its way up.
         """
         inside = self.heads * self.kv_rank
-        latents = self.query_latent + self.kv_rank
         index = self.index_heads * (self.index_dim + 1) + self.index_dim
         return (
             Kept(elements=self.heads, freed=CORE, scored=True),
@@ -76,19 +75,7 @@ class SparseAttention(LatentAttention):
                 halved=True,
                 moved={"core_attn": 1.0},
             ),
-            Kept(
-                elements=latents + self.rope_dim + index,
-                ranks=Ranks.STREAM,
-                freed=frozenset({ALL}),
-                moved={"qkv_linear": 1.0},
-            ),
-            Kept(
-                elements=latents,
-                ranks=Ranks.STREAM,
-                freed=frozenset({ALL}),
-                readers=frozenset({"q_b", "kv_b"}),
-                moved={"qkv_linear": 1.0},
-            ),
+            *self.kept_latents(index_keys=index),
             Kept(elements=inside, freed=frozenset({ALL})),
             Kept(elements=self.heads * self.value_dim, **OUTPUT),
         )
