@@ -303,7 +303,9 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
 
 
 def _places(candidates: Sequence[Candidate]) -> list[Coordinates]:
-    """Where candidates stand; all of one problem differ in layout and memory alone."""
+    """Where candidates stand among measured runs. Those of one problem differ in layout and memory
+    alone, so all else is found once a problem.
+    """
     problems = {id(one.problem): one for one in candidates}
     places = {
         at: coordinates(one.problem.workload, one.problem.cluster, one.strategy)

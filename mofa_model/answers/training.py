@@ -44,7 +44,8 @@ def require(
 ) -> None:
     """Refuse a question that lacks something; the error names everything that it lacks.
 
-    `said` are fields that are given elsewhere, `first` has examples of what else is lacking.
+    `said` are fields that are given elsewhere, `first` has examples of what else is lacking, and
+    `also` is a sentence that the error adds.
     """
     if (
         question.gpu is not None or question.device_file

@@ -267,6 +267,9 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
 
 
 def _in_columns(columns: Mapping[str, Sequence[str]], lines: Iterable[str]) -> MeasuredRuns:
+    """Runs from their texts by column: each column keeps its different words once, and which of them
+    a run has.
+    """
     words, which = {}, {}
     for name in (*PLACES, "layout"):
         words[name] = distinct(columns[name])

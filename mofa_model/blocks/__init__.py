@@ -1,9 +1,9 @@
-"""What a layer is made of, a kind of block a file: parameters, products, work of tokens on each
-other, what it keeps and sends.
+"""The parts of a layer, one kind a file. Each says its parameters, its matrix products, the work of
+tokens on each other, and what it keeps and sends.
 
-A new one is its file; presets, estimate, search and launches walk over `BLOCKS` or over what a
-block says of itself. `block` is the form of all, and `layer` has layers of blocks and the embedding
-and head around them. May import: checks, units, errors, numpy. Imported by: spec and what stands
+Who adds a kind writes its file alone: presets, estimate, search and launches walk over `BLOCKS`, or
+over what a block says of itself. `block` has the class of all of them, `layer` has layers of blocks
+and the embedding and head around them. May import: checks, units, errors, numpy. Imported by: spec and what stands
 above it.
 """
 

@@ -1,4 +1,4 @@
-"""An object as what it is: its class with the reason, and its facts, each with its source."""
+"""What an object of a cluster is and says: its class with the reason, and its facts, each with its source."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
     memory_bandwidth = "864 GB/s"
     peak_bf16 = "181 TFLOP/s"
 
-Every other field of devices.toml may stand beside these four. What is left out is that of a card in
-a box without NVLink, on PCIe 4 and a network of 10 Gb/s.
+Every other field of devices.toml may stand beside these four. A field that is left out has
+the value of a card without NVLink, on PCIe 4 and a network of 10 Gb/s.
 """
 
 from __future__ import annotations

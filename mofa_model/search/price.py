@@ -3,9 +3,9 @@
 What strategies share is computed once, in the pieces of which `estimate` is made. So every figure
 is the one that `estimate` gives for that strategy alone, bit for bit.
 
-A lower bound on the step time of every shape gives the order: they are priced by
-rising bound, so that good strategies are found at once. A shape whose bound lies above all that is
-worth looking at is left out with everything beside it. That loses nothing:
+Shapes are priced in the order of a lower bound on their step times, so that good strategies are
+found early. A shape whose bound lies above every step time that is worth looking at is left out,
+with all its features. That loses nothing:
 
     recomputation and offload only add to a micro-batch's work; the bound leaves their work out
     sharding and placement only add to the step; the bound leaves traffic and update out

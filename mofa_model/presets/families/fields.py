@@ -173,7 +173,7 @@ class Fields:
         return [one == 1 for one in value]
 
     def only(self, name: str, *values: Any) -> None:
-        """A field that is modelled with some values alone."""
+        """Refuse a field that has another value than those that are modelled."""
         value = self.value(name)
         if value is not None and not any(
             type(value) is type(one) and value == one for one in values

@@ -1,8 +1,8 @@
 """The process that computes advice, one question at a time, so that no question keeps the event
 loop waiting or crashes it.
 
-Above is what runs in it, which imports neither kopf nor anything that talks to a network; below how
-it is started, asked and ended.
+The upper half of this module runs in that process, and imports neither kopf nor anything that talks
+to a network. The lower half starts the process, asks it and ends it.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ FailureLedger. Both are written the first time, when a verdict changes, and when
 remembered. So a changed assumption shows at once, and a reading that waits for its time shows in
 the metrics alone.
 
-The size of a pool is the number of nodes that advice is for where a job does not state one. Short
-losses do not change it:
+Where a job states no number of nodes, advice is for the size of its pool. Short losses of nodes do
+not change that size:
 
     a node that is away                       counts until it was away for `steady` seconds
     a new node                                counts once it was there for `steady` seconds

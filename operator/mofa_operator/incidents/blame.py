@@ -100,9 +100,9 @@ _WORDS: Final = {
     "elsewhere": "it lasted once a pod went to another node",
     "lasted": "it had trained for hours",
     "sooner": "it had hardly trained",
-    "program_xid": "a GPU told an error of programs",
+    "program_xid": "a GPU reported an error that programs make",
     "neighbours": "another job stopped too",
-    "node_record": "its nodes had told something",
+    "node_record": "its nodes had shown trouble before",
 }
 
 

@@ -227,7 +227,9 @@ def is_of_one(slot: str) -> bool:
 
 
 def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
-    """Pods by place, in order; without places in names, a new pod follows the first that ended."""
+    """Pods by the place that they fill in their job, in order. Where their names tell no place, a new
+    pod fills that of the pod that ended first.
+    """
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in sorted(pod_timelines, key=lambda pod: pod.created):
         by_slot[pod.slot].append(pod)

@@ -333,8 +333,8 @@ POOLS: Final = (
         "today's forecast.",
         _week_ahead),
     _gauge("mofa_pool_forecast_held_ratio", ("pool", "of"), "1",
-        "Share of the bands of 80 % of forecasts that are over which held, of ettr and of "
-        "interruptions, over sixty days.",
+        "Of the forecasts that ended in the last sixty days, the share whose 80 % band held: of ettr "
+        "and of interruptions.",
         lambda f: {name: one.share for name, one in bands_held(f.forecasts).items()}),
     _gauge("mofa_pool_forecast_miscalibrated", ("pool",), "1",
         "1 where the bands of ETTR hold less or more often than chance allows, else 0.",

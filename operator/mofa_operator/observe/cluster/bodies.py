@@ -105,9 +105,9 @@ _LEAST: Final = 4 * 1024
 
 
 def without_spec(body: Body, why: str, most: int = _MOST) -> Body:
-    """A slim body of which the spec is not kept: who it is, what asks and what we wrote, and why.
+    """An object's body without its spec, and `why` that is not kept.
 
-    Of labels, annotations, owners and status each is kept up to a size. [B]
+    Labels, our annotations, owners and status stay where each takes `most` bytes at most.
     """
     metadata = part(body, "metadata")
     annotations = {k: v for k, v in part(metadata, "annotations").items() if k.startswith(PREFIX)}

@@ -3,12 +3,14 @@
     nodes      time for which they were ready and not cordoned; those that went down unplanned
     jobs       node-time under running jobs; interruptions and recoveries by class, from objects
 
-Where training jobs filled a tenth of the ready node-time or more, their interruptions are the
-evidence and their node-time the exposure; else nodes that went down are class pod over all ready
-node-time, and other classes are unknown: the rule of `observe.history.history`. What was so at the
-first look counts nothing, and while nothing was watched there is neither exposure nor count.
-Suspensions, evictions and preemptions are no failures. A node is lost once it has been away for a
-while.
+Where training jobs filled a tenth of the ready node-time or more, failures are their interruptions,
+and the exposure is their node-time. Elsewhere failures are nodes that went down, all of class `pod`,
+and the exposure is all ready node-time; of other classes nothing is known. `observe.history.history`
+has the same rule.
+
+What was down at the first look is not counted. While nothing was watched there is neither exposure
+nor count. Suspensions, evictions and preemptions are no failures. A node counts as lost once it has
+been away for a while.
 """
 
 from __future__ import annotations

@@ -335,7 +335,9 @@ class Pool:
 
 
 def labels_of(sample: Sample) -> PodLabels:
-    """The labels of the kind of jobs that a pod is of, which its owner tells where none is there."""
+    """The labels by which pods of this pod's kind of jobs name their job. The kind is the first whose
+    label the pod has, or whose object owns it.
+    """
     return next(
         (
             labels
