@@ -15,8 +15,8 @@ from mofa_model.verbs import paste
 DATA = YAML(typ="safe").load(
     (Path(__file__).parents[2] / "data/first_attempts.yaml").read_text("utf-8")
 )
-LISTS = {name: DATA[name] for name in ("first", "second", "third", "fourth")}
-FIRST, SECOND, THIRD, FOURTH = LISTS.values()
+LISTS = {name: DATA[name] for name in ("first", "second", "third", "fourth", "fifth")}
+FIRST, SECOND, THIRD, FOURTH, FIFTH = LISTS.values()
 PIPED = {"nvidia-smi": "nvidia-smi.txt", "kubectl": "job.yaml"}
 
 
