@@ -18,6 +18,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
@@ -89,8 +90,10 @@ def main(
         sys.stdout.flush()
     except Missing as error:
         # What needs no verb is shown without one.
+        from mofa_model.identity.secret_words import masked, masked_line
+
         again = given[1:] if name == PASTE and typed != [PASTE] else given
-        beside = error.beside(f"{program} {shlex.join(again)}")
+        beside = error.beside(f"{program} {shlex.join(map(masked_line, masked(again)))}")
         return _fail(f"{program} {name}", beside, error.exit_code)
     except MofaError as error:
         return _fail(f"{program} {name}", str(error), error.exit_code)
@@ -235,7 +238,7 @@ def _spoken(given: list[str]) -> list[str]:
     if not starts_file and (
         first in _LAUNCHERS or (first == "--" and rest and rest[0] in _LAUNCHERS)
     ):
-        return [PASTE, shlex.join(rest if first == "--" else given)]
+        return _typed_command(rest if first == "--" else given)
     if first != PASTE and (first in verbs.foreign() or _is_slip(first)):
         return given
     asked = rest if first in {PASTE, *_SHELLS, *spoken.ASKED} else given
@@ -254,6 +257,19 @@ def _spoken(given: list[str]) -> list[str]:
     if (lacks or not _names_model(words)) and not reads and _is_piped():
         return [PASTE, "-", *words]
     return [PASTE, *words]
+
+
+def _typed_command(words: Sequence[str]) -> list[str]:
+    """A command that was typed without quotes; a GPU behind it is for us, because no trainer asks for one."""
+    from mofa_model.pasted.sentence import is_gpu
+
+    at = next(
+        (at for at, pair in enumerate(pairwise(words)) if pair[0] == "--gpu" and is_gpu(pair[1])),
+        -1,
+    )
+    if at < 0:
+        return [PASTE, shlex.join(words)]
+    return [PASTE, shlex.join([*words[:at], *words[at + 2 :]]), *words[at : at + 2]]
 
 
 def _is_slip(word: str) -> bool:

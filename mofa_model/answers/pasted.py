@@ -17,6 +17,7 @@ from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 from mofa_model.axes.frameworks import framework, trainer_called
 from mofa_model.errors import BadFile, InputError, Missing, MofaError, NotTraining
 from mofa_model.identity.fact import Fact
+from mofa_model.identity.secret_words import masked_line
 from mofa_model.pasted.missing import has_model, missing
 from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
@@ -236,8 +237,9 @@ class PasteAnswer(UserAnswer):
     @property
     def again(self) -> str:
         """What the command was given, so that it can be given again."""
+        typed = {one.name: one.text for one in self.texts if one.name == "the command"}
         names = [
-            "-" if name == "standard input" else shlex.quote(name)
+            "-" if name == "standard input" else shlex.quote(masked_line(typed.get(name, name)))
             for name, _ in self.pasted_facts.parts
         ]
         words = self.question.command("").split(" ", 2)[2:]
@@ -569,8 +571,8 @@ def question_for(
             f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
         )
     made = AdviceQuestion(**asked)
-    made = _runnable(made, notes)
-    return made if "planned" in given else _believed(made, notes), notes
+    made = _runnable(made, given, notes)
+    return made if {"current", "planned"} & given.keys() else _believed(made, notes), notes
 
 
 def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
@@ -793,8 +795,10 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     return text
 
 
-def _runnable(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
-    """The question without what its trainer, as it is known here, would refuse."""
+def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str]) -> AdviceQuestion:
+    """The question without what was read and its trainer, as it is known here, would refuse; what is given by
+    options stays, for who gives it wants to know.
+    """
     from mofa_model.answers.advise import request_of
 
     def refused(one: AdviceQuestion) -> str:
@@ -806,11 +810,13 @@ def _runnable(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
         return ""
 
     why, layout = refused(asked), "today's layout" if asked.current else "its layout"
-    alone = replace(asked, current=None, planned=None)
+    is_read = not {"current", "planned"} & given.keys()
+    alone = replace(asked, current=None, planned=None) if is_read else asked
+    open_trainer = {} if "framework" in given else {"framework": None}
     for without, said in (
         (alone, layout),
-        (replace(asked, framework=None), str(asked.framework)),
-        (replace(alone, framework=None), f"{asked.framework} and {layout}"),
+        (replace(asked, **open_trainer), str(asked.framework)),
+        (replace(alone, **open_trainer), f"{asked.framework} and {layout}"),
     ):
         if why and without != asked and not refused(without):
             notes.append(f"{why}; the answer leaves {said} out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 from typing import Final
 
@@ -43,3 +44,19 @@ def masked(words: Iterable[str]) -> list[str]:
             found.append("***" if LOOKS_SECRET.search(word) else word)
         hide = secret and not equals
     return found
+
+
+def masked_line(line: str) -> str:
+    """A command line without tokens and passwords; as it is where it has none.
+
+    >>> masked_line("t.py --hf_token abc"), masked_line("t.py  $ARGS")
+    ('t.py --hf_token ***', 't.py  $ARGS')
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote that nobody closes
+        words = line.split()
+    for word, hidden in zip(words, masked(words), strict=True):
+        if word != hidden:
+            line = line.replace(word[len(hidden) - len("***") :], "***")
+    return line

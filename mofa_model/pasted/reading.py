@@ -95,10 +95,16 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
     scripts = {PurePosixPath(one.name).name: one.text for one, kind in kinds if kind.is_script}
     order = sorted(kinds, key=lambda pair: _RANKS.index(pair[1]) if pair[1] in _RANKS else 99)
     files = [pair for pair in order if not pair[1].is_script and not pair[1].is_machine]
-    found = list[PastedFacts]()
+    found, others = list[PastedFacts](), list[str]()
+    training: Pasted | None = None
     for one, kind in order:
         if kind.is_script:
-            found.append(_of_script(one, kind, scripts, files))
+            part = _of_script(one, kind, scripts, files)
+            if training is not None and part.command is not None and _apart(training, one):
+                others.append(f"{one.name} starts another training, which the answer leaves out")
+                continue
+            found.append(part)
+            training = training or (one if part.command is not None else None)
         elif kind.is_machine:
             found.append(_of_machine(one, kind))
         elif kind is not PastedKind.UNKNOWN and not _is_read(one, found):
@@ -107,7 +113,14 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
         found.append(PastedFacts(kind=PastedKind.UNKNOWN, trainer="", facts={}))
     together = _together(found, tuple((one.name, kind) for one, kind in kinds))
     # Texts that contradict each other are of two runs.
-    return replace(together, ran=any(one.ran for one in texts) and not together.disagree)
+    ran = any(one.ran for one in texts) and not together.disagree
+    return replace(together, ran=ran, disagree=(*others, *together.disagree))
+
+
+def _apart(one: Pasted, other: Pasted) -> bool:
+    """Whether neither of two scripts names the other, so that each starts a training of its own."""
+    pairs = ((one, other), (other, one))
+    return not any(PurePosixPath(named.name).name in by.text for by, named in pairs)
 
 
 def _is_read(one: Pasted, found: Sequence[PastedFacts]) -> bool:

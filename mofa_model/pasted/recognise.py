@@ -217,7 +217,7 @@ ROWS: Final = (
     TrainerRow("ms-swift", r"^swift$|(^|[/.])swift([/.]|$)"),
     TrainerRow("xtuner", r"^xtuner"),
     TrainerRow("torchtitan", r"torchtitan|run_train\.sh$|run_llama_train\.sh$", ("job.config_file", "parallelism.tensor_parallel_degree"),
-               (("job", "training", "parallelism"), ("model.flavor",), ("training.tensor_parallel_degree",), ("metrics", "training", "parallelism"), ("job.dump_folder",))),
+               (("job", "training", "parallelism"), ("model.flavor",), ("training.tensor_parallel_degree",), ("metrics", "training", "parallelism"), ("parallelism.tensor_parallel_degree", "training.seq_len"), ("job.dump_folder",))),
     TrainerRow("nanotron", r"nanotron|(^|/)run_train\.py$"),
     TrainerRow("maxtext", r"maxtext|MaxText", ("ici_fsdp_parallelism", "dcn_fsdp_parallelism", "dcn_data_parallelism"),
                (("base_config",), ("base_emb_dim",), ("ici_fsdp_parallelism",), ("per_device_batch_size", "remat_policy"), ("base_output_directory",))),

@@ -31,6 +31,9 @@ _WORDS: Final = vocabulary("words")
 _FILLERS: Final = frozenset(_WORDS["fillers"])
 _NODE_WORDS: Final = frozenset(_WORDS["nodes"])
 _GPU_WORDS: Final = frozenset(_WORDS["gpus"])
+_LENGTHS: Final = frozenset({"day", "epoch", "hour", "hr", "minute", "month", "week", "year"})
+_SMALL: Final = frozenset({"micro", "local", "device", "per-device"})
+"""Words before a batch that is of one rank."""
 _TODAY: Final = frozenset(_WORDS["today"])
 _BETWEEN: Final = frozenset(_WORDS["between"])
 _KEYED: Final = {
@@ -138,6 +141,7 @@ class Sentence:
 
     def _keyed(self) -> None:
         """`seq 8192`, `8k context`, `1T tokens`, `gpus=256`, `tp8`."""
+        self._beside_words()
         for at, word in enumerate(self.words):
             key, equals, value = word.partition("=")
             option = _KEYED.get(key.lower(), "")
@@ -148,7 +152,7 @@ class Sentence:
                 self._key("--planned", found[1], found[2])
                 self._take(at, 1)
         for at, word in enumerate(self.words):
-            option = _KEYED.get(word.lower(), "")
+            option, said = _KEYED.get(word.lower(), ""), word
             if not option or option in {"--gpu", "--model", "--framework", "--precision"}:
                 continue
             until = at + 1
@@ -159,12 +163,32 @@ class Sentence:
             after = self.words[until] if until < len(self.words) else ""
             if self._of_tokens(at, until):
                 continue
+            if option == "--global-batch" and at and self.words[at - 1].lower() in _SMALL:
+                option, said = "--planned", "mbs"
+                self._take(at - 1, 1)
             if option in _AFTER and _NUMBER.fullmatch(before):
-                self._key(option, word, before)
+                self._key(option, said, before)
                 self._take(first, at + 1 - first)
             elif _NUMBER.fullmatch(after) and not _NUMBER.fullmatch(before):
-                self._key(option, word, after)
+                self._key(option, said, after)
                 self._take(at, until + 1 - at)
+
+    def _beside_words(self) -> None:
+        """`1024 sequences of 8192`; a length of time or a number of epochs, which changes nothing."""
+        for at, word in enumerate(self.words):
+            lower, before = word.lower(), self.words[at - 1] if at else ""
+            if not _NUMBER.fullmatch(before):
+                continue
+            if lower in {"seqs", "sequences"}:
+                self._say("--global-batch", before.replace(",", ""))
+                self._take(at - 1, 2)
+                of, after = (*self.words[at + 1 : at + 3], "", "")[:2]
+                if of.lower() == "of" and _NUMBER.fullmatch(after):
+                    self._say("--seq", _of_two(after))
+                    self._take(at + 1, 2)
+            elif lower.removesuffix("s") in _LENGTHS:
+                self.unread.append(f"{before} {word}")
+                self._take(at - 1, 2)
 
     def _of_tokens(self, at: int, until: int) -> bool:
         """Whether the word says a batch in tokens, `batch of 4M tokens` or `4M tokens batch`, which is then read."""
@@ -186,7 +210,9 @@ class Sentence:
 
     def _key(self, option: str, key: str, value: str) -> None:
         if option == "--planned":
-            self._degrees.append(f"{key.lower()}={value}")
+            self._degrees.append(
+                f"{'mbs' if key.lower().startswith('micro') else key.lower()}={value}"
+            )
         elif option == "--gpu" and value.isdigit() and not is_gpu(value):
             self._say("--gpus", value)
         else:
@@ -342,7 +368,8 @@ def _counted_in_words(words: list[str]) -> list[str]:
         bare = following.lower().removesuffix("s")
         before = words[at - 1].lower() if at else ""
         counted = bare in {*_NODE_WORDS, *_GPU_WORDS} or (
-            word.lower() != "a" and _kind_of_gpu(following)
+            word.lower() != "a"
+            and any(map(_kind_of_gpu, (following, " ".join(words[at + 1 : at + 3]))))
         )
         if counted and word.lower() in _COUNTS and before != "per" and not before.isdigit():
             words[at] = _COUNTS[word.lower()]

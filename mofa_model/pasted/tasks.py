@@ -51,8 +51,13 @@ def _by_option(told: Told) -> Fact | None:
 def _by_file(told: Told) -> Fact | None:
     """By the name of the file that a command gives to its trainer."""
     ends = {"llm-foundry": (".yaml", ".yml"), "maxtext": (".yaml", ".yml"), "olmo-core": (".py",)}
-    if told.call is None or told.trainer not in ends:
+    if told.call is None or told.trainer not in {*ends, "torchtune"}:
         return None
+    if told.trainer == "torchtune":  # its own configurations are named for their models
+        config = told.first("config")
+        family, _, size = (config.value if config else "").rpartition("/")
+        sized = _SIZED.match(size)
+        return said_of(config, f"{family} {sized[0]}" if family and sized else "")
     for word in told.call.words:
         path = PurePosixPath(word.text)
         if path.suffix in ends[told.trainer] and _SIZED.search(path.stem):

@@ -26,6 +26,14 @@ _TOLD: Final[Mapping[str, re.Pattern[str]]] = {
     "max_steps": re.compile(r"Total optimization steps = ([\d,]+)"),
 }
 """What the Trainer of transformers prints before it begins. Source: transformers, trainer.py."""
+_TITAN: Final = (
+    ("Building device mesh", (("pp", "parallelism.pipeline_parallel_degree"), ("tp", "parallelism.tensor_parallel_degree"),
+      ("cp", "parallelism.context_parallel_degree"), ("ep", "parallelism.expert_parallel_degree"),
+      ("dp_replicate", "parallelism.data_parallel_replicate_degree"), ("dp_shard", "parallelism.data_parallel_shard_degree"))),
+    ("Trainer is initialized", (("local batch size", "training.local_batch_size"), ("global batch size", "training.global_batch_size"),
+      ("sequence length", "training.seq_len"))),
+)  # fmt: skip
+"""What torchtitan prints before it begins: words of a line, and the settings that they are. Source: torchtitan, train.py."""
 
 
 def unwrapped(text: str, name: str) -> str:
@@ -123,9 +131,12 @@ def _page(text: str, name: str) -> str | None:
 
 def _log(text: str) -> str | None:
     """The settings that a log prints, as YAML: Megatron's arguments, and what transformers says at the start."""
-    made, count = list[str](), 0
+    made, count, more = list[str](), 0, list[str]()
     for line in text.splitlines():
         words = ""
+        if several := _of_titan(line):
+            more += several
+            count += _LEAST
         if found := _PRINTED.fullmatch(line):
             words = _setting(found[1], found[2])
             count += 1
@@ -134,8 +145,20 @@ def _log(text: str) -> str | None:
                 if told := form.search(line):
                     words = f"{name_of}: {told[1].replace(',', '')}"
                     count += _LEAST
-        made.append(words or "#")
-    return "\n".join(made) if count >= _LEAST else None
+        # A line that says several settings gives the others to lines after it.
+        made.append(words or (more.pop(0) if more else "#"))
+    return "\n".join([*made, *more]) if count >= _LEAST else None
+
+
+def _of_titan(line: str) -> list[str]:
+    """The settings in a line that torchtitan prints."""
+    return [
+        f"{setting}: {found[1]}"
+        for begins, words in _TITAN
+        if begins in line
+        for word, setting in words
+        if (found := re.search(rf"\b{word}[ =](\d+)", line))
+    ]
 
 
 def _setting(name: str, value: str) -> str:

@@ -321,3 +321,54 @@ def test_a_script_that_would_do_a_part_of_the_advice_alone_stays_as_it_is():
     left, same = left_of(fsdp, constraints=("optimizer=zero3", "cp=1"))
     assert "the advice" not in left
     assert not same
+
+
+def test_of_two_scripts_that_each_start_a_training_the_first_is_answered_and_the_other_is_named():
+    """Layers of the one and the model of the other made a training that nobody has."""
+    other = "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-7B --max_length 2048\n"
+    found = read([Pasted(SCRIPT["text"], "gpt.sbatch"), Pasted(other, "sft.sh")])
+    assert "model" not in found.facts
+    assert found.facts["gpus"].value == 32
+    assert found.disagree[0] == "sft.sh starts another training, which the answer leaves out"
+    named = read([Pasted(SCRIPT["text"] + "bash sft.sh\n", "gpt.sbatch"), Pasted(other, "sft.sh")])
+    assert not any("another training" in one for one in named.disagree)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("framework", "colossalai"),
+        ("planned", "tp=3"),
+        ("current", "tp=5"),
+        ("current", "tp=64,pp=9"),
+    ],
+)
+def test_what_an_option_says_is_refused_and_never_left_out(option, value):
+    """`--trainer colossalai` was answered for another trainer, with a note."""
+    with pytest.raises(InputError, match=f"--{option}"):
+        answered(PasteQuestion(**{option: value}), [Pasted(of_eight(), "x.sh")])
+
+
+def test_a_token_in_a_command_that_is_typed_stands_in_no_question_and_no_next_command(capsys):
+    typed = "torchrun --nproc_per_node 8 t.py --model_name_or_path Qwen/Qwen2.5-7B --hf_token hf_secret12 --max_length 64"
+    assert main([typed]) == 2
+    assert main([f"{typed} --per_device_train_batch_size 1", "--gpu", "h100"]) == 0
+    out, err = capsys.readouterr()
+    assert "hf_secret" not in out + err
+    assert "--hf_token ***" in out.rpartition("next ")[2]
+    assert "--hf_token ***" in err
+
+
+def test_what_torchtitan_logs_before_it_begins_says_its_layout():
+    lines = (
+        "- INFO - Building device mesh with parallelism: pp=2, dp_replicate=1, dp_shard=8, cp=1, tp=4, ep=1",
+        "- INFO - Trainer is initialized with local batch size 2, global batch size 32, sequence length 8192",
+        "- INFO - step: 10  loss:  7.8  tps: 6,501", "- INFO - step: 20  loss:  7.6  tps: 6,502",
+    )  # fmt: skip
+    found = answered(
+        PasteQuestion(gpu="b200", model="llama3-8b"), [Pasted("\n".join(lines), "x.log")]
+    )
+    facts = {name: fact.value for name, fact in found.pasted_facts.facts.items()}
+    assert (found.pasted_facts.trainer, facts["gpus"]) == ("torchtitan", 64)
+    assert (facts["tp"], facts["pp"], facts["seq"], facts["micro_batch"]) == (4, 2, 8192, 2)
+    assert found.answer.advice.current.odds.fits == 1.0
