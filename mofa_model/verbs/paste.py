@@ -205,7 +205,7 @@ def _is_spoken_to() -> bool:
 
 def _asked(found: PasteAnswer) -> PasteQuestion:
     """The question with what a person answers; at most two are asked."""
-    from mofa_model.answers.pasted import ASKED, ASSUMED, MOST
+    from mofa_model.answers.paste_gaps import ASKED, ASSUMED, MOST
     from mofa_model.pasted.sentence import counted_gpus
 
     asks = [one for one in found.asks if len(found.asks) <= MOST or one not in ASSUMED]

@@ -1,0 +1,160 @@
+"""What texts leave open: what options say in its place, what is usual, how many devices surely hold it, and what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, suppress
+from dataclasses import replace
+from io import StringIO
+from typing import Final
+
+from mofa_model import presets
+from mofa_model.answers.paste_question import question_for
+from mofa_model.answers.questions import PasteQuestion
+from mofa_model.errors import InputError, Missing
+from mofa_model.identity.fact import Fact
+from mofa_model.pasted.reading import PastedFacts
+from mofa_model.pasted.recognise import by_program
+
+ASKED: Final[Mapping[str, tuple[str, str]]] = {
+    "gpu": ("--gpu", "h100"),
+    "gpus": ("--gpus", "64"),
+    "nodes": ("--nodes", "8"),
+    "gpus-per-node": ("--gpus-per-node", "8"),
+    "model": ("--model", "llama3-8b"),
+    "seq": ("--seq", "8192"),
+    "global_batch": ("--global-batch", "512"),
+}
+"""What may be asked: the option that answers it, and an example."""
+ASSUMED: Final = {"seq": (8192, 2048), "global_batch": (512, 64)}
+"""Usual values where nobody says them: of pre-training, and of fine-tuning. [1]"""
+MOST: Final = 2
+"""Questions that a terminal is asked. [1]"""
+WORDS: Final = {
+    "gpu": "device", "gpus": "devices", "nodes": "nodes", "gpus_per_node": "devices of a node", "seq": "sequence",
+    "global_batch": "global batch", "micro_batch": "micro-batch", "lora_rank": "rank of adapters", "kv_heads": "KV heads",
+    "ffn": "width of the feed-forward part", "top_k": "experts of a token", "vocab": "vocabulary",
+    "dp": "data-parallel ranks", "interval": "steps between checkpoints",
+}  # fmt: skip
+_GIVEN: Final = {
+    "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "gpus_per_node": "gpus_per_node", "model": "model",
+    "seq": "sequence_length", "global_batch": "global_batch_size",
+}  # fmt: skip
+"""Facts that options say, by the fields of the question."""
+
+
+def may_say_more(pasted_facts: PastedFacts) -> bool:
+    """Whether a text starts a program of somebody's own, which may say more in a file that is not here. What
+    a trainer's own program, settings, models and machines leave open, nobody says.
+    """
+    if not any(kind.is_script for _, kind in pasted_facts.parts):
+        return False
+    return pasted_facts.command is None or not by_program(pasted_facts.command)
+
+
+MOST_NODES: Final = 512
+"""Nodes up to which the fewest are looked for. [1]"""
+ON_DEVICES: Final = "optimizer=replicated,distributed,zero2,zero3"
+"""Nothing waits in the main memory of a node."""
+
+
+def with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[PastedFacts, str]:
+    """Facts with the fewest devices that surely hold a training, and the sentence that says so.
+
+    Adapters may take a part of a node; all weights take whole nodes. Each size is twice the one before.
+    """
+    from mofa_model.advice import size_of
+    from mofa_model.answers.advise import request_of
+
+    gpu = str(pasted_facts.facts["gpu"].value)
+    each = int(presets.cluster(gpu, 1).gpus_per_node)
+    tuned = bool(question.adapter_rank) or "lora_rank" in pasted_facts.facts
+    sizes = [one for one in (1, 2, 4) if tuned and one < each]
+    sizes += [each * 2**power for power in range(MOST_NODES.bit_length())]
+    for gpus in sizes:
+        sized = _of_size(pasted_facts, gpus)
+        with suppress(InputError), redirect_stderr(StringIO()):
+            asked, _ = question_for(question, sized)
+            asked = replace(
+                asked, current=None, planned=None, constraints=(*asked.constraints, ON_DEVICES)
+            )
+            if size_of(request_of(asked), "least-gpus").fits:
+                return sized, (
+                    f"nobody says how many: {gpus} {gpu} are the fewest that surely hold it, of 1, 2, 4 and so on"
+                    " nodes, with nothing in main memory; --gpus changes it"
+                )
+    raise Missing(dict([ASKED["gpus"]]), also=f"none of up to {sizes[-1]} {gpu} surely holds it")
+
+
+def _of_size(pasted_facts: PastedFacts, gpus: int) -> PastedFacts:
+    return replace(pasted_facts, facts={**pasted_facts.facts, "gpus": Fact(gpus, "assumed")})
+
+
+def with_usual_nodes(
+    question: PasteQuestion, pasted_facts: PastedFacts, notes: list[str]
+) -> PastedFacts:
+    """Facts with as many devices in a node as the usual system of a device that an option names has."""
+    facts = pasted_facts.facts
+    if question.gpu is None or "nodes" not in facts or {"gpus", "gpus_per_node"} & facts.keys():
+        return pasted_facts
+    each = int(presets.cluster(question.gpu, 1).gpus_per_node)
+    nodes = int(facts["nodes"].value)
+    notes.append(
+        f"nobody says devices of a node: {each} are taken, as of the usual {question.gpu}; --gpus-per-node changes it"
+    )
+    more = {
+        "gpus_per_node": Fact(each, "assumed"),
+        "gpus": Fact(nodes * each, f"derived: {nodes} nodes x {each}"),
+    }
+    return replace(pasted_facts, facts={**facts, **more})
+
+
+def with_usual_numbers(
+    pasted_facts: PastedFacts, question: PasteQuestion, asks: Sequence[str]
+) -> tuple[PastedFacts, list[str]]:
+    """Facts with a usual sequence and batch, and the sentence that says so; nothing where both are said."""
+    if not asks:
+        return pasted_facts, []
+    task = pasted_facts.facts.get("task")
+    tuned = bool(question.adapter_rank) or "lora_rank" in pasted_facts.facts
+    tuned = tuned or (task is not None and task.value != "pre-training")
+    usual = {name: values[tuned] for name, values in ASSUMED.items() if name in asks}
+    facts = {
+        **pasted_facts.facts,
+        **{name: Fact(value, "assumed") for name, value in usual.items()},
+    }
+    said = " and ".join(f"{WORDS[name]} {value}" for name, value in usual.items())
+    options = " and ".join(ASKED[name][0] for name in usual)
+    are, change = ("are", "change") if len(usual) > 1 else ("is", "changes")
+    return replace(pasted_facts, facts=facts), [
+        f"nobody says {said}, which {are} assumed; {options} {change} it"
+    ]
+
+
+def said_by_options(question: PasteQuestion, pasted_facts: PastedFacts) -> dict[str, Fact]:
+    """What options say, in the place of what was read."""
+    given = question.changed_fields()
+    said = {
+        fact: Fact(value, question.options[field].flag)
+        for fact, field in _GIVEN.items()
+        if (value := given.get(field)) is not None
+    }
+    for name in ("gpus", "nodes", "gpus_per_node"):
+        if name in said:
+            said[name] = Fact(_whole(said[name].value), said[name].source)
+    facts = {**pasted_facts.facts, **said}
+    if (
+        "gpus" not in said
+        and {"nodes", "gpus_per_node"} & said.keys()
+        and {"nodes", "gpus_per_node"} <= facts.keys()
+    ):
+        said["gpus"] = Fact(
+            facts["nodes"].value * facts["gpus_per_node"].value, "--nodes x --gpus-per-node"
+        )
+    return said
+
+
+def _whole(value: object) -> int:
+    from mofa_model import units
+
+    return units.count(str(value), field="--gpus")

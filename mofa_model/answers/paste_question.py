@@ -1,0 +1,363 @@
+"""The question of `mofa advise` that texts ask: model, machines, batch, precision, tuning, and the layout that they say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from contextlib import redirect_stderr, suppress
+from dataclasses import replace
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Final
+
+from mofa_model import presets
+from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
+from mofa_model.axes.frameworks import framework, trainer_called
+from mofa_model.errors import InputError, MofaError
+from mofa_model.identity.fact import Fact
+from mofa_model.pasted.missing import has_model
+from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
+from mofa_model.pasted.reading import PastedFacts
+from mofa_model.pasted.recognise import PastedKind, program_at
+from mofa_model.units import GIB
+
+if TYPE_CHECKING:
+    from mofa_model.launch import Reading
+
+_STATES: Final = {"none": "replicated", "zero1": "distributed", "zero2": "zero2", "zero3": "zero3"}
+
+
+def question_for(
+    question: PasteQuestion, pasted_facts: PastedFacts
+) -> tuple[AdviceQuestion, list[str]]:
+    """What `mofa advise` is asked, and what of the texts does not enter it."""
+    facts, notes = pasted_facts.facts, list[str]()
+    given = {
+        name: value
+        for name, value in question.changed_fields().items()
+        if name in AdviceQuestion.options
+    }
+    gpus = int(facts["gpus"].value)
+    asked: dict[str, Any] = {**given}
+    if "model" in given:
+        asked["model"] = model_called(str(given["model"]), notes)
+    else:
+        asked["model"] = _model(pasted_facts, notes)
+    asked["gpu"] = str(facts["gpu"].value)
+    asked.pop("nodes", None)
+    asked["gpus"] = str(gpus)
+    each = facts.get("gpus_per_node")
+    if each is not None and "gpus_per_node" not in given and gpus % int(each.value) == 0:
+        asked["gpus_per_node"] = int(each.value)
+    asked["sequence_length"] = str(facts["seq"].value)
+    asked["global_batch_size"] = str(
+        facts["global_batch"].value if "global_batch" in facts else _batch(pasted_facts, notes)
+    )
+    asked["global_batch_size"] = _in_tokens(asked, notes)
+    if given.get("precision") == ("fp8",):
+        asked["precision"] = (_recipe("fp8", pasted_facts),)
+    elif "precision" in facts and "precision" not in given:
+        asked["precision"] = (_recipe(str(facts["precision"].value), pasted_facts),)
+    framework = trainer_called(pasted_facts.trainer)
+    if framework and not {"framework", "stack", "launch"} & given.keys():
+        asked["framework"] = framework
+    asked |= _tuning(pasted_facts, given, notes)
+    if not {"current", "planned"} & given.keys() and (layout := _layout(pasted_facts, gpus, notes)):
+        asked["current" if pasted_facts.ran else "planned"] = layout
+    if pasted_facts.trainer and not framework:
+        notes.append(
+            f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
+        )
+    made = AdviceQuestion(**asked)
+    made = _runnable(made, given, notes)
+    return made if {"current", "planned"} & given.keys() else _believed(made, notes), notes
+
+
+def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
+    """The batch; a number that can be none of sequences is one of tokens."""
+    from mofa_model import units
+    from mofa_model.spec.training import DOUBTED
+
+    text = str(asked["global_batch_size"])
+    if not re.fullmatch(r"\d[\d.]*[kKmMgG]?", text):
+        return text
+    sequence = units.count(str(asked["sequence_length"]), field="--seq")
+    if units.count(text, field="--global-batch") * sequence <= DOUBTED:
+        return text
+    notes.append(
+        f"a global batch of {text} is read as tokens, as nobody trains with so many sequences"
+    )
+    return f"{text} tokens"
+
+
+def _batch(pasted_facts: PastedFacts, notes: list[str]) -> int:
+    """The batch of a step, from that of a rank."""
+    facts = pasted_facts.facts
+
+    def degree(name: str) -> int:
+        return int(facts[name].value) if name in facts else 1
+
+    gpus, taken = int(facts["gpus"].value), degree("tp") * degree("pp") * degree("cp")
+    ranks = max(1, gpus // taken)
+    total = int(facts["micro_batch"].value) * degree("accumulation") * ranks
+    notes.append(
+        f"global batch: micro-batch {facts['micro_batch'].value} x accumulation {degree('accumulation')} x {ranks} ranks = {total}"
+    )
+    return total
+
+
+def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
+    """The model: a file of it, its preset, its id, or its shape."""
+    facts = pasted_facts.facts
+    file = next((name for name, kind in pasted_facts.parts if kind is PastedKind.MODEL), None)
+    if (
+        file is not None
+        and has_model({k: v for k, v in facts.items() if k != "model"})
+        and file != "standard input"
+    ):
+        return file
+    named = str(facts["model"].value) if "model" in facts else ""
+    if named and (preset := preset_named(named)):
+        return preset
+    whole = {
+        name: facts[name].value
+        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k")
+        if name in facts
+    }
+    if {"layers", "hidden", "heads"} <= whole.keys():
+        if _gated(pasted_facts):
+            whole["gated"] = "true"
+        for name, otherwise in (("vocab", 50304),):
+            if name not in whole:
+                whole[name] = otherwise
+                notes.append(f"vocabulary: nobody says it; {otherwise} is taken")
+        if "experts" in whole and "top_k" not in whole:
+            whole["top_k"] = 2
+            notes.append("experts of a token: nobody says them; 2 are taken")
+        return ",".join(f"{name}={value}" for name, value in whole.items())
+    return model_called(named, notes)
+
+
+def model_called(named: str, notes: list[str]) -> str:
+    """A model that is named: its preset, a file, a shape or an id that is known, else a preset that is like it."""
+    if preset := preset_named(named):
+        return preset
+    try:
+        presets.model_named(named)
+    except MofaError:
+        near = alike(named)
+        if not near and (sizes := sizes_of(named)):
+            raise InputError(
+                f"--model: {named!r} is several models; name one of {', '.join(sizes)}"
+            ) from None
+        if not near:
+            raise
+        said = "is a size alone" if is_size(named) else "is not known here"
+        notes.append(f"{named} {said}; the shape of {near} is taken; else give --model config.json")
+        return near
+    return named
+
+
+def _gated(pasted_facts: PastedFacts) -> bool:
+    """Whether the feed-forward part has a gate, as those of Llama's family have."""
+    for one in pasted_facts.settings:
+        if one.key in {
+            "swiglu",
+            "use_swiglu",
+            "glu_activation",
+            "is_llama_config",
+        } and one.value.lower() not in {"false", "0"}:
+            return True
+        if one.key in {
+            "activation_type",
+            "hidden_act",
+            "activation_function",
+            "ffn_type",
+            "mlp_type",
+            "glu_activation",
+            "type",
+            "model_type",
+            "model_config_name",
+        } and re.search(r"swiglu|silu|geglu|llama|mistral|mixtral|qwen", one.value.lower()):
+            return True
+    return (
+        "ffn" in pasted_facts.facts
+        and "hidden" in pasted_facts.facts
+        and pasted_facts.facts["ffn"].value % pasted_facts.facts["hidden"].value != 0
+    )
+
+
+def _recipe(word: str, pasted_facts: PastedFacts) -> str:
+    """A precision by its width, in the form that the trainer has."""
+    if word != "fp8":
+        trainer = trainer_called(pasted_facts.trainer)
+        return framework(trainer).recipe(word) if trainer else word
+    told = next(
+        (
+            one.value.lower()
+            for one in pasted_facts.settings
+            if one.key in {"fp8_recipe", "float8_recipe_name", "recipe_name"}
+        ),
+        "",
+    )
+    for form, name in (
+        ("mxfp8", "mxfp8"),
+        ("block", "fp8-block"),
+        ("row", "fp8-rowwise"),
+        ("tensorwise", "fp8-tensorwise"),
+        ("current", "fp8-current"),
+    ):
+        if form in told:
+            return name
+    return "fp8-tensorwise" if pasted_facts.trainer == "torchtitan" else "fp8-delayed"
+
+
+def _tuning(
+    pasted_facts: PastedFacts, given: Mapping[str, Any], notes: list[str]
+) -> dict[str, Any]:
+    facts = pasted_facts.facts
+    task = str(facts["task"].value) if "task" in facts else ""
+    made: dict[str, Any] = {}
+    if (task in {"lora", "qlora"} or "lora_rank" in facts) and "adapter_rank" not in given:
+        made["adapter_rank"] = int(facts["lora_rank"].value) if "lora_rank" in facts else 16
+        if "lora_rank" not in facts:
+            notes.append("rank of adapters: nobody says it; 16 is taken")
+        if task == "qlora":
+            made["base"] = "nf4"
+    if task == "dpo" and "task" not in given:
+        made["task"] = "dpo"
+    elif task and task not in {"pre-training", "full fine-tune", "lora", "qlora", "dpo", "sft"}:
+        notes.append(
+            f"{task}: its generation and its other models are not priced; the answer is for training the model"
+        )
+    return made
+
+
+def state_of(facts: Mapping[str, Fact]) -> str:
+    """How ranks share their states, in the words of a layout; empty where nobody says it."""
+    if "sharding" not in facts:
+        return ""
+    host = "-cpu" if "offload" in facts and "optimizer" in str(facts["offload"].value) else ""
+    state = _STATES[str(facts["sharding"].value)]
+    return f"{state}{host if state != 'replicated' else ''}"
+
+
+def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
+    """The layout that the texts say: by the trainer's own words, else by the facts."""
+    from mofa_model.launch import read as read_launch
+    from mofa_model.strategy_text import parse_strategy
+
+    facts = pasted_facts.facts
+    layers = int(facts["layers"].value) if "layers" in facts else None
+    if pasted_facts.command is not None:
+        at, _ = program_at(pasted_facts.command)
+        words = pasted_facts.command.texts
+        if any("$" in word for word in words[:at]):  # what starts it says nothing of the layout
+            words = words[at:]
+        with suppress(InputError):
+            reading: Reading = read_launch(words)
+            open_ended = any("$" in word for word in words if word.startswith("-"))
+            if not open_ended and reading.layout and {"tp", "pp", "mbs"} & reading.layout.keys():
+                reading.strategy(gpus, layers=layers, field="current")
+                return shlex.join(words)
+    pairs = [
+        f"{name}={facts[name].value}" for name in ("tp", "pp", "cp", "ep", "vpp") if name in facts
+    ]
+    if "micro_batch" in facts:
+        pairs.append(f"mbs={facts['micro_batch'].value}")
+    if state := state_of(facts):
+        pairs.append(f"optimizer={state}")
+    if "recompute" in facts:
+        pairs.append(f"recompute={facts['recompute'].value}")
+    if (
+        any(
+            one.key == "sequence_parallel" and one.value.lower() in {"true", "1"}
+            for one in pasted_facts.settings
+        )
+        and "tp" in facts
+        and facts["tp"].value > 1
+    ):
+        pairs.append("sp=true")
+    if not {"tp", "pp", "cp", "ep", "sharding"} & facts.keys():
+        return ""
+    if pasted_facts.trainer.startswith("megatron") and "vpp" not in facts:
+        pairs.append(
+            "pp-overlap=false"
+        )  # Megatron overlaps the sends of stages where they are interleaved
+    text = ",".join(pairs)
+    try:
+        parse_strategy(text, gpus, field="its layout")
+    except InputError as error:
+        notes.append(f"{error}; it is not compared")
+        return ""
+    return text
+
+
+def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str]) -> AdviceQuestion:
+    """The question without what was read and its trainer, as it is known here, would refuse; what is given by
+    options stays, for who gives it wants to know.
+    """
+    from mofa_model.answers.advise import request_of
+
+    def refused(one: AdviceQuestion) -> str:
+        with redirect_stderr(StringIO()):  # what is not priced is said with the answer, once
+            try:
+                request_of(one)
+            except InputError as error:
+                return str(error)
+        return ""
+
+    why, layout = refused(asked), "today's layout" if asked.current else "its layout"
+    is_read = not {"current", "planned"} & given.keys()
+    alone = replace(asked, current=None, planned=None) if is_read else asked
+    trainer = asked.framework if "framework" in given else None
+    for without, said in (
+        (alone, layout),
+        (replace(asked, framework=trainer), str(asked.framework)),
+        (replace(alone, framework=trainer), f"{asked.framework} and {layout}"),
+    ):
+        if why and without != asked and not refused(without):
+            notes.append(f"{why}; the answer leaves {said} out")
+            return without
+    return asked
+
+
+BELIEVED: Final = 1.5
+"""Times the memory of a device that a layout may need by the model, and still be taken for one that runs. [1]"""
+
+
+def _believed(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
+    """The question without a layout that needs so much more memory than there is that something of it, as
+    sharding or offloading, cannot have been told: one that runs, or one whose sharding nobody says.
+    """
+    from mofa_model.advice import memory_of_today
+    from mofa_model.answers.advise import request_of
+
+    said = asked.current or asked.planned
+    if said is None:
+        return asked
+    with redirect_stderr(StringIO()):
+        request = request_of(asked)
+    memory = memory_of_today(request)
+    if memory is None or memory[0] <= BELIEVED * memory[1]:
+        return asked
+    needs, limit = (f"{one / GIB:.0f} GiB" for one in memory)
+    if asked.planned and _says_sharding(said):
+        return asked
+    may = "it cannot start, or " if asked.planned else ""
+    notes.append(
+        f"{said} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer leaves it out"
+    )
+    return replace(asked, current=None, planned=None)
+
+
+def _says_sharding(layout: str) -> bool:
+    """Whether a layout, or a trainer's command, says how ranks share their states."""
+    from mofa_model.launch import read as read_launch
+    from mofa_model.strategy_text import pairs_of
+
+    with suppress(InputError):
+        return "optimizer" in pairs_of(layout)
+    with suppress(InputError):
+        return "sharding" in read_launch(shlex.split(layout)).layout
+    return False
