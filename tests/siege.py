@@ -168,7 +168,7 @@ class LeastOperator:
         apply = f"{path}?fieldManager=beside&force=true"
         persist(lambda: self._client.ask("PATCH", apply, job, sent="application/apply-patch+yaml"))
         with self._changed:
-            assert self._changed.wait_for(lambda: name in self._seen, 300.0), f"{name} is not seen"
+            assert self._changed.wait_for(lambda: name in self._seen, 900.0), f"{name} is not seen"
         for number in range(2):
             told = {"metadata": {"annotations": {"beside/told": str(number)}}}
             persist(

@@ -77,7 +77,7 @@ def answered(site, name, batch):
     """How long a new job of a third tenant waits for its answer. [s]"""
     began = time.monotonic()
     persist(lambda: site.cluster.apply(small_job(OTHER, name, POOL, batch=batch)))
-    until(lambda: condition(site.read(OTHER, name), "Ready"), 300.0, f"an answer for {name}")
+    until(lambda: condition(site.read(OTHER, name), "Ready"), 900.0, f"an answer for {name}")
     waited = time.monotonic() - began
     persist(lambda: site.cluster.delete("trainingjobs", name, namespace=OTHER))
     return waited
