@@ -32,6 +32,12 @@ AHEAD: Final = 900.0
 """How long after an outage a fault may be dated that caused it: its series lag behind. [s]"""
 DRAINING: Final = 480.0
 """Longest time from a cordon to the eviction of what runs there. [s]"""
+TOGETHER: Final = 120.0
+"""Longest time between containers or jobs that stop for one reason. Ours. [s]"""
+_TAKEN: Final = (-60.0, 300.0)
+"""When pods of another job are made that took the nodes of an outage, from its start on. Ours. [s]"""
+_LAST_OWN: Final = 128
+"""Exit codes above it are signals, to which a shell adds it."""
 _EVICTS: Final = 200.0
 """Shortest time from when a kubelet is away until its pods are evicted, as far as samples tell. [s]
 """
@@ -204,13 +210,13 @@ class JobCauses:
             if incident.kind == "node" and node == outage.outages[0].pod.node
         )
         return Signs(
-            by_signal=first is not None and first > 128 and not waited,
+            by_signal=first is not None and first > _LAST_OWN and not waited,
             own_code=first in OWN_CODES and len(codes - {first, None}) > 0 and not waited,
             waited=waited,
             together=not waited
             and len(exits) > 1
             and len(codes) == 1
-            and exits[-1].at - exits[0].at < 120,
+            and exits[-1].at - exits[0].at < TOGETHER,
             alike=repeats > 0 or leads,
             looping=repeats >= LOOP - 1,
             timed=before is not None
@@ -230,7 +236,7 @@ class JobCauses:
     def _others_stopped(self, outage: JobOutage) -> bool:
         """Whether another job stopped within two minutes of this one, and neither a node nor a person stopped it."""
         return any(
-            abs(at - outage.start) <= 120
+            abs(at - outage.start) <= TOGETHER
             for job, starts in self.unexplained.items()
             if job != outage.job
             for at in starts
@@ -338,7 +344,7 @@ class JobCauses:
             return Deduction(causes.TIME_LIMIT, (f"all its containers ended with {code}",))
         taken: defaultdict[str, set[str]] = defaultdict(set)
         for pod in self._pool.pod_timelines.values():
-            follows = -60 <= pod.created - outage.start <= 300
+            follows = _TAKEN[0] <= pod.created - outage.start <= _TAKEN[1]
             if follows and pod.job != outage.job and pod.node in nodes:
                 taken[pod.job].add(pod.node)
         if any(2 * len(by_other) > len(nodes) for by_other in taken.values()):
@@ -360,7 +366,7 @@ def _by_exits(outage: JobOutage, idle: float | None) -> Deduction:
     first, codes = exits[0], {stop.code for stop in exits}
     if outage.replaced and not any(place.pod.failed for place in outage.replaced):
         return Deduction(causes.EVICTION, ("a pod was removed while its node was well",))
-    at_once = len(exits) > 1 and len(codes) == 1 and exits[-1].at - first.at < 120
+    at_once = len(exits) > 1 and len(codes) == 1 and exits[-1].at - first.at < TOGETHER
     if at_once and (first.code == _ABORTED or (idle is not None and idle > STALLED)):
         evidence = f"all {len(exits)} containers ended with {first.code} at once"
         return Deduction(causes.NCCL_TIMEOUT, (evidence,))

@@ -63,6 +63,27 @@ MENDED: Final = 1800.0
 hour of another fault has a chance of one in ten thousand. Ours. [s]"""
 GPU_AWAY: Final = 600.0
 """Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
+DELETED: Final = 600.0
+"""Longest time between the end of an outage, or of a cordon, and the deletion of the node that it
+led to, beside some samples. Ours. [s]"""
+_BOOTED: Final = 120.0
+"""How long before an outage was seen the boot may be dated that it is, beside two samples. Ours.
+[s]"""
+_EARLY: Final = 0.1
+"""Share of the time between samples by which one may come early. [1]"""
+_MOSTLY: Final = 0.8
+"""Share of the time for which a condition is true that means health, if its name does not say so.
+Ours. [1]"""
+_PODS_END: Final = (60.0, 900.0)
+"""How long before and after a fault that only a detector tells a pod ends, for it to be believed.
+Ours. [s]"""
+_CORDONED: Final = 1200.0
+"""Longest time from a clean-up XID to the cordon that makes it a fault. Ours. [s]"""
+_WENT_ON: Final = 240.0
+"""Time for which the series of other GPUs go on until one whose series ended is lost. Ours. [s]"""
+_DIVIDED: Final = 600.0
+"""How long before fewer GPUs are offered another resource may become more, for them to be divided
+anew. Ours. [s]"""
 _SIGN: Final = 240.0
 """How long before an outage a fault is its first sign, beside two samples. [s]"""
 _FALLEN_OFF: Final = 900.0
@@ -190,7 +211,9 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
         after = node.ready[number + 1] if number + 1 < len(node.ready) else None
         span = _bounds(node, run, before, after)
         last_ready = before.end if before is not None else span.start
-        took = next((one for one in deleted if -gap <= one.start - span.end <= max(600, gap)), None)
+        took = next(
+            (one for one in deleted if -gap <= one.start - span.end <= max(DELETED, gap)), None
+        )
         if took is not None:
             told.add(took)
             if _planned(node, last_ready, span.start):
@@ -204,7 +227,7 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
         own = [
             boot
             for boot in boots
-            if span.start - 2 * node.sample_spacing - 120
+            if span.start - 2 * node.sample_spacing - _BOOTED
             <= boot.at
             <= span.end + node.sample_spacing
         ]
@@ -215,7 +238,7 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
             continue  # one late sample of an outage that is known
         surely = max(run.end - run.start, 0.0)
         most = span.seconds if before is None or after is None else after.start - before.end
-        long = surely >= shortest - 0.1 * node.sample_spacing or (
+        long = surely >= shortest - _EARLY * node.sample_spacing or (
             most > shortest
             and (
                 span.seconds - GRACE > shortest
@@ -252,7 +275,7 @@ def _taken_away(node: NodeTimeline, deleted: Span) -> Incident:
     """
     at, until = deleted
     step = node.sample_spacing
-    begins = [a for a, b in node.cordons if a < at and b >= at - 3 * step - 600]
+    begins = [a for a, b in node.cordons if a < at and b >= at - 3 * step - DELETED]
     notice = at - min(begins, default=at)
     longest = NOTICE if until == at else NOTICE / 2
     if notice <= longest + step and ended(node.pod_timelines, at - notice - step, at + NOTICE):
@@ -399,7 +422,7 @@ def _is_health(line: SignalTimeline, presence: Sequence[Span]) -> bool:
     unread = length(before) + length(after)  # it was true there as at its ends
     true = sum(run.end - run.start for run in runs if run.value) + unread
     falls = runs[0].value and runs[-1].value and any(not run.value for run in runs)
-    return bool(falls and true > 0.8 * (last - first + unread))
+    return bool(falls and true > _MOSTLY * (last - first + unread))
 
 
 def _rises(node: NodeTimeline, line: SignalTimeline) -> Iterator[_Rise]:
@@ -462,7 +485,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR, "a GPU holds one of before")
         elif blind and (
             any(0 < a - rise.at <= TO_CORDON for a, _ in node.cordons)
-            or ended(node.pod_timelines, rise.clean - 60, rise.at + near + 900)
+            or ended(node.pod_timelines, rise.clean - _PODS_END[0], rise.at + near + _PODS_END[1])
         ):
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR)
     for rise, code in xids:
@@ -489,7 +512,7 @@ def _clean_up(
     """A clean-up XID alone tells nothing: the detector or a cordon soon after makes it a fault."""
     if any(abs(rise.at - other.at) <= near for other in counted):
         return _fault(node, rise, causes.GPU_FATAL, f"XID {code} over another", _DETECTOR)
-    if any(0 < a - rise.at <= 1200 + node.gap(XID) for a, _ in node.cordons):
+    if any(0 < a - rise.at <= _CORDONED + node.gap(XID) for a, _ in node.cordons):
         return _fault(node, rise, causes.GPU_FATAL, f"XID {code}", "cordoned soon after")
     return of_node(node.name, rise.at, rise.at, causes.USER_XID, f"XID {code}")
 
@@ -507,7 +530,7 @@ def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
                 for other in gpu.runs
             )
             went_on = length(overlap([Span(run.end + gap, end)], others))
-            if end - run.end > 3 * gap and went_on > max(240.0, 2 * gap):
+            if end - run.end > 3 * gap and went_on > max(_WENT_ON, 2 * gap):
                 evidence = f"the series of GPU {line.part[0]} ended while others went on"
                 rise = _Rise(run.end, run.end + gap / 2, end, 0.0)
                 yield _fault(node, rise, causes.GPU_LOST, evidence)
@@ -539,7 +562,7 @@ def _lessened(runs: Sequence[ValueRun], most: float) -> Iterator[tuple[float, li
 
 def _divided(offered: Sequence[SignalTimeline], less: Sequence[ValueRun]) -> bool:
     """Whether another resource became more meanwhile: GPUs were divided anew, and none was lost."""
-    start, end = less[0].start - 600.0, less[-1].end
+    start, end = less[0].start - _DIVIDED, less[-1].end
     return any(
         start <= run.start <= end and run.value > before.value
         for line in offered

@@ -38,6 +38,10 @@ _OF_DOMAINS: Final = (
     *(causes.GPU_FATAL, causes.GPU_LOST, causes.NIC),
 )
 """Causes of faults that a domain may share: a rack's power or switch, an NVLink domain."""
+_WITHIN: Final = 300.0
+"""How far from both ends of a taint a pod is made that was placed under it. Ours. [s]"""
+_PODS_END: Final = (60.0, 600.0)
+"""How long before and after an outage a pod ends that the outage ended. Ours. [s]"""
 _BY_AGENTS: Final = ("problem ", "condition ")
 """How evidence of conditions begins, which agents set."""
 
@@ -69,7 +73,7 @@ def configured(
     def usual(key: str) -> bool:
         spans = standing[key]
         placed = any(
-            a + 300 < pod.created < b - 300 and pod.started is not None and pod.started < b
+            a + _WITHIN < pod.created < b - _WITHIN and pod.started is not None and pod.started < b
             for name, many in spans.items()
             for a, b in many
             for pod in by_name[name].pod_timelines
@@ -118,7 +122,7 @@ def seen_by_observer(
         speaks = all(
             not overlap([Span(i.start, i.end)], timelines[i.name].dark or []) for i in group
         )
-        went_on = not ended(here, start - 60, min(end, start + HOUR) + 600)
+        went_on = not ended(here, start - _PODS_END[0], min(end, start + HOUR) + _PODS_END[1])
         whole = len(group) >= _DOMAIN and not cordoned
         if whole and went_on and (lives or speaks):
             evidence = f"{len(group)} nodes at once, and what ran on them went on"

@@ -14,6 +14,8 @@ SILENCE: Final = 2.6
 """A series was silent between two samples that are this many times the usual spacing apart. [1]"""
 HOST_SILENCE: Final = 1.6
 """The same of exporters on a node: one missing sample may mean that the host was down. [1]"""
+_ABSENT: Final = 600.0
+"""Time without a node's object, before the last sample of all, from which it is deleted. Ours. [s]"""
 Point: TypeAlias = tuple[float, float]
 """A moment and a value. [s, …]"""
 
@@ -423,7 +425,7 @@ class NodeTimeline:
     def gone(self) -> float | None:
         """When it was deleted; None = it is still there. [s]"""
         last, whole = self.presence[-1].end, self.sampled[-1].end
-        return last if whole - last > max(600.0, 3 * self.sample_spacing) else None
+        return last if whole - last > max(_ABSENT, 3 * self.sample_spacing) else None
 
     def exposed(self, failing: list[Span], shortest_outage: float) -> list[Span]:
         """When failures would count: ready, not cordoned, not failing; `shortest_outage` in [s]."""
