@@ -30,6 +30,9 @@ _BAR: Final = 24
 """Characters of the longest bar. [1]"""
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
+IN_SECONDS: Final = (1.0, 6000.0)
+"""From a second to a hundred minutes: times of which all lie there are written in seconds, so that
+they compare. [s]"""
 _NARROWEST: Final = 12
 """A text column is wrapped to no fewer characters than this."""
 
@@ -156,6 +159,11 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
     )
 
 
+def in_seconds(least: float, most: float) -> bool:
+    """Whether times between two bounds are all written in seconds."""
+    return least >= IN_SECONDS[0] and most < IN_SECONDS[1]
+
+
 def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
     """One column's cells, so that they compare at a glance.
 
@@ -164,7 +172,7 @@ def _texts(cells: Sequence[Cell], unit: str) -> list[str]:
     """
     numbers = [abs(cell) for cell in cells if cell and isinstance(cell, int | float)]
     form = None
-    if unit == "s" and numbers and min(numbers) >= 1 and max(numbers) < 6000:
+    if unit == "s" and numbers and in_seconds(min(numbers), max(numbers)):
         form = "{:.4g} s"
     if unit == "%" and len(numbers) > 1 and 0.9 <= min(numbers) <= max(numbers) < 1:
         form = "{:.2%}"

@@ -16,7 +16,7 @@ from mofa_model.reliability.interval import SURE, length_of_run, timeouts
 from mofa_model.search import Rejection
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy
-from mofa_model.tables import Cell, Column, Table, bars, table_of
+from mofa_model.tables import Cell, Column, Table, bars, in_seconds, table_of
 from mofa_model.units import DAY, GIB, Range
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def _first(advice: Advice) -> Table:
 
 def _time(band: Range) -> Callable[[float], str]:
     """Seconds for both ends where minutes would hide how far apart they are."""
-    alike = band.lower >= 1 and band.upper < 6000
+    alike = in_seconds(band.lower, band.upper)
     return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
 
 

@@ -11,12 +11,17 @@ from typing import Final, NamedTuple
 from mofa_model import units
 from mofa_model.advice import Advice, Current, Status
 from mofa_model.advice.candidates import LIKELY
+from mofa_model.advice.verdict import SURELY
 from mofa_model.bands.odds import in_percent
 from mofa_model.strategy_text import differences, short_strategy
 from mofa_model.units import GIB
 
 LONGEST: Final = 12
 """Lines of the answer. [1]"""
+_GOOD: Final = 0.75
+"""Confidence from which evidence is called good. Ours. [1]"""
+_AS_FAST: Final = 0.005
+"""Share up to which two speeds are called the same: it is lost in two decimals. [1]"""
 _VERDICTS: Final = {
     Status.RECOMMENDED: "run this",
     Status.LOW_CONFIDENCE: "try this before you rely on it",
@@ -97,14 +102,14 @@ def _against(advice: Advice, today: Current) -> str:
     surely = f", faster with {in_percent(odds)}" if odds is not None else ""
     speed = (
         f"{faster:.2f} times as fast"
-        if faster >= 1.005
+        if faster >= 1.0 + _AS_FAST
         else "as fast"
-        if faster > 0.995
+        if faster > 1.0 - _AS_FAST
         else f"{1 / faster:.2f} times as slow"
     )
     fits = (
         f"; {today.called} fits with {in_percent(today.odds.fits)}"
-        if today.odds is not None and today.odds.fits < 0.9
+        if today.odds is not None and today.odds.fits < SURELY
         else ""
     )
     return f"{changes}: {speed}{surely}{fits}"
@@ -117,7 +122,7 @@ def _grade(advice: Advice) -> str:
         "weak"
         if advice.status is Status.LOW_CONFIDENCE
         else "good"
-        if float(advice.confidence) >= 0.75
+        if float(advice.confidence) >= _GOOD
         else "fair"
     )
     runs = re.split(r"[;,(]", basis.removeprefix("evidence: "))[0].strip()

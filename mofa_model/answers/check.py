@@ -33,6 +33,8 @@ SLOWER: Final = 0.05
 """Share by which a step may be slower than before. [1]"""
 LOST: Final = 0.02
 """Share of all time that an interval may cost against the best one: below it a forecast is not sure which is better. Ours. [1]"""
+_AS_BEFORE: Final = 1.01
+"""Factor up to which what a finding counts is as it was before the change. Ours. [1]"""
 _NEEDED: Final = {
     "model": "--model", "device_kind": "--gpu", "devices": "--gpus",
     "sequence_length": "--seq", "global_batch": "--global-batch",
@@ -118,7 +120,7 @@ def _stood(one: ReviewFinding, before: ReviewFinding) -> bool:
     if one.rule != before.rule:
         return False
     same = one.message == before.message
-    return same or bool(one.amount and one.amount <= 1.01 * before.amount)
+    return same or bool(one.amount and one.amount <= _AS_BEFORE * before.amount)
 
 
 def _findings(

@@ -49,7 +49,7 @@ def overflow_probability(mean: Ratio, spread: Ratio, exchanges: Count, load: Rat
     1.0
     """
     scale = np.maximum(spread * _SCALE, _TINY)
-    beyond = np.clip((load - mean) / scale + _EULER, -500.0, 500.0)
+    beyond = np.clip((load - mean) / scale + _EULER, -500.0, 500.0)  # so that exp stays finite
     return -np.expm1(-exchanges * np.exp(-beyond))
 
 

@@ -206,17 +206,21 @@ def convolution(batch: Count, sequence: Count, channels: Count) -> CallWork:
     )
 
 
+_CHUNK: Final = 64.0
+"""Tokens of a chunk, inside which kernels of linear attention score all pairs. [1]"""
+
+
 def scan(
     batch: Count, sequence: Count, k_heads: Count, k_dim: Count, v_heads: Count, v_dim: Count
 ) -> CallWork:
-    """The work of a linear-attention layer, like a gated delta rule, in chunks of 64 tokens. Ours.
+    """The work of a linear-attention layer, like a gated delta rule, in chunks. Ours.
 
     Scores are computed inside a chunk, and a state of `k_dim` times `v_dim` goes between chunks.
     """
     tokens = 1.0 * batch * sequence
     return CallWork(
         at=(sequence, batch, v_heads),
-        flops=tokens * v_heads * (6.0 * k_dim * v_dim + 64.0 * 4.0 * (k_dim + v_dim)),
+        flops=tokens * v_heads * (6.0 * k_dim * v_dim + _CHUNK * 4.0 * (k_dim + v_dim)),
         moved=2.0 * tokens * (2.0 * k_heads * k_dim + 2.0 * v_heads * v_dim),
         wide=1.0 * batch * v_heads,
     )

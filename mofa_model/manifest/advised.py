@@ -13,7 +13,7 @@ from mofa_model.launch import TRAINERS, Launch, launch
 from mofa_model.spec.reliability import FailureMode
 from mofa_model.strategy import Strategy
 from mofa_model.strategy_text import format_strategy
-from mofa_model.units import DAY, Range
+from mofa_model.units import DAY, HOUR, Range
 
 _SUMMARY: Final = ("tp", "pp", "cp", "ep", "dp", "vpp")
 _DEGREES: Final = (*_SUMMARY, "mbs")
@@ -157,7 +157,7 @@ def duration(seconds: float) -> str:
     >>> duration(1260.0), duration(45.0)
     ('21m', '45s')
     """
-    for letter, scale in (("d", 86400.0), ("h", 3600.0), ("m", 60.0)):
+    for letter, scale in (("d", DAY), ("h", HOUR), ("m", 60.0)):
         if seconds >= 2 * scale:
             return f"{seconds / scale:.0f}{letter}"
     return f"{seconds:.0f}s"

@@ -178,6 +178,7 @@ def search_steps(curve: Curve, most: int) -> int:
         best = int(np.argmax(curve(grid)))
         around = int(grid[max(0, best - 1)]), int(grid[min(len(grid) - 1, best + 1)])
         if around == (low, high) or around[1] - around[0] <= 2:
+            # It narrows no more: each number of steps is tried, of a flat curve the first of them.
             grid = np.arange(around[0], min(around[1], around[0] + 4096) + 1, dtype=float)
             return int(grid[int(np.argmax(curve(grid)))])
         low, high = around
@@ -217,7 +218,7 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
     while True:
         hops = sorted(_hops(point, free, most), key=worth)[-_FOLLOWED:]
         near = [hop for hop in hops if worth(hop) > worth(point) - FLAT]
-        best = max(
+        best = max(  # a hop lands near a top, so its steps are small
             (_climbed(worth, hop, free, 1.1, most) for hop in near), key=worth, default=point
         )
         if worth(best) <= worth(point):
@@ -295,6 +296,7 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
     works: list[float] = []
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
         mine = rate * sum(s.share for s in sources if s.tier == tier)
+        # A tier that no failure needs is saved seldom, and not never.
         group = (mine if mine > 0 else rate * 1e-3, float(blocking), float(background), 1)
         while True:
             reads, blocks, copies, tiers = group

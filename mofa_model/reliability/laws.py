@@ -208,10 +208,14 @@ _EXACT: Final = 1e-11
 """Coefficients of the series that are smaller than this are left out. [1]"""
 
 
+_POINTS: Final = 48
+"""Points at which the integral over a recovery time is taken. Ours."""
+
+
 @cache
 def _gauss() -> tuple[NDArray[Any], NDArray[Any]]:
     """Nodes and weights of Gauss-Legendre, imported when a law needs them."""
-    nodes, weights = np.polynomial.legendre.leggauss(48)
+    nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
     return nodes, weights
 
 
@@ -272,6 +276,7 @@ class GeneralRun:
 
     def lattice_of(self, period: float, longest: float) -> Callable[[Seconds], Ratio]:
         """`lattice` at one period as a series, for t up to `longest`. []"""
+        # Times are told apart from a thousandth of the period on.
         series = _series(lambda t: np.asarray(self.lattice(t, period)), 1e-3 * period, longest)
         return lambda t: series(np.asarray(t, dtype=float))
 
@@ -359,6 +364,7 @@ def _horizon(rate: float, shape: float) -> float:
     """Where a Weibull law with this mean falls below 1e-16. [s]"""
     from math import gamma
 
+    # 36.8 is -log(1e-16).
     return float(np.power(36.8, 1 / shape) / (rate * gamma(1 + 1 / shape)))
 
 

@@ -39,6 +39,8 @@ AHEAD: Final = (7.0, 14.0, 30.0)
 """How far forecasts look; rates are those of the longest. [d]"""
 _LATELY: Final = 7.01
 """Time from which the exposure of the next days is taken. [d]"""
+_USUAL: Final = RecoveryTime(mean=300.0, cv=1.0)
+"""Recovery from a class of failures for which nobody assumes another one. Ours."""
 _NOTHING: Final = FailureEvidence()
 
 
@@ -202,7 +204,7 @@ def assess(
             name: recovery_posterior(
                 observed_failures.recoveries.get(name, ()),
                 observed_failures.open_recoveries.get(name, ()),
-                prior_law=known.get(name, RecoveryTime(mean=300.0, cv=1.0)),
+                prior_law=known.get(name, _USUAL),
                 level=level,
             )
             for name in every
@@ -423,6 +425,7 @@ def recovery_posterior(
     near = np.append(np.append(logs, opened), center0)
     m = np.linspace(near.min() - 3 * spread0, near.max() + 3 * spread0, 241)[:, None]
     s = np.geomspace(0.05, 4.0, 121)[None, :]
+    # The prior: medians within twice the assumed spread, spreads within a factor of two of it.
     log = -0.5 * ((m - center0) / (2 * spread0)) ** 2 - 0.5 * (np.log(s / spread0) / 0.7) ** 2
     log = log - len(logs) * np.log(s) - 0.5 * (_squares(logs, m)) / (s * s)
     for time in opened:

@@ -135,6 +135,7 @@ class _Chain:
             1 - self.runs[0].alive(wait) / np.maximum(self.runs[0].alive(0.0 * wait), NEVER)
         )
         wanted = 1 if miss <= 0 else 1 + int(np.ceil(np.log(_NEGLIGIBLE) / np.log(min(miss, 0.99))))
+        # The chain has `n` states for each: its matrix stays so small that it is solved at once.
         return max(1, min(wanted, 40, max(2, 1200 // self.n)))
 
     def stationary(self) -> tuple[Matrix, Matrix]:

@@ -212,6 +212,7 @@ def _host_bytes(
     activations: Array = np.max(beside, axis=-2)
     if states.parked is None or states.host is None:
         return activations
+    # Both at their largest, and what the sum of all of a node's devices is rounded by.
     if float(activations.max()) + float(states.host.max()) <= 0.999 * memory:
         return None
     host = np.empty_like(states.host)

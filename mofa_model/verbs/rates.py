@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
 
+_CHANCE: Final = 0.05
+"""Probability from which on chance alone may explain what was counted. [1]"""
 EXAMPLES: Final = """\
 examples:
   counts of a cluster against the paper's assumption of 0.005 per node-day
@@ -372,7 +374,7 @@ def _tables(found: Assessment) -> list[Table]:
     ]
     if found.trend is not None:
         score, p = found.trend
-        word = "no trend" if p >= 0.05 else "more frequent" if score > 0 else "less frequent"
+        word = "no trend" if p >= _CHANCE else "more frequent" if score > 0 else "less frequent"
         notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
     tables = [
         table_of(
@@ -416,7 +418,7 @@ def _tables(found: Assessment) -> list[Table]:
         )
         tables.append(table_of("Mean recovery time", means, times))
     if (spread := found.dispersion) is not None:
-        is_chance = spread.p_value >= 0.05
+        is_chance = spread.p_value >= _CHANCE
         word = "nodes fail alike" if is_chance else "some nodes fail more than chance allows"
         tables.append(
             Table(

@@ -213,26 +213,34 @@ def _amount(node_days: float) -> str:
     return f"{node_days:,.0f} node-days" if node_days >= 10 else f"{node_days:.2g} node-days"
 
 
+_NODE_DAYS: Final = 1e9
+"""More node-days than any pool has had. [node d]"""
+_FAILURES: Final = 1e7
+"""More failures than any pool has had. [1]"""
+_RECOVERED: Final = 1e11
+"""More than all recovery times of a day add up to. [s]"""
+
+
 def _nonsense(history: History) -> str:
     """The impossible numbers of a history, three at most; empty where all are possible."""
     numbers = [
-        ("node-days", history.node_days, 1e9),
+        ("node-days", history.node_days, _NODE_DAYS),
         ("window", history.window, _TEN_YEARS),
         ("coverage", history.coverage, 1.0 + 1e-9),
     ]
     for name, evidence in history.classes.items():
         mean = evidence.mean_recovery or 0.0
         numbers += [
-            (f"{name} failures", evidence.failures, 1e7),
+            (f"{name} failures", evidence.failures, _FAILURES),
             (f"{name} recovery", mean, _TEN_YEARS),
         ]
     for day in history.days:
         numbers.append((f"seconds of {day.date}", day.covered, DAY + 1.0))
         for name, evidence in day.classes.items():
             numbers += [
-                (f"{name} node-days of {day.date}", evidence.node_days, 1e9),
-                (f"{name} failures of {day.date}", evidence.failures, 1e7),
-                (f"{name} recovery of {day.date}", evidence.recovery_seconds, 1e11),
+                (f"{name} node-days of {day.date}", evidence.node_days, _NODE_DAYS),
+                (f"{name} failures of {day.date}", evidence.failures, _FAILURES),
+                (f"{name} recovery of {day.date}", evidence.recovery_seconds, _RECOVERED),
             ]
     wrong = [
         f"{name} {value!r}"
@@ -410,4 +418,4 @@ def _three(per_node_day: float) -> str:
 
 def _decimal(value: float) -> str:
     """A number as text, zero or more, without an exponent."""
-    return f"{min(max(0.0, value), 1e11):.4f}"
+    return f"{min(max(0.0, value), 1e11):.4f}"  # the field has twelve digits before the point

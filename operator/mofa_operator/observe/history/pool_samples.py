@@ -76,6 +76,8 @@ _LABELLED: Final = 1000
 """Nodes whose labels are read at once: each may have a hundred. [1]"""
 _WORKING: Final = 0.02
 """Activity of tensor cores above which a GPU works. [1]"""
+_ONE_MISSING: Final = 1.5
+"""Times between samples up to which a gap is no more than one that came late or is missing. [1]"""
 _NO_SIGNALS: Final = frozenset[Signal]()
 _GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
 
@@ -557,7 +559,7 @@ class _Queries:
         times = sorted(at for s in answer.samples for at, _ in s.points)
         covered: list[Span] = []
         for at in times:
-            if covered and at - covered[-1].end <= 1.5 * step:
+            if covered and at - covered[-1].end <= _ONE_MISSING * step:
                 covered[-1] = Span(covered[-1].start, at)
             else:
                 covered.append(Span(at - step / 2, at))
@@ -567,8 +569,8 @@ class _Queries:
         """A span extended to the piece's ends, where only a gap between two samples is missing."""
         start, end = self._day
         return Span(
-            start if span.start - start <= 1.5 * step else span.start,
-            end if end - span.end <= 1.5 * step else span.end,
+            start if span.start - start <= _ONE_MISSING * step else span.start,
+            end if end - span.end <= _ONE_MISSING * step else span.end,
         )
 
     async def _busy(
