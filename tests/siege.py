@@ -200,7 +200,7 @@ class Attacker:
     def api(self, method, path, body=None, sent="application/json"):
         """A request to the API server; what it refuses, it refuses."""
         if not hasattr(self._own, "client"):
-            self._own.client = Client(self.site.cluster.kubeconfig)
+            self._own.client = Client(self.site.tenant)
         with contextlib.suppress(Refused, LocalStackError):
             return self._own.client.ask(method, path, body, sent=sent)
 

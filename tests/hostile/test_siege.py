@@ -36,6 +36,8 @@ pytestmark = [
 OTHER = "bystander"
 QUESTION = 10.0
 """Longest that one question may take. [s]"""
+SEATS = 24
+"""Requests that the API server works on at once: what two cores can do. Users share them fairly. [1]"""
 SEED = int(os.environ.get("MOFA_SIEGE_SEED", "45"))
 
 
@@ -45,7 +47,7 @@ def besieged(request, site, tmp_path_factory):
     real, more = request.param
     group = Cgroup(GIB)
     with Processes(tmp_path_factory.mktemp("besieged")) as processes:
-        plane = ControlPlane(tmp_path_factory.mktemp("cluster"), processes)
+        plane = ControlPlane(tmp_path_factory.mktemp("cluster"), processes, seats=SEATS)
         plane.start()
         plane.install(ROOT / "crds", ROOT / "deploy" / "manifests")
         foreign.install(plane, JOB_SET)

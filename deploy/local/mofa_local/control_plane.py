@@ -44,11 +44,17 @@ class ControlPlane(Cluster):
         *,
         controllers: bool = False,
         real_nodes: bool = False,
+        seats: int = 0,
     ) -> None:
-        """`real_nodes`: kubelets may join, under the rights that they have in a cluster, and are reached by a socket."""
+        """`real_nodes`: kubelets may join, under the rights that they have in a cluster, and are reached by a socket.
+
+        `seats`: how many requests the API server works on at once, shared fairly between users; 0 for its own default, which is
+        meant for some thirty cores. [1]
+        """
         self.processes = processes
         self.controllers = controllers or real_nodes
         self.real_nodes = real_nodes
+        self.seats = seats
         self.authority = Authority("mofa-local")
         self._api, self._etcd, *self._health = ports.free_ports(4)
         self._audited = audit.Log(folder / "audit.jsonl")
@@ -146,6 +152,11 @@ class ControlPlane(Cluster):
                 # Admission waits for a default ServiceAccount in each namespace, which a controller makes.
                 *([] if self.controllers else ["--disable-admission-plugins=ServiceAccount"]),
                 *(self._to_kubelets() if self.real_nodes else []),
+                *(
+                    [f"--max-requests-inflight={self.seats}", "--max-mutating-requests-inflight=0"]
+                    if self.seats
+                    else []
+                ),
             ],
             ready=answers(f"{self.server}/readyz"),
         )
