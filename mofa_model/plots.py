@@ -62,11 +62,9 @@ def check(field: str, path: str) -> None:
 
 
 @contextmanager
-def picture(
-    path: str, *, width: float = 7.0, height: float = 4.2, field: str = "--plot"
-) -> Iterator[Axes]:
+def picture(path: str, *, width: float = 7.0, height: float = 4.2) -> Iterator[Axes]:
     """Axes to draw on; the file is written when the block ends well."""
-    check(field, path)
+    check("--plot", path)
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

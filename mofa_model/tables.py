@@ -253,9 +253,9 @@ def broken(text: str, width: int) -> list[str]:
     return wrapper.wrap(text)
 
 
-def as_markdown(table: Table, *, wide: bool = True) -> str:
+def as_markdown(table: Table) -> str:
     """A table as most renderers of markdown know it; what people copy is a block of code."""
-    printed = for_people(table, wide=wide)
+    printed = for_people(table, wide=True)
     rule = ["--:" if column.align == "right" else "---" for column in printed.columns]
     grid = [[column.name for column in printed.columns], rule, *printed.rows]
     escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in grid]

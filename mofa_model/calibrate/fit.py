@@ -315,6 +315,10 @@ def robust(residual: Array, scale: float) -> tuple[Array, Array]:
     return 2.0 * (root - 1.0), 1.0 / root
 
 
+MOST_STEPS: Final = 60
+"""Steps after which a fit ends at the latest. [1]"""
+
+
 def fit(
     evidence: Evidence,
     measured_seconds: Array,
@@ -322,7 +326,6 @@ def fit(
     weights: Array | None = None,
     scale: float = 0.05,
     start: Array | None = None,
-    most: int = 60,
     tolerance: float = 1e-6,
 ) -> Fitted:
     """Entries that explain `log(measured)` within their bounds; rows that are NaN are left out,
@@ -351,7 +354,7 @@ def fit(
     damping, steps = 1e-2, 0
     values, slope = evidence.derivatives(logs)
     loss = loss_of(values, logs)
-    while steps < most and free.size:
+    while steps < MOST_STEPS and free.size:
         steps += 1
         residual = (values - measured_seconds)[here]
         w = robust(residual, scale)[1] * row_weight / scale**2

@@ -87,11 +87,6 @@ class BatchScript:
     clues: tuple[Clue, ...] = field(default=())
     """What tells of the trainer and the task, the weightiest first."""
 
-    def directive(self, name: str, component: int = 0) -> Directive | None:
-        """The directive that counts: sbatch takes the last one."""
-        found = [one for one in self.directives if (one.name, one.component) == (name, component)]
-        return found[-1] if found else None
-
 
 def read_script(text: str, name: str, files: Mapping[str, str] | None = None) -> BatchScript:
     r"""Read a batch script, or a shell script; `files` are others that it names, by their names.

@@ -47,14 +47,14 @@ def bundled_text(name: str) -> str:
     return _texts()[name]
 
 
-def named_profiles(word: str, field: str = "--profile") -> list[Profile]:
+def named_profiles(word: str) -> list[Profile]:
     """The profiles that a word means: the bundled one of that name, else all of a file."""
-    return [cluster_profile(value) for value in manifests_of(word, field)]
+    return [cluster_profile(value) for value in manifests_of(word)]
 
 
-def named_profile(word: str, field: str = "--profile") -> Profile:
+def named_profile(word: str) -> Profile:
     """The one profile that a word means."""
-    found = named_profiles(word, field)
+    found = named_profiles(word)
     if len(found) != 1:
         raise BadFile(
             word, f"holds {len(found)} ClusterProfiles; give one, or a bundled name: {_known()}"

@@ -234,13 +234,13 @@ _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
 """How files of weights end."""
 
 
-def model_named(text: str, *, field: str = "--model") -> Transformer:
+def model_named(text: str) -> Transformer:
     """A preset; a model hub's config.json or the folder with it; or an id or an address on the hub.
-    `field` is what an error calls it.
 
     >>> model_named("meta-llama/Llama-3.1-8B").name
     'llama3-8b'
     """
+    field = "--model"
     if text.startswith("layers="):
         return shape_named(text, field=field)
     text = text if files.path_kind(text) else entries.model_id(text)

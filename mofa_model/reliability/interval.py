@@ -430,9 +430,11 @@ def nodes_for(job: Job, steps: float, deadline: Seconds, scaling: float = 1.0) -
     return high
 
 
-def spares_for_deadline(
-    job: Job, steps: float, deadline: Seconds, most: int = 10_000
-) -> int | None:
+MOST_SPARES: Final = 10_000
+"""Spare nodes up to which it is looked whether they help. [1]"""
+
+
+def spares_for_deadline(job: Job, steps: float, deadline: Seconds) -> int | None:
     """Fewest spare nodes that end a run in time; None where spares do not help. Ours. [1]"""
     positive(deadline=deadline, steps=steps)
     if job.reliability.spares is None:
@@ -453,7 +455,7 @@ def spares_for_deadline(
     low, high = -1, 1
     while late(high):
         low, high = high, high * 2
-        if high > most:
+        if high > MOST_SPARES:
             return None
     while high - low > 1:
         middle = (low + high) // 2

@@ -447,7 +447,11 @@ def recovery_posterior(
     )
 
 
-def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int = 5) -> Dispersion:
+WORST: Final = 5
+"""Nodes that are named for their failures. [1]"""
+
+
+def dispersion(failures: dict[str, int], exposure: dict[str, float]) -> Dispersion:
     """Chi-square dispersion of failures over nodes, and the worst nodes. Source: Fisher 1950. [1]
 
     >>> found = dispersion({"a": 6, "b": 0, "c": 0}, {"a": 10.0, "b": 10.0, "c": 10.0})
@@ -468,7 +472,7 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float], show: int =
     if k.sum() == 0 or free == 0:
         return Dispersion(index=1.0, p_value=1.0, worst=())
     square = float(np.sum((k - expected) ** 2 / expected))
-    order = sorted(range(len(names)), key=lambda i: (-k[i], names[i]))[:show]
+    order = sorted(range(len(names)), key=lambda i: (-k[i], names[i]))[:WORST]
     worst = tuple(
         (names[i], int(k[i]), float(min(1.0, len(names) * gamma_below(k[i], expected[i]))))
         for i in order

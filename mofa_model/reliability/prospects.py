@@ -92,7 +92,7 @@ class BandCount:
         return self.inside / self.bands if self.bands else None
 
 
-def prospect(days_trained: Sequence[TrainedDay], ahead: float, *, seed: int = 1) -> Prospect | None:
+def prospect(days_trained: Sequence[TrainedDay], ahead: float) -> Prospect | None:
     """Forecast of the next `ahead` days [d] from days in their order; None where they are few. Ours.
     []
 
@@ -104,13 +104,15 @@ def prospect(days_trained: Sequence[TrainedDay], ahead: float, *, seed: int = 1)
     """
     if len(days_trained) < LEAST_DAYS or sum(day.held for day in days_trained) <= 0:
         return None
-    drawn = _Draws(days_trained, seed)
+    drawn = _Draws(days_trained)
     return drawn.ahead(ahead)
 
 
-def finish_days(
-    days_trained: Sequence[TrainedDay], left: float, *, seed: int = 1, most: float = 3650.0
-) -> Range | None:
+MOST_DAYS: Final = 3650.0
+"""Days after which a run is said to end at the latest: ten years. [d]"""
+
+
+def finish_days(days_trained: Sequence[TrainedDay], left: float) -> Range | None:
     """Days until so much training is kept, at ETTR 1 [d], with its band; None where days are few. Ours.
     [d]
 
@@ -121,21 +123,22 @@ def finish_days(
     """
     if len(days_trained) < LEAST_DAYS or sum(day.held for day in days_trained) <= 0:
         return None
-    drawn = _Draws(days_trained, seed)
+    drawn = _Draws(days_trained)
     first = drawn.ahead(max(left, 1.0)).ettr
     times = []
     for name in ("upper", "target", "lower"):  # a low ETTR finishes late
-        about = min(left / max(getattr(first, name), 1e-6), most)
+        about = min(left / max(getattr(first, name), 1e-6), MOST_DAYS)
         ettr = getattr(drawn.ahead(max(about, 1.0)).ettr, name)
-        times.append(min(left / max(ettr, 1e-6), most))
+        times.append(min(left / max(ettr, 1e-6), MOST_DAYS))
     return Range.around(times[1], times[0], times[2])
 
 
 class _Draws:
     """The past of a forecast, ready to be drawn from."""
 
-    def __init__(self, past: Sequence[TrainedDay], seed: int) -> None:
-        self._generator = np.random.default_rng(seed)
+    def __init__(self, past: Sequence[TrainedDay]) -> None:
+        # One past has one forecast, whoever asks and how often.
+        self._generator = np.random.default_rng(1)
         self._held = np.array([day.held for day in past])
         self._stops = np.array([day.stops for day in past])
         lost = np.maximum(self._held - np.array([day.kept for day in past]), 0.0)

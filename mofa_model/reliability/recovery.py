@@ -149,11 +149,7 @@ class PlanOutcome:
 
 
 def outcomes(
-    job: Job,
-    plans: Iterable[RecoveryPlan],
-    *,
-    most: int = int(MOST_STEPS),
-    every: tuple[int, ...] | None = None,
+    job: Job, plans: Iterable[RecoveryPlan], *, most: int = int(MOST_STEPS)
 ) -> list[PlanOutcome]:
     """Each plan at its best interval on the exact model, the one that is worth most first. Ours. []
 
@@ -167,7 +163,7 @@ def outcomes(
     found = []
     for plan in plans:
         under = replace(job, plan=plan)
-        best = recommend(under, most=most, every=every)
+        best = recommend(under, most=most)
         found.append(PlanOutcome(plan=plan, advised=best, upkeep=cost_of(under)))
     return sorted(found, key=lambda one: -float(one.worth))
 

@@ -111,9 +111,9 @@ class Operations:
         """Micro-batches. [1]"""
         return int(np.max(self.microbatch)) + 1
 
-    def operation(self, step: int, slot: int = 0) -> Operation:
-        """An operation of a step."""
-        kind, k, j = (int(x[slot, step]) for x in (self.kind, self.virtual_stage, self.microbatch))
+    def operation(self, step: int) -> Operation:
+        """The first operation of a step."""
+        kind, k, j = (int(x[0, step]) for x in (self.kind, self.virtual_stage, self.microbatch))
         return Operation(KINDS[kind], k, j)
 
 

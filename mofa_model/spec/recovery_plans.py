@@ -229,7 +229,7 @@ def _real(text: str, field: str) -> float:
         raise BadValue(field, text, "give a number") from None
 
 
-def plans_of(texts: tuple[str, ...], field: str = "--recovery") -> tuple[RecoveryPlan, ...]:
+def plans_of(texts: tuple[str, ...]) -> tuple[RecoveryPlan, ...]:
     """The plans that are asked for; `any` stands for all of `choices`.
 
     >>> len(plans_of(("in-place,peer",)))
@@ -238,7 +238,7 @@ def plans_of(texts: tuple[str, ...], field: str = "--recovery") -> tuple[Recover
     names = [name.strip() for text in texts for name in text.split(",")]
     if "any" in names:
         return choices()
-    return tuple(plan_of(name, field) for name in dict.fromkeys(names))
+    return tuple(plan_of(name) for name in dict.fromkeys(names))
 
 
 _TRIED: Final = ("", "in-place")

@@ -73,10 +73,10 @@ class Enqueuer:
         self._links_urgent &= not self._store.is_linked
         self._link(urgent=False)
 
-    def enqueue(self, keys: Iterable[Key], *, urgent: bool = False) -> None:
-        """Queue objects of which something new is known."""
+    def enqueue(self, keys: Iterable[Key]) -> None:
+        """Queue objects of which something new is known; nobody waits for them."""
         for key in keys:
-            self._queue.add(key, urgent=urgent)
+            self._queue.add(key, urgent=False)
 
     def is_settling(self, key: Key) -> bool:
         """Whether nodes of this profile change just now; it is queued once they have settled."""

@@ -39,13 +39,13 @@ def sentence(message: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
-def digits(value: float, number: int = 3) -> int:
-    """A whole number with so many significant digits.
+def digits(value: float) -> int:
+    """A whole number with three significant digits.
 
     >>> digits(812345.6)
     812000
     """
-    return round(float(f"{value:.{number}g}"))
+    return round(float(f"{value:.3g}"))
 
 
 def significant(value: float, number: int) -> str:

@@ -79,7 +79,7 @@ class ClusterSeen:
         return training_job if isinstance(training_job, LiveTrainingJob) else None
 
 
-async def read_fleet(api: Api, namespace: str = "", now: float | None = None) -> ClusterSeen:
+async def read_fleet(api: Api, namespace: str = "") -> ClusterSeen:
     """Read it, of all namespaces or of one; what may not be listed is noted and not an error."""
     asked = (*AROUND, *JOBS)
     lists = await asyncio.gather(*(_listed(api, kind, namespace) for kind in asked))
@@ -102,7 +102,7 @@ async def read_fleet(api: Api, namespace: str = "", now: float | None = None) ->
         refused={
             kind: found for kind, found in zip(asked, lists, strict=True) if isinstance(found, str)
         },
-        now=time.time() if now is None else now,
+        now=time.time(),
     )
 
 
