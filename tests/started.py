@@ -47,6 +47,8 @@ SLOW = [
 """A layout of its own, which is slower than any advice."""
 STUB = "/program/pretrain_gpt.py"
 """What runs: it waits, and its command line tells what it was given."""
+SLOWLY = 240.0
+"""Longest wait for a pod that starts or ends, on a machine whose speed is not ours to know. [s]"""
 LAYOUTS = ({"tp": 1, "mbs": 1}, {"tp": 2, "mbs": 1}, {"tp": 1, "mbs": 4}, {"tp": 2, "mbs": 8})
 """What the policies of the namespaces leave to advise, so that not all jobs are told the same."""
 
@@ -313,7 +315,7 @@ class Site:
             if one["involvedObject"]["name"] == name and one["reason"] in reasons
         ]
 
-    def said(self, place, name, seconds=240.0):
+    def said(self, place, name, seconds=SLOWLY):
         """What is said of a job that has started."""
         try:
             found = until(
@@ -368,7 +370,7 @@ class Site:
                     if one["metadata"]["name"].startswith(name)
                 ]
             ),
-            90.0,
+            SLOWLY,
             f"the pods of {name} are gone",
         )
 
@@ -399,7 +401,7 @@ def told(site, place, name):
 def checked(site, kind, place, name):
     """What was said of a job, held against the kernel's word; whether it is said to run as advised."""
     said = site.said(place, name)
-    words, *others = until(lambda: site.dumped(place, name), what=f"the program of {name} runs")
+    words, *others = until(lambda: site.dumped(place, name), SLOWLY, f"the program of {name} runs")
     assert all(one == words for one in others), others
     advice = json.loads(ours(read(site.cluster, kind, place, name))["recommendation"])
     launch = advice.get("launch", [])
