@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr, suppress
 from dataclasses import replace
 from io import StringIO
+from itertools import pairwise
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import presets
@@ -70,7 +72,10 @@ def question_for(
         )
     made = AdviceQuestion(**asked)
     made = _runnable(made, given, notes)
-    return made if {"current", "planned"} & given.keys() else _believed(made, notes), notes
+    if {"current", "planned"} & given.keys():
+        return made, notes
+    is_whole = bool(made.planned) and not _elsewhere(pasted_facts)
+    return _believed(made, notes, is_whole=is_whole), notes
 
 
 def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
@@ -249,7 +254,13 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
 
     facts = pasted_facts.facts
     layers = int(facts["layers"].value) if "layers" in facts else None
-    if pasted_facts.command is not None:
+    elsewhere = _elsewhere(pasted_facts)
+    if elsewhere and "sharding" not in facts:
+        notes.append(
+            f"{elsewhere} says how ranks share their states and is not here: its layout is not compared; give it beside"
+        )
+        return ""
+    if pasted_facts.command is not None and not elsewhere:
         at, _ = program_at(pasted_facts.command)
         words = pasted_facts.command.texts
         if any("$" in word for word in words[:at]):  # what starts it says nothing of the layout
@@ -293,16 +304,42 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     return text
 
 
+_NAMES_FILE: Final = re.compile(
+    r"-*(deepspeed|deepspeed_config|ds_config|config_file|deepspeed_config_file)"
+)
+
+
+def _elsewhere(pasted_facts: PastedFacts) -> str:
+    """The file of DeepSpeed or Accelerate that a command names and nobody gave; empty where there is none."""
+    if pasted_facts.command is None or any(
+        one.path.startswith(("zero_optimization", "deepspeed_config.", "distributed_type"))
+        for one in pasted_facts.settings
+    ):
+        return ""
+    here = {PurePosixPath(name).name for name, _ in pasted_facts.parts}
+    for before, word in pairwise(("", *pasted_facts.command.texts)):
+        name, equals, value = word.partition("=")
+        option, path = (name, value) if equals else (before, word)
+        is_file = re.search(r"\.(json|ya?ml)$", path) and PurePosixPath(path).name not in here
+        if is_file and _NAMES_FILE.fullmatch(option.replace("-", "_").lstrip("_")):
+            return path
+    return ""
+
+
 def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str]) -> AdviceQuestion:
     """The question without what was read and its trainer, as it is known here, would refuse; what is given by
     options stays, for who gives it wants to know.
     """
+    from mofa_model.advice.candidates import question_of
     from mofa_model.answers.advise import request_of
+    from mofa_model.search import ANY
 
     def refused(one: AdviceQuestion) -> str:
         with redirect_stderr(StringIO()):  # what is not priced is said with the answer, once
             try:
-                request_of(one)
+                request = request_of(one)
+                if request.framework != ANY:
+                    question_of(request)
             except InputError as error:
                 return str(error)
         return ""
@@ -326,9 +363,9 @@ BELIEVED: Final = 1.5
 """Times the memory of a device that a layout may need by the model, and still be taken for one that runs. [1]"""
 
 
-def _believed(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
+def _believed(asked: AdviceQuestion, notes: list[str], *, is_whole: bool) -> AdviceQuestion:
     """The question without a layout that needs so much more memory than there is that something of it, as
-    sharding or offloading, cannot have been told: one that runs, or one whose sharding nobody says.
+    sharding or offloading, cannot have been told: one that runs, or one that is not told whole.
     """
     from mofa_model.advice import memory_of_today
     from mofa_model.answers.advise import request_of
@@ -342,7 +379,7 @@ def _believed(asked: AdviceQuestion, notes: list[str]) -> AdviceQuestion:
     if memory is None or memory[0] <= BELIEVED * memory[1]:
         return asked
     needs, limit = (f"{one / GIB:.0f} GiB" for one in memory)
-    if asked.planned and _says_sharding(said):
+    if is_whole and _says_sharding(said):
         return asked
     may = "it cannot start, or " if asked.planned else ""
     notes.append(

@@ -80,6 +80,8 @@ class ProgramCall:
     words: tuple[PlacedWord, ...]
     where: str
     """Where it stands."""
+    own_variables: tuple[PlacedVariable, ...] = ()
+    """Variables that it alone is given."""
 
     @property
     def texts(self) -> tuple[str, ...]:

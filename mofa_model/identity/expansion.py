@@ -296,7 +296,10 @@ class Expander:
 
     @staticmethod
     def printed(traced_words: Sequence[Traced]) -> Traced | None:
-        """What `echo` or `printf` prints; None of another command."""
+        """What `echo`, `printf` or `expr` prints; None of another command."""
+        if traced_words and traced_words[0].text == "expr":
+            result = _of_expr([one.text for one in traced_words[1:]])
+            return None if result is None else traced(str(result))
         if len(traced_words) < 2 or traced_words[0].text not in {"echo", "printf"}:
             return None
         blank = traced(" ")
@@ -337,7 +340,7 @@ class Expander:
             value = self.variables.get(name)
             rows = value if isinstance(value, list) else [] if value is None else [value]
         if part.get("Length"):
-            yield _Piece(traced(str(len(rows))), True)
+            yield _Piece(self._length(name, rows), True)
             return
         if part.get("Slice"):
             first = self.try_arithmetic(part["Slice"]["Offset"]) or 0
@@ -358,6 +361,17 @@ class Expander:
                 yield _Piece(traced(" "), False)
         if not rows and quoted:
             yield _Piece(EMPTY, True, ends=True)
+
+    def _length(self, name: str, rows: Sequence[Traced]) -> Traced:
+        """How many elements there are; those that another program prints are as many as it prints: of Slurm's
+        hosts the job's nodes, of others nobody knows.
+        """
+        if not any("$(" in one.text or "`" in one.text for one in rows):
+            return traced(str(len(rows)))
+        nodes = self.variables.get("SLURM_NNODES")
+        if all("scontrol show hostname" in one.text for one in rows) and isinstance(nodes, Traced):
+            return nodes
+        return traced(f"${{#{name}[@]}}")
 
     def _value(self, name: str, index: Any) -> Traced | None:
         """What a variable holds; None = nobody has set it."""
@@ -511,3 +525,29 @@ def _trimmed(value: Traced, op: str, pattern: str) -> Traced:
     ends = reversed(order) if op == "##" else order
     at = next((one for one in ends if fnmatch.fnmatchcase(value.text[:one], pattern)), 0)
     return value.slice(at)
+
+
+def _of_expr(words: Sequence[str]) -> int | None:
+    """The whole number that `expr` prints for a sum or a product; None of anything else.
+
+    >>> _of_expr("32 / 4 / 2".split()), _of_expr("1 + 2 * 3".split()), _of_expr(["$N", "*", "2"])
+    (4, 7, None)
+    """
+    numbers, signs = words[::2], words[1::2]
+    if len(words) % 2 == 0 or not all(re.fullmatch(r"-?\d{1,12}", one) for one in numbers):
+        return None
+    if any(one not in {"+", "-", "*", "/", "%"} for one in signs):
+        return None
+    total, product, add = 0, int(numbers[0]), 1
+    for sign, word in zip(signs, numbers[1:], strict=True):
+        value = int(word)
+        if sign in {"+", "-"}:
+            total, product, add = total + add * product, value, 1 if sign == "+" else -1
+        elif sign == "*":
+            product *= value
+        elif value == 0:
+            return None
+        else:  # towards zero, as a shell divides
+            whole = abs(product) // abs(value) * (1 if product * value >= 0 else -1)
+            product = whole if sign == "/" else product - whole * value
+    return total + add * product

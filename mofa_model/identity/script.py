@@ -43,6 +43,8 @@ class Call:
     """The command whose line it is part of, as `srun bash -c`, outermost first."""
     visible_devices: str = ""
     """CUDA_VISIBLE_DEVICES as it finds it; empty = not set."""
+    passed: tuple[tuple[str, Traced], ...] = ()
+    """Variables that it alone is given, as `A=1 train.sh`."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -98,6 +100,7 @@ class _Left(Exception):
 
 class _Walker:
     def __init__(self, environment: Mapping[str, Value], answer: Answer, *, every: bool) -> None:
+        self._passed: dict[str, Traced] = {}
         self._words = Expander(environment, answer, may_be_set=every)
         self._every = every
         self.walked = Walked()
@@ -218,9 +221,15 @@ class _Walker:
             kept[name] = self._words.variables.get(name)
             self._words.assign(one)
             self.walked.passed[name] = self._words.variables[name]
+        before, self._passed = self._passed, {**self._passed}
+        for name in kept:
+            given_value = self._words.variables[name]
+            if isinstance(given_value, Traced):
+                self._passed[name] = given_value
         try:
             return self._call(words, self._words.place(rows[0]), inside, given) if words else True
         finally:
+            self._passed = before
             for name, value in kept.items():
                 if words and words[0].text in {"export", "eval", "read", "."}:
                     continue
@@ -372,7 +381,11 @@ class _Walker:
             return True if name in {":", "true"} else False if name == "false" else None
         visible = self._words.variables.get("CUDA_VISIBLE_DEVICES")
         call = Call(
-            tuple(words), place, inside, visible.text if isinstance(visible, Traced) else ""
+            tuple(words),
+            place,
+            inside,
+            visible.text if isinstance(visible, Traced) else "",
+            tuple(self._passed.items()),
         )
         texts = [one.text for one in words]
         at = line_of(texts)

@@ -104,6 +104,17 @@ def _stage(told: Told) -> Fact | None:
         "ds_zero_stage",
     )
     for one in told.each(words):
+        if (
+            len(
+                {
+                    same.value
+                    for same in told.settings
+                    if same.path == one.path == "zero_optimization.stage"
+                }
+            )
+            > 1
+        ):
+            return None  # several to choose from
         stage = number(one.value)
         if stage in _STAGES:
             return Fact(_STAGES[stage], one.where)
@@ -164,6 +175,8 @@ def _named_file(told: Told) -> Fact | None:
 
 
 def _word_fsdp(told: Told) -> Fact | None:
+    if switch := told.on("enable_fsdp"):
+        return Fact("zero3", switch.where)
     one = told.first("fsdp")
     if one is None or one.value.lower() in {"false", "true", ""}:
         return None

@@ -28,6 +28,8 @@ _IN_PROGRAM: Final = frozenset(
     {"verl", "nemo", "nemo-launcher", "openrlhf", "lit-gpt", "nemo-automodel", "megatron-bridge"}
 )
 """Trainers whose program itself is told its nodes and devices."""
+_STARTS: Final = frozenset({"ms-swift", "llama-factory", "axolotl"})
+"""Trainers that start a process on each device by themselves."""
 _MEET: Final = frozenset({"nnodes", "hostfile", "rdzv_endpoint", "num_nodes", "master_addr"})
 
 
@@ -52,6 +54,15 @@ def devices_of(
     for name, names in (("nodes", _NODES), ("gpus_per_node", _EACH)):
         if name not in facts and (held := variable(said, names)):
             facts[name] = held
+    if starter == "plain" and not slurm and each is not None and _is_alone(said):
+        facts.setdefault("nodes", Fact(1, each.source))
+    if (
+        starter == "plain"
+        and told.trainer in _STARTS
+        and "gpus_per_node" in facts
+        and _is_alone(said)
+    ):
+        facts.setdefault("nodes", Fact(1, facts["gpus_per_node"].source))
     tasks = slurm.get("tasks_per_node")
     if "gpus_per_node" not in facts and tasks is not None and tasks.value > 1:
         facts["gpus_per_node"] = tasks
@@ -85,6 +96,11 @@ def _of_starter(
         each = Fact(len(hosts[0].partition(":")[2].split(",")), include.where)
         nodes = nodes or Fact(len(hosts), include.where)
     return nodes, each, of("num_processes", "np", "world_size")
+
+
+def _is_alone(said: Said) -> bool:
+    """Whether no variable says where the processes of several nodes meet."""
+    return not {"MASTER_ADDR", "NODE_RANK", "NNODES", "RANK"} & said.variables.keys()
 
 
 def _visible(said: Said) -> Fact | None:

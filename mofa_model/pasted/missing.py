@@ -27,7 +27,8 @@ def missing(pasted_facts: PastedFacts) -> list[str]:
         asked.append("model")
     if "seq" not in facts:
         asked.append("seq")
-    if "global_batch" not in facts and "micro_batch" not in facts:
+    says_batch = "micro_batch" in facts and not pasted_facts.is_batch_open
+    if "global_batch" not in facts and not says_batch:
         asked.append("global_batch")
     return asked
 

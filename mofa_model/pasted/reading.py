@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from mofa_model.identity.classes import LANGUAGE_MODELS, OTHER_MODELS
 from mofa_model.identity.commands import ProgramCall, Said
 from mofa_model.identity.fact import Fact
+from mofa_model.identity.facts import ACCUMULATION
 from mofa_model.identity.secret_words import is_secret
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted import machines, settings
@@ -26,12 +27,11 @@ from mofa_model.pasted.recognise import (
     kind_of,
     options_of,
     program_at,
-    starter_of,
     trainer_of,
     trainer_of_file,
     trains,
 )
-from mofa_model.pasted.scripts import cut_by_comment, follow
+from mofa_model.pasted.scripts import cut_by_comment, follow, unknown
 from mofa_model.pasted.sums import add_sums
 from mofa_model.pasted.tasks import model_of, task_of
 from mofa_model.pasted.told import Told, first_of
@@ -69,6 +69,8 @@ class PastedFacts:
     """The texts by their names, with their kinds."""
     ran: bool = False
     """Whether one of the texts shows that what they say has trained."""
+    is_batch_open: bool = False
+    """Whether a variable that nobody sets says how many micro-batches a step has."""
 
 
 SHAPE: Final = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k")
@@ -143,7 +145,11 @@ def _together(
                 )
     own = [part.trainer for part in found if part.trainer not in {"", "deepspeed", "accelerate"}]
     trainer = next(iter([*own, *(part.trainer for part in found if part.trainer)]), "")
-    _derive(facts, trainer)
+    settings = tuple(one for part in found for one in part.settings)
+    is_open = "accumulation" not in facts and any(
+        one.key in ACCUMULATION and unknown(one.value) for one in settings
+    )
+    _derive(facts, trainer, is_batch_open=is_open)
     commands = (part.command for part in found if part.command is not None)
     return PastedFacts(
         kind=found[0].kind,
@@ -151,7 +157,8 @@ def _together(
         facts=facts,
         disagree=tuple(dict.fromkeys(disagree)),
         command=next(commands, None),
-        settings=tuple(one for part in found for one in part.settings),
+        settings=settings,
+        is_batch_open=is_open and "global_batch" not in facts,
         other=next((part.other for part in found if part.other), ""),
         parts=parts,
     )
@@ -209,7 +216,9 @@ def _of_script(
     said, batch = follow(one.text, one.name, scripts)
     slurm = {} if batch is None else machines.asked_of_slurm(batch)
     call = _call_of(said)
-    if not slurm and call is not None and starter_of(call) == "srun":
+    if call is not None:
+        said.variables |= {one.name: one for one in call.own_variables}
+    if not slurm and call is not None and "srun" in call.texts[: program_at(call)[0]]:
         slurm = machines.asked_of_srun(call)
     launch, options = ([], []) if call is None else options_of(call)
     own = [setting for setting in options if not _secret(setting)]
@@ -344,7 +353,7 @@ def _facts(told: Told) -> dict[str, Fact]:
     return facts
 
 
-def _derive(facts: dict[str, Fact], trainer: str) -> None:
+def _derive(facts: dict[str, Fact], trainer: str, *, is_batch_open: bool) -> None:
     """Add what follows: devices of the job, ranks that see different samples, the batch of a step."""
 
     def value(name: str) -> int:
@@ -369,7 +378,7 @@ def _derive(facts: dict[str, Fact], trainer: str) -> None:
     if trainer:
         words = f"derived: {gpus} / {taken}" if taken > 1 else facts["gpus"].source
         facts["dp"] = Fact(copies, words)
-    if "global_batch" not in facts and "micro_batch" in facts:
+    if "global_batch" not in facts and "micro_batch" in facts and not is_batch_open:
         micro, again = value("micro_batch"), value("accumulation")
         words = f"derived: micro batch {micro} x accumulation {again} x {copies} ranks"
         facts["global_batch"] = Fact(micro * again * copies, words)

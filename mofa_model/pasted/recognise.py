@@ -214,7 +214,7 @@ ROWS: Final = (
                marks=(("model._component_",), ("tokenizer._component_",), ("checkpointer._component_",))),
     TrainerRow("axolotl", r"axolotl", marks=(("base_model", "datasets"), ("base_model", "sequence_len"), ("base_model", "micro_batch_size"), ("base_model", "pretraining_dataset"), ("base_model", "adapter"), ("base_model",))),
     TrainerRow("llama-factory", r"llama_?factory|llamafactory|train_bash\.py$", ("finetuning_type", "cutoff_len"), marks=(("model_name_or_path", "finetuning_type"), ("model_name_or_path", "stage"), ("model_name_or_path", "template"))),
-    TrainerRow("ms-swift", r"^swift$|(^|[/.])swift([/.]|$)"),
+    TrainerRow("ms-swift", r"(^|/)llm_(sft|pt|dpo|rlhf)\.py$|^swift$|(^|[/.])swift([/.]|$)"),
     TrainerRow("xtuner", r"^xtuner"),
     TrainerRow("torchtitan", r"torchtitan|run_train\.sh$|run_llama_train\.sh$", ("job.config_file", "parallelism.tensor_parallel_degree"),
                (("job", "training", "parallelism"), ("model.flavor",), ("training.tensor_parallel_degree",), ("metrics", "training", "parallelism"), ("parallelism.tensor_parallel_degree", "training.seq_len"), ("job.dump_folder",))),
@@ -237,7 +237,7 @@ ROWS: Final = (
                (("model_name_or_path", "dataset_name"), ("model_name_or_path", "use_peft"), ("model_name_or_path", "packing"), ("model_name_or_path", "dataset_mixture"), ("model_name_or_path", "dataset_mixer"))),
     TrainerRow("colossalai", r"colossalai"),
     TrainerRow("transformers", r"run_clm|transformers[./]", ("per_device_train_batch_size",), (("per_device_train_batch_size",), ("model_name_or_path", "output_dir"))),
-    TrainerRow("pytorch-fsdp", r"fsdp", ("sharding_strategy", "limit_all_gathers", "fsdp_config.sharding_strategy"), ()),
+    TrainerRow("pytorch-fsdp", r"fsdp", ("sharding_strategy", "limit_all_gathers", "fsdp_config.sharding_strategy", "enable_fsdp"), ()),
     TrainerRow("pytorch-ddp", r"(^|[/_.-])ddp([/_.-]|$)"),
 )  # fmt: skip
 """In the order in which they are asked."""

@@ -58,7 +58,12 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
             place = one.place if one.place >= 0 else place
             words.append(PlacedWord(one.text, where(place)))
         if words:
-            said.program_calls.append(ProgramCall(words=tuple(words), where=words[0].where))
+            passed = tuple(
+                PlacedVariable(key, value.text, where(value.place)) for key, value in call.passed
+            )
+            said.program_calls.append(
+                ProgramCall(words=tuple(words), where=words[0].where, own_variables=passed)
+            )
     for key, value in read.walked.holds.items():
         if isinstance(value, Traced) and value.text:
             said.variables[key] = PlacedVariable(key, value.text, where(value.place))

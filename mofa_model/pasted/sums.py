@@ -25,6 +25,13 @@ def _lengths(found: Found, told: Told) -> None:
             found.setdefault("seq", Fact(first.value + second.value, first.source))
 
 
+def _two_batches(found: Found, told: Told) -> None:
+    """A batch beside a micro-batch is that of all ranks, where nothing else says it."""
+    whole, part = told.whole(("batch_size",)), told.whole(("micro_batch_size",))
+    if whole and part and whole.value % part.value == 0 and told.call is not None:
+        found.setdefault("global_batch", whole)
+
+
 def _tokens(found: Found, told: Told) -> None:
     """OLMo-core counts batches in tokens."""
     sequence = found.get("seq")
@@ -116,6 +123,14 @@ _BY_TRAINER: Final[Mapping[str, Callable[[Found, Told], None]]] = {
 
 def add_sums(facts: Found, told: Told) -> None:
     """Add to facts, or correct, what several settings say together."""
-    for one in (_lengths, _BY_TRAINER.get(told.trainer), _copies, _stages, _experts, _processes):
+    for one in (
+        _lengths,
+        _two_batches,
+        _BY_TRAINER.get(told.trainer),
+        _copies,
+        _stages,
+        _experts,
+        _processes,
+    ):
         if one is not None:
             one(facts, told)

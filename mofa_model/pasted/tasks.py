@@ -22,6 +22,21 @@ _NO_NAME: Final = frozenset({"true", "false", "none", "null", "auto"})
 _NAMES_A_MODEL: Final = frozenset(
     {"model_name_or_path", "pretrained_model_name_or_path", "base_model"}
 )
+_FOLDERS: Final = frozenset(
+    {
+        "checkpoint",
+        "checkpoints",
+        "ckpt",
+        "ckpts",
+        "model",
+        "models",
+        "output",
+        "outputs",
+        "pretrained",
+        "weights",
+    }
+)
+"""Folders of people's own, which are no organisation of a hub."""
 _NO_MODEL: Final = re.compile(r"(run|ckpt|checkpoint|output|iter|step|epoch|exp)", re.IGNORECASE)
 
 # ------------------------------------------------------------------ the model's name
@@ -76,7 +91,9 @@ def model_of(told: Told) -> Fact | None:
 
 def name_of(setting: Setting, trainer: str) -> str:
     """A model's name in a setting; empty where it has none."""
-    value = setting.value.strip().strip("'\"").rstrip("/")
+    value = (
+        setting.value.strip().strip("'\"").rstrip("/").replace("___", ".")
+    )  # as ModelScope stores names
     last = value.rpartition("/")[2]
     if (
         not value
@@ -117,7 +134,8 @@ def _of_path(one: Setting, value: str) -> str:
     parts = [part for part in plain.split("/") if part and "$" not in part]
     if not parts:
         return ""
-    if len(parts) == 2 and not value.startswith(("/", ".", "~")) and "://" not in value:
+    is_here = value.startswith(("/", ".", "~")) or parts[0].lower() in _FOLDERS
+    if len(parts) == 2 and not is_here and "://" not in value:
         return value
     last = parts[-1]
     if model_preset(last):
@@ -153,7 +171,16 @@ def task_of(told: Told) -> Fact | None:
     if told.call is not None and unknown(PurePosixPath(program_at(told.call)[1]).name):
         return None
     return first_of(
-        (_recipe_of_python, _preference, _by_adapters, _of_bridge, _of_tuner, _of_others), told
+        (
+            _recipe_of_python,
+            _preference,
+            _by_adapters,
+            _by_program,
+            _of_bridge,
+            _of_tuner,
+            _of_others,
+        ),
+        told,
     )
 
 
@@ -201,6 +228,18 @@ def _by_adapters(told: Told) -> Fact | None:
     if bits is not None and (adapters is not None or bits.key in alone):
         return Fact("qlora", bits.where)
     return said_of(adapters, "lora")
+
+
+def _by_program(told: Told) -> Fact | None:
+    """By the name of a tuner's script, or of torchtune's recipe: `lora-finetune.py`, `lora_finetune_distributed`."""
+    if told.trainer not in {*_TUNERS, "pytorch-fsdp"} or told.call is None:
+        return None
+    if any(one.value.lower() in OFF for one in told.each(("use_lora", "lora_enable", "use_peft"))):
+        return None
+    config = told.first("config") if told.trainer == "torchtune" else None
+    text = f"{PurePosixPath(program_at(told.call)[1]).name} {config.value if config else ''}"
+    found = re.findall(r"(?:^|[^a-z])(q?lora)(?![a-z])", text.lower())
+    return Fact("qlora" if "qlora" in found else "lora", told.place) if found else None
 
 
 def _few_bits(told: Told) -> Setting | None:
@@ -268,7 +307,7 @@ def _of_others(told: Told) -> Fact | None:
     named = re.search(
         r"(?:^|[^a-z])(sft|finetun\w*|fine[-_]tun\w*|instruct|tuning)", told.program.lower()
     )
-    may_tune = told.trainer in {"megatron-lm", "megatron-deepspeed", "lit-gpt"}
+    may_tune = told.trainer in {"megatron-lm", "megatron-deepspeed", "lit-gpt", "pytorch-fsdp"}
     if may_tune and (named or told.on("finetune")):
         return Fact(_FINE, told.place)
     return Fact(_PRE, told.place)

@@ -191,15 +191,30 @@ def test_a_script_that_would_run_out_of_memory_is_told_so_and_one_that_fits_is_k
     assert kept.answer.document["current"]["planned"] is True
 
 
-def test_a_layout_of_a_file_that_is_not_here_is_left_out_where_what_is_told_cannot_start():
-    """Its sharding may stand in the file, so nothing is said of a layout that nobody knows whole."""
+def test_a_layout_of_a_file_that_is_not_here_is_not_compared_and_a_name_that_says_a_stage_is_not_all_of_it():
+    """`--deepspeed_config x.json` was read as replicated states, which do not fit, and pp=4 beside it was lost."""
     script = (
-        "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-3.1-70B --deepspeed zero.json"
-        " --per_device_train_batch_size 1 --max_length 4096 --bf16 True --tensor_parallel_size 2\n"
+        "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-3.1-70B --deepspeed FILE"
+        " --per_device_train_batch_size 1 --max_length 4096 --bf16 True --pipe_parallel_size 4\n"
     )
-    found = answered(PasteQuestion(gpu="h100"), [Pasted(script, "x.sh")])
-    assert found.answer.advice.current is None
-    assert any("it cannot start, or not all of its layout is told" in one for one in found.notes)
+    for file, said in (
+        ("ds.json", "ds.json says how ranks share their states and is not here"),
+        ("zero2-offload.json", "it cannot start, or not all of its layout is told"),
+    ):
+        found = answered(PasteQuestion(gpu="h100"), [Pasted(script.replace("FILE", file), "x.sh")])
+        assert found.answer.advice.current is None, file
+        assert any(said in one for one in found.notes), found.notes
+    beside = Pasted('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}', "ds.json")
+    whole = answered(
+        PasteQuestion(gpu="h100"),
+        [
+            Pasted(
+                script.replace("FILE", "ds.json").replace(" --pipe_parallel_size 4", ""), "x.sh"
+            ),
+            beside,
+        ],
+    )
+    assert whole.answer.advice.current.is_planned
 
 
 def test_a_shape_in_words_is_a_model_of_as_many_parameters_as_its_config():
