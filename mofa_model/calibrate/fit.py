@@ -228,7 +228,7 @@ def _counted(figure: MeasuredFigure) -> bool:
 
 
 def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
-    """Memory figures, and runs of sweeps that only say whether they fitted."""
+    """The evidence on memory: measured figures, and runs of sweeps that only say whether they fitted."""
     rows: list[FitRow] = []
     cases = tuple(cases)
     toys = Counter(
@@ -236,6 +236,7 @@ def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
     )
     for case in cases:
         found = [figure for figure in case.measured if figure.quantity.endswith("_gib")]
+        # However many counted figures one model has, together they weigh as two.
         once = 2.0 / max(2, toys[case.workload.model.name])
         rows += [FitRow(case, figure, once if _counted(figure) else 1.0) for figure in found]
         if case.group:

@@ -221,7 +221,7 @@ class RestartLimit:
     """Whether it can be raised while the job waits; else only whoever makes the job can say it."""
 
     def enough_for(self, restarts: int, pod_count: int) -> int:
-        """Its value that lets a job of some pods start again so often. [1]
+        """The value of the field with which a job of `pod_count` pods may start again so often. [1]
 
         >>> RestartLimit(path=("backoffLimit",), by_pod=True).enough_for(8, 64)
         513

@@ -8,8 +8,8 @@ A plan acts on a standstill in the order in which it acts on a failure:
     spares     one that stands by trains in the place of a broken node, if one is left
     others     the other replicas go on, or train on the nodes that are left
 
-What the past does not tell is the plan's; what it tells is taken from it: how long containers and
-pods took, what was broken, and for how long.
+The past tells how long containers and pods took, what was broken, and for how long. What it does
+not tell is as the plan has it.
 """
 
 from __future__ import annotations

@@ -237,11 +237,10 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         return
     yield "## Bands"
     yield (
-        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without what it is "
-        "judged on. Runs of a group err alike, so a set is judged by its groups, each with the share of its own runs that is "
-        f"held: a set stands where chance alone would let so few or so many be held at least once in {1 / CHANCE:.0f} times, and all "
-        f"runs together where {100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} % are held. The interval is that of the groups, "
-        "of 95 %."
+        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without the runs that "
+        "it is judged on. Runs of a group err alike, so a set is judged by its groups, each by the share of its runs that is "
+        f"held. A set passes where chance alone would hold so few, or so many, at least once in {1 / CHANCE:.0f} times. All runs "
+        f"together pass where {100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} % are held. Intervals are of 95 %, over groups."
     )
     yield "### Without a system, a publisher, a stack, a class of devices, or all large runs"
     systems, off = confidence_error(found)

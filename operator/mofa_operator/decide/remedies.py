@@ -20,7 +20,9 @@ def replay_is_due(profile: LiveProfile, now: float) -> bool:
 
 
 def what_would_help(snapshot: ProfileSnapshot) -> Written:
-    """The newest answer, as a part of a status; empty where there is none yet."""
+    """What would have helped a pool, as a part of its status: the newest answer, else the one that
+    stands there; empty where there is none yet.
+    """
     history = snapshot.history
     if not isinstance(history, History) or history.helps is None:
         return snapshot.profile.kept(HELPS)

@@ -193,6 +193,9 @@ class NodeSeries:
         )
 
     def _aggregate(self, signal: Signal, selected: str, key: str) -> str:
+        """Above 0 for each `key` whose samples must be read, else 0. The smallest, largest and number of
+        its samples tell it, each `read_when` by others.
+        """
         series = f"{selected}[{duration(self._seconds)}]"
         low = f"min by ({key}) (min_over_time({series}))"
         high = f"max by ({key}) (max_over_time({series}))"
