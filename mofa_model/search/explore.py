@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from mofa_model.search.rank import (
     nothing_lost,
     step_alone,
 )
-from mofa_model.search.space import shapes_of, with_features
+from mofa_model.search.space import Shapes, shapes_of, with_features
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy, acting
 from mofa_model.units import Bytes, Ratio, Seconds
@@ -177,7 +177,7 @@ def require(question: SearchQuestion) -> None:
 def allows(question: SearchQuestion, strategy: Strategy) -> bool:
     """Whether a layout is within the constraints, and the trainer has all of its values."""
     axes = _axes_of(question)
-    named = {constraint.key for constraint in question.constraints}
+    named = _keys_of(question)
     for axis in acting(strategy):
         value = axis.value_of(strategy)
         if not axis.supported_by(question.framework, value):
@@ -211,38 +211,21 @@ def _axes_of(question: SearchQuestion) -> Axes:
 
 
 def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
-    first = question.problems[0]
-    full = _axes_of(question)
-    keys = {constraint.key for constraint in question.constraints}
-    axes = full.supported_by(question.framework, question.built)
-    rejected = Counter({Rejection.NOT_IN_FRAMEWORK: full.raw - axes.raw})
-    if Rejection.NOT_MEASURED not in question.lifted:
-        every, axes = axes, axes.known(question.has, keys)
-        rejected[Rejection.NOT_MEASURED] = every.raw - axes.raw
+    full, rejected = _axes_of(question), Counter[Rejection]()
+    axes = _searched_axes(question, full, rejected)
     best: dict[int, list[Candidate]] = {}
     near: list[Candidate] = []
     leanest: list[Candidate] = []
     searched = pruned = 0
-    effort = question.effort
+    first, effort = question.problems[0], question.effort
     effort.of(first.workload.model)
     stuck: tuple[str, Rejection] | None = None
-    # Who constrains offloading or graphs asks for them.
-    wanted = {_ASKED[key] for key in keys if key in _ASKED}
     share = 1.0 / max(1, len(axes["nodes"]) * len(question.problems))
     for problem in question.problems if axes.raw else ():
         for nodes in axes["nodes"]:
-            gpus = nodes * int(first.cluster.gpus_per_node)
-            case = SearchCase(
-                workload=problem.workload, cluster=replace(problem.cluster, gpus=gpus)
-            )
-            context = AxisContext(
-                workload=case.workload,
-                cluster=case.cluster,
-                framework=question.framework,
-                lifted=question.lifted | wanted,
-                bounds=axes.bounds,
-                memory_share=question.share,
-            )
+            cluster = replace(problem.cluster, gpus=nodes * int(first.cluster.gpus_per_node))
+            case = SearchCase(workload=problem.workload, cluster=cluster)
+            context = _context_of(question, axes, case)
             effort.spend(NUMBER)
             shapes = shapes_of(axes, context, nodes, rejected)
             effort.spend(ROW * shapes.made + SHAPE * len(shapes.index))
@@ -251,52 +234,22 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 continue
             effort.spend(PLACE)
             shapes = with_features(axes, context, shapes, rejected)
-            leaders = Leaders(
-                keep=question.keep,
-                factor=question.factor(case, axes),
-                score=question.score(case, nodes),
-                least_score=question.least_score(
-                    case, nodes, least_checkpoint(axes, case.workload)
-                ),
-                apart=question.apart,
-                effort=effort,
-                pruned=shapes.pruned,
-                rejected=rejected,
-            )
+            leaders = _leaders(question, axes, case, nodes, shapes, rejected)
             if shapes.strategies.any():
-                part = share / len(shapes.index)
-                price(axes, context, shapes, leaders, advance, part)
+                price(axes, context, shapes, leaders, advance, share / len(shapes.index))
             searched, pruned = searched + leaders.searched, pruned + leaders.pruned
-            columns = (
-                leaders.memory_bytes,
-                leaders.step_seconds,
-                leaders.scores,
-                leaders.expected,
-                leaders.counted_memory,
-            )
-            rows = zip(*(column.tolist() for column in columns), strict=True)
-            chosen = zip(leaders.index.tolist(), axes.fields_of(leaders.index), strict=True)
-            best.setdefault(nodes, []).extend(
-                _candidate(case, nodes, index, fields, *row)
-                for (index, fields), row in zip(chosen, rows, strict=True)
-            )
+            best.setdefault(nodes, []).extend(_led(axes, case, nodes, leaders))
             if leaders.near_index >= 0:
                 row = leaders.near_memory, leaders.near_step, leaders.near_step
                 near.append(_candidate_at(axes, case, nodes, leaders.near_index, *row))
             if not leaders.searched and leaders.leanest_index >= 0:
                 row = leaders.leanest_memory, np.inf, np.inf
                 leanest.append(_candidate_at(axes, case, nodes, leaders.leanest_index, *row))
+    # Of candidates with one score and step the plainer comes first.
+    for some in best.values():
+        some.sort(key=lambda one: (one.expected, one.step_seconds, one.index))
     return Ranking(
-        best={
-            n: tuple(
-                # Of candidates with one score and step the plainer comes first.
-                sorted(some, key=lambda one: (one.expected, one.step_seconds, one.index))[
-                    : question.keep
-                ]
-            )
-            for n, some in best.items()
-            if some
-        },
+        best={nodes: tuple(some[: question.keep]) for nodes, some in best.items() if some},
         raw=full.raw,
         searched=searched,
         pruned=pruned,
@@ -306,6 +259,73 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
         axes=axes,
         stuck=stuck,
     )
+
+
+def _searched_axes(question: SearchQuestion, full: Axes, rejected: Counter[Rejection]) -> Axes:
+    """The values that are searched: those of the trainer, and where the question does not lift that
+    rule, of measured runs. The combinations of the others are counted.
+    """
+    axes = full.supported_by(question.framework, question.built)
+    rejected[Rejection.NOT_IN_FRAMEWORK] += full.raw - axes.raw
+    if Rejection.NOT_MEASURED not in question.lifted:
+        every, axes = axes, axes.known(question.has, _keys_of(question))
+        rejected[Rejection.NOT_MEASURED] += every.raw - axes.raw
+    return axes
+
+
+def _keys_of(question: SearchQuestion) -> set[str]:
+    """Keys of the constraints."""
+    return {constraint.key for constraint in question.constraints}
+
+
+def _context_of(question: SearchQuestion, axes: Axes, case: SearchCase) -> AxisContext:
+    """What the rules of axes see of a case. Who constrains offloading or graphs asks for them."""
+    wanted = {_ASKED[key] for key in _keys_of(question) if key in _ASKED}
+    return AxisContext(
+        workload=case.workload,
+        cluster=case.cluster,
+        framework=question.framework,
+        lifted=question.lifted | wanted,
+        bounds=axes.bounds,
+        memory_share=question.share,
+    )
+
+
+def _leaders(
+    question: SearchQuestion,
+    axes: Axes,
+    case: SearchCase,
+    nodes: int,
+    shapes: Shapes,
+    rejected: Counter[Rejection],
+) -> Leaders:
+    """The leaders of a case before any is found: how they are scored, and what was left out so far."""
+    saved = least_checkpoint(axes, case.workload)
+    return Leaders(
+        keep=question.keep,
+        factor=question.factor(case, axes),
+        score=question.score(case, nodes),
+        least_score=question.least_score(case, nodes, saved),
+        apart=question.apart,
+        effort=question.effort,
+        pruned=shapes.pruned,
+        rejected=rejected,
+    )
+
+
+def _led(axes: Axes, case: SearchCase, nodes: int, leaders: Leaders) -> Iterator[Candidate]:
+    """The best of a case, as candidates."""
+    rows = zip(
+        leaders.index.tolist(),
+        axes.fields_of(leaders.index),
+        leaders.memory_bytes.tolist(),
+        leaders.step_seconds.tolist(),
+        leaders.scores.tolist(),
+        leaders.expected.tolist(),
+        leaders.counted_memory.tolist(),
+        strict=True,
+    )
+    return (_candidate(case, nodes, *row) for row in rows)
 
 
 def _candidate_at(
