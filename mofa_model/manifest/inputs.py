@@ -43,7 +43,16 @@ from mofa_model.manifest.training_job import (
 )
 from mofa_model.presets import models
 from mofa_model.search import ANY, SearchCase, framework
-from mofa_model.spec import Adapters, Cluster, Run, Training, Transformer, UpdateRule, Workload
+from mofa_model.spec import (
+    Adapters,
+    Cluster,
+    Precision,
+    Run,
+    Training,
+    Transformer,
+    UpdateRule,
+    Workload,
+)
 from mofa_model.spec.cluster import part_of
 from mofa_model.spec.evidence import ByClass
 from mofa_model.spec.reliability import part_of_storage
@@ -72,13 +81,8 @@ def to_inputs(
     where they are None, the profile's status says both. `config` is the text of the config.json,
     `path` what errors call the spec.
     """
-    ready = (
-        ready
-        if ready is not None
-        else profile.status.nodes.counted
-        if profile.status.nodes
-        else None
-    )
+    if ready is None and profile.status.nodes:
+        ready = profile.status.nodes.counted
     nodes, fewer = _nodes(spec, ready, path)
     trainer, stack = _trainer(spec, path)
     model = model_of(spec.model, config, f"{path}.model")
@@ -86,23 +90,7 @@ def to_inputs(
         model = read_imbalance(model, spec.training.imbalance, field=f"{path}.training.imbalance")
     recipe, notes = _recipe(_precision(spec, trainer), f"{path}.training.precision")
     precision = presets.precision(recipe, stack=stack)
-    training = Training(
-        sequence=spec.training.sequence_length,
-        global_batch=spec.training.global_batch_size,
-        precision=precision,
-        tokens=units.count(spec.training.tokens, field=f"{path}.training.tokens")
-        if spec.training.tokens
-        else 0,
-        optimizer=_optimizer(
-            spec.training.optimizer or framework(trainer).usual("optimizers", "adamw"),
-            f"{path}.training.optimizer",
-        ),
-        adapters=_adapters(spec.training, model, f"{path}.training"),
-        documents=parse_documents(spec.training.documents, field=f"{path}.training.documents")
-        if spec.training.documents
-        else None,
-        loss=Loss(framework(trainer).usual("losses", "whole")),
-    )
+    training = _training(spec.training, model, precision, trainer, f"{path}.training")
     whole = cluster_of(
         profile.spec,
         nodes,
@@ -149,6 +137,24 @@ def to_inputs(
         return request
     step = float(spec.current.step_seconds)
     return with_measured_today(request, step, field=f"{path}.current.stepSeconds")
+
+
+def _training(
+    part: TrainingPart, model: Transformer, precision: Precision, trainer: str, path: str
+) -> Training:
+    """What is trained and how; optimizer and loss that nobody states are the trainer's usual ones."""
+    usual, tokens, documents = framework(trainer).usual, part.tokens, part.documents
+    optimizer = part.optimizer or usual("optimizers", "adamw")
+    return Training(
+        sequence=part.sequence_length,
+        global_batch=part.global_batch_size,
+        precision=precision,
+        tokens=units.count(tokens, field=f"{path}.tokens") if tokens else 0,
+        optimizer=_optimizer(optimizer, f"{path}.optimizer"),
+        adapters=_adapters(part, model, path),
+        documents=parse_documents(documents, field=f"{path}.documents") if documents else None,
+        loss=Loss(usual("losses", "whole")),
+    )
 
 
 def _adapters(part: TrainingPart, model: Transformer, path: str) -> Adapters | None:

@@ -78,32 +78,14 @@ def past(
     `lasted` had begun before, and `facts` are known of jobs. What was not over at `lasting_at` is
     told [s]. The account costs most of it.
     """
-    first, until = timelines.sampled[0].start, timelines.sampled[-1].end
-    on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
-    for pod in timelines.pod_timelines.values():
-        on_node[pod.node].append(pod)
-    nodes = [
-        replace(node, pod_timelines=tuple(on_node[node.name]))
-        for node in timelines.node_timelines.values()
-    ]
-    keys = configured(nodes, {one.name for one in lasted if one.kind == "node"})
-    nodes = [replace(node, configured=keys(node)) for node in nodes]
-    timelines = replace(timelines, node_timelines={node.name: node for node in nodes})
-    step = timelines.sample_spacing
-    found = [incident for node in nodes for incident in node_incidents(node, rules)]
-    found = seen_by_observer(found, timelines.node_timelines, step)
-    found = domains(found, {node.name: node.labels for node in nodes}, step)
-    found = begun_before(found, lasted, timelines)
-    found = overruled(found, rules.overruled)
+    timelines = _with_pods(timelines, lasted)
+    nodes = timelines.node_timelines
+    found = _of_nodes(timelines, rules, lasted)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     for incident in found:
         for name in incident.nodes or (incident.name,):
             by_node[name].append(incident)
-    pods = {
-        uid: pod
-        for uid, pod in timelines.pod_timelines.items()
-        if pod.node in timelines.node_timelines
-    }
+    pods = {uid: pod for uid, pod in timelines.pod_timelines.items() if pod.node in nodes}
     found_jobs = JobIncidents(timelines, by_node, facts).of(pods)
     found_jobs += out_before(found_jobs, lasted, timelines, facts)
     found += overruled(found_jobs, rules.overruled)
@@ -113,35 +95,64 @@ def past(
         spans = overlap([pod.running(timelines.sample_spacing)], timelines.sampled)
         training[pod.node] += spans
         job_seconds[pod.job] += sum(span.seconds for span in spans)
+    first = timelines.sampled[0].start - timelines.sample_spacing
+    seen = [incident for incident in found if incident.start >= first]
     return Past(
-        incidents=tuple(
-            sorted(
-                (
-                    incident
-                    for incident in found
-                    if incident.start >= first - timelines.sample_spacing
-                ),
-                key=lambda incident: (incident.start, incident.kind, incident.name),
-            )
-        ),
+        incidents=tuple(sorted(seen, key=lambda one: (one.start, one.kind, one.name))),
         exposed={
-            node.name: node.exposed(
-                [Span(i.start, i.end) for i in by_node[node.name] if i.cause.counts],
+            name: node.exposed(
+                [Span(i.start, i.end) for i in by_node[name] if i.cause.counts],
                 rules.shortest_outage_seconds,
             )
-            for node in nodes
+            for name, node in nodes.items()
         },
         training_spans={name: joined(spans) for name, spans in training.items()},
         job_seconds=dict(job_seconds),
         sampled=timelines.sampled,
-        cordons={node.name: node.cordons for node in nodes},
+        cordons={name: node.cordons for name, node in nodes.items()},
         lasting=() if lasting_at is None else lasting(found, timelines, lasting_at),
         pod_timelines=timelines.pod_timelines,
         account=account(timelines, found, rules.checkpoint_seconds, facts) if accounted else (),
-        warnings=tuple(
-            f"{UNMATCHED}{text}"
-            for text in rules.overruled
-            if first <= moment_of(text) < until
-            and all(time_apart(incident, text) is None for incident in found)
-        ),
+        warnings=_unmatched(timelines, rules, found),
+    )
+
+
+def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimelines:
+    """The time lines, each node's with its pods and with the taints that are its configuration."""
+    on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
+    for pod in timelines.pod_timelines.values():
+        on_node[pod.node].append(pod)
+    nodes = [
+        replace(node, pod_timelines=tuple(on_node[node.name]))
+        for node in timelines.node_timelines.values()
+    ]
+    keys = configured(nodes, {one.name for one in lasted if one.kind == "node"})
+    told = {node.name: replace(node, configured=keys(node)) for node in nodes}
+    return replace(timelines, node_timelines=told)
+
+
+def _of_nodes(
+    timelines: PoolTimelines, rules: IncidentRules, lasted: Sequence[Lasting]
+) -> list[Incident]:
+    """Incidents of nodes: of each alone, then what they share, what had begun before, and what
+    people overruled.
+    """
+    nodes, step = timelines.node_timelines, timelines.sample_spacing
+    found = [incident for node in nodes.values() for incident in node_incidents(node, rules)]
+    found = seen_by_observer(found, nodes, step)
+    found = domains(found, {name: node.labels for name, node in nodes.items()}, step)
+    found = begun_before(found, lasted, timelines)
+    return overruled(found, rules.overruled)
+
+
+def _unmatched(
+    timelines: PoolTimelines, rules: IncidentRules, found: Sequence[Incident]
+) -> tuple[str, ...]:
+    """A warning for each rule of the sampled time that overrules no incident."""
+    first, until = timelines.sampled[0].start, timelines.sampled[-1].end
+    return tuple(
+        f"{UNMATCHED}{text}"
+        for text in rules.overruled
+        if first <= moment_of(text) < until
+        and all(time_apart(incident, text) is None for incident in found)
     )
