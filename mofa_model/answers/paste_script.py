@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 _BY_FILE: Final = frozenset({"accelerate", "deepspeed", "trl"})
 """Trainers whose files, and not their commands, say how ranks share their work."""
+_ALL_IN_A_FILE: Final = frozenset({"axolotl", "llama-factory", "torchtune"})
+"""Trainers whose launch is a file alone."""
+_FIRST_NEMO: Final = re.compile(r"\bmegatron_(?:gpt|t5|bert)_\w+\.py\b")
+"""Scripts of NeMo 1, which take no option of NeMo 2."""
 _NO_FILES: Final = frozenset({"standard input", "the command"})
 """What texts are called that are no files."""
 
@@ -38,30 +43,37 @@ def rewritten(
     for one in texts:
         if not one.is_inside and kind_of(one.text, one.name).is_script:
             name = "script.sh" if one.name in _NO_FILES else PurePosixPath(one.name).name
-            if foreign := _foreign(own, asked, launch.trainer):
+            if foreign := _foreign(own, asked, launch.trainer, one.text):
                 return name, ScriptChanged(text=one.text, left=(foreign,))
             changed = in_place(one, launch, job)
             is_by_file = launch.trainer in _BY_FILE and changed.text != one.text
             if is_by_file and advice.strategy is not None:
                 others = [each for each in texts if each is not one]
                 told = [one._replace(text=changed.text), *others]
-                if lost := _lost(advice.strategy, told):
+                if lost := _lost(advice.strategy, told, tuple(launch.files)):
                     changed = ScriptChanged(text=one.text, left=(lost,))
             return name, changed
     return None
 
 
-def _foreign(own: str, asked: str | None, trainer: str) -> str:
+def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
     """Why a command takes no option of the launch's trainer; empty where it is that trainer's, or like it."""
-    if asked is None or trainer_called(own) == trainer_called(asked):
+    if trainer in _ALL_IN_A_FILE:
+        return f"{trainer} reads all of the launch from its file, and the command may say other things: launch.sh starts it"
+    is_first = trainer == "nemo" and _FIRST_NEMO.search(script) is not None
+    own = "NeMo 1" if is_first else own
+    # Nobody asked for another trainer: the launch is of the one that was read, unless that is not priced.
+    is_own = trainer_called(own) == trainer_called(asked) if asked else bool(trainer_called(own))
+    if not is_first and (is_own or (asked is None and not own)):
         return ""
     whose = f"is of {own}" if own else "is of a trainer that nobody here knows"
     return f"its command {whose}, and the launch is for {trainer}: launch.sh has all of it"
 
 
-def _lost(strategy: Strategy, changed: Sequence[Pasted]) -> str:
+def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str]) -> str:
     """What of the advice the changed script would not do, where a file beside it says how ranks share their
-    work; empty where it does all. A part of an advice alone may need other memory, or another batch.
+    work; empty where it does all. A part of an advice alone may need other memory, or another batch. `written`
+    are files of the launch.
     """
     told = read(changed)
     text = format_strategy(strategy)
@@ -70,8 +82,13 @@ def _lost(strategy: Strategy, changed: Sequence[Pasted]) -> str:
     if shared:
         return f"{' and '.join(shared)} of the advice stands in accelerate.yaml, and not in its command: launch.sh starts it"
     advised, state = words.get("optimizer", ""), state_of(told.facts)
-    deepspeed = any(one.key.startswith("deepspeed") for one in told.settings)
-    if state == advised or (not state and (deepspeed or advised == "replicated")):
+    names = [one.value for one in told.settings if one.key.startswith("deepspeed")]
+    elsewhere = [
+        one for one in names if one.endswith(".json") and PurePosixPath(one).name not in written
+    ]
+    if not state and elsewhere and advised != "replicated":
+        return f"{elsewhere[0]} says how its ranks share their states, and the advice is {advised}: launch.sh starts it"
+    if state == advised or (not state and (names or advised == "replicated")):
         return ""
     return (
         f"its command says optimizer={state or 'replicated'} and the advice {advised}, which stands in"

@@ -327,6 +327,28 @@ def test_the_options_of_one_trainer_are_never_written_into_the_command_of_anothe
     assert "its command is of a trainer that nobody here knows" in left
 
 
+def test_a_command_whose_launch_is_a_file_or_of_an_older_release_loses_none_of_its_options():
+    """`llamafactory-cli train --stage sft --dataset x` lost both, and NeMo 1 was told options of NeMo 2."""
+    factory = (
+        "llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B --stage sft --dataset mine --template qwen"
+        " --finetuning_type full --cutoff_len 2048 --per_device_train_batch_size 1 --bf16\n"
+    )
+    left, same = left_of(factory, gpus="8", global_batch_size="64")
+    assert same
+    assert "llama-factory reads all of the launch from its file" in left
+    nemo = (
+        "torchrun --nproc_per_node 8 megatron_gpt_pretraining.py trainer.devices=8 model.tensor_model_parallel_size=2"
+        " model.micro_batch_size=1 model.global_batch_size=64\n"
+    )
+    left, same = left_of(nemo, model="llama3-8b", sequence_length="4096")
+    assert same
+    assert "its command is of NeMo 1" in left
+    stands = PLAIN.format("--deepspeed conf/ds.json")
+    left, same = left_of(stands, constraints=("optimizer=zero3",))
+    assert same
+    assert "conf/ds.json says how its ranks share their states" in left
+
+
 def test_a_script_that_would_do_a_part_of_the_advice_alone_stays_as_it_is():
     """The command shards by fsdp, and the advice by ZeRO-1. A script that had half of both would need other memory."""
     left, same = left_of(PLAIN.format(""), constraints=("optimizer=zero3",))
