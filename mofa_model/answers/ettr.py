@@ -16,7 +16,7 @@ from mofa_model.answers.questions import EttrQuestion, ReliabilityQuestion
 from mofa_model.answers.vary import parse_vary
 from mofa_model.errors import BadUnit, BadValue
 from mofa_model.records import dataclass
-from mofa_model.reliability import interval, laws, model, paper, renewal
+from mofa_model.reliability import deadlines, interval, laws, model, paper, renewal
 from mofa_model.reliability.model import Job, ettr_curve, one_tier
 from mofa_model.tables import Column, Table
 from mofa_model.units import Ratio
@@ -440,15 +440,15 @@ def _ending(job: Job, steps: int, every: tuple[int, ...], asked: EttrQuestion) -
     band = model.ettr_band(job, steps, every, level=asked.level)
     start, total = job.reliability.start, float(asked.total_steps or 0)
     times = {
-        name: _finite(float(interval.finish_time(total, float(job.step_time), ettr, start)))
+        name: _finite(float(deadlines.finish_time(total, float(job.step_time), ettr, start)))
         for name, ettr in (("lower", band.upper), ("target", band.target), ("upper", band.lower))
     }
     ending: dict[str, Any] = {"finish_s": times}
     if asked.deadline:
         limit = units.parse(asked.deadline, "s", field="--deadline")
-        ending["deadline"] = {"nodes_needed": interval.nodes_for(job, total, limit, asked.scaling)}
+        ending["deadline"] = {"nodes_needed": deadlines.nodes_for(job, total, limit, asked.scaling)}
         if job.reliability.spares is not None:
-            ending["deadline"]["spares_needed"] = interval.spares_for_deadline(job, total, limit)
+            ending["deadline"]["spares_needed"] = deadlines.spares_for_deadline(job, total, limit)
     return ending
 
 

@@ -8,7 +8,8 @@ that is.
     tiers       the exact model of nested tiers
     model       ETTR of a job, by the form that is exact for it, with its band and its losses
     recovery    what a recovery plan makes of a job: spares, peers, replicas that go on, shrinking
-    interval    the best interval, time to finish, nodes for a deadline, a watchdog for hangs
+    interval    the best interval, restarts, a watchdog for hangs
+    deadlines   time to finish; nodes and spares for a deadline
     prospects   what the next days bring: interruptions, ETTR, finish date; whether bands held
     replay      standstills of a past under a recovery plan
     lemon_nodes nodes that surely fail more often than others

@@ -142,7 +142,7 @@ def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
     Eq. (36). [1]
 
     Waiting for a repaired node is included where spares are limited; initialisation is not (see
-    `interval.finish_time`).
+    `deadlines.finish_time`).
     """
     if is_planned(job):
         found = recovery().planned(job)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
+from mofa_model.reliability.deadlines import finish_time
 from mofa_model.reliability.interval import (
     best_ettr,
     departure,
-    finish_time,
     nearest_steps,
     recommend,
 )

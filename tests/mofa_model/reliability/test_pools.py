@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mofa_model.errors import BadValue
-from mofa_model.reliability import checkpoint, interval, model
-from mofa_model.reliability.interval import best_ettr, finish_time, nearest_steps, recommend
+from mofa_model.reliability import checkpoint, deadlines, model
+from mofa_model.reliability.deadlines import finish_time
+from mofa_model.reliability.interval import best_ettr, nearest_steps, recommend
 from mofa_model.reliability.model import Job, ettr_band
 from mofa_model.spec.reliability import (
     CheckpointTier,
@@ -117,21 +118,21 @@ def test_nodes_for_a_deadline_are_enough_and_one_less_is_not():
         reliability=Reliability(classes=paper_classes(0.005)),
     )
     limit = 20 * 86400.0
-    nodes = interval.nodes_for(job, 1e5, limit)
+    nodes = deadlines.nodes_for(job, 1e5, limit)
 
     def time(n):
-        return interval.run_time(replace(job, nodes=n, step_time=30.0 * 256 / n), 1e5)
+        return deadlines.run_time(replace(job, nodes=n, step_time=30.0 * 256 / n), 1e5)
 
     assert time(nodes) <= limit < time(nodes - 1)
-    assert interval.nodes_for(job, 1e5, 60.0) is None
+    assert deadlines.nodes_for(job, 1e5, 60.0) is None
 
 
 def test_spares_for_a_deadline(tiered_job):
     job = tiered_job(blocking=(20.0,), background=(0.0,), rate=0.0065, spares=4)
     limit = 65 * 86400.0
-    spares = interval.spares_for_deadline(job, 5e5, limit)
+    spares = deadlines.spares_for_deadline(job, 5e5, limit)
     some = [
         replace(job, reliability=replace(job.reliability, spares=n)) for n in (spares, spares - 1)
     ]
-    assert interval.run_time(some[0], 5e5) <= limit < interval.run_time(some[1], 5e5)
-    assert interval.spares_for_deadline(job, 5e5, 86400.0) is None
+    assert deadlines.run_time(some[0], 5e5) <= limit < deadlines.run_time(some[1], 5e5)
+    assert deadlines.spares_for_deadline(job, 5e5, 86400.0) is None
