@@ -175,7 +175,7 @@ def _named_file(told: Told) -> Fact | None:
 
 
 def _word_fsdp(told: Told) -> Fact | None:
-    if switch := told.on("enable_fsdp"):
+    if switch := told.on("enable_fsdp", "use_fsdp"):
         return Fact("zero3", switch.where)
     one = told.first("fsdp")
     if one is None or one.value.lower() in {"false", "true", ""}:

@@ -27,6 +27,7 @@ from mofa_model.pasted.recognise import (
     kind_of,
     options_of,
     program_at,
+    starter_of,
     trainer_of,
     trainer_of_file,
     trains,
@@ -224,7 +225,12 @@ def _of_script(
     own = [setting for setting in options if not _secret(setting)]
     named = [pair for pair in files if names_file(call, pair[0].name)]
     beside = [setting for pair in named for setting in _settings_of(*pair)]
-    everything = (*own, *beside, *_written(said, one.name))
+    of_starter = [
+        setting
+        for setting in launch
+        if call is not None and starter_of(call) == "accelerate" and _SHARES.match(setting.key)
+    ]
+    everything = (*own, *of_starter, *beside, *_written(said, one.name))
     trainer = trainer_of(call, own, said, one.text)
     for pair in named:
         of_file = trainer_of_file(_settings_of(*pair), pair[0].text, pair[1])
@@ -248,6 +254,10 @@ def _of_script(
         other=_other(call, told),
         disagree=(*_contradictions(own), *_cut(one)),
     )
+
+
+_SHARES: Final = re.compile(r"(use_)?fsdp|zero_stage$|offload_|mixed_precision$")
+"""Options of Accelerate's own that say how ranks share their states, and in what precision."""
 
 
 def _call_of(said: Said) -> ProgramCall | None:

@@ -409,3 +409,16 @@ def test_what_torchtitan_logs_before_it_begins_says_its_layout():
     assert (found.pasted_facts.trainer, facts["gpus"]) == ("torchtitan", 64)
     assert (facts["tp"], facts["pp"], facts["seq"], facts["micro_batch"]) == (4, 2, 8192, 2)
     assert found.answer.advice.current.odds.fits == 1.0
+
+
+def test_the_first_answer_says_how_long_the_tokens_take(capsys):
+    assert (
+        main(
+            ["llama3-8b", "64", "h100", "--tokens", "1T", "--seq", "8192", "--global-batch", "512"]
+        )
+        == 0
+    )
+    days = re.search(
+        r"the tokens take ([\d.]+) d", capsys.readouterr().out.replace("\n         ", "")
+    )
+    assert 10 < float(days[1]) < 30
