@@ -2,9 +2,9 @@
 loss.
 
 Each block states which tensors it stores, which module's recomputation drops one, and which
-module's offloaded input takes one to the host (`Kept` in `mofa_model/blocks/block.py`). Of the ZeRO
-level nothing here depends but the width of the head's gradient, and whether weights are cast for
-each product.
+module's offloaded input takes one to the host (`Kept` in `mofa_model/blocks/block.py`). Of all this
+only two things depend on the ZeRO level: the width of the head's gradient, and whether weights are
+cast for each product.
 """
 
 from __future__ import annotations

@@ -36,9 +36,10 @@ _SPAWNS: Final = re.compile(r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|laun
 """Scripts that start the script behind them, once for each device."""
 _NO_PYTHON: Final = frozenset({"--no-python", "--no_python"})
 """How torchrun is told that what it starts is no Python."""
-_RUNS: Final = frozenset(
+_STARTERS: Final = frozenset(
     {"bash", "sh", "source", ".", "exec", "nohup", "env", "time", "sudo", "tini", "dumb-init"}
 )
+"""Programs that do nothing by themselves but to start what their other words say."""
 
 
 class PlacedWord(NamedTuple):
@@ -373,9 +374,9 @@ def merged(parts: Sequence[Said]) -> Said:
 
 
 def programs(said: Said) -> Iterator[ProgramCall]:
-    """Commands that start a program and no builtin of a shell."""
+    """The commands, without those of which a starter such as `bash` or `env` is the only word."""
     for command in said.program_calls:
         first = command.texts[0].rpartition("/")[2]
-        if first in _RUNS and len(command.words) == 1:
+        if first in _STARTERS and len(command.words) == 1:
             continue
         yield command

@@ -11,12 +11,14 @@ While the assumption holds the mean of R is the time watched, so it passes A wit
 chance of at most 365 / A (Doob), however often one looks. The classes of a pool, their total, and
 both directions share one chance of a false verdict.
 
-D is the variance of counts over their mean, and divides the evidence. It is learned from the pool:
-failures of one event (a rack, a switch) come on one day, so the days of a week tell how large
-events are, whatever rate that week had; and rates of real fleets move from week to week around
-their mean, which sums of 7 and of 28 days tell. Two verdicts follow. With the D of days alone the
-rate moved: it *drifts*. With the D of weeks it moved by more than such weeks do: the assumption is
-wrong.
+D is the variance of counts over their mean; the evidence is divided by it. It is learned from the
+pool in two ways. Failures of one event (a rack, a switch) come on one day, so the days within a week
+tell how large events are, whatever rate that week had. Rates of real fleets also move from week to
+week around their mean; sums of 7 and of 28 days tell by how much.
+
+So there are two verdicts. Evidence that holds against the D of days says that the rate moved: it
+*drifts*. Evidence that holds against the D of weeks says that it moved by more than such weeks do:
+the assumption is wrong.
 
 Few failures in all do not tell how large events are. While events may have several, days with any
 failure are evidence of a higher rate too: however large events are, they make no more such days
