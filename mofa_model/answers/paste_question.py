@@ -21,6 +21,8 @@ from mofa_model.pasted.missing import has_model
 from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import PastedFacts
 from mofa_model.pasted.recognise import PastedKind, program_at
+from mofa_model.pasted.scripts import unknown
+from mofa_model.pasted.told import words_of
 from mofa_model.units import GIB
 
 if TYPE_CHECKING:
@@ -254,13 +256,10 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
 
     facts = pasted_facts.facts
     layers = int(facts["layers"].value) if "layers" in facts else None
-    elsewhere = _elsewhere(pasted_facts)
-    if elsewhere and "sharding" not in facts:
-        notes.append(
-            f"{elsewhere} says how ranks share their states and is not here: its layout is not compared; give it beside"
-        )
+    if why := _not_told(pasted_facts):
+        notes.append(f"{why}: its layout is not compared")
         return ""
-    if pasted_facts.command is not None and not elsewhere:
+    if pasted_facts.command is not None and not _elsewhere(pasted_facts):
         at, _ = program_at(pasted_facts.command)
         words = pasted_facts.command.texts
         if any("$" in word for word in words[:at]):  # what starts it says nothing of the layout
@@ -302,6 +301,23 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
         notes.append(f"{error}; it is not compared")
         return ""
     return text
+
+
+def _not_told(pasted_facts: PastedFacts) -> str:
+    """Why a layout cannot be told, where a file or a variable that nobody gave says a part of it; else empty."""
+    elsewhere = _elsewhere(pasted_facts)
+    if elsewhere and "sharding" not in pasted_facts.facts:
+        return f"{elsewhere} says how ranks share their states and is not here; give it beside"
+    degree = _open_degree(pasted_facts)
+    return f"nobody says {degree}" if degree else ""
+
+
+def _open_degree(pasted_facts: PastedFacts) -> str:
+    """A degree of the layout that stands in a variable which nobody sets; empty where there is none."""
+    rows = words_of(pasted_facts.trainer)
+    names = {word for fact in ("tp", "pp", "cp", "ep", "micro_batch") for word in rows[fact]}
+    found = (one for one in pasted_facts.settings if one.key in names and unknown(one.value))
+    return next((f"{one.key} ({one.value})" for one in found), "")
 
 
 _NAMES_FILE: Final = re.compile(

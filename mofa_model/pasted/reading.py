@@ -34,7 +34,7 @@ from mofa_model.pasted.recognise import (
 )
 from mofa_model.pasted.scripts import cut_by_comment, follow, unknown
 from mofa_model.pasted.sums import add_sums
-from mofa_model.pasted.tasks import model_of, task_of
+from mofa_model.pasted.tasks import model_of, task_of, trains_all
 from mofa_model.pasted.told import Told, first_of
 from mofa_model.records import dataclass
 
@@ -353,6 +353,8 @@ def _facts(told: Told) -> dict[str, Fact]:
     for name, how in (("model", model_of), ("task", task_of)):
         if (fact := how(own)) is not None:
             facts[name] = fact
+    if trains_all(own):
+        facts.pop("lora_rank", None)
     for name, rules in CHOICES.items():
         if (fact := first_of(rules, own)) is not None:
             facts[name] = fact

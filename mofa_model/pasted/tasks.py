@@ -260,7 +260,15 @@ _ADAPTERS: Final = (
 )  # fmt: skip
 
 
+def trains_all(told: Told) -> bool:
+    """Whether a setting says that all weights are trained; a rank beside it is left over."""
+    words = ("train_type", "sft_type", "finetuning_type", "tuner_type")
+    return any(one.value.lower() == "full" for one in told.each(words))
+
+
 def _adapters(told: Told) -> Setting | None:
+    if trains_all(told):
+        return None
     for one in told.each(_ADAPTERS):
         named = re.search(r"lora|peft", one.value.lower()) is not None
         if named or (

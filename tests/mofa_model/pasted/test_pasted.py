@@ -422,3 +422,15 @@ def test_the_first_answer_says_how_long_the_tokens_take(capsys):
         r"the tokens take ([\d.]+) d", capsys.readouterr().out.replace("\n         ", "")
     )
     assert 10 < float(days[1]) < 30
+
+
+def test_a_degree_that_only_a_run_knows_is_not_taken_for_one():
+    text = of_eight().replace("--bf16", "--bf16 --pipeline-model-parallel-size $4")
+    found = answered(PasteQuestion(), [Pasted(text, "x.sh")])
+    assert found.answer.advice.current is None
+    assert "nobody says pipeline_model_parallel_size ($4)" in found.notes[-1]
+
+
+def test_a_rank_that_is_left_over_beside_a_full_fine_tune_is_no_fact():
+    found = read([Pasted(next(one for one in INPUTS if one["name"] == "left.sh")["text"], "x.sh")])
+    assert "lora_rank" not in found.facts
