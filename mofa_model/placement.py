@@ -111,7 +111,7 @@ def groups(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         small = column.max() < 1024 and np.all(column == np.floor(column)) and column.min() >= 0
         place = column.astype(np.int64) if small else np.unique(column, return_inverse=True)[1]
         key = key * (int(place.max()) + 1) + place
-        if key.max() > 2**20:
+        if key.max() > 2**20:  # the table below has a place for each
             key = np.unique(key, return_inverse=True)[1]
     there = np.zeros(int(key.max()) + 1, dtype=bool)
     there[key] = True

@@ -163,6 +163,7 @@ class _Known:
 
 def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
     """Draws of errors with a covariance. [1]"""
+    # Two layouts may err exactly alike; a little on the diagonal lets the root be found.
     root = np.linalg.cholesky(
         covariance + 1e-6 * np.mean(np.diag(covariance)) * np.eye(len(covariance))
     )

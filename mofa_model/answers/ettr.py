@@ -82,6 +82,7 @@ class EttrAnswer(UserAnswer):
         if self.job is None:
             return []
         said, found = self.document, self.document["interval"]
+        # A point of nested tiers takes the chain of all of them, which is slow.
         fine = 25 if len(self.job.blocking) > 1 else 121
         drawn = (found["steps"], tuple(found["every"]), fine, said["level"])
         return said["curve"] or curve(self.job, *drawn)

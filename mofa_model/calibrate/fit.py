@@ -384,7 +384,7 @@ def fit(
                 damping *= max(0.2, 1.0 - (2.0 * kept - 1.0) ** 3)
                 logs = trial
                 break
-            damping *= 4.0
+            damping *= 4.0  # it gained nothing: a shorter step
         if gained <= tolerance * loss:
             break
         values, slope = evidence.derivatives(logs)

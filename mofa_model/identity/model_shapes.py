@@ -64,6 +64,8 @@ def complete_megatron(
     found_sizes.setdefault("kv_heads", found_sizes["heads"])
     found_sizes.setdefault("experts", Fact(1, found_sizes["heads"].source))
     gated, hidden = has("swiglu"), found_sizes["hidden"].value
+    # Megatron's own: four times the hidden size, of a gated block two thirds of it in steps of 64;
+    # rows of the vocabulary in steps of 128 for each tensor rank.
     plain = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
     usual = "ffn" not in found_sizes  # so is that of many models that nobody means
     found_sizes.setdefault("ffn", Fact(plain, found_sizes["hidden"].source))

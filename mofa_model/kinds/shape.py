@@ -150,6 +150,7 @@ def moment_of(value: object) -> float | None:
 
 
 def _tally(value: object) -> int:
+    """A count as the API server keeps it, in 32 bits; 0 where the value is none."""
     return (
         value
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31

@@ -85,6 +85,7 @@ def log_normal_below(z: Numeric) -> Any:
     at = np.asarray(z, dtype=float)
     inside, outside = np.minimum(np.abs(at), 3.0), np.maximum(np.abs(at), 3.0)
     term = half = inside
+    # Up to 3 the series has all digits after 40 terms, beyond it the fraction after 60.
     for odd in range(3, 81, 2):
         term = term * inside * inside / odd
         half = half + term
@@ -279,7 +280,7 @@ def _where(
             return at
         low, high = (at, high) if apart < 0 else (low, at)
         middle = math.sqrt(low * high) if low > 0 else high / 4
-        rise = min(700.0, -log_density(at))
+        rise = min(700.0, -log_density(at))  # exp stays finite
         step = at - apart * math.exp(rise)
         after = step if low < step < high else middle
         if abs(after - at) <= 1e-15 * at or after in {low, high}:

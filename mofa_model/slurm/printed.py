@@ -442,6 +442,7 @@ def _number(value: Any) -> float:
         )
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
+    # The two largest of 32 bits are Slurm's "infinite" and "no value".
     return float(value) if 0 <= value < 2**32 - 2 else 0.0
 
 

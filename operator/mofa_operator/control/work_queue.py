@@ -184,6 +184,7 @@ class WorkQueue:
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         wait = min(self._longest, math.ldexp(self._backoff, min(count, _DOUBLINGS)))
+        # Keys that failed together, as all do while a server is away, do not come back together.
         wait = max(least, wait * self._random.uniform(0.75, 1.0))
         urgent = key in self._urgent
         self._end(key)
