@@ -74,11 +74,12 @@ def asked_tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
 
 def records(advice: Advice) -> Table:
     """Every priced layout of the answer as a row for programs, in SI."""
+    is_planned = advice.current is not None and advice.current.is_planned
     kinds: dict[str, Sequence[Any]] = {
         "advice": [advice] if advice.strategy is not None else [],
         "alternative": advice.alternatives,
         "probe": advice.probes,
-        "today": [] if advice.current is None else [advice.current],
+        "planned" if is_planned else "today": [] if advice.current is None else [advice.current],
         "frontier": advice.frontier,
     }
     facts = ("nodes", "precision", "checkpoint_interval_steps", "checkpoint_interval_seconds")

@@ -3,6 +3,7 @@
 import http.client
 import re
 import threading
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
@@ -12,6 +13,7 @@ from each import each
 import mofa_model as mofa
 from mofa_model.answers import what_if as page
 from mofa_model.answers.what_if import FIRST, form_fields, what_if
+from mofa_model.bands.odds import in_percent
 from mofa_model.verbs.ui_server import WAITING, DeskServer, _page
 
 ASKED = {**FIRST, "gpus": "16", "global_batch_size": "64"}
@@ -114,6 +116,23 @@ def test_models_that_were_named_at_the_start_may_be_asked_for(tmp_path):
     found = what_if(named, (str(config),))
     assert found.errors == {}
     assert str(config) in form_fields((str(config),))[0].choices
+
+
+def test_a_planned_layout_has_its_own_chance_of_fitting_on_the_page_in_tables_and_in_rows():
+    asked = {**ASKED, "planned": "tp=1,mbs=4,recompute=none"}
+    asked.pop("vary", None)
+    found = what_if(asked)
+    assert found.errors == {}
+    current = found.answer.advice.current
+    assert current.is_planned
+    html = _page(found, (), alone=False)
+    assert "The planned layout" in html
+    assert f"it fits with {in_percent(current.odds.fits)}" in unescape(html)
+    assert "--planned" in found.commands()[0]
+    assert any("beats planned" in str(one) for one in found.answer.tables)
+    assert [row[0] for row in found.answer.records.rows if row[0] in {"planned", "today"}] == [
+        "planned"
+    ]
 
 
 def test_an_empty_address_proposes_something_that_is_answered():
