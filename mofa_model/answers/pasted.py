@@ -34,6 +34,7 @@ from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
+    from mofa_model.advice import Advice
     from mofa_model.answers.advise import AdviceAnswer
     from mofa_model.answers.brief import BriefLine
     from mofa_model.launch import ScriptChanged
@@ -300,6 +301,7 @@ def answered(
             f"say for which other trainer: --launch TRAINER"
         )
     answer = advise.of(asked, advance, launched_by)
+    notes = [*_ended(texts, answer.advice), *notes]
     return PasteAnswer(
         question=question,
         pasted_facts=pasted_facts,
@@ -308,6 +310,27 @@ def answered(
         notes=tuple(notes),
         texts=tuple(texts),
     )
+
+
+def _ended(texts: Sequence[Pasted], advice: Advice) -> list[str]:
+    """What a log beside says of the layout that is answered: that it ran out of memory already."""
+    log = next(
+        (
+            one.name
+            for one in texts
+            if not kind_of(one.text, one.name).is_script and _OUT.search(one.text)
+        ),
+        "",
+    )
+    tried = advice.current
+    if not log or tried is None or tried.strategy is None or tried.strategy != advice.strategy:
+        return []
+    return [
+        f"{log} ran out of memory, and the answer leaves the layout as it was: take another one of -o wide"
+    ]
+
+
+_OUT: Final = re.compile(r"(?i)out of memory|OutOfMemoryError")
 
 
 def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:

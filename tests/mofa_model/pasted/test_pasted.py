@@ -185,6 +185,13 @@ def test_a_script_that_would_run_out_of_memory_is_told_so_and_one_that_fits_is_k
         "micro-batch-size": int(advice.strategy.mbs),
     }
     text = of_eight(**best).replace("--bf16", "--bf16 --sequence-parallel --tp-comm-overlap")
+    log = Pasted(
+        "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB", "oom.log"
+    )
+    again = answered(PasteQuestion(), [Pasted(text, "good.sh"), log])
+    assert again.notes[0].startswith(
+        "oom.log ran out of memory, and the answer leaves the layout as it was"
+    )
     kept = answered(PasteQuestion(), [Pasted(text, "good.sh")])
     assert kept.answer.advice.kept.startswith("keep what you wrote: ")
     assert kept.brief_text(200).startswith("verdict   keep what you wrote: ")
