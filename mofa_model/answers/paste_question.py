@@ -279,14 +279,7 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
         pairs.append(f"optimizer={state}")
     if "recompute" in facts:
         pairs.append(f"recompute={facts['recompute'].value}")
-    if (
-        any(
-            one.key == "sequence_parallel" and one.value.lower() in {"true", "1"}
-            for one in pasted_facts.settings
-        )
-        and "tp" in facts
-        and facts["tp"].value > 1
-    ):
+    if "tp" in facts and facts["tp"].value > 1 and _splits_sequence(pasted_facts):
         pairs.append("sp=true")
     if not {"tp", "pp", "cp", "ep", "sharding"} & facts.keys():
         return ""
@@ -301,6 +294,18 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
         notes.append(f"{error}; it is not compared")
         return ""
     return text
+
+
+def _splits_sequence(pasted_facts: PastedFacts) -> bool:
+    """Whether tensor-parallel ranks share the rest of a layer by the sequence: torchtitan's do unless told not to."""
+    told = {one.key: one.value.lower() for one in pasted_facts.settings}
+    if pasted_facts.trainer == "torchtitan":
+        no = (
+            told.get("no_enable_sequence_parallel", "false"),
+            told.get("enable_sequence_parallel", "true"),
+        )
+        return no == ("false", "true")
+    return told.get("sequence_parallel") in {"true", "1"} or told.get("tp_mode") == "reduce_scatter"
 
 
 def _not_told(pasted_facts: PastedFacts) -> str:

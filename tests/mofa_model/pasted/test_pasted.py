@@ -441,3 +441,19 @@ def test_a_degree_that_only_a_run_knows_is_not_taken_for_one():
 def test_a_rank_that_is_left_over_beside_a_full_fine_tune_is_no_fact():
     found = read([Pasted(next(one for one in INPUTS if one["name"] == "left.sh")["text"], "x.sh")])
     assert "lora_rank" not in found.facts
+
+
+@pytest.mark.parametrize(("word", "wanted"), [("REDUCE_SCATTER", True), ("ALL_REDUCE", False)])
+def test_what_nanotron_and_torchtitan_call_sequence_parallelism_is_in_the_planned_layout(
+    word, wanted
+):
+    """Without it 7 of 40 published runs with tp of 8 and more were told that they do not fit."""
+    nano = next(one for one in INPUTS if one["name"] == "nano.yaml")["text"]
+    nano = nano.replace("tp: 4,", f"tp: 4, tp_mode: {word},")
+    found = answered(PasteQuestion(gpu="h100"), [Pasted(nano, "nano.yaml")])
+    assert found.answer.advice.current.strategy.sequence_parallel is wanted
+    titan = next(one for one in INPUTS if one["name"] == "titan.toml")["text"]
+    off = "" if wanted else "enable_sequence_parallel = false\n    "
+    titan = titan.replace("tensor_parallel_degree", f"{off}tensor_parallel_degree")
+    found = answered(PasteQuestion(gpu="h100"), [Pasted(titan, "titan.toml")])
+    assert found.answer.advice.current.strategy.sequence_parallel is wanted
