@@ -276,11 +276,20 @@ class _Walker:
         if found is None and self._every:
             branches = [node.get("Then") or (), *_otherwise(node)]
             return self._all_ways(branches, inside, stay=bool(node.get("Else")))
-        if found or (found is None and node.get("Else")):
+        # What is asked for is not there the first time: KubeRay submits unless its job has a status.
+        is_new = any(self._asks_for_nothing(row) for row in node.get("Cond") or ())
+        if found or is_new or (found is None and node.get("Else")):
             return self._conditional(node.get("Then") or (), inside)
         if other := node.get("Else"):
             return self._IfClause(other, inside, EMPTY)
         return True
+
+    def _asks_for_nothing(self, row: Any) -> bool:
+        """Whether a condition is that a program fails of which nobody sees the output."""
+        to = [
+            self._words.text(one["Word"]).text for one in row.get("Redirs") or () if "Word" in one
+        ]
+        return bool(row.get("Negated")) and "/dev/null" in to
 
     def _all_ways(
         self, branches: Sequence[Iterable[Any]], inside: tuple[Call, ...], *, stay: bool

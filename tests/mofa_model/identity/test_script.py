@@ -4,7 +4,9 @@ import subprocess
 
 import pytest
 
+from mofa_model.identity import launch_in_pod
 from mofa_model.identity.script import walk
+from mofa_model.launch import told_words
 
 SNIPPETS = {
     "a variable": "N=4; run --nnodes $N",
@@ -22,6 +24,7 @@ SNIPPETS = {
     "a branch by a string": 'if [ "$M" = true ]; then run a; else run b; fi',
     "a branch by a number": "N=2; if [[ $N -gt 1 && -n $N ]]; then run a; elif (( N > 0 )); then run c; fi",
     "a branch by a pattern": "F=llama3-8b; if [[ $F == llama* ]]; then run a; fi; [[ $F =~ [0-9]b$ ]] && run b",
+    "a check of what is not there yet": "if ! ask --id 7 >/dev/null 2>&1 ; then run a; fi; run b",
     "negation": '[ ! -z "$Q" ] && run a || run b',
     "a case": "M=7b; case $M in 1b|3b) run a;; 7*) run b;; *) run c;; esac",
     "a loop that is left at once": "for C in 2,4,1; do IFS=, read -r T P E <<< $C; run $T $P $E; done",
@@ -95,3 +98,17 @@ def test_nothing_is_run(tmp_path) -> None:
     touched = tmp_path / "touched"
     walk(f"touch {touched}; X=$(touch {touched}); cat <(touch {touched}); eval 'touch {touched}'")
     assert not touched.exists()
+
+
+def test_the_pod_in_which_kuberay_submits_is_told_what_its_job_is() -> None:
+    ask, submit, follow = (
+        f"ray job {verb} --address http://h:8265" for verb in ("status", "submit", "logs")
+    )
+    line = (
+        f"if ! {ask} j >/dev/null 2>&1 ; then {submit} --no-wait --submission-id j -- bash pretrain_gpt.py "
+        f"--tensor-model-parallel-size=2 --micro-batch-size=4 ; fi ; {follow} --follow j"
+    )
+    submitter = {"name": "s", "command": ["/bin/bash"], "args": ["-ce", line]}
+    found = launch_in_pod({"metadata": {"name": "j"}, "spec": {"containers": [submitter]}})
+    assert found is not None
+    assert told_words(found.words) == ("--tensor-model-parallel-size=2", "--micro-batch-size=4")
