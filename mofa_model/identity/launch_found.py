@@ -30,6 +30,7 @@ class LaunchFound(NamedTuple):
 def launch_of(said: Said) -> LaunchFound | None:
     """What the command or the file of a known trainer says, and where it stands.
 
+    >>> from mofa_model.identity.commands import read_text
     >>> said = read_text("torchrun pretrain_gpt.py --tensor-model-parallel-size 8", "x", {}, {})
     >>> launch_of(said).reading.layout["tp"]
     8
