@@ -30,7 +30,7 @@ _BAR: Final = 24
 """Characters of the longest bar. [1]"""
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
-IN_SECONDS: Final = (1.0, 6000.0)
+_IN_SECONDS: Final = (1.0, 6000.0)
 """From a second to a hundred minutes: times of which all lie there are written in seconds, so that
 they compare. [s]"""
 _NARROWEST: Final = 12
@@ -161,7 +161,7 @@ def for_people(table: Table, *, wide: bool = False) -> Table:
 
 def in_seconds(least: float, most: float) -> bool:
     """Whether times between two bounds are all written in seconds."""
-    return least >= IN_SECONDS[0] and most < IN_SECONDS[1]
+    return least >= _IN_SECONDS[0] and most < _IN_SECONDS[1]
 
 
 def _texts(cells: Sequence[Cell], unit: str) -> list[str]:

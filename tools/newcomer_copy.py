@@ -121,7 +121,7 @@ class Copy:
         return said.strip().splitlines()[-1]
 
     def mofa(self, *commands: tuple[str, ...]) -> list[str]:
-        """What commands of the copy print, one after the other in one process."""
+        """The output of each of these commands of the copy. One process runs them all, one after the other."""
         told: list[str] = json.loads(self.python("-c", COMMANDS, json.dumps(commands)))
         return told
 

@@ -50,7 +50,7 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
     verdict = _kept(advice) if kept else _VERDICTS[advice.status]
     p = advice.predicted
     step = f"{units.format(p.step_seconds.target, 's', 3)}, {p.tokens_per_second.target:,.0f} tokens/s, MFU {p.mfu.target:.0%}"
-    if advice.predicted.duration_seconds.target:
+    if p.duration_seconds.target:
         step += f"; the tokens take {units.format(p.duration_seconds.target, 's', 3)}"
     memory = f"{p.memory_bytes.lower / GIB:.0f} to {p.memory_bytes.upper / GIB:.0f} of {float(advice.memory_limit_bytes) / GIB:.0f} GiB"
     if advice.odds is not None:

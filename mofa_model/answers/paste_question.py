@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from mofa_model.launch import Reading
 
 _STATES: Final = {"none": "replicated", "zero1": "distributed", "zero2": "zero2", "zero3": "zero3"}
+_USUAL_VOCABULARY: Final = 50304
+"""GPT-2's vocabulary of 50,257, rounded up to a multiple of 128. [1]"""
 
 
 def question_for(
     question: PasteQuestion, pasted_facts: PastedFacts
 ) -> tuple[AdviceQuestion, list[str]]:
-    """What `mofa advise` is asked, and what of the texts does not enter it."""
+    """The question of `mofa advise` that texts ask, and a sentence for each thing in them that it leaves out or assumes."""
     facts, notes = pasted_facts.facts, list[str]()
     given = {
         name: value
@@ -134,10 +136,9 @@ def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
     if {"layers", "hidden", "heads"} <= whole.keys():
         if _gated(pasted_facts):
             whole["gated"] = "true"
-        for name, otherwise in (("vocab", 50304),):
-            if name not in whole:
-                whole[name] = otherwise
-                notes.append(f"vocabulary: nobody says it; {otherwise} is taken")
+        if "vocab" not in whole:
+            whole["vocab"] = _USUAL_VOCABULARY
+            notes.append(f"vocabulary: nobody says it; {_USUAL_VOCABULARY} is taken")
         if "experts" in whole and "top_k" not in whole:
             whole["top_k"] = 2
             notes.append("experts of a token: nobody says them; 2 are taken")

@@ -29,7 +29,7 @@ from mofa_model.identity.secret_words import masked_line
 from mofa_model.pasted.missing import missing
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
 from mofa_model.pasted.recognise import PastedKind, kind_of
-from mofa_model.pasted.wrapped import shows_run, unwrapped
+from mofa_model.pasted.wrapped import OUT_OF_MEMORY, shows_run, unwrapped
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
@@ -318,7 +318,7 @@ def _ended(texts: Sequence[Pasted], advice: Advice) -> list[str]:
         (
             one.name
             for one in texts
-            if not kind_of(one.text, one.name).is_script and _OUT.search(one.text)
+            if not kind_of(one.text, one.name).is_script and OUT_OF_MEMORY.search(one.text)
         ),
         "",
     )
@@ -328,9 +328,6 @@ def _ended(texts: Sequence[Pasted], advice: Advice) -> list[str]:
     return [
         f"{log} ran out of memory, and the answer leaves the layout as it was: take another one of -o wide"
     ]
-
-
-_OUT: Final = re.compile(r"(?i)out of memory|OutOfMemoryError")
 
 
 def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:

@@ -240,7 +240,7 @@ def request_of(asked: LayoutQuestion) -> Request:
 
 
 def with_layout(asked: LayoutQuestion, request: Request) -> Request:
-    """The request with today's or the planned layout, where the question gives one; one decision of every door."""
+    """The request, with today's or the planned layout in it where the question gives one. Every door that takes them asks here."""
     planned = asked.planned
     if planned and asked.current:
         right = "give --current for a layout that runs, or --planned for one that did not run yet"

@@ -538,16 +538,12 @@ def _of_expr(words: Sequence[str]) -> int | None:
         return None
     if any(one not in {"+", "-", "*", "/", "%"} for one in signs):
         return None
-    total, product, add = 0, int(numbers[0]), 1
-    for sign, word in zip(signs, numbers[1:], strict=True):
-        value = int(word)
+    terms = [int(numbers[0])]
+    for sign, number in zip(signs, map(int, numbers[1:]), strict=True):
         if sign in {"+", "-"}:
-            total, product, add = total + add * product, value, 1 if sign == "+" else -1
-        elif sign == "*":
-            product *= value
-        elif value == 0:
+            terms.append(_counted(sign, 0, number))
+        elif number == 0 and sign != "*":
             return None
-        else:  # towards zero, as a shell divides
-            whole = abs(product) // abs(value) * (1 if product * value >= 0 else -1)
-            product = whole if sign == "/" else product - whole * value
-    return total + add * product
+        else:
+            terms[-1] = _counted(sign, terms[-1], number)
+    return sum(terms)

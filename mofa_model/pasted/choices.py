@@ -103,17 +103,9 @@ def _stage(told: Told) -> Fact | None:
         "deepspeed_config.zero_stage",
         "ds_zero_stage",
     )
+    stages = {one.value for one in told.settings if one.path == "zero_optimization.stage"}
     for one in told.each(words):
-        if (
-            len(
-                {
-                    same.value
-                    for same in told.settings
-                    if same.path == one.path == "zero_optimization.stage"
-                }
-            )
-            > 1
-        ):
+        if len(stages) > 1 and one.path == "zero_optimization.stage":
             return None  # several to choose from
         stage = number(one.value)
         if stage in _STAGES:

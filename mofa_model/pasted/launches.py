@@ -54,14 +54,8 @@ def devices_of(
     for name, names in (("nodes", _NODES), ("gpus_per_node", _EACH)):
         if name not in facts and (held := variable(said, names)):
             facts[name] = held
-    if starter == "plain" and not slurm and each is not None and _is_alone(said):
-        facts.setdefault("nodes", Fact(1, each.source))
-    if (
-        starter == "plain"
-        and told.trainer in _STARTS
-        and "gpus_per_node" in facts
-        and _is_alone(said)
-    ):
+    starts = told.trainer in _STARTS or (each is not None and not slurm)
+    if starter == "plain" and starts and "gpus_per_node" in facts and _is_alone(said):
         facts.setdefault("nodes", Fact(1, facts["gpus_per_node"].source))
     tasks = slurm.get("tasks_per_node")
     if "gpus_per_node" not in facts and tasks is not None and tasks.value > 1:

@@ -119,7 +119,7 @@ def _as_loose(plain: str, said: str) -> str:
 
 
 def _machines(ours: str, said: str) -> tuple[str, ...]:
-    """The number and the kind of devices, where the value of one option says both or the other; else nothing.
+    """Options for what a value says beside its own option: `--gpu 8xA100` has a number too. Empty where it says no more.
 
     >>> _machines("--gpus", "64gpus"), _machines("--gpu", "8xA100"), _machines("--gpu", "h100")
     (('--gpus', '64'), ('--gpus', '8', '--gpu', 'A100'), ())

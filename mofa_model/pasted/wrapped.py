@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 _FENCE: Final = re.compile(r"\s*(?:```|~~~)\s*([\w+-]*)")
@@ -59,7 +60,9 @@ _STEP: Final = re.compile(
     r"|^.{0,80}\{'(?:train_)?loss': '?[\d.]+.{0,200}'epoch':|^\W{0,3}\d+\|\d+\|Loss: \d"
 )
 """A line that trainers write for a step: Megatron, NeMo, torchtitan, DeepSpeed, nanotron; transformers; torchtune."""
-_OUT: Final = re.compile(r"(?i)out of memory|OutOfMemoryError|\bOOM.?killed")
+OUT_OF_MEMORY: Final = re.compile(r"(?i)out of memory|OutOfMemoryError")
+"""What a run prints whose device had no memory left."""
+_KILLED: Final = re.compile(r"(?i)\bOOM.?killed")
 _RUNNING: Final = re.compile(r"JobState=RUNNING\b.*?\bRunTime=(?:\d+-)?(\d+):\d\d:\d\d", re.DOTALL)
 """Hours that Slurm's job runs for; days stand before them. [h]"""
 
@@ -75,7 +78,9 @@ def shows_run(text: str) -> bool:
     if job := _RUNNING.search(text):
         return int(job[1]) > 0 or "-" in job[0].rpartition("=")[2]
     plain = re.sub(r"\x1b\[[\d;]*m", "", text)
-    return len(_STEP.findall(plain)) > 1 and _OUT.search(plain) is None
+    if OUT_OF_MEMORY.search(plain) or _KILLED.search(plain):
+        return False
+    return len(list(islice(_STEP.finditer(plain), 2))) == 2
 
 
 def _notebook(text: str) -> str | None:

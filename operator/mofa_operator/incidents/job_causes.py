@@ -43,17 +43,17 @@ _EVICTS: Final = 200.0
 """
 LOOP: Final = 3
 """Starts that did not last from which on it is a crash loop. [1]"""
-OWN_CODES: Final = range(1, 128)
+OWN_CODES: Final = range(1, _LAST_OWN)
 """Exit codes that a program chooses; higher ones are signals."""
 _ABORTED: Final = 134
 """SIGABRT, with which NCCL's watchdog ends a process."""
 _ENDED_IN_TIME: Final = {0, 124}
-"""Exit codes of a program that ended by itself, and of GNU `timeout`."""
+"""Exit codes that say that the work or its time was over: 0 of a program, 124 of GNU `timeout`."""
 _WEIGHED: Final = (
     *(causes.USER_CRASH, causes.PROCESS_CRASH, causes.NCCL_TIMEOUT),
     causes.HANG,
 )
-"""Causes by how containers and pods ended, which other signs can overturn."""
+"""Causes that rest on nothing but how containers and pods ended. Other signs can overturn them."""
 _ASKED_TO_END: Final = (None, 0, 137, 143)
 """Exit codes of containers that were told to end: unknown, success, SIGKILL, SIGTERM."""
 

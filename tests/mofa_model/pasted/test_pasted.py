@@ -357,7 +357,7 @@ def test_a_command_whose_launch_is_a_file_or_of_an_older_release_loses_none_of_i
 
 
 def test_a_script_that_would_do_a_part_of_the_advice_alone_stays_as_it_is():
-    """The command shards by fsdp, and the advice by ZeRO-1. A script that had half of both would need other memory."""
+    """A script with half of the advice and half of its own layout would need other memory than either."""
     left, same = left_of(PLAIN.format(""), constraints=("optimizer=zero3",))
     assert same
     assert "optimizer=replicated and the advice zero3, which stands in accelerate.yaml" in left
