@@ -109,8 +109,9 @@ $(TRAINERS_HOME)/bin/python: # Python 3.12 and 6 GB, outside the lock
 	&& for own in axolotl llamafactory torchtune; do $$pip --no-deps --target $(TRAINERS_HOME)/own/$$own -r tools/validators/own/$$own.txt \
 	|| { rm $@; exit 1; }; done || { rm $@; exit 1; } # half an environment is none
 
-transcripts: $(STAMP) ## what README and documents show that commands print, from a run of each; LIVE=yes: half an hour of the local stack, too
+transcripts: $(STAMP) ## what README, documents and the notebook show, from a run of each; LIVE=yes: half an hour of the local stack, too
 	$(BIN)/python tools/transcripts.py $(if $(LIVE),--live)
+	$(BIN)/python tools/notebook_outputs.py
 
 site: $(STAMP) ## the documents as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

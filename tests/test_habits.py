@@ -61,13 +61,12 @@ def test_what_users_meet_wants_a_sentence(changed, messages, wanting):
     assert tool().missing(changed, messages) == wanting
 
 
-def test_a_bot_renews_every_program_but_kubernetes_and_leaves_the_lock_to_make_lock():
+def test_a_bot_renews_every_program_but_the_stack_and_leaves_the_lock_to_make_lock():
     bot = YAML(typ="safe").load(ROOT / ".github" / "dependabot.yml")["updates"]
     updates = {one["package-ecosystem"]: one for one in bot}
     assert set(updates) == {"github-actions", "gomod"}
     modules = {f"/{path.parent.relative_to(ROOT)}" for path in ROOT.glob("deploy/local/*/go.mod")}
-    by_hand = {"/deploy/local/kubelet", "/deploy/local/kubernetes"}
-    assert set(updates["gomod"]["directories"]) == modules - by_hand
+    assert set(updates["gomod"]["directories"]) == modules - {"/deploy/local/stack"}
     renewing = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "renew.yml")
     steps = [step["run"] for step in renewing["jobs"]["lock"]["steps"] if "run" in step]
     assert "tools/lock.py --upgrade" in steps[0]

@@ -72,7 +72,7 @@ def test_the_version_of_kubernetes_is_stamped_as_go_mod_has_it():
     assert f"version.gitVersion=v{major}.{minor}.{patch}" in MODULES["kubernetes"].flags[-1]
     assert (
         f"k8s.io/kubernetes v{major}.{minor}.{patch}"
-        in (LOCAL / "kubernetes" / "go.mod").read_text()
+        in (LOCAL / "stack" / "go.mod").read_text()
     )
 
 
@@ -81,7 +81,7 @@ def test_a_missing_tool_is_built_by_the_recipe_and_then_found(bare, capfd):
     assert built == binaries.cache() / MODULES["prometheus"].key / "promtool"
     (call,) = called(bare)
     folder, cgo, verb, *flags = call.split()
-    assert (folder, cgo, verb) == (str(LOCAL / "prometheus"), "0", "build")
+    assert (folder, cgo, verb) == (str(LOCAL / "stack"), "0", "build")
     assert flags[:3] == ["-v", "-mod=readonly", "-trimpath"]
     assert flags[-1] == "github.com/prometheus/prometheus/cmd/promtool"
     assert "promtool 3." in capfd.readouterr().err
@@ -92,7 +92,7 @@ def test_a_missing_tool_is_built_by_the_recipe_and_then_found(bare, capfd):
 
 def test_a_change_of_go_sum_or_of_a_flag_asks_for_another_build(monkeypatch, tmp_path):
     keys = {MODULES["kwok"].key}
-    copy = shutil.copytree(LOCAL / "kwok", tmp_path / "local" / "kwok")
+    copy = shutil.copytree(LOCAL / "stack", tmp_path / "local" / "stack")
     monkeypatch.setattr(modules, "FOLDER", tmp_path / "local")
     keys.add(MODULES["kwok"].key)
     assert len(keys) == 1

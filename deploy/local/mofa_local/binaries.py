@@ -151,7 +151,7 @@ def _compile(command: Path, wanted: Tool, place: Path, target: Path) -> None:
     version = ".".join(str(part) for part in module.version)
     usual = f"usually {span(wanted.seconds)} on two cores, more where modules have to be fetched"
     _say(f"{wanted.name} {version}: building once from its Go module ({usual})")
-    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
+    environment = os.environ | go.ENVIRONMENT
     log = target.with_suffix(".log")
     start = time.monotonic()
     total = progress.to_build(command, module.flags, wanted.package, place, environment)
@@ -209,7 +209,7 @@ def _say_what_is_here(module: Module | Published) -> None:
 
 def _tidy(module: Module | Published) -> None:
     """Remove folders of this module's older recipes that nothing has used for a month."""
-    ours = re.compile(rf"{re.escape(module.folder)}-[0-9a-f]{{12}}")
+    ours = re.compile(rf"{re.escape(module.name)}-[0-9a-f]{{12}}")
     others = [
         one for one in cache().iterdir() if ours.fullmatch(one.name) and one.name != module.key
     ]

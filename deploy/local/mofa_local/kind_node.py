@@ -110,7 +110,7 @@ def _build(name: str, folder: Path) -> None:
     (root / "usr" / "bin").mkdir(parents=True, exist_ok=True)
     for program in PROGRAMS:
         shutil.copy(binaries.path(program), root / "usr" / "bin" / program)
-    version = ".".join(str(part) for part in MODULES["kubelet"].version)
+    version = ".".join(str(part) for part in MODULES["kubernetes"].version)
     wanted = _run(
         binaries.path("kubeadm"), "config", "images", "list", f"--kubernetes-version=v{version}"
     ).split()

@@ -26,10 +26,12 @@ FOLDER: Final = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Module:
-    """A folder under `deploy/local` that holds a go.mod and its go.sum."""
+    """A Go module whose programs are built, and the folder of `deploy/local` that pins its version."""
 
+    name: str
+    """What it is called here."""
     folder: str
-    """Name of the folder."""
+    """The folder with go.mod and go.sum."""
     requires: str
     """Path of the module whose version counts."""
     stamps: tuple[tuple[str, str], ...] = ()
@@ -83,7 +85,7 @@ class Module:
 
     @property
     def key(self) -> str:
-        """The folder's name and a hash of all that decides what the binaries do: module files, flags, machine.
+        """Its name and a hash of all that decides what the binaries do: module files, flags, machine.
 
         The version of Go is not in it: another patch release of the toolchain is no reason to build for minutes.
         """
@@ -94,7 +96,7 @@ class Module:
             f"{platform.system()} {platform.machine()}".encode(),
         ):
             digest.update(len(part).to_bytes(8, "big") + part)
-        return f"{self.folder}-{digest.hexdigest()[:12]}"
+        return f"{self.name}-{digest.hexdigest()[:12]}"
 
     @contextmanager
     def source(self, go: Path, kept: Path, kubectl: Path | None) -> Iterator[Path]:
@@ -122,55 +124,58 @@ class Tool:
     """Whether it is built only on request."""
 
 
-def _kubernetes(folder: str) -> Module:
-    return Module(
-        folder=folder,
-        requires="k8s.io/kubernetes",
-        stamps=tuple(
-            (f"k8s.io/component-base/version.{variable}", text)
-            for variable, text in (
-                ("gitVersion", "v{version}"),
-                ("gitMajor", "{major}"),
-                ("gitMinor", "{minor}"),
-            )
-        ),
-    )
-
+STACK: Final = "stack"
+"""The folder of what `make up` runs, of a real node's programs and of Helm: packages that they share are compiled once."""
 
 MODULES: Final[Mapping[str, Module]] = MappingProxyType(
     {
-        module.folder: module
+        module.name: module
         for module in (
-            Module(folder="etcd", requires="go.etcd.io/etcd/server/v3"),
-            _kubernetes("kubernetes"),
-            _kubernetes("kubelet"),
+            Module(name="etcd", folder=STACK, requires="go.etcd.io/etcd/server/v3"),
             Module(
-                folder="prometheus",
+                name="kubernetes",
+                folder=STACK,
+                requires="k8s.io/kubernetes",
+                stamps=(
+                    ("k8s.io/component-base/version.gitVersion", "v{version}"),
+                    ("k8s.io/component-base/version.gitMajor", "{major}"),
+                    ("k8s.io/component-base/version.gitMinor", "{minor}"),
+                ),
+            ),
+            Module(
+                name="prometheus",
+                folder=STACK,
                 requires="github.com/prometheus/prometheus",
                 stamps=(("github.com/prometheus/common/version.Version", "{version}"),),
                 tags=(
                     "remove_all_sd",
                 ),  # static targets and files stay; the clouds' clients halve the build
             ),
-            Module(folder="kwok", requires="sigs.k8s.io/kwok"),
+            Module(name="kwok", folder=STACK, requires="sigs.k8s.io/kwok"),
             Module(
-                folder="helm",
+                name="helm",
+                folder=STACK,
                 requires="helm.sh/helm/v3",
                 stamps=(("helm.sh/helm/v3/internal/version.version", "v{version}"),),
             ),
-            Module(folder="kube-score", requires="github.com/zegl/kube-score"),
-            Module(folder="kind", requires="sigs.k8s.io/kind"),
-            Module(folder="coredns", requires="github.com/coredns/coredns"),
-            Module(folder="kustomize", requires="sigs.k8s.io/kustomize/kustomize/v5"),
-            Module(folder="registry", requires="github.com/distribution/distribution/v3"),
-            Module(folder="cosign", requires="github.com/sigstore/cosign/v3"),
+            *(
+                Module(name=name, folder=name, requires=requires)
+                for name, requires in (
+                    ("kube-score", "github.com/zegl/kube-score"),
+                    ("kind", "sigs.k8s.io/kind"),
+                    ("coredns", "github.com/coredns/coredns"),
+                    ("kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
+                    ("registry", "github.com/distribution/distribution/v3"),
+                    ("cosign", "github.com/sigstore/cosign/v3"),
+                )
+            ),
         )
     }
 )
 
 
-def _tool(name: str, folder: str, package: str, seconds: float, *, apart: bool = False) -> Tool:
-    return Tool(name=name, module=MODULES[folder], package=package, seconds=seconds, apart=apart)
+def _tool(name: str, module: str, package: str, seconds: float, *, apart: bool = False) -> Tool:
+    return Tool(name=name, module=MODULES[module], package=package, seconds=seconds, apart=apart)
 
 
 TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
@@ -203,11 +208,11 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
                 apart=True,
             ),
             _tool("cosign", "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", 200, apart=True),
-            _tool("kubelet", "kubelet", "k8s.io/kubernetes/cmd/kubelet", 120, apart=True),
-            _tool("kubeadm", "kubelet", "k8s.io/kubernetes/cmd/kubeadm", 20, apart=True),
+            _tool("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet", 120, apart=True),
+            _tool("kubeadm", "kubernetes", "k8s.io/kubernetes/cmd/kubeadm", 20, apart=True),
             _tool("kind", "kind", "sigs.k8s.io/kind", 10, apart=True),
             _tool("coredns", "coredns", "github.com/coredns/coredns", 100, apart=True),
-            _tool("kube-proxy", "kubelet", "k8s.io/kubernetes/cmd/kube-proxy", 20, apart=True),
+            _tool("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy", 20, apart=True),
         )
     }
 )
@@ -217,7 +222,7 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
 def tool(name: str) -> Tool:
     """The tool of that name.
 
-    >>> tool("promtool").module.folder
+    >>> tool("promtool").module.name
     'prometheus'
     """
     try:

@@ -47,7 +47,7 @@ def _neighbour(
 ) -> Neighbour:
     requires, release, checksum = module
     published = Published(
-        folder=name,
+        name=name,
         requires=requires,
         release=release,
         sum=checksum,

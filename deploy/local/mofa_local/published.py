@@ -35,8 +35,8 @@ class NotFetched(LocalStackError):
 class Published:
     """A Go module as its project publishes it."""
 
-    folder: str
-    """Its name here."""
+    name: str
+    """What it is called here."""
     requires: str
     """Path of the module."""
     release: str
@@ -73,7 +73,7 @@ class Published:
             self.requires, self.release, self.sum, *self.flags, *self.installs, self.namespace,
             platform.system(), platform.machine(),
         )  # fmt: skip
-        return f"{self.folder}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
+        return f"{self.name}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
 
     @contextmanager
     def source(self, go: Path, kept: Path, kubectl: Path | None) -> Iterator[Path]:
@@ -138,5 +138,5 @@ class Published:
             [str(kubectl), "kustomize", str(place)], capture_output=True, text=True, check=False
         )
         if made.returncode:
-            raise LocalStackError(f"{self.folder}: {place}: {made.stderr.strip()}")
+            raise LocalStackError(f"{self.name}: {place}: {made.stderr.strip()}")
         return [one for one in YAML(typ="safe").load_all(made.stdout) if one]

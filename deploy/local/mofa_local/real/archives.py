@@ -179,7 +179,7 @@ def _built() -> bytes:
         "main.go",
     ]
     done = subprocess.run(
-        command, cwd=source, env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "", "GO111MODULE": "off"},
+        command, cwd=source, env=os.environ | go.ENVIRONMENT | {"GO111MODULE": "off"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
