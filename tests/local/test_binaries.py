@@ -70,10 +70,7 @@ def test_every_tool_has_a_module_that_names_its_package_and_its_version(name):
 def test_the_version_of_kubernetes_is_stamped_as_go_mod_has_it():
     major, minor, patch = MODULES["kubernetes"].version
     assert f"version.gitVersion=v{major}.{minor}.{patch}" in MODULES["kubernetes"].flags[-1]
-    assert (
-        f"k8s.io/kubernetes v{major}.{minor}.{patch}"
-        in (LOCAL / "stack" / "go.mod").read_text()
-    )
+    assert f"k8s.io/kubernetes v{major}.{minor}.{patch}" in (LOCAL / "stack" / "go.mod").read_text()
 
 
 def test_a_missing_tool_is_built_by_the_recipe_and_then_found(bare, capfd):
