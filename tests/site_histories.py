@@ -25,11 +25,14 @@ TOLERATED = 300
 class Site:
     """A small cluster: its hosts, what truly happened to them, and the samples that Prometheus has of it."""
 
-    def __init__(self, name, note, nodes=11, scrape=None, pool="gpu", activity=False, racks=4):
+    def __init__(
+        self, name, note, nodes=11, scrape=None, pool="gpu", activity=False, racks=4, stem=None
+    ):
         r = self.r = random.Random(f"site {name}")
         self.name, self.note = name, note
         self.scrape = scrape or r.choice((15, 30, 30, 60, 120))
-        stem = r.choice(("gpu-node-", "dgx-", "ml-a100-", "vm-", "h100-pool-", "ip-172-31-"))
+        stems = ("gpu-node-", "dgx-", "ml-a100-", "vm-", "h100-pool-", "ip-172-31-")
+        stem = r.choice(stems) if stem is None else stem
         self.hosts = [f"{stem}{name}{n:02d}" for n in range(nodes)]
         self.lines = defaultdict(list)
         self.silent = defaultdict(list)

@@ -88,26 +88,33 @@ def account(
         else:
             for name in one.nodes or (one.name,):
                 by_node[name].append(one)
-    claims: defaultdict[str, list[_Piece]] = defaultdict(list)
     usual = _usual_loading(incidents)
+    on_node: defaultdict[str, list[_JobTime]] = defaultdict(list)
     for name, pods in by_job(timelines.pod_timelines).items():
         known = facts.get(name, JobFacts())
         if known.saves_every is None:
             known = replace(known, saves_every=saves_every)
         job = _JobTime(timelines, name, pods, by_name[name], known, usual)
-        parts = _parts(timelines.node_timelines, job.runs)
-        for node, piece in job.pieces():
-            claims[node].append(piece._replace(part=parts.get(node, 1.0)))
+        for node in job.nodes:
+            on_node[node].append(job)
+    waiting: defaultdict[str, list[_Piece]] = defaultdict(list)
     here = {pod.job for pod in timelines.pod_timelines.values()}
     for one in incidents:
         if one.kind == "job" and one.lasts and one.name not in here:  # its pods went long ago
             for name in one.nodes:
                 span = Span(one.start, one.end)
-                claims[name].append(_Piece(span, NodeState.QUEUE, one.charged.word, one.name, one))
+                waiting[name].append(
+                    _Piece(span, NodeState.QUEUE, one.charged.word, one.name, one)
+                )
+
+    def claims(node: str) -> list[_Piece]:
+        """What jobs make of a node: made for one at a time, for 10,000 have many."""
+        return [*(piece for job in on_node[node] for piece in job.pieces(node)), *waiting[node]]
+
     pieces = (
         piece
         for node in timelines.node_timelines.values()
-        for piece in _of_node(node, by_node[node.name], claims[node.name])
+        for piece in _of_node(node, by_node[node.name], claims(node.name))
     )
     return _by_day(pieces)
 
@@ -153,54 +160,63 @@ class _JobTime:
         self._pods = [
             (pod, span) for place in self._places for pod, span in _spans(place, self._step)
         ]
+        self._by_node: defaultdict[str, list[tuple[PodTimeline, Span]]] = defaultdict(list)
+        for pod, span in self._pods:
+            self._by_node[pod.node].append((pod, span))
+        self._part = _parts(timelines.node_timelines, self._pods)
+        waits = [pod.started - pod.created for pod in pods if pod.started and pod.created]
+        self._usual_start = median_high(waits) if waits else 0.0
         self._stops = sorted(
             (one for one in incidents if one.cause not in _NO_STANDSTILL and one.end > one.start),
             key=lambda one: one.start,
         )
-        self._held = _Index(
-            (Span(pod.created or span.start, max(span.end, pod.last)), (pod, span))
-            for pod, span in self._pods
-        )
-        waits = [pod.started - pod.created for pod in pods if pod.started and pod.created]
-        self._usual_start = median_high(waits) if waits else 0.0
-
-    @property
-    def runs(self) -> Sequence[tuple[PodTimeline, Span]]:
-        """Its pods, each with when it ran."""
-        return self._pods
-
-    def pieces(self) -> Iterator[tuple[str, _Piece]]:
-        """Pieces of its nodes, by the name of the node."""
+        held = _held(self._pods)
         standing = joined(Span(one.start, one.end) for one in self._stops)
-        starts = self._first_starts(standing)
-        away = joined([*standing, *(span for span, _ in starts)])
-        absent = _Index((span, None) for span in away)
-        redone = _Index(
+        self._starts = self._first_starts(standing, held)
+        away = joined([*standing, *(span for span, _ in self._starts)])
+        self._absent = _Index((span, None) for span in away)
+        self._again = _Index(
             (span, (one, guessed)) for one, spans, guessed in self._redone(away) for span in spans
         )
+        self._waited_on = [self._after(one, held) for one in self._stops]
+
+    @property
+    def nodes(self) -> set[str]:
+        """Nodes that it had, or that wait for it."""
+        return set(self._by_node).union(*self._waited_on)
+
+    def pieces(self, node: str) -> Iterator[_Piece]:
+        """Pieces of a node that it has."""
+        for piece in self._of_node(node):
+            yield piece._replace(part=self._part.get(node, 1.0))
+
+    def _of_node(self, node: str) -> Iterator[_Piece]:
+        """Pieces of a node, as if the job had all of it."""
         saving = _share_of_saves(self._facts)
-        for pod, span in self._pods:
-            trained = without([span], [hole for hole, _ in absent.near(span)])
-            again = redone.near(span)
+        mine = self._by_node.get(node, ())
+        for _, span in mine:
+            trained = without([span], [hole for hole, _ in self._absent.near(span)])
+            again = self._again.near(span)
             for part, (one, guessed) in again:
                 for piece in overlap(trained, [part]):
                     cause = one.charged.word
-                    made = _Piece(piece, NodeState.REDONE, cause, self._name, one, guessed)
-                    yield pod.node, made
+                    yield _Piece(piece, NodeState.REDONE, cause, self._name, one, guessed)
             for part in without(trained, [part for part, _ in again]):
-                yield pod.node, _Piece(part, NodeState.KEPT, "", self._name, saves=saving)
-        for one in self._stops:
-            yield from self._standing(one)
-        for whole, running in starts:
-            for held, (pod, _) in self._held.near(whole):
-                for part in overlap([held], [whole]):
+                yield _Piece(part, NodeState.KEPT, "", self._name, saves=saving)
+        held = _held(mine)
+        for one, after in zip(self._stops, self._waited_on, strict=True):
+            yield from self._standing(one, held, waited_on=node in after)
+        for whole, running in self._starts:
+            for time, (pod, _) in held.near(whole):
+                for part in overlap([time], [whole]):
                     phases = self._start_phases(pod.created, running, whole.end)
                     for piece, state in _cut(part, phases):
                         guessed = state is NodeState.RENDEZVOUS
-                        made = _Piece(piece, state, START, self._name, estimated=guessed)
-                        yield pod.node, made
+                        yield _Piece(piece, state, START, self._name, estimated=guessed)
 
-    def _first_starts(self, standing: Sequence[Span]) -> list[tuple[Span, float]]:
+    def _first_starts(
+        self, standing: Sequence[Span], held: _Index[tuple[PodTimeline, Span]]
+    ) -> list[tuple[Span, float]]:
         """Starts of the job that follow no standstill: the time until its first step.
 
         With each stands when its last container ran. [s]
@@ -209,7 +225,7 @@ class _JobTime:
         stood = _Index((span, None) for span in standing)
         found = []
         for begin, end in running:
-            near = self._held.near(Span(begin - _TOGETHER, begin + _TOGETHER))
+            near = held.near(Span(begin - _TOGETHER, begin + _TOGETHER))
             first = [one for _, one in near if abs(one[1].start - begin) < _TOGETHER]
             made = min((pod.created or begin for pod, _ in first), default=begin)
             last = max((span.start for _, span in first), default=begin)
@@ -255,22 +271,26 @@ class _JobTime:
         """Whether what was made anew is another run: it came late, and nobody says that it saves."""
         return self._facts.saves_every is None and one.phases.get("queue", 0.0) > _TOGETHER
 
-    def _standing(self, one: Incident) -> Iterator[tuple[str, _Piece]]:
-        """Its nodes in a standstill.
-
-        A node that it had before is its own until its pod is gone, one that it has after for all of
-        the standstill.
+    def _standing(
+        self, one: Incident, held: _Index[tuple[PodTimeline, Span]], *, waited_on: bool
+    ) -> Iterator[_Piece]:
+        """A node in a standstill: it is the job's own until its pod is gone, and for all of the
+        standstill where it has a pod after.
         """
         if self._frees_nodes:
             return
         whole = Span(one.start, one.end)
-        ends = self._held.near(Span(one.end - 1.0, one.end + 1.0))
-        after = {pod.node for _, (pod, span) in ends if span.start <= one.end < span.end + 1.0}
-        for held, (pod, _) in self._held.near(whole):
-            for part in overlap([held], [whole]):
-                yield from self._phased(one, pod.node, part)
-        for node in sorted(after | (self._kept_free(one) if one.lasts else set())):
-            yield from self._phased(one, node, whole)
+        for time, _ in held.near(whole):
+            for part in overlap([time], [whole]):
+                yield from self._phased(one, part)
+        if waited_on:
+            yield from self._phased(one, whole)
+
+    def _after(self, one: Incident, held: _Index[tuple[PodTimeline, Span]]) -> set[str]:
+        """Nodes that it has after a standstill, or that wait for it."""
+        ends = held.near(Span(one.end - 1.0, one.end + 1.0))
+        found = {pod.node for _, (pod, span) in ends if span.start <= one.end < span.end + 1.0}
+        return found | self._kept_free(one) if one.lasts else found
 
     def _kept_free(self, one: Incident) -> set[str]:
         """Nodes that wait for a job which is still out: where its new pods are to start, else where
@@ -281,10 +301,10 @@ class _JobTime:
         new = {pod.node for pod in last if pod.node and pod.created >= one.start}
         return new or known or set(one.nodes)
 
-    def _phased(self, one: Incident, node: str, part: Span) -> Iterator[tuple[str, _Piece]]:
+    def _phased(self, one: Incident, part: Span) -> Iterator[_Piece]:
         for piece, state in _cut(part, self._phases(one)):
             guessed = state is NodeState.RENDEZVOUS and not (one.timed or one.lasts)
-            yield node, _Piece(piece, state, one.charged.word, self._name, one, guessed)
+            yield _Piece(piece, state, one.charged.word, self._name, one, guessed)
 
     def _phases(self, one: Incident) -> list[tuple[NodeState, float]]:
         """States of a standstill, each with when it ends. [s]"""
@@ -313,6 +333,14 @@ class _JobTime:
             (NodeState.IMAGE, running),
             (NodeState.RENDEZVOUS, trained),
         ]
+
+
+def _held(pods: Iterable[tuple[PodTimeline, Span]]) -> _Index[tuple[PodTimeline, Span]]:
+    """Pods by the time for which they hold their node: from when they are made until they are gone."""
+    return _Index(
+        (Span(pod.created or span.start, max(span.end, pod.last)), (pod, span))
+        for pod, span in pods
+    )
 
 
 def work_lost(ran: float, every: float, off: float = 0.0) -> float:
@@ -460,8 +488,7 @@ def _there(node: NodeTimeline) -> list[Span]:
 
 def _by_day(pieces: Iterable[_Piece]) -> tuple[NodeTime, ...]:
     """Pieces by day, job, state and cause."""
-    parts: defaultdict[tuple[str, str, NodeState, str], list[tuple[float, _Piece]]]
-    parts = defaultdict(list)
+    rows: defaultdict[tuple[str, str, NodeState, str], _Sum] = defaultdict(_Sum)
     for piece in pieces:
         at, end = piece.span
         while at < end:
@@ -470,32 +497,47 @@ def _by_day(pieces: Iterable[_Piece]) -> tuple[NodeTime, ...]:
             time = (until - at) / DAY * piece.part
             if piece.saves:
                 save = piece._replace(state=NodeState.SAVING, cause=SAVES, estimated=True)
-                parts[date, piece.job, save.state, SAVES].append((time * piece.saves, save))
-            row = parts[date, piece.job, piece.state, piece.cause]
-            row.append((time * (1 - piece.saves), piece))
+                rows[date, piece.job, save.state, SAVES].add(time * piece.saves, save)
+            row = rows[date, piece.job, piece.state, piece.cause]
+            row.add(time * (1 - piece.saves), piece)
             at = until
     return tuple(
         NodeTime(
             state=state,
             cause=cause,
-            node_days=round(sum(time for time, _ in some), DIGITS),
+            node_days=round(row.time, DIGITS),
             date=date,
             job=job,
-            machines=round(sum(time * _machines(piece) for time, piece in some), DIGITS),
-            estimated=round(sum(time for time, piece in some if piece.estimated), DIGITS),
-            incidents=_costliest(some),
+            machines=round(row.machines, DIGITS),
+            estimated=round(row.estimated, DIGITS),
+            incidents=row.costliest(),
         )
-        for (date, job, state, cause), some in sorted(parts.items())
+        for (date, job, state, cause), row in sorted(rows.items(), key=lambda one: one[0])
     )
 
 
-def _costliest(parts: Iterable[tuple[float, _Piece]]) -> tuple[str, ...]:
-    """Ids of the incidents that cost most."""
-    costs: defaultdict[str, float] = defaultdict(float)
-    for time, piece in parts:
+class _Sum:
+    """What pieces come to: 10,000 nodes have too many to keep them."""
+
+    __slots__ = ("costs", "estimated", "machines", "time")
+
+    def __init__(self) -> None:
+        self.time = self.machines = self.estimated = 0.0
+        self.costs: dict[str, float] = {}
+
+    def add(self, time: float, piece: _Piece) -> None:
+        """Add a time of a piece. [node d]"""
+        self.time += time
+        self.machines += time * _machines(piece)
+        if piece.estimated:
+            self.estimated += time
         if piece.incident is not None:
-            costs[piece.incident.id] += time
-    return tuple(sorted(costs, key=lambda name: (-costs[name], name))[:_NAMED])
+            name = piece.incident.id
+            self.costs[name] = self.costs.get(name, 0.0) + time
+
+    def costliest(self) -> tuple[str, ...]:
+        """Ids of the incidents that cost most."""
+        return tuple(sorted(self.costs, key=lambda name: (-self.costs[name], name))[:_NAMED])
 
 
 def _machines(piece: _Piece) -> float:

@@ -34,6 +34,8 @@ DRAINING: Final = 480.0
 """Longest time from a cordon to the eviction of what runs there. [s]"""
 TOGETHER: Final = 120.0
 """Longest time between containers or jobs that stop for one reason. Ours. [s]"""
+AGAIN: Final = 300.0
+"""Longest time that a kubelet waits before it starts a container again. [s]"""
 _TAKEN: Final = (-60.0, 300.0)
 """When pods of another job are made that took the nodes of an outage, from its start on. Ours. [s]"""
 _LAST_OWN: Final = 128
@@ -97,6 +99,8 @@ class JobCauses:
         self.unexplained: Mapping[str, Sequence[float]] = {}
         """Starts of the outages of each job that ended in failure and that neither a node nor a decision explains: given once all
         outages are known. Those of other jobs speak for the machines. [s]"""
+        self.mended: Mapping[str, Sequence[float]] = {}
+        """When loops of each job's starts ended, and it went on: given with them. [s]"""
 
     def is_unexplained(self, outage: JobOutage) -> bool:
         """Whether an outage ended in failure, and neither a node nor a decision explains it."""
@@ -145,7 +149,7 @@ class JobCauses:
         ):
             return Deduction(causes.OOM_KILLED, ("a container was killed for want of memory",))
         went_on = outage.level is RecoveryClass.PROCESS and neighbour_runs.after >= REPLAY
-        if outage.rounds >= LOOP and not (went_on and self._others_stopped(outage)):
+        if outage.rounds >= LOOP and not (went_on and self._others_did_so(outage)):
             evidence = f"{outage.rounds} starts that did not last"
             return Deduction(causes.CRASH_LOOP, (evidence,))
         idle = None if stopped is None else outage.start - stopped
@@ -229,17 +233,26 @@ class JobCauses:
             sooner=before is not None and before < SOON,
             program_xid=any(incident.cause is causes.USER_XID for incident in near),
             elsewhere=neighbour_runs.elsewhere,
-            neighbours=not repeats and not leads and self._others_stopped(outage),
+            neighbours=not repeats and not leads and self._others_did_so(outage),
             node_record=record,
         )
 
-    def _others_stopped(self, outage: JobOutage) -> bool:
-        """Whether another job stopped within two minutes of this one, and neither a node nor a person stopped it."""
-        return any(
-            abs(at - outage.start) <= TOGETHER
-            for job, starts in self.unexplained.items()
-            if job != outage.job
-            for at in starts
+    def _others_did_so(self, outage: JobOutage) -> bool:
+        """Whether another job stopped within two minutes of this one, and neither a node nor a person
+        stopped it; or starts of both failed until they went on together.
+        """
+
+        def near(others: Mapping[str, Sequence[float]], moment: float, apart: float) -> bool:
+            return any(
+                abs(at - moment) <= apart
+                for job, moments in others.items()
+                if job != outage.job
+                for at in moments
+            )
+
+        went_on = outage.running if outage.rounds >= LOOP else None
+        return near(self.unexplained, outage.start, TOGETHER) or (
+            went_on is not None and near(self.mended, went_on, AGAIN + TOGETHER)
         )
 
     def stops(self, fault: Incident) -> bool:

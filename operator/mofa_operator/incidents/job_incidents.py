@@ -78,6 +78,10 @@ class JobIncidents:
             job: [one.start for one in every if self._causes.is_unexplained(one)]
             for job, every in outages.items()
         }
+        self._causes.mended = {
+            job: [one.running for one in every if one.rounds >= LOOP and one.running is not None]
+            for job, every in outages.items()
+        }
         for job, every in outages.items():
             members = [pod for pod in pod_timelines.values() if pod.job == job]
             incidents += self._of_job(every, self._runs(every, members))
@@ -176,11 +180,14 @@ class JobIncidents:
                 evidence=("its pods succeeded",),
             )
         running = outage.running
-        lasts = running is None
+        if running is None and not self._waits(outage):
+            running = outage.smaller
+        lasts = running is None and self._lasts(outage)
+        given_up = None if lasts else outage.given_up(self._pool.sample_spacing)
         if running is None:
-            if not self._lasts(outage):
-                return None
-            running = self._until
+            running = self._until if lasts else given_up
+        if running is None:
+            return None
         stall = self._stall(outage, running)
         if lasts and (stall.resumed_at or inf) < inf:
             return None  # the rest of it trains on
@@ -223,7 +230,7 @@ class JobIncidents:
             recovery_class=outage.level,
             share=float(deduction.cause.counts) if deduction.share is None else deduction.share,
             lasts=lasts,
-            timed=resumed is not None and not lasts,
+            timed=not lasts and (resumed is not None or running == given_up),
             phases={name: max(0.0, time) for name, time in phases.items() if time is not None},
             stood=len(outage.nodes - {""}),
         )
@@ -263,11 +270,15 @@ class JobIncidents:
         return self._pool.sampled[-1].end
 
     def _lasts(self, outage: JobOutage) -> bool:
-        """Whether a job that is out wants to go on: new pods of it wait, the rest of it has not
-        waited for longer than for a collective, or its object is there and asks for nodes.
+        """Whether a job that is out wants to go on: it waits, or its object is there and asks for
+        nodes.
         """
-        if self._facts.get(outage.job, JobFacts()).wanted:
-            return True
+        return self._facts.get(outage.job, JobFacts()).wanted or self._waits(outage)
+
+    def _waits(self, outage: JobOutage) -> bool:
+        """Whether new pods of a job wait, or the rest of it has not waited for longer than for a
+        collective.
+        """
         step = self._pool.sample_spacing
         here = [
             pod

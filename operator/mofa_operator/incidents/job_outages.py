@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -24,6 +24,9 @@ AT_ONCE: Final = 120.0
 """Time within which containers of one job end for one reason. [s]"""
 ALONE: Final = 900.0
 """A container that restarts alone for this time is a helper beside the training. [s]"""
+LEFT_EMPTY: Final = 1800.0
+"""A place that is filled so much later than others that went out with it was not waited for. Ours.
+[s]"""
 LANES: Final = 120.0
 """Pods of one name that are made within this time stand side by side. [s]"""
 
@@ -71,9 +74,26 @@ class JobOutage:
     @property
     def running(self) -> float | None:
         """When the last container ran again; None = not all did. [s]"""
-        last = {outage.place: outage.end for outage in (*self.outages, *self.later)}
-        ends = [end for end in last.values() if end is not None]
-        return max(ends) if len(ends) == len(last) else None
+        ends = [one.end for one in self._last.values()]
+        seen = [end for end in ends if end is not None]
+        return max(seen) if len(seen) == len(ends) else None
+
+    @property
+    def smaller(self) -> float | None:
+        """When all ran again that were made anew, of a job of which all places had gone out. [s]"""
+        back = [one.end for one in self._last.values() if one.end is not None]
+        waits = any(one.end is None and one.next is not None for one in self._last.values())
+        return max(back, default=None) if len(self._last) == self.places and not waits else None
+
+    @property
+    def _last(self) -> dict[int, PlaceOutage]:
+        """The last outage of each place."""
+        return {outage.place: outage for outage in (*self.outages, *self.later)}
+
+    def given_up(self, sample_spacing: float) -> float | None:
+        """When the last of its new pods that never ran was gone; None = it had none. [s]"""
+        new = [one.next for one in self.replaced if one.next is not None]
+        return max((pod.ended(sample_spacing) for pod in new if pod.started is None), default=None)
 
     @property
     def rounds(self) -> int:
@@ -109,7 +129,8 @@ class JobOutage:
         new = {one.place for one in (*self.outages, *self.later) if one.exit is None}
         if not new:
             return RecoveryClass.PROCESS
-        return RecoveryClass.JOB if len(new) >= self.places else RecoveryClass.POD
+        whole = min(self.places, len(self.pods_before))  # some places may have been left empty
+        return RecoveryClass.JOB if len(new) >= whole else RecoveryClass.POD
 
 
 class HelperExit(NamedTuple):
@@ -132,6 +153,7 @@ def job_outages(
         for number, successive in enumerate(by_place)
         for outage in _place_outages(number, successive, helpers, timelines)
     ]
+    outages = [_left_empty(one, outages) for one in outages]
     stalls = timelines.stalls.get(job, ())
     groups: list[list[PlaceOutage]] = []
     all_running = 0.0
@@ -159,6 +181,22 @@ def job_outages(
         )
         for group in groups
     ]
+
+
+def _left_empty(outage: PlaceOutage, outages: Sequence[PlaceOutage]) -> PlaceOutage:
+    """An outage of a place; where others that went out with it were made anew long before, nobody
+    replaced it: the job was smaller then.
+    """
+    if outage.next is None:
+        return outage
+    filled = outage.next.created - LEFT_EMPTY
+    smaller = filled > outage.start and any(
+        one.next is not None
+        and one.next.created < filled
+        and abs(one.start - outage.start) < AT_ONCE
+        for one in outages
+    )
+    return replace(outage, end=None, next=None) if smaller else outage
 
 
 def _trained_between(first: float, start: float, stalls: Sequence[Stall]) -> bool:

@@ -58,6 +58,9 @@ AGENT: Final = 60.0
 kernel's log at once, exporters and the kubelet's status follow. [s]"""
 NOTICE: Final = 600.0
 """Longest notice with which a provider takes a machine back; a drain waits longer. Ours. [s]"""
+SHORT_NOTICE: Final = 120.0
+"""The notice of clouds that evict pods in order before they take a machine back: AWS gives two
+minutes, others less. [s]"""
 MENDED: Final = 1800.0
 """How long after a fault of a part a reboot is what mends it: that a host boots by itself within half an
 hour of another fault has a chance of one in ten thousand. Ours. [s]"""
@@ -218,6 +221,9 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
             told.add(took)
             if _planned(node, last_ready, span.start):
                 yield _taken_away(node, took)
+            elif _shut_down(node.pod_timelines, span, node.sample_spacing):
+                evidence = "shut down in order while pods trained on it, then deleted"
+                yield of_node(node.name, span.start, took.end, causes.RECLAIMED, evidence)
             else:
                 cause = causes.NODE_LOST if took.end == took.start else causes.NODE_DOWN
                 again = "" if took.end == took.start else ", and made again"
@@ -267,17 +273,25 @@ def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
     )
 
 
+def _shut_down(timelines: Sequence[PodTimeline], span: Span, step: float) -> bool:
+    """Whether a host that went away had ended its pods in order; `step` is between samples. [s]"""
+    first, last = span.start - GRACE - 2 * step, span.end + step
+    return any(pod.shut_down and first <= pod.ended(step) <= last for pod in timelines)
+
+
 def _taken_away(node: NodeTimeline, deleted: Span) -> Incident:
     """A node whose object was deleted while nothing was wrong with it.
 
     A provider that takes a machine back tells it minutes before, and what trains there ends. Who
-    drains a node waits for longer, or makes it again under its name.
+    drains a node waits for longer, evicts its pods in order, or makes it again under its name.
     """
     at, until = deleted
     step = node.sample_spacing
     begins = [a for a, b in node.cordons if a < at and b >= at - 3 * step - DELETED]
     notice = at - min(begins, default=at)
     longest = NOTICE if until == at else NOTICE / 2
+    if any(pod.drained and pod.last >= at - notice - step for pod in node.pod_timelines):
+        longest = SHORT_NOTICE + step
     if notice <= longest + step and ended(node.pod_timelines, at - notice - step, at + NOTICE):
         evidence = f"deleted {notice:.0f} s after its first cordon, while pods trained on it"
         return of_node(node.name, at - notice, at, causes.RECLAIMED, evidence)

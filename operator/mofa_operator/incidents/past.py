@@ -122,12 +122,12 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in timelines.pod_timelines.values():
         on_node[pod.node].append(pod)
-    nodes = [
-        replace(node, pod_timelines=tuple(on_node[node.name]))
-        for node in timelines.node_timelines.values()
-    ]
-    keys = configured(nodes, {one.name for one in lasted if one.kind == "node"})
-    told = {node.name: replace(node, configured=keys(node)) for node in nodes}
+    nodes, repairing = timelines.node_timelines, {one.name for one in lasted if one.kind == "node"}
+    keys = configured(nodes, on_node, repairing)
+    told = {
+        name: replace(node, pod_timelines=tuple(on_node.get(name, ())), configured=keys(name))
+        for name, node in nodes.items()
+    }
     return replace(timelines, node_timelines=told)
 
 

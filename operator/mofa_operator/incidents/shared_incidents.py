@@ -19,6 +19,7 @@ from mofa_operator.incidents.timelines import (
     CORDON,
     TAINT,
     NodeTimeline,
+    PodTimeline,
     Span,
     joined,
     length,
@@ -47,26 +48,27 @@ _BY_AGENTS: Final = ("problem ", "condition ")
 
 
 def configured(
-    timelines: Sequence[NodeTimeline], repairing: AbstractSet[str] = frozenset()
-) -> Callable[[NodeTimeline], frozenset[str]]:
+    timelines: Mapping[str, NodeTimeline],
+    pods: Mapping[str, Sequence[PodTimeline]],
+    repairing: AbstractSet[str] = frozenset(),
+) -> Callable[[str], frozenset[str]]:
     """Keys of taints that are configuration of a node and no cordon; empty text: unschedulable is.
-    What stands on nodes that are known to be in repair is none.
+    What stands on nodes that are known to be in repair is none. `pods` are those of each node.
 
     A cordon is a change. What stands throughout, or on most of the pool for days, or what training
     pods are placed under, is how the pool is set up.
     """
     standing: defaultdict[str, dict[str, list[Span]]] = defaultdict(dict)
-    for node in timelines:
+    for node in timelines.values():
         for signal in (CORDON, TAINT):
             for line in node.of(signal):
                 spans = spans_of(line.runs, 1.0, node.spacing.get(signal, 0.0))
                 if spans:
                     known = standing["".join(line.part)].get(node.name, [])
                     standing["".join(line.part)][node.name] = joined([*known, *spans])
-    by_name = {node.name: node for node in timelines}
 
     def throughout(key: str, name: str) -> bool:
-        node = by_name[name]
+        node = timelines[name]
         left = without(overlap(node.presence, node.sampled), standing[key][name])
         return length(left) <= 3 * node.sample_spacing
 
@@ -76,24 +78,22 @@ def configured(
             a + _WITHIN < pod.created < b - _WITHIN and pod.started is not None and pod.started < b
             for name, many in spans.items()
             for a, b in many
-            for pod in by_name[name].pod_timelines
+            for pod in pods.get(name, ())
         )
         most = len(spans) > _MOST * len(timelines)
         lasting = sum(any(span.seconds > DAY for span in many) for many in spans.values())
         return placed or (most and lasting > _MOST * len(timelines))
 
-    everywhere = {key for key in standing if usual(key)}
-    always = {
-        (key, name)
-        for key, spans in standing.items()
-        for name in spans
-        if name not in repairing
-        and (key or len(spans) > _MOST * len(timelines))
-        and throughout(key, name)
-    }
+    everywhere = frozenset(key for key in standing if usual(key))
+    always: defaultdict[str, set[str]] = defaultdict(set)
+    for key, by_name in standing.items():
+        for name in by_name:
+            is_wide = key or len(by_name) > _MOST * len(timelines)
+            if name not in repairing and is_wide and throughout(key, name):
+                always[name].add(key)
 
-    def keys(node: NodeTimeline) -> frozenset[str]:
-        return frozenset({*everywhere, *(key for key, name in always if name == node.name)})
+    def keys(name: str) -> frozenset[str]:
+        return everywhere | always[name] if name in always else everywhere
 
     return keys
 

@@ -469,6 +469,8 @@ class PodTimeline:
     failed: bool = False
     succeeded: bool = False
     evicted: bool = False
+    shut_down: bool = False
+    """Whether its kubelet ended it because the host was shutting down in order."""
     preempted: bool = False
     drained: bool = False
     """Whether somebody evicted it through the API server."""
@@ -483,7 +485,10 @@ class PodTimeline:
     def merged(self, other: PodTimeline) -> PodTimeline:
         """The pod's time line, with what a later query saw of it."""
         exits = {(stop.container, round(stop.at)): stop for stop in (*self.exits, *other.exits)}
-        flags = ("failed", "succeeded", "evicted", "preempted", "drained", "out_of_memory")
+        flags = (
+            *("failed", "succeeded", "evicted", "shut_down"),
+            *("preempted", "drained", "out_of_memory"),
+        )
         return replace(
             other,
             node=other.node or self.node,
