@@ -9,7 +9,9 @@ Those that say what happened, and leave to controllers what follows, were writte
 first look, nodes 1.00/.82 and jobs 1.00/.69: false were programs with a clock or a leak (8 of 11 jobs), a host that was away for an
 hour under a pod that stayed (2), a boot that mended a GPU twenty minutes later, and heat that stopped nothing. Of twenty more all were,
 and of eight in which machines look like programs 6, jobs .61/1.00: missed were a host whose loop of short runs ended when the job went
-on without it, and jobs of three teams that failed at several starts at once.
+on without it, and jobs of three teams that failed at several starts at once. Of fourteen by assumptions of their own 13 were wholly
+right, nodes 1.00/.60 and jobs 1.00/.60: machines that an autoscaler swaps at night were reclaimed ones; of twelve more 11, nodes
+1.00/1.00 and jobs .91/1.00: missed was a job whose new pod never ran.
 
 To see answers: MOFA_SMALL_HISTORIES=FOLDER keeps the truth there.
 """

@@ -291,7 +291,7 @@ def _taken_away(node: NodeTimeline, deleted: Span) -> Incident:
     notice = at - min(begins, default=at)
     longest = NOTICE if until == at else NOTICE / 2
     if any(pod.drained and pod.last >= at - notice - step for pod in node.pod_timelines):
-        longest = SHORT_NOTICE + step
+        longest = SHORT_NOTICE
     if notice <= longest + step and ended(node.pod_timelines, at - notice - step, at + NOTICE):
         evidence = f"deleted {notice:.0f} s after its first cordon, while pods trained on it"
         return of_node(node.name, at - notice, at, causes.RECLAIMED, evidence)

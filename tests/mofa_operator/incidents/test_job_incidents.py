@@ -22,6 +22,10 @@ from mofa_operator.incidents.timelines import (
 from mofa_operator.observe.history.history import _evidence
 
 
+LOADED = 300.0
+"""Longest time from a container's start until a job is said to train. [s]"""
+
+
 def everything(*pods, rules=None, **around):
     return past(pool_of(*pods, **around), IncidentRules.model_validate(rules or {})).incidents
 
@@ -613,6 +617,38 @@ def test_jobs_that_fail_at_several_starts_at_once_and_go_on_unchanged_lacked_som
     both, alone = judged(*one, *two), judged(*one)
     assert [found.cause.counts for found in both] == [True, True]
     assert [found.cause.word for found in alone] == ["user-crash-loop"]
+
+
+def test_jobs_that_begin_to_fail_one_by_one_and_go_on_together_lacked_something_outside():
+    """A bucket is away for fifty minutes, and each job misses it at its own save."""
+    back = 43000
+    early, late = range(40000, back, 200), range(41200, back, 200)
+    one = [replace(each, job="a/one") for each in ended_with(1, *early)[:4]]
+    two = [replace(each, job="b/two") for each in ended_with(1, *late)[4:]]
+    assert [found.cause.counts for found in judged(*one, *two)] == [True, True]
+    apart = [replace(each, job="b/two") for each in ended_with(1, *(at + 9000 for at in late))[4:]]
+    assert [found.cause.word for found in judged(*one, *apart)] == ["user-crash-loop"] * 2
+
+
+def test_a_job_that_is_made_anew_smaller_trains_on_and_is_not_out_until_it_grows_again():
+    old = [pod(slot=n, until=START + 9000) for n in range(4)]
+    new = [pod(slot=n, attempt="1", at=START + 9100, until=START + 60000) for n in range(2)]
+    grown = [pod(slot=n, attempt="2", at=START + 60100) for n in range(4)]
+    (smaller,) = seen(*old, *new)
+    assert smaller.end == pytest.approx(START + 9130, abs=LOADED)
+    assert [one.end - one.start < 1000 for one in seen(*old, *new, *grown)] == [True, True]
+
+
+def test_a_job_whose_new_pod_never_ran_was_out_until_it_was_taken_away():
+    old = [pod(slot=n, until=START + 9000) for n in range(2)]
+    new = [
+        pod(slot=0, attempt="1", at=START + 9060, until=START + 30000),
+        pod(slot=1, attempt="1", at=START + 9060, until=START + 30000, started=None),
+    ]
+    down = life("b", ready=switched((9000, 0.0), (50000, 1.0), first=1.0))
+    (found,) = seen(*old, *new, b=down)
+    assert (found.cause.word, found.lasts) == ("kubelet-down", False)
+    assert found.end == pytest.approx(START + 30000, abs=STEP)
 
 
 @pytest.mark.parametrize(

@@ -408,6 +408,27 @@ def test_a_machine_that_is_taken_away_idle_and_made_again_did_not_reboot():
     assert (found.cause.word, found.cause.by.value) == ("reclaimed", "preemption")
 
 
+@pytest.mark.parametrize(
+    ("notice", "drained", "word"),
+    [(110, True, "reclaimed"), (210, True, "planned-drain"), (210, False, "reclaimed")],
+)
+def test_a_machine_whose_pods_are_evicted_longer_than_a_notice_before_was_swapped_by_its_owner(
+    notice, drained, word
+):
+    line = switched((20000 - notice, 1.0), first=0.0)[:2]
+    one = life(taint=(line[0], ValueRun(START + 20000 - notice, START + 20000, 1.0)), seen=20000.0)
+    gone = trained("a", until=19950, drained=drained)
+    assert words(node_incidents(replace(one, pod_timelines=(gone,)))) == [word]
+
+
+def test_a_host_that_ends_its_pods_in_order_and_is_deleted_was_taken_back():
+    ready = (ValueRun(START, START + 8940, 1.0), ValueRun(START + 9000, START + 9060, 0.0))
+    one, gone = life(ready=ready, seen=9060.0), trained("a", until=8950, over=START + 8950)
+    by_order = replace(one, pod_timelines=(replace(gone, failed=True, shut_down=True),))
+    assert words(node_incidents(by_order)) == ["reclaimed"]
+    assert words(node_incidents(replace(one, pod_timelines=(gone,)))) == ["node-lost"]
+
+
 def test_a_machine_that_joins_may_take_its_time():
     ready = (
         ValueRun(START + 20000, START + 20600, 0.0),
