@@ -17,7 +17,7 @@ def _(s):
     s.dies(3, t, t + 9 * HOUR)
     s.node(3, t, t + 9 * HOUR, "node-down")
     j.deleted(t + 345)
-    j.place({slot: n for slot, n in enumerate((0, 1, 2, 4, 5, 6, 7))}, t + HOUR)
+    j.place(dict(enumerate((0, 1, 2, 4, 5, 6, 7))), t + HOUR)
     j.says(t, t + HOUR + 400, "node-down")
 
 
@@ -47,7 +47,9 @@ def _(s):
 def _(s):
     t = s.at(20)
     for k in range(2):
-        j = s.job(f"wrong-{k}", range(5 * k, 5 * k + 5), "pytorch", start=t + 90 * k, namespace="vid")
+        j = s.job(
+            f"wrong-{k}", range(5 * k, 5 * k + 5), "pytorch", start=t + 90 * k, namespace="vid"
+        )
         at = t + 90 * k + 70
         for _ in range(6):
             for pod in j.pods.values():

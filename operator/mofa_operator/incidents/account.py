@@ -103,9 +103,7 @@ def account(
         if one.kind == "job" and one.lasts and one.name not in here:  # its pods went long ago
             for name in one.nodes:
                 span = Span(one.start, one.end)
-                waiting[name].append(
-                    _Piece(span, NodeState.QUEUE, one.charged.word, one.name, one)
-                )
+                waiting[name].append(_Piece(span, NodeState.QUEUE, one.charged.word, one.name, one))
 
     def claims(node: str) -> list[_Piece]:
         """What jobs make of a node: made for one at a time, for 10,000 have many."""

@@ -21,7 +21,6 @@ from mofa_operator.incidents.timelines import (
 )
 from mofa_operator.observe.history.history import _evidence
 
-
 LOADED = 300.0
 """Longest time from a container's start until a job is said to train. [s]"""
 
