@@ -81,7 +81,9 @@ class NodeSeries:
 
         async def ask(signal: Signal) -> None:
             samples = (await self._ask(self._needs_reading(signal))).samples
-            names[signal] = found = self._names(signal, samples)
+            found = self._names(signal, samples)
+            if signal.on_host:  # others call a node by its name
+                names[signal] = found
             needed[signal] = self._names(signal, (s for s in samples if s.value))
             same = len(found) == len(everywhere)
             self.reporting[signal] = everywhere if same else frozenset(found)
