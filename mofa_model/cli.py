@@ -181,7 +181,7 @@ def _are_its_own(words: Sequence[str]) -> bool:
     """Whether words are options of `advise` with their values, or a manifest: then nothing is read
     that knows other programs' words.
     """
-    from mofa_model.answers.question import switch
+    from mofa_model.answers.options import switch
     from mofa_model.answers.questions import AdviceQuestion
 
     options = AdviceQuestion.options.values()

@@ -19,7 +19,18 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_model.axes import rules, tried
-from mofa_model.axes.axis import Axis, Scope, degree, switch
+from mofa_model.axes.axis import (
+    Axis,
+    Choice,
+    Number,
+    Offloaded,
+    Optimizer,
+    Recomputed,
+    Scope,
+    Sharded,
+    degree,
+    switch,
+)
 from mofa_model.axes.choices import (
     ACTIVATIONS,
     EXPERT_INPUTS,
@@ -38,7 +49,6 @@ from mofa_model.axes.choices import (
     Sharding,
 )
 from mofa_model.axes.frameworks import Framework
-from mofa_model.axes.words import Choice, Number, Offloaded, Optimizer, Recomputed, Sharded
 from mofa_model.checks import not_negative, whole
 from mofa_model.equations.memory import expert_data_ranks
 from mofa_model.errors import BadValue

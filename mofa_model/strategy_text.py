@@ -31,8 +31,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from mofa_model.axes.axis import SWITCHED_OFF, Number, Word
 from mofa_model.axes.choices import ACTIVATIONS, Recompute
-from mofa_model.axes.words import SWITCHED_OFF, Number, Word
 from mofa_model.checks import field_names
 from mofa_model.errors import BadValue, DoesNotFit, UnknownName
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B

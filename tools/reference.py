@@ -29,10 +29,9 @@ from transcripts import annotations
 
 from mofa_model import presets
 from mofa_model.annotations import FINISH, INPUTS, OUTPUTS, PREFIX, RECORD, SEEN
-from mofa_model.axes.axis import Axis
+from mofa_model.axes.axis import Axis, Choice
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
-from mofa_model.axes.words import Choice
 from mofa_model.kinds import KINDS, JobKind
 from mofa_model.presets.families import FAMILIES, REFUSED
 from mofa_model.search import framework, frameworks

@@ -21,7 +21,7 @@ from mofa_model.answers.advise import AdviceAnswer
 from mofa_model.answers.answer import parameters_of
 from mofa_model.answers.ettr import EttrAnswer
 from mofa_model.answers.explain import ExplainAnswer
-from mofa_model.answers.question import Option, UserQuestion
+from mofa_model.answers.options import Option, UserQuestion
 from mofa_model.answers.simulate import SimulateAnswer
 from mofa_model.answers.sweep import SweepAnswer
 from mofa_model.answers.which import WhichAnswer

@@ -6,6 +6,9 @@
 A file counts where one of its functions runs. A kind counts where a record of it is made: a dataclass, a pydantic model, a named
 tuple; and so does every form of a `TypedDict`, a dict of named values or a tuple of unlike parts that a function which runs gives back.
 
+A kind is a thing of the domain, which is given or chosen (a device, a block, a strategy); or a stage, through
+which the facts of one question pass: numbers of search and estimate, or what question and answer are made of.
+
 Facts of a job until its annotation, and of a sample until an ETTR, pass the functions of `CHAINS`,
 and every record counts that one of these takes or gives back.
 """
@@ -201,6 +204,23 @@ def chain(name: str) -> list[str]:
 
 
 WALKS: dict[str, Callable[[], Walk]] = {"advise": advise}
+STAGES = {
+    "numbers of search and estimate": re.compile(
+        r"mofa_model\.(search|estimate|placement|schedules|equations|axes\.rules|kernels\.surface\.CallWork"
+        r"|reliability\.(interval|model))\b|(tuple|dict)\["
+    ),
+    "question and answer": re.compile(r"mofa_model\.(answers|advice|bands\.(evidence|odds))\b"),
+}
+"""Stages by where their kinds have their homes; all other kinds are things of the domain."""
+
+
+def by_stage(kinds: set[str]) -> dict[str, list[str]]:
+    """Kinds of records by what they are."""
+    found: dict[str, list[str]] = {"things of the domain": [], **{name: [] for name in STAGES}}
+    for kind in sorted(kinds):
+        stages = (name for name, form in STAGES.items() if form.match(kind))
+        found[next(stages, "things of the domain")].append(kind)
+    return found
 
 
 def run(words: list[str]) -> None:
@@ -212,16 +232,16 @@ def run(words: list[str]) -> None:
             print(f"{name}: {len(records)} kinds of records: {' ─▶ '.join(records)}")
             continue
         walk = WALKS[name]()
-        print(f"{name}: {len(walk.files)} files, {len(walk.kinds)} kinds of records")
+        parts = by_stage(walk.kinds)
+        of_each = ", ".join(f"{len(kinds)} {stage}" for stage, kinds in parts.items())
+        print(f"{name}: {len(walk.files)} files, {len(walk.kinds)} kinds of records: {of_each}")
         if "-v" in words:
-            print(
-                "\n".join(
-                    (
-                        *(f"  {one}" for one in sorted(walk.files)),
-                        *(f"  {one}" for one in sorted(walk.kinds)),
-                    )
-                )
-            )
+            for file in sorted(walk.files):
+                print(f"  {file}")
+            for stage, kinds in parts.items():
+                print(f"  {stage}")
+                for kind in kinds:
+                    print(f"    {kind}")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,9 @@ by: manifest, verbs.
     request      the question
     candidates   where is searched, and the odds of what is found
     predictions  what one layout is expected to do: replay, checkpoints, figures with bounds
-    choice       the rule: of layouts that cannot be told apart the simplest
+    choice       the rule: of layouts that cannot be told apart the simplest; its status and doubts
     probes       short runs that would make the choice surer
     reasons      why the winner wins, and what would change the answer
-    verdict      status and doubts
     compose      the entry: joins them, and lists the numbers that the inputs hash covers
     answer       the types of an answer
     measured_today   today's layout with its measured step

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from mofa_model.advice.predictions import PricedLayout, least_score, priced, score_of
 from mofa_model.advice.request import ROOMY, Request, measured_support, seen_of, trainer_of
-from mofa_model.advice.verdict import SURELY
 from mofa_model.axes.axis import Axis
 from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, layouts_of, words_of
 from mofa_model.bands.odds import LayoutOdds, ShortRun
@@ -88,6 +87,8 @@ add: left-out runs of 19 groups with one or more of them took 1.02 times as long
 with more of them; and what nobody ran may not start. [1]"""
 LIKELY: Final = 0.5
 """Chance of fitting from which a layout that nobody saw run is an answer at all. [1]"""
+SURELY: Final = 0.9
+"""Chance of fitting below which an answer is LowConfidence. [1]"""
 KEEP: Final = 32
 """Shapes that the search keeps for every number of nodes where the estimates alone decide."""
 WEIGHED: Final = 256

@@ -31,16 +31,22 @@ from mofa_model.advice.candidates import (
     question_of,
     searched,
 )
-from mofa_model.advice.choice import better_by_chance, chosen, keep_words, running
+from mofa_model.advice.choice import (
+    better_by_chance,
+    chosen,
+    confidence,
+    doubts_of,
+    keep_words,
+    question_doubts,
+    running,
+    status_of,
+)
 from mofa_model.advice.predictions import (
     PricedLayout,
     basis,
-    best_interval,
     caveats_of,
-    confidence,
-    expected_job,
     missing_host_memory,
-    predicted,
+    predicted_run,
     priced,
     recovery_words,
     watchdog_words,
@@ -55,7 +61,6 @@ from mofa_model.advice.reasons import (
     why_nothing,
 )
 from mofa_model.advice.request import Request, Unplaced, measured_support, trainer_of
-from mofa_model.advice.verdict import doubts_of, question_doubts, status_of
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import in_percent, odds_of
 from mofa_model.estimate.expert_load import uneven_load
@@ -76,12 +81,12 @@ DECIDING: Final = {
     "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
     "bands.table": "support.BORROWED table.UNIT",
     "advice.candidates": "choice.LIKELY probes.PRESSED probes.SLOWED prospects.FEWEST "
-    "prospects.KEEP prospects.WEIGHED weighed.FAILED weighed.LOOK weighed.MANY weighed.PRESSED weighed.RELAUNCH weighed.RISK "
+    "prospects.KEEP prospects.WEIGHED verdict.SURELY weighed.FAILED weighed.LOOK weighed.MANY weighed.PRESSED weighed.RELAUNCH weighed.RISK "
     "weighed.SLOWED weighed.TUNED weighed.UNPROVEN weighed.UNSURE weighed.USUAL",
-    "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH",
+    "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH "
+    "verdict.DOUBTED verdict.KEPT",
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
     "advice.request": "request.RATE request.SHARED_STORAGE request.STALL request.STORAGE",
-    "advice.verdict": "verdict.DOUBTED verdict.KEPT verdict.SURELY",
     "search.rank": "prospects.ASIDE",
     "spec.reliability": "request.COPY_SLOWDOWN",
 }
@@ -168,9 +173,7 @@ def _answered(
 ) -> Advice:
     """The answer where something fits."""
     request, best = result.request, first.exact
-    job = expected_job(request, best, first.nodes)
-    interval = best_interval(request, job)
-    figures = predicted(request, best, job, interval, ran=first.ran)
+    job, interval, figures = predicted_run(request, best, first.nodes, ran=first.ran)
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
@@ -325,9 +328,7 @@ def _alternative(
     to_beat: _ChanceToBeat,
 ) -> Alternative:
     mine, base = one.exact, best.exact
-    job = expected_job(request, mine, one.nodes)
-    interval = best_interval(request, job)
-    figures = predicted(request, mine, job, interval, ran=one.ran)
+    _, interval, figures = predicted_run(request, mine, one.nodes, ran=one.ran)
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
     if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
@@ -362,14 +363,13 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     found: list[Frontier] = []
     for nodes, one in sorted(best.items()) if len(best) > 1 else ():
         full = one.exact
-        job = expected_job(request, full, nodes)
-        interval = best_interval(request, job)
+        its = predicted_run(request, full, nodes, ran=one.ran)
         there = Frontier(
             nodes=nodes,
             gpus=int(full.strategy.gpus),
             strategy=full.strategy,
-            predicted=predicted(request, full, job, interval, ran=one.ran),
-            checkpoint_interval_steps=interval.steps,
+            predicted=its.predictions,
+            checkpoint_interval_steps=its.advised_interval.steps,
         )
         if not found or _time(there.predicted) < _time(found[-1].predicted):
             found.append(there)
@@ -397,8 +397,7 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
         )
     full = priced(problem, strategy) if runs is None else runs.exact
     nodes = nodes_of(problem)
-    job = expected_job(request, full, nodes)
-    figures = predicted(request, full, job, best_interval(request, job))
+    figures = predicted_run(request, full, nodes).predictions
     needs, limit = _memory(request, full)
     if needs > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from mofa_model import units
 from mofa_model.advice.answer import Predicted
 from mofa_model.advice.request import ROOMY, Request, seen_of
-from mofa_model.advice.verdict import DOUBTED
 from mofa_model.axes.axis import Scope
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
+from mofa_model.bands.odds import LayoutOdds
 from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
@@ -55,7 +55,7 @@ from mofa_model.search.price import OF_STEPS, hop_times, stages_timed
 from mofa_model.spec import Cluster, Transformer
 from mofa_model.spec.reliability import CheckpointTier, FailureRate, Reliability
 from mofa_model.strategy import DEGREES, ContextMode, Strategy
-from mofa_model.units import Bytes, Numeric, Range, Ratio, Seconds
+from mofa_model.units import Bytes, Numeric, Range, Seconds
 
 if TYPE_CHECKING:
     from mofa_model.spec.recovery_plans import Replicas
@@ -475,36 +475,48 @@ def best_interval(request: Request, job: Job) -> Interval:
     return found if found.steps >= least else replace(found, steps=least)
 
 
-def expected_job(request: Request, priced_layout: PricedLayout, nodes: int) -> Job:
-    """The job of a layout on a number of nodes, its step by replay, times what running jobs and
-    short runs taught.
+class PredictedRun(NamedTuple):
+    """A layout as a job on a number of nodes."""
+
+    job: Job
+    """The job, with the step that is expected."""
+    advised_interval: Interval
+    """Its best checkpoint interval."""
+    predictions: Predicted
+    """What it does at that interval, with bounds."""
+
+
+def predicted_run(
+    request: Request, priced_layout: PricedLayout, nodes: int, *, ran: bool = False
+) -> PredictedRun:
+    """What a layout is expected to do: its step by replay, times what running jobs and short runs
+    taught. One that `ran` needs no more memory than there is.
     """
     seen = seen_of(request, (priced_layout.coordinates,))
     learned, by_runs = float(request.learned), math.exp(float(seen.centres["step"][0]))
     step = priced_layout.step_time * learned * by_runs
-    return job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
+    job = job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
+    interval = best_interval(request, job)
+    ettr = ettr_band(job, interval.steps, interval.every)
+    room = float(device_memory_limit(priced_layout.problem.cluster)) if ran else math.inf
+    figures = _predicted(request, priced_layout, seen, step, ettr, room)
+    return PredictedRun(job, interval, figures)
 
 
-def predicted(
+def _predicted(
     request: Request,
     priced_layout: PricedLayout,
-    job: Job,
-    advised_interval: Interval,
-    *,
-    ran: bool = False,
+    seen: LayoutOdds,
+    step: Seconds,
+    ettr: Range,
+    room: Bytes,
 ) -> Predicted:
-    """What a layout is expected to do as a job with checkpoints at an interval, with bounds. One that
-    `ran` needs no more memory than there is.
-    """
+    """The figures of a layout with a step and an ETTR; it takes no more memory than `room`."""
     w, c = priced_layout.problem.workload, priced_layout.problem.cluster
-    seen = seen_of(request, (priced_layout.coordinates,))
-    step = float(job.step_time)
-    ettr = ettr_band(job, advised_interval.steps, advised_interval.every)
     time, memory = seen.band("step"), seen.band("memory")
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
     peak = float(priced_layout.footprint.peak) * math.exp(float(seen.centres["memory"][0]))
-    room = float(device_memory_limit(c)) if ran else math.inf
     most, peak = min(peak * memory.upper, room), min(peak, room)
     least = min(peak, max(peak * memory.lower, float(priced_layout.footprint.states)))
     speed = float(tokens_per_second(w, step))
@@ -540,11 +552,6 @@ def basis(request: Request, priced_layout: PricedLayout, predictions: Predicted)
     return replace(
         found, within=predictions.step_seconds.upper / predictions.step_seconds.target - 1.0
     )
-
-
-def confidence(request: Request, measured_basis: Basis) -> Ratio:
-    """Probability that the bounds hold. [1]"""
-    return min(measured_basis.confidence, DOUBTED) if request.caveats else measured_basis.confidence
 
 
 def missing_host_memory(priced_layout: PricedLayout) -> str:

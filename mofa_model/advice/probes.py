@@ -172,7 +172,7 @@ def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
 
 
 def _ends(chances: Array) -> Array:
-    """Standard deviations below which a normal value lies with some chances. [1]"""
+    """Quantiles of a normal law at some chances, in standard deviations from its mean. [1]"""
     from statistics import NormalDist
 
     quantile = NormalDist().inv_cdf

@@ -3,8 +3,8 @@
 May import: everything in `mofa_model` but `cli` and `verbs`. Imported by: verbs, and `mofa_model`,
 which offers the functions.
 
-    question   what a question is; its options on a command line
     questions  every question, its fields declared once
+    options    what a field of a question is: how command, Python and page ask it
     answer     the Python function of a question, and what every answer can do
     training   model, training and machines of a question; shared by `advise`, `explain` and `sweep`
     job        failures and checkpoints of a question; shared by `ettr` and `simulate`

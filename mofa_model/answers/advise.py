@@ -17,7 +17,7 @@ from mofa_model.tables import Table
 
 if TYPE_CHECKING:
     from mofa_model.advice import Advice, Predicted, Request
-    from mofa_model.answers.brief import BriefLine
+    from mofa_model.answers.advise_tables import BriefLine
     from mofa_model.launch import Launch
     from mofa_model.manifest.documents import Item
     from mofa_model.manifest.jobs import JobQuestion
@@ -99,13 +99,13 @@ class AdviceAnswer(UserAnswer):
 
     def brief_lines(self) -> tuple[BriefLine, ...]:
         """The ten-second answer: at most twelve lines."""
-        from mofa_model.answers.brief import brief
+        from mofa_model.answers.advise_tables import brief
 
         return brief(self.advice, self._next())
 
     def brief_text(self, width: int = 80) -> str:
         """The same as text for a screen of some width."""
-        from mofa_model.answers.brief import as_text
+        from mofa_model.answers.advise_tables import as_text
 
         return as_text(self.brief_lines(), width)
 

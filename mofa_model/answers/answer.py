@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from mofa_model import output
-from mofa_model.answers.question import UserQuestion
+from mofa_model.answers.options import UserQuestion
 from mofa_model.errors import InputError, Missing, MofaError, UnknownName, lacking
 from mofa_model.tables import Table
 

@@ -11,7 +11,7 @@ from mofa_model import output, plots, units
 from mofa_model.answers.answer import UserAnswer, asked_by
 from mofa_model.answers.given import with_layout
 from mofa_model.answers.job import every_of, job_of
-from mofa_model.answers.question import names, switch
+from mofa_model.answers.options import names, switch
 from mofa_model.answers.questions import EttrQuestion, ReliabilityQuestion
 from mofa_model.answers.vary import parse_vary
 from mofa_model.errors import BadUnit, BadValue

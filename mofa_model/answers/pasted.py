@@ -36,7 +36,7 @@ from mofa_model.tables import Column, Table
 if TYPE_CHECKING:
     from mofa_model.advice import Advice
     from mofa_model.answers.advise import AdviceAnswer
-    from mofa_model.answers.brief import BriefLine
+    from mofa_model.answers.advise_tables import BriefLine
     from mofa_model.launch import ScriptChanged
 
 _NOTES: Final = 2
@@ -116,7 +116,7 @@ class PasteAnswer(UserAnswer):
         """The ten-second answer, with what was read and the command to run next; that is the launch itself
         where `folder` holds it.
         """
-        from mofa_model.answers.brief import BriefLine, brief
+        from mofa_model.answers.advise_tables import BriefLine, brief
 
         if self.answer is None:
             return ()
@@ -138,7 +138,7 @@ class PasteAnswer(UserAnswer):
 
     def brief_text(self, width: int = 80, folder: str = "") -> str:
         """The same as text for a screen of some width."""
-        from mofa_model.answers.brief import as_text
+        from mofa_model.answers.advise_tables import as_text
 
         return as_text(self.brief_lines(folder), width) if self.answer is not None else ""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from mofa_model.answers.question import (
+from mofa_model.answers.options import (
     Names,
     Number,
     UserQuestion,

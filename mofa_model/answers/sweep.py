@@ -330,7 +330,7 @@ def _priced(
 ) -> Row:
     """A given strategy at this point, whether it fits or not."""
     from mofa_model.advice.candidates import fits
-    from mofa_model.advice.predictions import basis, best_interval, expected_job, predicted, priced
+    from mofa_model.advice.predictions import basis, predicted_run, priced
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
@@ -345,24 +345,22 @@ def _priced(
             "--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})"
         )
     layout = priced(problem, strategy)
-    job = expected_job(request, layout, request.nodes)
-    best = best_interval(request, job)
-    expected = predicted(request, layout, job, best)
-    here, evidence = layout.coordinates, basis(request, layout, expected)
+    _, best, figures = predicted_run(request, layout, request.nodes)
+    here, evidence = layout.coordinates, basis(request, layout, figures)
     row = {
         "status": "Fits" if bool(layout.footprint.fits(problem.cluster)) else "OutOfMemory",
         "step_seconds": layout.step_time,
-        "tokens_per_second": expected.tokens_per_second.target,
-        "mfu": expected.mfu.target,
-        "memory_bytes": expected.memory_bytes.target,
+        "tokens_per_second": figures.tokens_per_second.target,
+        "mfu": figures.mfu.target,
+        "memory_bytes": figures.memory_bytes.target,
         "activation_bytes": float(layout.footprint.activation_peak),
         "interval_steps": best.steps,
-        "ettr": expected.ettr.target,
+        "ettr": figures.ettr.target,
         "fits": fits(request, problem, here, float(layout.footprint.peak)),
         "evidence": evidence.grade,
         "nodes_used": request.nodes,
         "strategy": format_strategy(strategy),
-        **_run(expected.duration_seconds.target, int(strategy.gpus)),
+        **_run(figures.duration_seconds.target, int(strategy.gpus)),
     }
     row |= {
         f"{name}_seconds": float(getattr(layout.step_terms, name))

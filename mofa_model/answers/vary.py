@@ -8,7 +8,7 @@ from dataclasses import fields
 from itertools import product
 from typing import Final
 
-from mofa_model.answers.question import switch
+from mofa_model.answers.options import switch
 from mofa_model.answers.questions import LayoutQuestion
 from mofa_model.errors import BadValue, UnknownName
 

@@ -7,16 +7,28 @@ Search, strategy texts, constraints, manifests, sweeps and docs walk over the ro
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar, Final, TypeVar
 
+from mofa_model.axes.choices import (
+    ACTIVATIONS,
+    IN_NODE,
+    MODULES,
+    NO_MODULES,
+    OFFLOADED,
+    Placement,
+    Recompute,
+    Sharding,
+)
 from mofa_model.axes.frameworks import ANY, Framework
 from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext, Mask, Rows, Rule, Violations
 from mofa_model.axes.tried import Tried
-from mofa_model.axes.words import Number, Switch, Word
+from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
+from mofa_model.schedules import Schedule
 from mofa_model.spec import Calibration
 
 
@@ -178,3 +190,242 @@ def switch(
         off=False,
         **more,
     )
+
+
+CPU: Final = "-cpu"
+"""Ending of an optimizer's word where its states live in host memory."""
+SWITCHED_OFF: Final = "no-"
+"""Beginning of a switch's word where it is off."""
+_Choice = TypeVar("_Choice", bound=enum.Enum | Schedule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word(ABC):
+    """One key."""
+
+    key: str
+    """As texts and constraints say it."""
+    field: str
+    """The field of `Strategy`; a manifest's field has its name."""
+    about: str = ""
+    """What a manifest says of it; empty where manifests have no such field."""
+    place: ClassVar[int] = 1
+    """Numbers come before choices, and switches last."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Fields of `Strategy` on which what `write` says depends."""
+        return (self.field,)
+
+    @abstractmethod
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """Fields of `Strategy` that a word means; `path` is what an error calls it."""
+
+    def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+        """Whether what a constraint's word says holds for the fields of a value."""
+        return meant.items() <= chosen.items()
+
+    def names(self, meant: Mapping[str, Any]) -> bool:
+        """Whether a word says all of a value, also of one that the search does not try."""
+        return len(meant) > 1
+
+    def write(self, strategy: object) -> str:
+        """The word of a strategy."""
+        return str(getattr(strategy, self.field).value)
+
+    def alone(self) -> dict[str, str]:
+        """Words of the short form that say it without its key, with the word of the full form."""
+        return {}
+
+    def listed(self) -> tuple[str, ...]:
+        """Words that a manifest may list; none of a number or a truth."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Word):
+    """A whole number."""
+
+    least: int = 1
+    """The smallest one; 0 stands for all, so that such numbers have no order."""
+    place: ClassVar[int] = 0
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """The number."""
+        return {self.field: number(path, word, self.least)}
+
+    def write(self, strategy: object) -> str:
+        """Its digits."""
+        return str(int(getattr(strategy, self.field)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Word):
+    """One of some values."""
+
+    choices: Iterable[enum.Enum | Schedule]
+    """All of them."""
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """The value."""
+        return {self.field: member(path, word, self.choices)}
+
+    def listed(self) -> tuple[str, ...]:
+        """The words of all values."""
+        return tuple(choice.value for choice in self.choices)
+
+    def alone(self) -> dict[str, str]:
+        """Every word but `none`."""
+        return {choice.value: choice.value for choice in self.choices if choice.value != "none"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Word):
+    """On or off."""
+
+    place: ClassVar[int] = 2
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """Whether it is on."""
+        if word not in {"true", "false"}:
+            raise BadValue(path, word, "true or false")
+        return {self.field: word == "true"}
+
+    def write(self, strategy: object) -> str:
+        """As manifests write it."""
+        return "true" if getattr(strategy, self.field) else "false"
+
+    def alone(self) -> dict[str, str]:
+        """Its name, or `no-` and its name."""
+        return {self.key: "true", SWITCHED_OFF + self.key: "false"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputed(Choice):
+    """none | selective | selective:core_attn+mlp | full | full:4"""
+
+    choices: Iterable[enum.Enum | Schedule] = Recompute
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Mode, modules and layers."""
+        return ("recompute", "recompute_modules", "recompute_layers")
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """Mode, with its modules or layers."""
+        mode_word, colon, detail = word.partition(":")
+        mode = member(path, mode_word, Recompute)
+        if not colon:
+            return {"recompute": mode}
+        if mode is Recompute.SELECTIVE:
+            modules = frozenset(detail.split("+"))
+            unknown = modules - set(MODULES)
+            if unknown:
+                raise BadValue(
+                    path, "+".join(sorted(unknown)), f"give modules of {', '.join(MODULES)}"
+                )
+            return {"recompute": mode, "recompute_modules": modules}
+        if mode is Recompute.FULL:
+            return {"recompute": mode, "recompute_layers": number(path, detail)}
+        raise BadValue(path, word, "write none with nothing after it")
+
+    def write(self, strategy: Any) -> str:
+        """Mode, with modules or layers where they are not the default."""
+        mode = str(strategy.recompute.value)
+        if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != NO_MODULES:
+            return f"{mode}:{'+'.join(sorted(strategy.recompute_modules))}"
+        if strategy.recompute is Recompute.FULL and strategy.recompute_layers:
+            return f"{mode}:{int(strategy.recompute_layers)}"
+        return mode
+
+    def alone(self) -> dict[str, str]:
+        """None: its words are another key's as well."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offloaded(Word):
+    """none | activations | core_attn+attn_proj"""
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """What waits in host memory."""
+        names = frozenset() if word == "none" else frozenset(word.split("+"))
+        if names - set(OFFLOADED):
+            raise BadValue(path, word, f"none, or of {', '.join(OFFLOADED)} with + between them")
+        return {self.field: names}
+
+    def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
+        """All activations are whatever the trainer can offload."""
+        return super().admits(meant, chosen) if self.names(meant) else bool(chosen[self.field])
+
+    def names(self, meant: Mapping[str, Any]) -> bool:
+        """Whether inputs are named one by one."""
+        return bool(meant[self.field] != {ACTIVATIONS})
+
+    def write(self, strategy: object) -> str:
+        """Its parts in the order of the alphabet."""
+        return "+".join(sorted(getattr(strategy, self.field))) or "none"
+
+    def listed(self) -> tuple[str, ...]:
+        """The words for no offloading, and for all that the trainer can offload."""
+        return ("none", ACTIVATIONS)
+
+    def alone(self) -> dict[str, str]:
+        """Its name, for all activations."""
+        return {self.key: ACTIVATIONS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharded(Choice):
+    """zero3 | zero3@node | zero3@all | zero3@8: a level, and the ranks that share one copy"""
+
+    choices: Iterable[enum.Enum | Schedule] = Sharding
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """The level, with the ranks where they are said."""
+        level, _, group = word.partition("@")
+        meant = super().read(path, level)
+        if not group:
+            return meant
+        named = {"node": IN_NODE, "all": 0}
+        return meant | {"shard": named[group] if group in named else number(path, group)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer(Word):
+    """The sharding and the place of the optimizer at once: distributed | zero3-cpu"""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Level and place."""
+        return ("sharding", "optimizer")
+
+    def read(self, path: str, word: str) -> dict[str, Any]:
+        """Level and place."""
+        return {
+            "sharding": member(path, word.removesuffix(CPU), Sharding),
+            "optimizer": Placement.HOST if word.endswith(CPU) else Placement.DEVICE,
+        }
+
+    def write(self, strategy: Any) -> str:
+        """The level, with the place where that is the host."""
+        return f"{strategy.sharding.value}{CPU if strategy.optimizer is Placement.HOST else ''}"
+
+    def alone(self) -> dict[str, str]:
+        """Every level in every place."""
+        return {word: word for level in Sharding for word in (level.value, level.value + CPU)}
+
+
+def number(path: str, word: str, least: int = 1) -> int:
+    """A whole number of at least so much."""
+    if not (word.isascii() and word.isdigit() and len(word) <= 9) or int(word) < least:
+        raise BadValue(path, word, f"give a whole number of {least} or more")
+    return int(word)
+
+
+def member(path: str, word: str, choices: Iterable[_Choice]) -> _Choice:
+    """The choice that a word names."""
+    for choice in choices:
+        if word == choice.value:
+            return choice
+    raise BadValue(path, word, f"give one of {', '.join(choice.value for choice in choices)}")

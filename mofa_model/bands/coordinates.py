@@ -16,7 +16,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 from mofa_model import presets
-from mofa_model.axes.words import Number
+from mofa_model.axes.axis import Number
 from mofa_model.checks import field_names
 from mofa_model.errors import InputError
 from mofa_model.records import dataclass

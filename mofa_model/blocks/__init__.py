@@ -2,9 +2,9 @@
 tokens on each other, and what it keeps and sends.
 
 Who adds a kind writes its file alone: presets, estimate, search and launches walk over `BLOCKS`, or
-over what a block says of itself. `block` has the class of all of them, `layer` has layers of blocks
-and the embedding and head around them. May import: checks, units, errors, numpy. Imported by: spec and what stands
-above it.
+over what a block says of itself. `block` has the class of all of them, layers of blocks, and the
+embedding and head around these. May import: checks, units, errors, numpy. Imported by: spec and what
+stands above it.
 """
 
 import inspect
@@ -17,8 +17,10 @@ from mofa_model.blocks.block import (
     Core,
     Cut,
     Elementwise,
+    Embedding,
     Exchange,
     Kept,
+    Layer,
     Projection,
     Ranks,
     Rows,
@@ -27,7 +29,6 @@ from mofa_model.blocks.block import (
 from mofa_model.blocks.experts import Experts
 from mofa_model.blocks.feed_forward import FeedForward
 from mofa_model.blocks.latent import LatentAttention
-from mofa_model.blocks.layer import Embedding, Layer
 from mofa_model.blocks.linear import LinearAttention
 from mofa_model.blocks.shared_kv import SharedAttention
 from mofa_model.blocks.softmax import SoftmaxAttention

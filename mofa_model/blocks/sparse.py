@@ -81,8 +81,8 @@ class SparseAttention(LatentAttention):
         )
 
     def sight(self) -> Sight:
-        """Latents and the indexer's keys go around, whole on every rank; queries and outputs turn
-        as wide as the latents.
+        """What context parallelism sends: latents and the indexer's keys go around the ring whole;
+        queries and outputs are exchanged as wide as the latents.
         """
         return Sight(
             shared=self.kv_rank + self.rope_dim + self.index_dim,

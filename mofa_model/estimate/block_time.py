@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, Rows
-from mofa_model.blocks.layer import STREAM_PASSES
+from mofa_model.blocks.block import STREAM_PASSES
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.estimate.expert_load import all_to_all_time, expert_load
 from mofa_model.placement import groups, row_of_each, spread

@@ -8,7 +8,8 @@ that is given flags needs neither.
                         made of fields
     text to objects     documents (streams, edited in place) · parsing
     objects to SI       inputs.to_inputs (the one place) with failures
-    jobs of any kind    jobs.job_question, with surroundings; listing tells what each object is
+    jobs of any kind    jobs.job_question, with surroundings; draft has the spec that a job amounts
+                        to; listing tells what each object is
     whole streams       stream.Annotator
     answers             advised (the status of a TrainingJob, and launch arguments)
     CRDs                crds (`python -m mofa_model.manifest.crds` writes crds/)

@@ -177,6 +177,7 @@ def _tier_index(base: FailureClass, tiers: list[str]) -> int:
 
 
 def _tier(given: StorageTier, cluster: Cluster, asynchronous: bool) -> CheckpointTier:
+    """A storage tier of a profile in SI units; what is not stated is no limit, or the devices' links."""
     links = float(cluster.gpus_per_node) * float(cluster.host.link.bandwidth)
     return CheckpointTier(
         name=given.name,

@@ -32,6 +32,7 @@ from mofa_model.errors import InputError
 from mofa_model.kinds import asked_of
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Documents, Item
+from mofa_model.manifest.draft import BatchMissing
 from mofa_model.manifest.jobs import JobQuestion, request_of, with_assumption
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
 from mofa_model.manifest.sizing import options, sized
@@ -224,7 +225,7 @@ class Annotator:
             spec = asked_of(item.value.get("spec"))
             digest = hash_of({"spec": spec, "asked": asked}, self.model_version)
             message = str(error).removeprefix(f"{item.kind} {item.name}: ")
-            if isinstance(error, jobs.BatchMissing):
+            if isinstance(error, BatchMissing):
                 requests = jobs.by_batch(item, around, error)
                 digest = batches_digest(digest, requests, self.model_version)
                 rows = batch_rows(requests, self.answer)

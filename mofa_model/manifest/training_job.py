@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, create_model
 
-from mofa_model.axes.words import Switch
-from mofa_model.axes.words import Word as AxisWord
+from mofa_model.axes.axis import Switch
+from mofa_model.axes.axis import Word as AxisWord
 from mofa_model.checks import field_names
 from mofa_model.manifest.fields import (
     UNIQUE,

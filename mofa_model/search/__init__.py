@@ -4,8 +4,7 @@ May import: estimate, reliability and what stands below; numpy and the standard 
 by: advice, verbs.
 
     explore            the entry: question, candidate, ranking; walks node counts and precisions
-    axes               the values on every axis of one search
-    constraints        what fixes, lists or bounds an axis, as people write it
+    axes               the values on every axis of one search, and the constraints on them
     space              enumerates legal shapes and their features, and counts the rest
     blocks             rows of one schedule, with optimizer states, options of a micro-batch and
                        choices of overlap
@@ -19,7 +18,7 @@ A strategy that is not chosen is counted once: raw = searched + pruned + rejecte
 
 from mofa_model.axes.frameworks import ANY, Framework, framework, frameworks, trainers
 from mofa_model.axes.rejection import LIFTABLE, Rejection
-from mofa_model.search.constraints import Constraint, parse_constraint, parse_constraints
+from mofa_model.search.axes import Constraint, parse_constraint, parse_constraints
 from mofa_model.search.explore import (
     Candidate,
     Ranking,

@@ -16,9 +16,8 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import TooLarge
 from mofa_model.records import dataclass, varied
-from mofa_model.search.axes import Axes, known_axes
+from mofa_model.search.axes import Axes, Constraint, constrained, known_axes, require_words
 from mofa_model.search.blocks import least_checkpoint
-from mofa_model.search.constraints import Constraint, constrained, require_words
 from mofa_model.search.price import price
 from mofa_model.search.rank import (
     NUMBER,

@@ -148,7 +148,7 @@ def _price_block(
     bounds: Array,
     leaders: Leaders,
 ) -> None:
-    """Every option of a micro-batch beside every state."""
+    """Price every option of a micro-batch beside every optimizer state, for the rows of a block."""
     levels = len(set(states.levels))
     leaders.effort.spend(levels * (STATE + BESIDE * len(block.index)))
     room = with_room(axes, context, block, states, leaders)

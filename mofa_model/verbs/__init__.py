@@ -48,7 +48,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
 LAB: Final[Mapping[str, str]] = {
     "validate": "predicted against measured, for published cases",
     "fit": "fit the shipped constants to case files, and say how well they hold",
-    "calibrate kernels": "surfaces of a device's kernels from tables of measured calls",
+    "calibrate kernels": "a device's measured kernels, from tables of calls",
     "trace": "inspect, replay, predict or calibrate from profiler traces",
 }
 """Verbs of the lab, another distribution. They are listed here, so that an error can say what to

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from mofa_model import output, plots
-from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.options import add_options, question_of
 from mofa_model.answers.questions import EttrQuestion
 
 EXAMPLES: Final = """\

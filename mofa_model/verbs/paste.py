@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import files, output, presets, terminal
-from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.options import add_options, question_of
 from mofa_model.answers.questions import PasteQuestion
 from mofa_model.errors import InputError, MofaError
 

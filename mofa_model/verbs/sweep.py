@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from mofa_model import output, plots
-from mofa_model.answers.question import add_options, question_of
+from mofa_model.answers.options import add_options, question_of
 from mofa_model.answers.questions import SweepQuestion
 from mofa_model.errors import BadValue, InputError, SourceUnreachable
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from shapes import decoder
 
+from mofa_model.axes.axis import Choice
 from mofa_model.axes.frameworks import framework, frameworks
 from mofa_model.axes.rules import AxisContext
-from mofa_model.axes.words import Choice
 from mofa_model.blocks import Experts, SoftmaxAttention
 from mofa_model.records import varied
 from mofa_model.search import SearchCase, SearchQuestion, parse_constraint, search

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mofa_model import cli, presets
 from mofa_model.answers import training
-from mofa_model.answers.question import question_of
+from mofa_model.answers.options import question_of
 from mofa_model.answers.questions import LayoutQuestion
 from mofa_model.errors import BadValue
 from mofa_model.spec.cluster import part_of, places

@@ -13,9 +13,9 @@ from mofa_model.answers.advise import AdviceQuestion, asked_in
 from mofa_model.answers.advise import advise as ask
 from mofa_model.answers.advise import request_of as request_in_words
 from mofa_model.answers.sweep import SweepQuestion, _request
+from mofa_model.axes.axis import Number, Switch
 from mofa_model.axes.choices import OFFLOADED
 from mofa_model.axes.frameworks import framework, trainers
-from mofa_model.axes.words import Number, Switch
 from mofa_model.cli import main
 from mofa_model.errors import BadValue, InputError
 from mofa_model.estimate import estimate

@@ -35,7 +35,7 @@ from mofa_lab.validate.probes import replayed
 from mofa_lab.validate.questions import SweptQuestion, questions
 from mofa_lab.validate.score import LARGE, SMALLEST_GROUP
 from mofa_lab.validate.steps import predict
-from mofa_model.advice.verdict import SURELY
+from mofa_model.advice.candidates import SURELY
 from mofa_model.bands.coordinates import coordinates
 from mofa_model.bands.odds import odds_of
 from mofa_model.bands.table import measured_runs

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from mofa_lab.validate.picks import unseen
 from mofa_lab.validate.steps import predict
 from mofa_model.advice.candidates import weights_of
-from mofa_model.advice.choice import simplest
-from mofa_model.advice.verdict import KEPT
+from mofa_model.advice.choice import KEPT, simplest
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import LayoutOdds, odds_of
 from mofa_model.bands.table import MeasuredRuns, support

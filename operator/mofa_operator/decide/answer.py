@@ -33,7 +33,8 @@ from mofa_model.kinds import asked_of
 from mofa_model.kinds.shape import at, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
-from mofa_model.manifest.jobs import BatchMissing, JobQuestion, by_batch, request_of
+from mofa_model.manifest.draft import BatchMissing
+from mofa_model.manifest.jobs import JobQuestion, by_batch, request_of
 from mofa_model.manifest.sizing import options, sized
 from mofa_model.manifest.stream import (
     Sizes,

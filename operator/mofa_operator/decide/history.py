@@ -85,7 +85,7 @@ class _Look:
         return ledger.history_of(self._stored, self._window)
 
     def reading(self) -> HistoryReading:
-        """The reading."""
+        """What this look says: evidence to remember, the condition, and the days of the ledger."""
         history, aspect = self._snapshot.history, Aspect.HISTORY_COMPLETE
         if history is None:
             reason, why = Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"

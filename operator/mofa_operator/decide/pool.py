@@ -31,7 +31,7 @@ from mofa_model.manifest.inputs import gpus_of_node
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
 from mofa_operator.decide.availability import availability
-from mofa_operator.decide.calibration import calibration
+from mofa_operator.decide.calibration import TaughtCalibration, calibration
 from mofa_operator.decide.forecasts import forecasts, rows_of
 from mofa_operator.decide.history import (
     Reports,
@@ -232,9 +232,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     )
     is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
-    is_written = wait == 0 or pause == 0
-    kept = reading.history if wait == 0 else before
-    reports = reports_now if wait == 0 else reports_before
+    is_written = 0 in (wait, pause)
+    # A reading that waits for its time shows in the metrics alone: the status goes on with `before`.
+    kept, reports = (reading.history, reports_now) if wait == 0 else (before, reports_before)
     if is_written and wait != 0:
         reports = assessed(spec, before, newest, pool.status.present)
     complete, stands = reading.condition, standing(pool, Aspect.HISTORY_COMPLETE)
@@ -243,12 +243,53 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     nodes_ready = ready(spec, snapshot.node_count, size, settings)
     found = [nodes_ready, complete, verdict(kept, reports), exclusive(snapshot)]
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
+    soon = _SOON if is_written and pool.unmoved else None
+    again = [one for one in (wait, pause, soon, learned.requeue_after, size.requeue_after) if one]
+    told, account, ledger = pool.forecasts, pool.account, None
+    if is_written:
+        days = trimmed(reading.days, snapshot.now)
+        told, account = forecasts(told, days, snapshot.now), account_of(days)
+        ledger = ledger_status(
+            pool, reading.days, weeks, snapshot.now, snapshot.history, rows_of(told)
+        )
+    return _decided(
+        snapshot,
+        _status(
+            snapshot, _common(snapshot, size, found), learned, kept, reports, is_written=is_written
+        ),
+        ledger=ledger,
+        event=contradiction(pool, kept, reports)
+        or _episode(complete, stands, usable=reading.usable),
+        figures=PoolFigures(
+            snapshot=snapshot,
+            history=evidence,
+            rates=reports_now,
+            recovery=recoveries(spec, evidence),
+            calibration=learned.written,
+            account=account,
+            forecasts=told,
+        ),
+        again=min(again, default=None),
+    )
+
+
+def _status(
+    snapshot: ProfileSnapshot,
+    common: Written,
+    learned: TaughtCalibration,
+    kept: History | None,
+    reports: Reports,
+    *,
+    is_written: bool,
+) -> Written:
+    """The status with the history that is `kept`; its time is new where it `is_written` now."""
+    pool = snapshot.profile
     taught = {
         "calibration": _with_asked_factors(learned.written, snapshot),
         "residual": learned.residual,
     }
     status = {
-        **_common(snapshot, size, found),
+        **common,
         "failures": rows(kept, reports),
         "total": total(kept, reports),
         **what_would_help(snapshot),
@@ -259,32 +300,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         stood = pool.status.history_time
         is_new = is_written or seconds(stood) is None
         status["historyTime"] = moment(snapshot.now) if is_new else stood
-    soon = _SOON if is_written and pool.unmoved else None
-    again = [one for one in (wait, pause, soon, learned.requeue_after, size.requeue_after) if one]
-    event = contradiction(pool, kept, reports)
-    told = pool.forecasts
-    if is_written:
-        told = forecasts(told, trimmed(reading.days, snapshot.now), snapshot.now)
-    return _decided(
-        snapshot,
-        status,
-        ledger=ledger_status(
-            pool, reading.days, weeks, snapshot.now, snapshot.history, rows_of(told)
-        )
-        if is_written
-        else None,
-        event=event or _episode(complete, stands, usable=reading.usable),
-        figures=PoolFigures(
-            snapshot=snapshot,
-            history=evidence,
-            rates=reports_now,
-            recovery=recoveries(spec, evidence),
-            calibration=learned.written,
-            account=account_of(trimmed(reading.days, snapshot.now)) if is_written else pool.account,
-            forecasts=told,
-        ),
-        again=min(again, default=None),
-    )
+    return status
 
 
 def _with_asked_factors(written: Written, snapshot: ProfileSnapshot) -> Written:

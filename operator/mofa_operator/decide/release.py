@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from mofa_model.advice.verdict import keeps
+from mofa_model.advice.choice import keeps
 from mofa_model.annotations import FRAMEWORK_VERSION, GATE, PREFIX, RESTARTS, SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds import JobKind, Kind, demand_of

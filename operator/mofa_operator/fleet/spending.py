@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Final
 
 from mofa_model import presets
-from mofa_model.advice.verdict import keeps
+from mofa_model.advice.choice import keeps
 from mofa_model.annotations import PREFIX, UNANSWERED
 from mofa_model.errors import InputError
 from mofa_model.identity import identify, model_preset

@@ -169,8 +169,8 @@ def test_a_layout_that_today_s_most_likely_beats_is_never_the_answer_and_every_d
     assert found.advice.current.gain == 0.0
     assert found.advice.odds.beats == 0.5
     brief = " ".join(typed("advise", *options(KEPT)).split())
-    assert brief.startswith("verdict keep today's layout: qwen3-30b-a3b on 8 gb200")
-    assert f" why {said} " in brief
+    assert brief.startswith("verdict keep what you run: qwen3-30b-a3b on 8 gb200")
+    assert f" why {said.partition(': ')[2]} " in brief
     printed = " ".join(typed("advise", *options(KEPT), "-o", "wide").split())
     assert printed.startswith(f"qwen3-30b-a3b on 8 gb200: Recommended; {said}; evidence: ")
     assert json.loads(typed("advise", *options(KEPT), "-o", "json"))["explanation"].startswith(said)

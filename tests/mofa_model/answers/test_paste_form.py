@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from mofa_model.answers.brief import LONGEST
+from mofa_model.answers.advise_tables import LONGEST
 from mofa_model.answers.paste_form import MOST, paste_form
 from mofa_model.answers.what_if import FIRST, what_if
 from mofa_model.pasted.reading import Pasted

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from mofa_model.answers.brief import LONGEST
+from mofa_model.answers.advise_tables import LONGEST
 from mofa_model.answers.pasted import answered
 from mofa_model.answers.questions import PasteQuestion
 from mofa_model.cli import main, pasted_words

@@ -23,8 +23,7 @@ from mofa_model.search import (
     parse_constraints,
     search,
 )
-from mofa_model.search.axes import known_axes, node_counts
-from mofa_model.search.constraints import constrained
+from mofa_model.search.axes import constrained, known_axes, node_counts
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.strategy_text import format_strategy, short_strategy

@@ -9,7 +9,7 @@ from operator_objects import NOW, profile
 from mofa_model.annotations import PREFIX, RUNS
 from mofa_model.identity import identify
 from mofa_model.kinds import JOB_SET
-from mofa_model.manifest.jobs import batches_of
+from mofa_model.manifest.draft import batches_of
 from mofa_operator.decide.answer import answer, unsearched
 from mofa_operator.keys import CLUSTER_PROFILE, Key
 from mofa_operator.observe.cluster.store import Store
