@@ -72,6 +72,7 @@ class _Sheet:
 def _sheet(
     batch: Batch, rows: NDArray[np.intp], predict: Predict, entries: tuple[Free, ...]
 ) -> _Sheet:
+    """A batch of measured runs, with the entries of which each of its constants is made."""
     made = {key: composition(key, entries) for key in dict.fromkeys(batch.keys)}
     paths = tuple(sorted({path for parts in made.values() for path in parts}))
     n, known = len(batch), defaults()

@@ -19,8 +19,8 @@ _BLOM: Final = (0.375, 0.25)
 
 def filled(training: Training, number: Count) -> Ratio:
     """Share of the tokens of a micro-batch of so many sequences that are documents and no padding.
-    Packed documents stay whole: the longest go first, each where it leaves least. Of 1,024
-    documents. Ours. [1]
+    Packed documents stay whole: the longest go first, each where it leaves least. Counted
+    on 1,024 documents. Ours. [1]
 
     Two documents of 3,000 tokens do not fit in 4,096:
 

@@ -390,8 +390,8 @@ def _layer(
 
 
 def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
-    """Growth of the input of experts where it is kept to compute them again, not for matrix
-    products alone. [B]
+    """By how much the input of experts grows where it is kept whole, to compute the experts again: for
+    matrix products alone a narrow copy is enough. [B]
     """
     narrow = _narrow(workload, constants)
     if narrow is None or _recomputed_modules(s) & {"layernorm", EACH, ALL}:

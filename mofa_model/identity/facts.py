@@ -275,7 +275,9 @@ def _flavored(settings: Sequence[Setting]) -> Fact | None:
 
 
 def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
-    """That a job names a model and gives it another number of layers, as short trials do."""
+    """The disagreement where a job names a model and gives another number of layers, as short trials
+    do; else none.
+    """
     layers, preset = shape.get("layers"), model_preset(model.value)
     if layers is None or not preset:
         return []
@@ -422,7 +424,9 @@ _OF_NANOGPT: Final = frozenset({"n_layer", "n_embd", "block_size", "gradient_acc
 
 
 def _precision(settings: Sequence[Setting]) -> Fact | None:
-    """The width of products; eight bits count before what stands beside them."""
+    """The format of matrix products by a job's settings: FP8 where it is on, else the one that is
+    named.
+    """
     switched = [one for one in settings if one.key in _SWITCHES]
     off = switched and all(one.value.lower() in OFF for one in switched)
     for one in [] if off else settings:

@@ -174,6 +174,7 @@ class _Asked:
         return Fact(value, f"{self._name}:{one.line_number}")
 
     def _number(self, name: str) -> Fact | None:
+        """An option that is a number, 8 or 4k; of a range the least."""
         one = self._by.get(name)
         if one is None:
             return None

@@ -122,7 +122,9 @@ class JobSet(JobKind):
         )
 
     def shown(self, body: Body) -> frozenset[RecoveryClass]:
-        """Restarts in place only where its controller counts them."""
+        """The recovery classes that this job can show; restarts of a process alone only where its
+        controller counts them.
+        """
         counted = (
             "current_in_place_restart_attempt"
             in glance(_Status, body.get("status")).model_fields_set

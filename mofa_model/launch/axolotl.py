@@ -115,7 +115,7 @@ def _add_adapters(keys: Words, tuning: FineTuning) -> None:
 
 
 def _add_fsdp(keys: Words, said: Mapping[str, Any], tuning: FineTuning) -> None:
-    """The part of Accelerate's file that shares, without its prefix."""
+    """Add Accelerate's settings of FSDP under Axolotl's names, which leave their prefix out."""
     keys.add("fsdp_version", 2)
     for name, value in said["fsdp_config"].items():
         if name != "fsdp_version":

@@ -127,7 +127,9 @@ def _experts(block: Experts, model: Transformer) -> dict[str, Any]:
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """Fields with the experts of their own family, and whole numbers."""
+    """The fields, with those that only the model's family has for experts, and numbers without a
+    fraction as whole ones.
+    """
     own = dict(config)
     own |= own.pop("moe", {}).get(own["model_type"], {})
 

@@ -108,6 +108,7 @@ def has_options(words: Sequence[str], trainer: str) -> int:
 
 
 def _options(words: Sequence[str], trainer: str) -> list[_Option]:
+    """The options of a trainer among the words of a command, each by its name of today."""
     found, at = list[_Option](), 0
     while at < len(words):
         name = argument_of(words[at], trainer)

@@ -218,7 +218,8 @@ def split_of(strategy: Strategy, settings: LaunchSettings) -> str:
 
 
 def counted_layers(strategy: Strategy, layers: int) -> list[int]:
-    """Layers of every virtual stage. Where they do not divide, embedding and head count. [1]
+    """Layers of every virtual stage. Where they do not divide, embedding and head count as one each.
+    [1]
 
     >>> counted_layers(Strategy(pp=4), 9)
     [2, 3, 3, 1]

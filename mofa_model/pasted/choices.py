@@ -313,7 +313,7 @@ _RULES: Final = (
 
 
 def rule_of(value: str) -> str:
-    """The rule of an optimizer by any of its names; empty where it is none.
+    """The update rule that an optimizer's name means; empty where it means none that is known.
 
     >>> [rule_of(one) for one in ("adamw_torch_fused", "torch.optim.AdamW", "paged_adamw_8bit", "false")]
     ['adamw', 'adamw', 'adamw-8bit', '']

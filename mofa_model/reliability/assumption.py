@@ -220,7 +220,9 @@ def verdict_evidence(
 
 
 def counted(log_evidence: NDArray[Any], dispersion: NDArray[Any]) -> NDArray[Any]:
-    """Logarithm of the evidence that counts, by direction: the mean over ratios. Ours. [1]"""
+    """Logarithm of the evidence at one dispersion, by direction: its mean over all ratios of rates.
+    Ours. [1]
+    """
     at = dispersion[..., None, None, None]
     chosen = np.take_along_axis(log_evidence, at, axis=-3)[..., 0, :, :]
     mean: NDArray[Any] = np.logaddexp.reduce(chosen, axis=-1) - np.log(RATIOS.shape[-1])

@@ -106,7 +106,8 @@ class Saved:
 
 
 def replayed(plan: RecoveryPlan, pool_past: PoolPast, replicas: int) -> list[Saved]:
-    """What a plan saves of each standstill of a past; jobs have so many replicas [1]. Ours. []
+    """Time and work that a recovery plan would have saved at each standstill of a past, for jobs with
+    so many `replicas`. Ours. [s]
 
     >>> hung = Standstill(job="a/b", at=0.0, cause="hang", holds=4, unnoticed=1800.0, loading=60.0)
     >>> past = PoolPast(begin=0.0, end=86400.0, account=(), standstills=(hung,), outages=())

@@ -78,8 +78,7 @@ class _Chain:
             raise BadValue(
                 "tiers",
                 read,
-                "at most two tiers besides the last may be the ones that recovery classes "
-                "restart from",
+                "let recovery classes restart from at most two tiers besides the last",
             )
         near = read[0] if read else far
         middle = read[1] if len(read) == 2 else far

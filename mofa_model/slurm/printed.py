@@ -54,6 +54,7 @@ def read(outputs: Iterable[tuple[str, str]]) -> SlurmRecords:
 
 
 def _form(text: str) -> str:
+    """Which command of Slurm printed a text, or `json`; empty where none did."""
     plain = text.lstrip()
     if plain.startswith("{"):
         return "json"

@@ -162,6 +162,7 @@ def plan_of(text: str, field: str = "--recovery") -> RecoveryPlan:
 
 
 def _joined(text: str, field: str) -> RecoveryPlan:
+    """A plan of several parts, as `a+b` names them; parts that contradict each other are refused."""
     parts = [_one_of(part.strip(), field) for part in text.split("+")]
     changed: dict[str, Any] = {}
     for part in parts:

@@ -47,7 +47,7 @@ LIKELY: Final = (0.5, 0.9)
 ABOUT: Final = """\
 ## Forecasts
 
-Written before the results exist, by `mofa validate forecast`; the SHA-256 covers every question, every figure and the date. What a forecast
+Forecasts are written before results exist, by `mofa validate forecast`; the SHA-256 covers every question, every figure and the date. What a forecast
 asks about is not fitted before it was scored: `mofa fit` refuses such runs. Bands are made to hold {share:.0f} %; the last column is the
 chance of so uneven a share if they do.
 """

@@ -45,8 +45,8 @@ NOTES: Final = """\
 - *Brier score.* The constant edge is wrong {wrong} times of {runs}. Of the {beyond} runs that
   trained though they were estimated too large, {slowed} took {least} to {most} times as long as estimated: they did want more than there
   is, and their allocators asked for the same memory again and again. Counted as what does not fit, they leave the edge wrong
-  {wrong_at_speed} times. A chance that goes by the space alone cannot tell who lives
-  through that: any that rises with the one that is said scores {bound} at best, chosen with hindsight. What a run would have
+  {wrong_at_speed} times. A chance made from the space alone cannot tell which run
+  survives that: no monotone function of it scores below {bound}, chosen with hindsight. What a run would have
   without its gathered and cached blocks tells no more (left out by model, a logistic law of both scores 4 % worse than of their sum).
   A short run that says its memory can. Below what a stack can reserve no run was slower: at 93 to 100 % of it 20 runs took 1.05 times
   their estimate in the median, others 0.99 to 1.07; above it 8 of 9 took 4 to 11 times.
@@ -54,8 +54,8 @@ NOTES: Final = """\
   than the one that was profiled for half as many sequences. No law of work says that. Without these {odd} the regret after three runs, one
   after another, is {without_odd}. Nanotron's runs that are planned all at once lose {planned}, most of it by one question of
   {worst_gpus} GPUs, where equal neighbours differ by factors of 2 to 10; without it {without_worst}.
-- *Single bins.* Runs of a model err alike, so a bin of chances is as sure as the models in it differ little: the standard error beside
-  each bin (table at the end) is that of its models. A bin is judged by what it is off beyond that.
+- *Single bins.* Runs of a model err alike, so a bin of chances is no surer than its models are alike: the standard error beside
+  each bin (table at the end) is that of its models. A bin is judged by its error beyond that.
 """
 
 

@@ -63,7 +63,7 @@ class ClusterSeen:
     """When it was read, in seconds of the epoch. [s]"""
 
     def speaks(self, key: Key) -> bool:
-        """Whether it is a TrainingJob that speaks for another job, which is there."""
+        """Whether a key is a TrainingJob whose `targetRef` names a job that is there."""
         job = self.jobs.get(key)
         return (
             isinstance(job, LiveTrainingJob) and job.target is not None and job.target in self.jobs

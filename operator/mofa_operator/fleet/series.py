@@ -132,7 +132,7 @@ WANTED: Final = (
 
 
 async def read_series(prometheus: Prometheus) -> Mapping[str, int] | SourceUnreachable:
-    """How many series of each are there."""
+    """How many series Prometheus has of each that is wanted, or why it did not answer."""
     found: dict[str, int] = {}
     for one in WANTED:
         try:

@@ -101,7 +101,9 @@ def survey(
 async def read_survey(
     api: Api, namespace: str, *, answer: bool
 ) -> tuple[ClusterSeen, dict[Key, Named]]:
-    """What has to be read; `answer` says whether jobs without an answer get one here."""
+    """The jobs, and beside them what questions of jobs without an answer name; nothing where `answer`
+    says that these get none here.
+    """
     fleet = await read_fleet(api, namespace)
     return fleet, await named(api, fleet, unanswered(fleet)) if answer else {}
 

@@ -385,7 +385,7 @@ ADVISOR: Final = (
     _counter("mofa_advisor_series_dropped_total", (), "1",
         "Jobs that were refused series of their own because the cap was reached."),
     _gauge("mofa_advisor_queue_depth", (), "1",
-        "Objects that wait in the queue; what the watches of jobs have read is there at once."),
+        "Objects that wait in the queue; all jobs that a watch reads join it at once."),
     _gauge("mofa_advisor_queue_oldest_age_seconds", (), "s",
         "How long the object that is due longest has waited in the queue."),
     _gauge("mofa_advisor_watch_up", ("kind",), "1",
