@@ -418,6 +418,7 @@ def _with_room_in_hosts(request: Request) -> Request:
 def _searched(request: Request, advance: Callable[[float], None]) -> list[TrainerResult]:
     asked = _searches(request)
     every: list[TrainerResult] = []
+    # Trainers whose stack nobody measured are looked at only where the others have nothing.
     for preferred in (True, False):
         some = [one for one in asked if one.preferred is preferred]
         found = [one.result(lambda part: advance(part / len(asked))) for one in some]
@@ -442,6 +443,7 @@ def _searches(request: Request) -> list[_TrainerSearch]:
         return [_TrainerSearch(request, effort)]
     found = []
     for name in trainers():
+        # A trainer that cannot do what is asked is no error while another one can.
         with contextlib.suppress(InputError):
             found.append(_TrainerSearch(request.for_trainer(name), effort))
     if not found or _lifted(request):
@@ -496,6 +498,7 @@ class _TrainerSearch:
         ranking = aside(_everything(asked), advance) if few else None
         if ranking is not None:
             return self._of(ranking, weighed(request, ranking))
+        # What runs have is a far smaller space; all else follows on the best number of nodes alone.
         ranking = search(replace(asked, effort=self._effort), advance)
         known = weighed(request, ranking)
         if not known:

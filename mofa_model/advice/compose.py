@@ -143,6 +143,7 @@ def _ranked(results: Sequence[TrainerResult]) -> list[TrainerResult]:
     """
     if not results[0].candidates:
         return list(results)
+    # The second sort is stable: inside each of its two groups the best stays first.
     by_expected = sorted(chosen(results), key=lambda one: _first(one).expected)
     return sorted(by_expected, key=_is_unknown)
 
@@ -181,6 +182,7 @@ def _answered(
     today = _today(request, runs)
     to_beat = _chance_to_beat_today(request, today)
     beats = to_beat and to_beat(first.coordinates, pace)
+    # A planned layout may not fit, so it is compared with what memory may cost it.
     if runs is not None and runs is not first and not request.current_runs:
         beats = better_by_chance(request, first, runs)
     odds = Odds(fits=first.fits, beats=beats)

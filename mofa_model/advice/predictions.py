@@ -507,9 +507,9 @@ def _predicted(
     request: Request,
     priced_layout: PricedLayout,
     seen: LayoutOdds,
-    step: Seconds,
+    step: float,
     ettr: Range,
-    room: Bytes,
+    room: float,
 ) -> Predicted:
     """The figures of a layout with a step and an ETTR; it takes no more memory than `room`."""
     w, c = priced_layout.problem.workload, priced_layout.problem.cluster

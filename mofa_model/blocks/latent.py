@@ -110,8 +110,8 @@ class LatentAttention(Block):
         )
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """Scores; what comes up; the latents before and after their norm with the shared rotary
-        key; the output. Ours.
+        """Scores; outputs of the up projections; the latents before and after their norm, with the
+        shared rotary key; the output. Ours.
         """
         queries = self.heads * (self.nope_dim + self.rope_dim)
         values = self.heads * self.value_dim

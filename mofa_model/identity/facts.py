@@ -326,6 +326,7 @@ def _named(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
 def _batches(
     found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources, disagree: list[str]
 ) -> None:
+    """The global batch and that of one device, by the options that say them."""
     deepspeed = {one.key for one in settings if one.origin == "file"} & {
         "train_micro_batch_size_per_gpu", "zero_optimization",
         "stage3_gather_16bit_weights_on_model_save",

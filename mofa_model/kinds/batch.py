@@ -42,7 +42,7 @@ class _Status(Conditioned):
 
 
 def at_once(parallelism: int, completions: int | None) -> int:
-    """Pods of a Job that run at the same time: those that are left over wait for nothing. [1]
+    """Pods of a Job that run at the same time: no more than it has to complete. [1]
 
     >>> at_once(8, 4), at_once(8, None)
     (4, 8)

@@ -220,6 +220,7 @@ def claimed(claim: Claim, beside: Beside) -> Claimed:
 
 
 def _of_request(request: _Request, beside: Beside) -> Claimed:
+    """The GPUs that one request of a ResourceClaim asks for, or why nobody can tell."""
     wanted = request.least
     found = _is_gpu(wanted.device_class_name, beside)
     if found is None:

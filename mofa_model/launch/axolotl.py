@@ -208,7 +208,7 @@ def _targets(said: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _engine(said: Mapping[str, Any], open_file: OpenFile | None) -> Mapping[str, Any]:
-    """Accelerate's file that says the same."""
+    """How Axolotl's file shares the model, in the words of Accelerate's file."""
     if said.get("deepspeed"):
         return hugging_face.engine_of(said["deepspeed"], open_file, "deepspeed")
     sizes = {

@@ -30,6 +30,7 @@ from mofa_model.identity import (
     Fact,
     Identity,
     JobClass,
+    LaunchFound,
     agrees,
     identify,
     model_preset,
@@ -216,8 +217,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     draft.spec["cluster"] = {"profile": profile.name, **_places(stated, demand, profile)}
     is_planned = False
     if identity.launch_found is not None and not size and "current" not in draft.spec:
-        draft.spec["current"] = current_layout(identity.launch_found, demand.gpus)
-        is_planned = _is_planned(draft.spec["current"], item.annotations)
+        is_planned = _add_current(draft, identity.launch_found, demand.gpus, item.annotations)
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
     asked = JobQuestion(
@@ -395,10 +395,14 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
     )
 
 
-def _is_planned(today: dict[str, Any], annotations: Mapping[str, Any]) -> bool:
-    """Whether a layout only stands in a command; a measured step joins one that was seen to run."""
+def _add_current(
+    draft: SpecDraft, launch_found: LaunchFound, gpus: int, annotations: Mapping[str, str]
+) -> bool:
+    """Add the layout in use; True where it only stands in a command, and nobody saw it run."""
+    draft.spec["current"] = current_layout(launch_found, gpus)
     if step := _measured(annotations):
-        today["stepSeconds"] = step
+        draft.spec["current"]["stepSeconds"] = step
+    # A command says what somebody wrote. That it ran, a measured step says, or what was seen.
     return not step and RUNS not in annotations
 
 

@@ -111,6 +111,7 @@ def _calibration(
 
 @cache
 def _constants(paths: Paths, files: tuple[str, ...]) -> Mapping[str, Constant]:
+    """What some sections set, one over the other: a later value replaces, a factor multiplies."""
     known = defaults()
     found: dict[str, Constant] = {}
     for where, section in _layers(paths, files):

@@ -169,7 +169,9 @@ def outcomes(
 
 
 def best_outcome(job: Job, plans: Iterable[RecoveryPlan], most: int) -> PlanOutcome:
-    """The plan that is worth most: all by first order, the near ones on the exact model. Ours. []"""
+    """The plan that is worth most: all are compared to first order, those near the best one on the
+    exact model. Ours. []
+    """
     first = [(float(worth_of(job, plan, most)), plan) for plan in plans]
     least = max(worth for worth, _ in first) * (1 - _NEAR)
     return outcomes(job, [plan for worth, plan in first if worth >= least], most=most)[0]

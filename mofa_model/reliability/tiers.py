@@ -94,6 +94,7 @@ class _Chain:
         self._lay_out(tiers, walk(tiers))
 
     def _lay_out(self, tiers: Tiers, timeline: SaveTimeline) -> None:
+        """Take in when each tier's saves can be restarted from, and the states between them."""
         near, middle, far = self.roles
         unit = tiers.every[near]
         self.n = n = tiers.every[far] // unit

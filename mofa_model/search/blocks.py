@@ -378,6 +378,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     levels: dict[Sharding, list[FeatureValues]] = {}
     for state in _by_row(block, combinations(*values)):
         levels.setdefault(state.fields["sharding"], []).append(state)
+    # States of one level stand together, because `memory_fit` prices each level as one slice.
     states = [state for some in levels.values() for state in some]
     if not states:
         return None

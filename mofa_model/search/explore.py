@@ -225,6 +225,7 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
             cluster = replace(problem.cluster, gpus=nodes * int(first.cluster.gpus_per_node))
             case = SearchCase(workload=problem.workload, cluster=cluster)
             context = _context_of(question, axes, case)
+            # Effort is spent before each table is made, so a dear question stops before it is slow.
             effort.spend(NUMBER)
             shapes = shapes_of(axes, context, nodes, rejected)
             effort.spend(ROW * shapes.made + SHAPE * len(shapes.index))

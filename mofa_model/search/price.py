@@ -157,6 +157,7 @@ def _price_block(
         return
     states = states.only(np.flatnonzero(room.any(axis=1)))
     exchange = states.exchange()
+    # Columns of all options wait until TOGETHER of them can be timed in one go.
     waiting: dict[Hashable, list[FittingColumns]] = {}
     for rows, part in by_sequence_parallelism(block, alive):
         beside = states.of(part.origin)
@@ -169,12 +170,14 @@ def _price_block(
                 if fit is None:
                     continue
                 leaders.searched += overlaps.strategies(fit.fits)
+                # Where nothing fits at all, the answer names the strategy that needs least.
                 if not leaders.searched:
                     _remember_leanest(part, beside, option, overlaps, fit, leaders)
                 wanted = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
                 columns = np.flatnonzero(wanted.any(axis=0))
                 if len(columns):
                     leaders.effort.spend(len(overlaps.values) * (WORK + CELL * len(columns)))
+                    # What cannot beat the leaders was counted above, and is not timed.
                     columns = columns[beatable[columns]]
                 for overlap in overlaps.values if len(columns) else ():
                     choice = _fitting(rows, part, option, overlap, fit, columns)

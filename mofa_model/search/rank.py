@@ -195,6 +195,7 @@ class Leaders:
         best = float(times.min())
         if not np.isfinite(best) or best > self.near_step:
             return
+        # Of equally fast ones the plainest: then the order of blocks decides nothing.
         nearest, memory = min(
             (int(index[column] + states.offset[state, 0]), float(near_bytes[state, column]))
             for state, column in zip(*np.nonzero(times == best), strict=True)

@@ -99,6 +99,7 @@ def shapes_of(axes: Axes, context: AxisContext, nodes: int, rejected: Counter[Re
         rows |= _columns(axis, values, position, rows, context)
         good = np.ones(len(index), dtype=bool)
         fallen = Counter[Rejection]()
+        # A shape that breaks several rules counts for the first of them.
         for reason, rule in axis.shape_rules:
             if reason not in context.lifted:
                 bad = good & rule(rows, context)

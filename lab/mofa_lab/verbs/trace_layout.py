@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mofa_model import presets, units
-from mofa_model.answers import question
+from mofa_model.answers import options
 from mofa_model.answers.questions import TrainingQuestion
 from mofa_model.answers.training import problems_of
 from mofa_model.blocks import Block, FeedForward, LatentAttention, SoftmaxAttention
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: ArgumentParser) -> None:
     """What was traced."""
-    question.add_options(parser, TrainingQuestion)
+    options.add_options(parser, TrainingQuestion)
     parser.add_argument(
         "--strategy",
         metavar="LAYOUT",
@@ -57,7 +57,7 @@ def traced(arguments: Namespace) -> Layout:
             raise InputError(f"{flag}: is missing; a trace does not say it, so it must be given")
     gpus = units.count(arguments.gpus, field="--gpus") if arguments.gpus else None
     strategy = parse_strategy(arguments.strategy, gpus=gpus, field="--strategy")
-    (problem, *more) = problems_of(question.question_of(TrainingQuestion, arguments), nodes=1)
+    (problem, *more) = problems_of(options.question_of(TrainingQuestion, arguments), nodes=1)
     if more:
         raise BadValue("--precision", arguments.precision, "give the one that was traced")
     cluster = replace(problem.cluster, gpus=strategy.gpus)

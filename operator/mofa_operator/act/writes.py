@@ -122,6 +122,7 @@ class _Writer:
         for one in decision.annotate:
             await self._annotate(one)
         refused = bool(self._failures)
+        # The ledger before the status: a crash between them leaves a day in both, never in none.
         if decision.ledger is not None:
             await self._write_ledger(decision.ledger)
         if key not in self._gone and not refused:
@@ -129,6 +130,7 @@ class _Writer:
                 await self._post_events()
             if decision.status is not None and key.kind in OURS:
                 await self._write_status("status", key, decision.uid, decision.status)
+        # A job that waits goes last, when all that was decided about it stands.
         if decision.release is not None and decision.release.key not in self._gone:
             released = await self._let_go(decision.release)
         outcome = REFUSED if self._failures else GONE if key in self._gone else WRITTEN

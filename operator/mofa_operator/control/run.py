@@ -66,6 +66,7 @@ def operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
 
 
 async def _operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
+    """Connect, serve and run the operator until a signal ends it; its exit code."""
     credentials = Credentials.from_environment()  # a plugin may hang here
     shutdown.take_signals()
     try:

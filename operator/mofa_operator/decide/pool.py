@@ -230,6 +230,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     wait = _wait_before_writing(
         before, reading.history, reports_before, reports_now, snapshot, settings
     )
+    # A reading that says nothing new is written all the same where a day of the ledger is over.
     is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = 0 in (wait, pause)
