@@ -63,7 +63,9 @@ async def read_pods(
     facts = await _facts(ask, pool, within, grid)
     exits = await _exits(ask, pool, span, grid, sample_spacing)
     infos = await ask(f"max by ({_PLACE}) (last_over_time({pool.series('kube_pod_info')}{within}))")
-    placed = {s.label("uid"): intern(naming.host(s.labels)) for s in infos.samples}
+    placed = {  # a pod that waited for its node has two series, one of them without
+        s.label("uid"): intern(node) for s in infos.samples if (node := naming.host(s.labels))
+    }
     del infos
     for uid, owner in owners.items():
         known = facts.pop(uid, {})
