@@ -192,6 +192,7 @@ def side_by_side(model: Transformer) -> bool:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
+    """Every trainer's entry, on top of the entry that it is `like`."""
     given = parsed.tables_of(parsed.beside(__file__, "frameworks.toml"))
     for entry in given.values():
         like = given.get(entry.get("like", ""), {})

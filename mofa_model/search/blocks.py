@@ -272,7 +272,7 @@ def micro_batch_options(axes: Axes, block: ShapeBlock) -> Iterator[FeatureValues
 
 
 def numbers_of_options(axes: Axes, block: ShapeBlock) -> Array:
-    """How many such options each row can have, [bundles, rows]. [1]"""
+    """How many options of a micro-batch each row can have, [bundles, rows]. [1]"""
     none = np.zeros_like(block.features["recompute"][:, 0], dtype=np.int64)
     numbers = (sum((value.ok for value in values), none) for values in _of_work(axes, block))
     by_sort: Array = reduce(mul, numbers)
