@@ -49,11 +49,11 @@ _BY_AGENTS: Final = ("problem ", "condition ")
 
 def configured(
     timelines: Mapping[str, NodeTimeline],
-    pods: Mapping[str, Sequence[PodTimeline]],
+    pod_timelines: Mapping[str, Sequence[PodTimeline]],
     repairing: AbstractSet[str] = frozenset(),
 ) -> Callable[[str], frozenset[str]]:
     """Keys of taints that are configuration of a node and no cordon; empty text: unschedulable is.
-    What stands on nodes that are known to be in repair is none. `pods` are those of each node.
+    What stands on nodes that are known to be in repair is none. `pod_timelines` are those of each node.
 
     A cordon is a change. What stands throughout, or on most of the pool for days, or what training
     pods are placed under, is how the pool is set up.
@@ -78,7 +78,7 @@ def configured(
             a + _WITHIN < pod.created < b - _WITHIN and pod.started is not None and pod.started < b
             for name, many in spans.items()
             for a, b in many
-            for pod in pods.get(name, ())
+            for pod in pod_timelines.get(name, ())
         )
         most = len(spans) > _MOST * len(timelines)
         lasting = sum(any(span.seconds > DAY for span in many) for many in spans.values())
