@@ -231,6 +231,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
             if current.predicted is None or current.reason
             else {"step_seconds": _number(current.predicted.step_seconds.target)}
         )
+        whole["current"] |= {"planned": True} if current.is_planned else {}
     more = {"launch": list(launch), "sizes": list(sizes), "learned": dict(advice.taught)}
     whole |= {key: value for key, value in more.items() if value}
     if advice.caveats:

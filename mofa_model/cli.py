@@ -73,7 +73,7 @@ def main(
     given = list(sys.argv[1:] if argv is None else argv)
     typed = given[:1]
     given = _SAID.get(" ".join(given), given)  # as people say it to other commands
-    if given[:1] == ["help"] or given[1:] == ["help"]:
+    if (given[:1] == ["help"] and len(given) < _WORDS) or given[1:] == ["help"]:
         given = [*(word for word in given[:2] if word != "help"), "--help"]
     if completion.ASKED in os.environ:
         completion.answer(program, _loader(instead), _summaries())
@@ -224,6 +224,8 @@ def _of_advise_alone() -> set[str]:
     return (ours - others) | OF_ADVISE.keys()
 
 
+_WORDS: Final = 4
+"""Words from which `help` asks for an answer, and not for how to use a verb. [1]"""
 _COUNTED: Final = re.compile(r"\d+ *[^\d\s]|.* ")
 """A number with something behind it, or several words."""
 
@@ -235,10 +237,9 @@ def _spoken(given: list[str]) -> list[str]:
 
     first, rest = given[0], given[1:]
     starts_file = first in _SHELLS and bool(rest) and bool(files.path_kind(rest[0]))
-    if not starts_file and (
-        first in _LAUNCHERS or (first == "--" and rest and rest[0] in _LAUNCHERS)
-    ):
-        return _typed_command(rest if first == "--" else given)
+    command = rest if first == "--" else given
+    if not starts_file and command and command[0] in _LAUNCHERS and _starts_program(command):
+        return _typed_command(command)
     if first != PASTE and (first in verbs.foreign() or _is_slip(first)):
         return given
     asked = rest if first in {PASTE, *_SHELLS, *spoken.ASKED} else given
@@ -257,6 +258,13 @@ def _spoken(given: list[str]) -> list[str]:
     if (lacks or not _names_model(words)) and not reads and _is_piped():
         return [PASTE, "-", *words]
     return [PASTE, *words]
+
+
+def _starts_program(words: Sequence[str]) -> bool:
+    """Whether a launcher's name has options or a file behind it, and not a few words on a model."""
+    return any(
+        word.startswith("-") or re.search(r"\.(py|sh|ya?ml|json|toml)$", word) for word in words[1:]
+    )
 
 
 def _typed_command(words: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ by: manifest, verbs.
     compose      the entry: joins them, and lists the numbers that the inputs hash covers
     answer       the types of an answer
     measured_today   today's layout with its measured step
+    failed_layout    a layout that ran out of memory
     sizes        which size a job should have: of several questions the best that surely fits
 """
 
@@ -26,6 +27,7 @@ from mofa_model.advice.answer import (
     Status,
 )
 from mofa_model.advice.compose import advise, deciding_numbers, memory_of_today
+from mofa_model.advice.failed_layout import with_failed
 from mofa_model.advice.measured_today import with_measured_today
 from mofa_model.advice.request import (
     OBJECTIVES,
@@ -62,5 +64,6 @@ __all__ = [
     "ranked",
     "size_of",
     "sizes_of",
+    "with_failed",
     "with_measured_today",
 ]

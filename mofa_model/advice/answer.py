@@ -106,16 +106,23 @@ class Current:
     """Time for the same work over that with the advice, minus one; 0 where it cannot run. [1]"""
     is_planned: bool = False
     """Whether it is only written, and nobody says or saw that it runs."""
+    is_failed: bool = False
+    """Whether it ran out of memory."""
+
+    @property
+    def word(self) -> str:
+        """What a line or a row of it begins with."""
+        return "failed" if self.is_failed else "planned" if self.is_planned else "today"
 
     @property
     def called(self) -> str:
         """What sentences call it."""
-        return "the planned layout" if self.is_planned else "today's layout"
+        return f"the {self.word} layout" if self.word != "today" else "today's layout"
 
     @property
     def row(self) -> str:
         """The same in a table, and behind a verb: beats today's."""
-        return "planned" if self.is_planned else "today's"
+        return self.word if self.word != "today" else "today's"
 
     @property
     def text(self) -> str:

@@ -190,11 +190,13 @@ def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     tried = {_layout(run.coordinates) for run in known}
     placed = zip(found, _places(found), strict=True)
     fresh = [(one, at) for one, at in placed if not tried or _layout(at) not in tried]
-    ran = [
+    told = [
         (_tried(request, run, place), run.coordinates)
         for place, run in enumerate(known)
         if run.fitted
     ]
+    # What is written is as sure to fit as what the search finds.
+    ran = [(one, varied(at, estimated=one.estimated)) for one, at in told]
     if not (every := [*ran, *fresh]):
         return []
     proven = len(ran) - (0 if request.current_runs else len(now))

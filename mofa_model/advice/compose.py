@@ -334,7 +334,7 @@ def _alternative(
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
     if mine.strategy == base.strategy and one.nodes == best.nodes:
         reason = "the same layout"
-    elif request.tried:
+    elif request.timed:
         slower = figures.step_seconds.target - of_best.step_seconds.target
         way = "slower" if slower > 0 else "faster"
         difference = units.format(abs(slower), "s", 3)
@@ -403,8 +403,13 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
     needs, limit = _memory(request, full)
     if needs > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
+    is_failed = any(one.strategy == strategy and not one.fitted for one in request.tried)
+    if is_failed:
+        reason = "it ran out of memory"
     likely: Ratio = 1.0  # it runs
-    if is_planned and runs is not None:
+    if is_failed:
+        likely = 0.0
+    elif is_planned and runs is not None:
         likely = runs.fits
     elif is_planned:
         likely = fits(request, problem, full.coordinates, float(full.footprint.peak))
@@ -414,7 +419,8 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
         odds=Odds(fits=likely),
         reason=reason,
         gain=0.0,
-        is_planned=is_planned,
+        is_planned=is_planned and not is_failed,
+        is_failed=is_failed,
     )
 
 
@@ -468,7 +474,11 @@ def _pace(request: Request, figures: Predicted, nodes: int) -> float:
 
 def _gain(today: Current, best: Predicted) -> Ratio:
     """How much longer the run takes with today's layout, failures included. [1]"""
-    return 0.0 if today.predicted is None else _time(today.predicted) / _time(best) - 1.0
+    return (
+        0.0
+        if today.predicted is None or today.is_failed
+        else _time(today.predicted) / _time(best) - 1.0
+    )
 
 
 def _explained(
@@ -487,7 +497,7 @@ def _explained(
     of_jobs = float(request.learned) / float(request.of_today)
     factors = {"the step": of_jobs, "device memory": request.learned_memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:
-        text += f"; running jobs here taught a factor of {' and one of '.join(taught)}"
+        text += f"; what ran here taught a factor of {' and one of '.join(taught)}"
     if built := unoffered(one.strategy):
         text += f"; no trainer offers {built}, so it has to be built"
     load = uneven_load(one.problem.workload, one.strategy)

@@ -583,7 +583,7 @@ def caveats_of(
             f"it parks {units.format(float(parked), 'B', 3)} in the main memory of a node; "
             f"nobody said how much there is, and {units.format(float(host.memory), 'B', 3)} is assumed"
         )
-    if measured_basis.stack not in measured_basis.family and not request.tried:
+    if measured_basis.stack not in measured_basis.family and not request.timed:
         caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
     if measured_basis.runs and measured_basis.largest < priced_layout.problem.cluster.gpus:
         caveats.append(

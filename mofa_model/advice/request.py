@@ -177,6 +177,11 @@ class Request:
     caveats: tuple[str, ...] = field(default_factory=tuple)
     """What lowers confidence whatever is computed, one sentence each."""
 
+    @property
+    def timed(self) -> bool:
+        """Whether somebody measured a step of a layout."""
+        return any("step" in run.errors for run in self.tried)
+
     def for_trainer(self, trainer: str) -> Request:
         """The question with one of its trainers chosen, unless it names a trainer already."""
         if self.framework != ANY or not trainer:
@@ -215,7 +220,8 @@ class Request:
 def seen_of(request: Request, layouts: Sequence[Coordinates]) -> LayoutOdds:
     """Odds of layouts by measured runs, and by short runs if there are any, else by jobs."""
     seen = odds_of(request.runs, layouts, request.tried)
-    if request.tried or request.learned_memory == LearnedMemory():
+    is_told = any("memory" in run.errors for run in request.tried)
+    if is_told or request.learned_memory == LearnedMemory():
         return seen
     return seen.memory_taught(math.log(request.learned_memory.ratio), request.learned_memory.spread)
 

@@ -77,12 +77,11 @@ def asked_tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
 
 def records(advice: Advice) -> Table:
     """Every priced layout of the answer as a row for programs, in SI."""
-    is_planned = advice.current is not None and advice.current.is_planned
     kinds: dict[str, Sequence[Any]] = {
         "advice": [advice] if advice.strategy is not None else [],
         "alternative": advice.alternatives,
         "probe": advice.probes,
-        "planned" if is_planned else "today": [] if advice.current is None else [advice.current],
+        **({} if advice.current is None else {advice.current.word: [advice.current]}),
         "frontier": advice.frontier,
     }
     facts = ("nodes", "precision", "checkpoint_interval_steps", "checkpoint_interval_seconds")
@@ -184,6 +183,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
             "reason": advice.current.reason,
             "gain": advice.current.gain,
             "planned": advice.current.is_planned,
+            "failed": advice.current.is_failed,
         }
     if advice.probes:
         data["probes"] = [_other(one) for one in advice.probes]
@@ -464,7 +464,7 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
     if why := "; ".join(filter(None, (chance, *advice.doubts))):
         lines.append(BriefLine("why", why))
     if advice.current is not None and (changes := _against(advice, advice.current)):
-        lines.append(BriefLine("planned" if advice.current.is_planned else "today", changes))
+        lines.append(BriefLine(advice.current.word, changes))
     lines += [
         BriefLine("step", step),
         BriefLine("memory", memory),
@@ -487,6 +487,8 @@ def _against(advice: Advice, today: Current) -> str:
     changes = ", ".join(differences(today.strategy, advice.strategy))
     if not changes:
         return "it is this layout"
+    if today.is_failed:
+        return f"{today.reason}; change {changes}"
     if today.odds is not None and today.odds.fits < LIKELY:
         return f"fits with {in_percent(today.odds.fits)}; change {changes}"
     faster = 1.0 + float(today.gain)
@@ -521,7 +523,17 @@ def _grade(advice: Advice) -> str:
     return f"{grade}: {runs or advice.explanation.partition(';')[0]}, confidence {float(advice.confidence):.0%}"
 
 
-_FIRST: Final = ("verdict", "layout", "today", "planned", "why", "evidence", "read", "note")
+_FIRST: Final = (
+    "verdict",
+    "layout",
+    "today",
+    "planned",
+    "failed",
+    "why",
+    "evidence",
+    "read",
+    "note",
+)
 """Lines that are broken before others are, where not all can be: first what to run."""
 
 

@@ -23,6 +23,7 @@ from mofa_model.pasted.model_names import alike, preset_named
 from mofa_model.pasted.reading import Pasted, read
 from mofa_model.pasted.recognise import PastedKind, kind_of
 from mofa_model.pasted.spoken import read_words
+from mofa_model.pasted.wrapped import RunSeen, run_seen
 from mofa_model.records import dataclass
 from mofa_model.tables import Table
 
@@ -148,7 +149,8 @@ def _answer(values: Mapping[str, str], texts: Sequence[Pasted], folder: Path) ->
         kind = kind_of(one.text, one.name)
         if kind is PastedKind.KUBERNETES:
             raise BadValue(PASTED, one.name, "a manifest is answered by `mofa advise FILE`")
-        if kind is PastedKind.UNKNOWN and one.name == _NAME and len(one.text) < 400:
+        is_log = run_seen(one.text) is not RunSeen.UNSEEN
+        if kind is PastedKind.UNKNOWN and one.name == _NAME and len(one.text) < 400 and not is_log:
             said |= _spoken(one.text)
         else:
             kept.append(one)

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import Final
 
 from mofa_model import presets
-from mofa_model.answers.paste_question import question_for
+from mofa_model.answers.paste_question import question_for, without_layout
 from mofa_model.answers.questions import PasteQuestion
 from mofa_model.errors import InputError, Missing
 from mofa_model.identity.fact import Fact
@@ -75,9 +75,7 @@ def with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[Pas
         sized = _of_size(pasted_facts, gpus)
         with suppress(InputError), redirect_stderr(StringIO()):
             asked, _ = question_for(question, sized)
-            asked = replace(
-                asked, current=None, planned=None, constraints=(*asked.constraints, ON_DEVICES)
-            )
+            asked = replace(without_layout(asked), constraints=(*asked.constraints, ON_DEVICES))
             if size_of(request_of(asked), "least-gpus").fits:
                 return sized, (
                     f"nobody says how many: {gpus} {gpu} are the fewest that surely hold it, of 1, 2, 4 and so on"

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import presets
-from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
+from mofa_model.answers.questions import LAYOUTS, OF_HOST, AdviceQuestion, PasteQuestion
 from mofa_model.axes.frameworks import framework, trainer_called
 from mofa_model.errors import InputError, MofaError
 from mofa_model.identity.fact import Fact
@@ -23,6 +23,7 @@ from mofa_model.pasted.reading import PastedFacts
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.pasted.scripts import unknown
 from mofa_model.pasted.told import words_of
+from mofa_model.pasted.wrapped import RunSeen
 from mofa_model.units import GIB
 
 if TYPE_CHECKING:
@@ -68,18 +69,34 @@ def question_for(
     if framework and not {"framework", "stack", "launch"} & given.keys():
         asked["framework"] = framework
     asked |= _tuning(pasted_facts, given, notes)
-    if not {"current", "planned"} & given.keys() and (layout := _layout(pasted_facts, gpus, notes)):
-        asked["current" if pasted_facts.ran else "planned"] = layout
+    is_given = bool({*LAYOUTS} & given.keys())
+    if not is_given:
+        asked |= _what_became(_layout(pasted_facts, gpus, notes), pasted_facts.run, notes)
     if pasted_facts.trainer and not framework:
         notes.append(
             f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
         )
     made = AdviceQuestion(**asked)
     made = _runnable(made, given, notes)
-    if {"current", "planned"} & given.keys():
+    if is_given:
         return made, notes
-    is_whole = bool(made.planned) and not _elsewhere(pasted_facts)
+    is_whole = not made.current and not _elsewhere(pasted_facts)
     return _believed(made, notes, is_whole=is_whole), notes
+
+
+def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
+    """A layout under the option that says what became of it; nothing where there is none."""
+    if not layout:
+        if run in {RunSeen.HOST_FULL, RunSeen.DEVICE_FULL}:
+            notes.append(
+                "it ran out of memory, and nobody says with which layout: the answer leaves that out"
+            )
+        return {}
+    if run is RunSeen.TRAINED:
+        return {"current": layout}
+    if run is RunSeen.UNSEEN:
+        return {"planned": layout}
+    return {"failed": f"{layout}{OF_HOST}" if run is RunSeen.HOST_FULL else layout}
 
 
 def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
@@ -252,7 +269,6 @@ def state_of(facts: Mapping[str, Fact]) -> str:
 
 def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     """The layout that the texts say: by the trainer's own words, else by the facts."""
-    from mofa_model.launch import read as read_launch
     from mofa_model.strategy_text import parse_strategy
 
     facts = pasted_facts.facts
@@ -260,17 +276,8 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     if why := _not_told(pasted_facts):
         notes.append(f"{why}: its layout is not compared")
         return ""
-    if pasted_facts.command is not None and not _elsewhere(pasted_facts):
-        at, _ = program_at(pasted_facts.command)
-        words = pasted_facts.command.texts
-        if any("$" in word for word in words[:at]):  # what starts it says nothing of the layout
-            words = words[at:]
-        with suppress(InputError):
-            reading: Reading = read_launch(words)
-            open_ended = any("$" in word for word in words if word.startswith("-"))
-            if not open_ended and reading.layout and {"tp", "pp", "mbs"} & reading.layout.keys():
-                reading.strategy(gpus, layers=layers, field="current")
-                return shlex.join(words)
+    if own := _own_words(pasted_facts, gpus, layers):
+        return own
     pairs = [
         f"{name}={facts[name].value}" for name in ("tp", "pp", "cp", "ep", "vpp") if name in facts
     ]
@@ -295,6 +302,27 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
         notes.append(f"{error}; it is not compared")
         return ""
     return text
+
+
+def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
+    """The command, where its trainer reads all of the layout in it; empty where a file or a variable says a part."""
+    from mofa_model.launch import read as read_launch
+
+    if pasted_facts.command is None or _elsewhere(pasted_facts):
+        return ""
+    at, _ = program_at(pasted_facts.command)
+    words = pasted_facts.command.texts
+    if any("$" in word for word in words[:at]):  # what starts it says nothing of the layout
+        words = words[at:]
+    if not any(word.startswith("--") for word in words):
+        return ""
+    with suppress(InputError):
+        reading: Reading = read_launch(words)
+        open_ended = any("$" in word for word in words if word.startswith("-"))
+        if not open_ended and reading.layout and {"tp", "pp", "mbs"} & reading.layout.keys():
+            reading.strategy(gpus, layers=layers, field="current")
+            return shlex.join(words)
+    return ""
 
 
 def _splits_sequence(pasted_facts: PastedFacts) -> bool:
@@ -367,8 +395,7 @@ def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str])
         return ""
 
     why, layout = refused(asked), "today's layout" if asked.current else "its layout"
-    is_read = not {"current", "planned"} & given.keys()
-    alone = replace(asked, current=None, planned=None) if is_read else asked
+    alone = asked if {*LAYOUTS} & given.keys() else without_layout(asked)
     trainer = asked.framework if "framework" in given else None
     for without, said in (
         (alone, layout),
@@ -392,7 +419,7 @@ def _believed(asked: AdviceQuestion, notes: list[str], *, is_whole: bool) -> Adv
     from mofa_model.advice import memory_of_today
     from mofa_model.answers.advise import request_of
 
-    said = asked.current or asked.planned
+    said = asked.current or asked.planned or asked.failed
     if said is None:
         return asked
     with redirect_stderr(StringIO()):
@@ -401,13 +428,18 @@ def _believed(asked: AdviceQuestion, notes: list[str], *, is_whole: bool) -> Adv
     if memory is None or memory[0] <= BELIEVED * memory[1]:
         return asked
     needs, limit = (f"{one / GIB:.0f} GiB" for one in memory)
-    if is_whole and _says_sharding(said):
+    if is_whole and _says_sharding(said.removesuffix(OF_HOST)):
         return asked
-    may = "it cannot start, or " if asked.planned else ""
+    may = "" if asked.current else "it cannot start, or "
     notes.append(
         f"{said} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer leaves it out"
     )
-    return replace(asked, current=None, planned=None)
+    return without_layout(asked)
+
+
+def without_layout(asked: AdviceQuestion) -> AdviceQuestion:
+    """The question without the layout that is there already."""
+    return replace(asked, current=None, planned=None, failed=None)
 
 
 def _says_sharding(layout: str) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model.answers.paste_question import state_of
 from mofa_model.axes.frameworks import trainer_called
+from mofa_model.errors import InputError
 from mofa_model.identity.sbatch_written import SlurmJob
-from mofa_model.launch import ScriptChanged
+from mofa_model.launch import ScriptChanged, torchtune
+from mofa_model.launch.formats import document_for
+from mofa_model.launch.over_file import ENGINE, KEYS, file_of, over_file
 from mofa_model.pasted.in_place import in_place
 from mofa_model.pasted.reading import Pasted, read
 from mofa_model.pasted.recognise import kind_of
@@ -19,13 +23,16 @@ from mofa_model.strategy_text import format_strategy
 
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
+    from mofa_model.launch import Launch
 
-_BY_FILE: Final = frozenset({"accelerate", "deepspeed", "trl"})
+_BY_FILE: Final = frozenset({"accelerate", "deepspeed", "trl", "llama-factory"})
 """Trainers whose files, and not their commands, say how ranks share their work."""
-_ALL_IN_A_FILE: Final = frozenset({"axolotl", "llama-factory", "torchtune"})
-"""Trainers whose launch is a file alone."""
+_ALL_IN_A_FILE: Final = "axolotl"
+"""The trainer whose launch is a file alone, over which its command is told nothing here."""
 _FIRST_NEMO: Final = re.compile(r"\bmegatron_(?:gpt|t5|bert)_\w+\.py\b")
 """Scripts of NeMo 1, which take no option of NeMo 2."""
+_BARE: Final = re.compile(r"(?m)^[^#\n]*--deepspeed(?:[ \t]*\\?$|[ \t]+--?[a-z])")
+"""An option of DeepSpeed's own examples; transformers' takes a file."""
 _NO_FILES: Final = frozenset({"standard input", "the command"})
 """What texts are called that are no files."""
 
@@ -45,11 +52,18 @@ def rewritten(
             name = "script.sh" if one.name in _NO_FILES else PurePosixPath(one.name).name
             if foreign := _foreign(own, asked, launch.trainer, one.text):
                 return name, ScriptChanged(text=one.text, left=(foreign,))
+            if launch.trainer in KEYS:
+                command = read([one]).command
+                words = () if command is None else command.texts
+                if why := _other_recipe(words, launch):
+                    return name, ScriptChanged(text=one.text, left=(why,))
+                launch = over_file(launch, words, _file_of(words, texts, launch.trainer))
             changed = in_place(one, launch, job)
             is_by_file = launch.trainer in _BY_FILE and changed.text != one.text
             if is_by_file and advice.strategy is not None:
                 others = [each for each in texts if each is not one]
-                told = [one._replace(text=changed.text), *others]
+                made = [Pasted(text, file) for file, text in launch.files.items() if file == ENGINE]
+                told = [one._replace(text=changed.text), *others, *made]
                 if lost := _lost(advice.strategy, told, tuple(launch.files)):
                     changed = ScriptChanged(text=one.text, left=(lost,))
             return name, changed
@@ -58,8 +72,10 @@ def rewritten(
 
 def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
     """Why a command takes no option of the launch's trainer; empty where it is that trainer's, or like it."""
-    if trainer in _ALL_IN_A_FILE:
+    if trainer == _ALL_IN_A_FILE:
         return f"{trainer} reads all of the launch from its file, and the command may say other things: launch.sh starts it"
+    if trainer in _BY_FILE and _BARE.search(script):
+        return f"its --deepspeed names no file, so its program reads other options than {trainer} writes: launch.sh starts it"
     is_first = trainer == "nemo" and _FIRST_NEMO.search(script) is not None
     own = "NeMo 1" if is_first else own
     # Nobody asked for another trainer: the launch is of the one that was read, unless that is not priced.
@@ -68,6 +84,34 @@ def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
         return ""
     whose = f"is of {own}" if own else "is of a trainer that nobody here knows"
     return f"its command {whose}, and the launch is for {trainer}: launch.sh has all of it"
+
+
+def _other_recipe(words: Sequence[str], launch: Launch) -> str:
+    """Why a command of torchtune cannot take a launch: another recipe reads other keys; empty where it can."""
+    own = next((word for word in words if word.endswith(("_distributed", "_single_device"))), "")
+    if launch.trainer != torchtune.TRAINER or not own or own in launch.arguments:
+        return ""
+    return (
+        f"its command starts {own}, and the launch is of {launch.arguments[0]}: launch.sh starts it"
+    )
+
+
+def _file_of(
+    words: Sequence[str], texts: Sequence[Pasted], trainer: str
+) -> Mapping[str, Any] | None:
+    """What the file of a command says by its keys; None where it is not here."""
+    at = file_of(words)
+    if at is None:
+        return {}
+    if trainer == torchtune.TRAINER and (known := torchtune.configuration(words[at])):
+        return known
+    tail = PurePosixPath(words[at]).name
+    beside = (one for one in texts if PurePosixPath(one.name).name == tail)
+    if (one := next(beside, None)) is None:
+        return None
+    with suppress(InputError):
+        return document_for(trainer, one.text, one.name)
+    return None
 
 
 def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str]) -> str:
@@ -92,5 +136,5 @@ def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str])
         return ""
     return (
         f"its command says optimizer={state or 'replicated'} and the advice {advised}, which stands in"
-        " accelerate.yaml: launch.sh starts it"
+        f" {' and '.join(written) or 'its file'}: launch.sh starts it"
     )

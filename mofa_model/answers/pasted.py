@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -25,16 +25,16 @@ from mofa_model.answers.paste_gaps import (
 from mofa_model.answers.paste_question import model_called, question_for
 from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 from mofa_model.errors import BadFile, InputError, Missing, NotTraining
+from mofa_model.identity.fact import Fact
 from mofa_model.identity.secret_words import masked_line
 from mofa_model.pasted.missing import missing
 from mofa_model.pasted.reading import Pasted, PastedFacts, read
 from mofa_model.pasted.recognise import PastedKind, kind_of
-from mofa_model.pasted.wrapped import OUT_OF_MEMORY, shows_run, unwrapped
+from mofa_model.pasted.wrapped import RunSeen, run_seen, unwrapped
 from mofa_model.records import dataclass
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
-    from mofa_model.advice import Advice
     from mofa_model.answers.advise import AdviceAnswer
     from mofa_model.answers.advise_tables import BriefLine
     from mofa_model.launch import ScriptChanged
@@ -116,7 +116,7 @@ class PasteAnswer(UserAnswer):
         """The ten-second answer, with what was read and the command to run next; that is the launch itself
         where `folder` holds it.
         """
-        from mofa_model.answers.advise_tables import BriefLine, brief
+        from mofa_model.answers.advise_tables import LONGEST, BriefLine, brief
 
         if self.answer is None:
             return ()
@@ -132,7 +132,8 @@ class PasteAnswer(UserAnswer):
             lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(said)}"))
         told = (*self.pasted_facts.disagree, *self.notes)
         # What does not enter the answer stands before what was assumed for it.
-        for one in sorted(told, key=lambda one: "leaves" not in one)[:_NOTES]:
+        room = min(_NOTES, LONGEST - len(lines))
+        for one in sorted(told, key=lambda one: "leaves" not in one)[:room]:
             lines.insert(len(lines) - 1, BriefLine("note", one))
         return tuple(lines)
 
@@ -210,7 +211,7 @@ def texts_of(names: Sequence[str]) -> list[Pasted]:
     return [Pasted(files.read_text(one), "standard input" if one == "-" else one) for one in paths]
 
 
-_BESIDE: Final = re.compile(r"[\w./~+-]+\.(?:json|ya?ml|toml|sh)(?![\w.])")
+_BESIDE: Final = re.compile(r"[\w./~+-]+\.(?:json|ya?ml|toml|sh|sbatch|slurm)(?![\w.])")
 MOST_BESIDE: Final = 8
 """Files that are read because a script names them. [1]"""
 
@@ -243,8 +244,11 @@ def beside(texts: Sequence[Pasted]) -> list[Pasted]:
 
 
 def _taken_out(one: Pasted) -> Pasted:
-    text, ran = unwrapped(one.text, one.name), one.ran or shows_run(one.text)
-    return one._replace(text=text, is_inside=one.is_inside or text != one.text, ran=ran)
+    if one.run is not RunSeen.UNSEEN:
+        return one
+    text = unwrapped(one.text, one.name)
+    is_inside = one.is_inside or text != one.text
+    return one._replace(text=text, is_inside=is_inside, run=run_seen(one.text))
 
 
 _NAMED_KINDS: Final = frozenset(
@@ -268,9 +272,10 @@ def answered(
     )
     _check(pasted_facts, texts)
     _check_told(pasted_facts, texts)
-    pasted_facts = replace(
-        pasted_facts, facts={**pasted_facts.facts, **said_by_options(question, pasted_facts)}
-    )
+    said = said_by_options(question, pasted_facts)
+    if _is_another(pasted_facts, said):
+        pasted_facts = replace(pasted_facts, run=RunSeen.UNSEEN)
+    pasted_facts = replace(pasted_facts, facts={**pasted_facts.facts, **said})
     assumed = list[str]()
     pasted_facts = with_usual_nodes(question, pasted_facts, assumed)
     asks = tuple(missing(pasted_facts))
@@ -301,7 +306,6 @@ def answered(
             f"say for which other trainer: --launch TRAINER"
         )
     answer = advise.of(asked, advance, launched_by)
-    notes = [*_ended(texts, answer.advice), *notes]
     return PasteAnswer(
         question=question,
         pasted_facts=pasted_facts,
@@ -312,22 +316,13 @@ def answered(
     )
 
 
-def _ended(texts: Sequence[Pasted], advice: Advice) -> list[str]:
-    """What a log beside says of the layout that is answered: that it ran out of memory already."""
-    log = next(
-        (
-            one.name
-            for one in texts
-            if not kind_of(one.text, one.name).is_script and OUT_OF_MEMORY.search(one.text)
-        ),
-        "",
+def _is_another(pasted_facts: PastedFacts, said: Mapping[str, Fact]) -> bool:
+    """Whether options make another run of the one that texts tell of: of other size, sequence or batch."""
+    told = pasted_facts.facts
+    return any(
+        name in said and name in told and str(said[name].value) != str(told[name].value)
+        for name in ("gpus", "nodes", "seq", "global_batch")
     )
-    tried = advice.current
-    if not log or tried is None or tried.strategy is None or tried.strategy != advice.strategy:
-        return []
-    return [
-        f"{log} ran out of memory, and the answer leaves the layout as it was: take another one of -o wide"
-    ]
 
 
 def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
@@ -336,7 +331,7 @@ def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
             raise BadFile(
                 name, "is empty; give a script, a file of settings, or a model's config.json"
             )
-        is_log = one.ran or _CRASHED.search(one.text)
+        is_log = one.run is not RunSeen.UNSEEN or _CRASHED.search(one.text)
         if kind is PastedKind.UNKNOWN and not (is_log and len(texts) > 1):
             first = " ".join(one.text.split())[:60]
             raise BadFile(

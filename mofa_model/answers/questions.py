@@ -214,6 +214,12 @@ class TrainingQuestion(UserQuestion):
     )
 
 
+LAYOUTS: Final = ("current", "planned", "failed")
+"""What a question says of the layout that is there already: it runs, is written, or ran out of memory."""
+OF_HOST: Final = ":host"
+"""What stands behind a layout that ran out of its node's main memory."""
+
+
 class LayoutQuestion(TrainingQuestion):
     """The best layout of a training on machines that fail now and then."""
 
@@ -255,6 +261,11 @@ class LayoutQuestion(TrainingQuestion):
         text,
         "--planned LAYOUT",
         "the same of a layout that is written and did not run yet: it may not fit",
+    )
+    failed: str | None = option(
+        text,
+        "--failed LAYOUT[:host]",
+        "the same of a layout that ran out of a device's memory, or of its node's: it is not chosen again",
     )
     constraints: Names = option(
         names, "--constraint AXIS=…", "fix, list or bound an axis: tp=1,2, pp<=8", default=()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mofa_model import presets, terminal, units
 from mofa_model.answers.job import hangs_of, size_of
-from mofa_model.answers.questions import LayoutQuestion, TrainingQuestion
+from mofa_model.answers.questions import LAYOUTS, OF_HOST, LayoutQuestion, TrainingQuestion
 from mofa_model.errors import BadValue, Missing, UnknownName
 from mofa_model.spec import Adapters, Cluster, Training, Transformer, Workload
 from mofa_model.spec.calibration import Roofline, under
@@ -240,16 +240,24 @@ def request_of(asked: LayoutQuestion) -> Request:
 
 
 def with_layout(asked: LayoutQuestion, request: Request) -> Request:
-    """The request, with today's or the planned layout in it where the question gives one. Every door that takes them asks here."""
-    planned = asked.planned
-    if planned and asked.current:
-        right = "give --current for a layout that runs, or --planned for one that did not run yet"
-        raise BadValue("--planned", planned, right)
-    if not (said := planned or asked.current):
+    """The request with the layout in it that is there already. Every door that takes one asks here."""
+    from mofa_model.advice import with_failed
+
+    said = {name: text for name in LAYOUTS if (text := getattr(asked, name))}
+    if not said:
         return request
-    flag = "--planned" if planned else "--current"
-    layout = layout_of(said, request.problems[0], flag)
-    return replace(request, current=layout, current_runs=not planned)
+    name, text = said.popitem()
+    flag = asked.options[name].flag
+    if said:
+        right = (
+            "give --current for a layout that runs, --planned for one that did not run yet, or --failed for"
+            " one that ran out of memory"
+        )
+        raise BadValue(flag, text, right)
+    layout = layout_of(text.removesuffix(OF_HOST), request.problems[0], flag)
+    if name == "failed":
+        return with_failed(request, layout, of_host=text.endswith(OF_HOST))
+    return replace(request, current=layout, current_runs=name == "current")
 
 
 def _plans(asked: LayoutQuestion) -> tuple[RecoveryPlan, ...]:

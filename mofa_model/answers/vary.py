@@ -9,7 +9,7 @@ from itertools import product
 from typing import Final
 
 from mofa_model.answers.options import switch
-from mofa_model.answers.questions import LayoutQuestion
+from mofa_model.answers.questions import LAYOUTS, LayoutQuestion
 from mofa_model.errors import BadValue, UnknownName
 
 PARAMETERS: Final = {
@@ -17,7 +17,7 @@ PARAMETERS: Final = {
     for how in LayoutQuestion.options.values()
     if how.reader is not switch
     and not how.is_repeated
-    and how.name not in {"max_nodes", "current", "planned", "allow", "optimizer"}
+    and how.name not in {"max_nodes", *LAYOUTS, "allow", "optimizer"}
 }
 """Options that can vary, each with its parameter; `optimizer` is the axis of that name."""
 _FLAGS: Final = {parameter: flag for flag, parameter in PARAMETERS.items()}

@@ -20,6 +20,7 @@ May import: presets, search and what stands below it. Imported by: manifest, ver
     formats      which trainer's a file of settings is
     shell        shell lines, taken apart
     rewrite      a command with another layout: rewritten(words, …), rewritten_line(line, …)
+    over_file    a launch that is a file, as words of a command over another file
     edits        parts of a script's text that are replaced, each told with its line
     in_script    the same in the script that people have: changed_script(text, launch, follow)
 """

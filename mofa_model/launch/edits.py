@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from mofa_model.records import dataclass
@@ -70,6 +71,8 @@ class ScriptChanged:
     changes: tuple[ScriptChange, ...] = ()
     left: tuple[str, ...] = ()
     """What could not be written into it, each in one sentence."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that it names now, with their text."""
 
 
 def applied(text: str, edits: Iterable[Edit]) -> str:

@@ -25,6 +25,7 @@ from mofa_model.launch.edits import (
     applied,
     over,
 )
+from mofa_model.launch.over_file import KEYS, file_of
 from mofa_model.launch.rewrite import KEPT_BY_THEMSELVES, argument_of, values_of
 from mofa_model.launch.table import table
 
@@ -201,6 +202,11 @@ class _Editor:
             has_options([w.text for w in one.traced_words], self._trainer) for one in read.followed
         ]
         most = max(counts, default=0)
+        if not most and self._trainer in KEYS:  # its file says all
+            calls = ([w.text for w in one.traced_words] for one in read.followed)
+            return next(
+                (at for at, words in enumerate(calls) if _starts(words, self._trainer)), None
+            )
         return counts.index(most) if most else None
 
     def _call(self) -> TracedCall:
@@ -329,8 +335,22 @@ class _Editor:
             if span is not None and span[1] not in ends:
                 ends.append(span[1])
         ends += [one.at[-1] + 1 for one in reversed(words) if one.text and one.whole]
+        if self._trainer in KEYS:
+            ends.insert(0, self._end_of(words))
         for end in list(dict.fromkeys(ends))[:_TRIED]:
             yield from self._behind(end, new)
+
+    def _end_of(self, words: Sequence[TracedWord]) -> int:
+        """Where a command ends whose last words are variables, each of which is one word of its text."""
+        begins = self._call().place
+        there = [one.text and one.whole and one.at[-1] > begins for one in words]
+        last = max((at for at, stands in enumerate(there) if stands), default=-1)
+        end = words[last].at[-1] + 1 if last >= 0 else 0
+        for _ in words[last + 1 :]:
+            gap = re.compile(_GAP).match(self._text, end)
+            token = _TOKEN.match(self._text, gap.end() if gap else end)
+            end = token.end() if token else end
+        return end
 
     def _behind(self, end: int, new: str) -> Iterator[Edit]:
         text = self._text
@@ -398,6 +418,8 @@ class _Editor:
                 )
             ):
                 return False
+            if at == self._at and found and not _stands(after, found[-1].at, self._trainer):
+                return False
             if wanted is not None and (not found or set(found[-1].values) != set(wanted.values)):
                 return False
         return True
@@ -429,6 +451,22 @@ class _Editor:
             first = token.start() if not number else first
             end = token.end()
         return start, end, first
+
+
+def _starts(words: Sequence[str], trainer: str) -> bool:
+    """Whether a command starts a trainer that reads a file."""
+    from mofa_model.launch import llama_factory, torchtune
+
+    is_factory = trainer == llama_factory.TRAINER
+    return llama_factory.matches(words) if is_factory else torchtune.matches(words)
+
+
+def _stands(words: Sequence[str], at: int, trainer: str) -> bool:
+    """Whether a word over a file stands behind it, where the trainer reads it."""
+    if trainer not in KEYS or words[at].startswith("--"):
+        return True
+    file = file_of(words)
+    return file is not None and at > file
 
 
 def _texts(read: ScriptRead) -> list[list[str]]:

@@ -95,6 +95,9 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
         document = document_for(TRAINER, open_file(path), path)
     options = hugging_face.trainer_options(table(TRAINER), words)
     said = {name.removeprefix("--"): True if one is None else one for name, one in options.items()}
+    if path is not None:
+        pairs = (word.partition("=") for word in words[words.index(path) + 1 :])
+        said |= {name: value for name, equals, value in pairs if equals and name[:1] != "-"}
     return read_document({**document, **said}, open_file)
 
 
@@ -110,7 +113,7 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
         raise BadValue("finetuning_type", method, "lora or full")
     said.setdefault("gradient_checkpointing", not on(said.get("disable_gradient_checkpointing")))
     beside: Mapping[str, Any] = {"distributed_type": "MULTI_GPU"}
-    if said.get("deepspeed"):
+    if str(said.get("deepspeed") or "null") != "null":
         beside = hugging_face.engine_of(said.pop("deepspeed"), open_file, "deepspeed")
     found = accelerate.reading(beside, hugging_face.options_of(said, accelerate.TRAINER), open_file)
     rank = (whole(said, "lora_rank", 8) or 0) if method == "lora" else 0

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from mofa_model.errors import BadValue, InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
+from mofa_model.launch.over_file import KEYS
 from mofa_model.launch.shell import (
     BUILTINS,
     Command,
@@ -381,6 +382,9 @@ def argument_of(word: str, trainer: str) -> str:
     """Name of the trainer's argument that a word is; empty where it is none."""
     if trainer == nemo.TRAINER:
         return word.lstrip("+").partition("=")[0] if nemo.is_override(word) else ""
+    if trainer in KEYS:
+        name = word.removeprefix("--").partition("=")[0]
+        return name if name in KEYS[trainer] and (word.startswith("--") or "=" in word) else ""
     if word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
         return "activation-checkpoint" if trainer == torchtitan.TRAINER else ""
     if not word.startswith("--"):

@@ -179,9 +179,15 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
         if equals and not name.startswith("-"):
             _put(document, name, value)
     if "single_device" in recipe:
-        document["fsdp_reshard_after_forward"] = True
+        document["fsdp_reshard_after_forward"] = False  # one device shares nothing
     reading = read_document(document, open_file)
     return replace(reading, recipe=path) if path in _read("recipes") else reading
+
+
+def configuration(name: str) -> dict[str, Any]:
+    """One of torchtune's own configurations by its name; nothing of any other."""
+    recipes = _read("recipes")
+    return _whole(recipes[name]) if name in recipes else {}
 
 
 def _put(document: dict[str, Any], name: str, value: str) -> None:

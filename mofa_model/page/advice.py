@@ -66,7 +66,7 @@ def view_of(request: Request, advice: Advice, launch: tuple[str, ...] = ()) -> A
     gpus = advice.nodes * int(problem.cluster.gpus_per_node)
     problem = replace(problem, cluster=replace(problem.cluster, gpus=gpus))
     best, p = priced(problem, advice.strategy), advice.predicted
-    learned = p.step_seconds.target / best.step_time if request.tried else float(request.learned)
+    learned = p.step_seconds.target / best.step_time if request.timed else float(request.learned)
     job = job_of(request, problem, advice.nodes, advice.strategy, best.step_time * learned)
     interval = best_interval(request, job)
     share = p.memory_bytes.target / float(best.footprint.peak)

@@ -269,6 +269,14 @@ _SAID: Final = {
 }  # fmt: skip
 
 
+def _of_factory(told: Told) -> Fact | None:
+    """LLaMA-Factory has a switch of its own, and recomputes where nobody says so."""
+    if told.trainer != "llama-factory":
+        return None
+    one = told.on("disable_gradient_checkpointing")
+    return Fact("none", one.where) if one else Fact("full", f"{told.name}: where nobody says it")
+
+
 def _switches(told: Told) -> Fact | None:
     for one in told.each(_SWITCHES):
         if value := _SAID.get(one.value.lower()):
@@ -291,6 +299,9 @@ _OFFLOADS: Final[Mapping[str, str]] = {
 
 
 def _offload(told: Told) -> Fact | None:
+    fsdp = told.first("fsdp")
+    if fsdp is not None and "offload" in fsdp.value.lower():  # as transformers says it
+        return Fact("optimizer+param", fsdp.where)
     found = [(one, moved) for word, moved in _OFFLOADS.items() if (one := told.first(word))]
     if not found:
         return None
@@ -343,7 +354,7 @@ CHOICES: Final[Mapping[str, Sequence[Rule]]] = {
         _stage, _of_megatron, _strategy, _of_accelerate, _of_axolotl, _named_file, _word_fsdp, _degrees, _of_olmo, _of_mesh,
         _by_recipe,
     ),
-    "recompute": (_granularity, _modes, _switches),
+    "recompute": (_granularity, _modes, _of_factory, _switches),
     "offload": (_offload,),
     "optimizer": (_optimizer,),
 }  # fmt: skip

@@ -22,5 +22,8 @@ def in_place(pasted: Pasted, launch: Launch, job: SlurmJob) -> ScriptChanged:
     sized = changed_batch(pasted.text, pasted.name, job)
     made = changed_script(sized.text, launch, lambda text: followed(as_meant(text), pasted.name))
     return ScriptChanged(
-        text=made.text, changes=(*sized.changes, *made.changes), left=(*sized.left, *made.left)
+        text=made.text,
+        changes=(*sized.changes, *made.changes),
+        left=(*sized.left, *made.left),
+        files=launch.files,
     )

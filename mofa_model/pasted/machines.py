@@ -136,8 +136,11 @@ def spoken(text: str, name: str) -> dict[str, Fact]:
 
 
 def _of_nodes(found: dict[str, Fact], comment: str, where: str) -> None:
-    """`8xA100 machine` and `(8 H100/node)` say devices of a node, `16 H100 nodes` says nodes."""
+    """`8xA100 machine` and `(8 H100/node)` say devices of a node, `16 H100 nodes` nodes, `128 H100 GPUs` devices."""
     device = rf"(?<![\w.])(\d+)\s?[xX×]?\s?(?:NVIDIA )?{_PRODUCT}s?\b"
+    whole = rf"(?<![\w.])(\d+) {_PRODUCT} GPUs\b(?!\W*(?:per|a|each|in|of)\b|/)"
+    if every := re.search(whole, comment):
+        found.setdefault("gpus", Fact(int(every[1]), where))
     if many := re.search(rf"(?<![\w.])(\d+) {_PRODUCT} nodes", comment):
         found.setdefault("nodes", Fact(int(many[1]), where))
     for form in (rf"{device}(?:\W*\d+GB)? (?:machine|node)\b", rf"\((\d+) {_PRODUCT}/node\)"):

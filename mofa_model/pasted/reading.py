@@ -36,6 +36,7 @@ from mofa_model.pasted.scripts import cut_by_comment, follow, unknown
 from mofa_model.pasted.sums import add_sums
 from mofa_model.pasted.tasks import model_of, task_of, trains_all
 from mofa_model.pasted.told import Told, first_of
+from mofa_model.pasted.wrapped import RunSeen
 from mofa_model.records import dataclass
 
 
@@ -47,8 +48,8 @@ class Pasted(NamedTuple):
     """What places in it are called: its file."""
     is_inside: bool = False
     """Whether the text was taken out of another one, as the code of a page is."""
-    ran: bool = False
-    """Whether it shows that a run has trained."""
+    run: RunSeen = RunSeen.UNSEEN
+    """What it shows of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +69,8 @@ class PastedFacts:
     """Why it trains no language model; empty where it does, or where nothing tells."""
     parts: tuple[tuple[str, PastedKind], ...] = ()
     """The texts by their names, with their kinds."""
-    ran: bool = False
-    """Whether one of the texts shows that what they say has trained."""
+    run: RunSeen = RunSeen.UNSEEN
+    """What the texts show of a run of what they say."""
     is_batch_open: bool = False
     """Whether a variable that nobody sets says how many micro-batches a step has."""
 
@@ -116,8 +117,9 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
         found.append(PastedFacts(kind=PastedKind.UNKNOWN, trainer="", facts={}))
     together = _together(found, tuple((one.name, kind) for one, kind in kinds))
     # Texts that contradict each other are of two runs.
-    ran = any(one.ran for one in texts) and not together.disagree
-    return replace(together, ran=ran, disagree=(*others, *together.disagree))
+    shown = max((one.run for one in texts), key=lambda one: one.value, default=RunSeen.UNSEEN)
+    run = RunSeen.UNSEEN if together.disagree else shown
+    return replace(together, run=run, disagree=(*others, *together.disagree))
 
 
 def _apart(one: Pasted, other: Pasted) -> bool:

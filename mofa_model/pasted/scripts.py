@@ -22,6 +22,9 @@ _STARTS: Final = re.compile(
 )
 
 
+_UNREAD: Final = re.compile(r"no shell can read it: (\d+):")
+
+
 class Followed(NamedTuple):
     """What a script runs."""
 
@@ -43,11 +46,20 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
     (('torchrun', '--nnodes', '4', 't.py'), 'x.sh:2')
     """
     plain = as_meant(text)
+    rest = ""
     try:
         read = read_script(plain, name, others)
-    except InputError:
-        return Followed(_by_lines(plain, name), None)
-    said = Said()
+    except InputError as error:
+        # A shell runs what stands before the line that it cannot read, as before a log under a script.
+        found = _UNREAD.search(str(error))
+        lines = plain.split("\n")
+        cut = int(found[1]) - 1 if found else 0
+        try:
+            read = read_script("\n".join(lines[:cut]), name, others)
+        except InputError:
+            return Followed(_by_lines(plain, name), None)
+        rest = "\n" * cut + "\n".join(lines[cut:])
+    said = _by_lines(rest, name)
 
     def where(place: int) -> str:
         return f"{name}:{1 + plain.count(chr(10), 0, place)}" if place >= 0 else name

@@ -40,6 +40,9 @@ _KEYED: Final = {
     word: f"--{option}" for option, words in vocabulary("keys").items() for word in words
 }
 _COUNTS: Final = vocabulary("counts")
+_PARALLEL: Final = {"tensor": "tp", "pipeline": "pp", "context": "cp", "expert": "ep"}
+_OF_DEGREE: Final = frozenset({"size", "degree", "of", "is", "=", ":"})
+"""Words between what is parallel and its degree."""
 _QUALIFIERS: Final = frozenset({"global", "sequence", "max"})
 _AFTER: Final = frozenset({"--seq", "--global-batch", "--tokens"})
 """Options whose number may stand before the word: 8k context, 1T tokens."""
@@ -109,7 +112,7 @@ class Sentence:
         self._machines()
         self._words_of_training()
         self._number_alone(known=bool(model))
-        layout = "--current" if any(one.lower() in _TODAY for one in self.words) else "--planned"
+        layout = self._became()
         left = [one for one in self.words if one and one.lower() not in {*_FILLERS, *_TODAY}]
         if not model and "--model" not in self._has and not self._has_file and left:
             model, left = _guessed(left, likely_alone=not self._options)
@@ -131,6 +134,20 @@ class Sentence:
             one for name in names if name in self._options for one in (name, self._options[name])
         ]
 
+    def _became(self) -> str:
+        """The option of the layout that is named: it runs, ran out of memory, or is planned."""
+        lower = [one.lower().strip(":") for one in self.words]
+        at = next((at for at, pair in enumerate(pairwise(lower)) if pair == ("out", "of")), -1)
+        if at >= 0 and lower[at + 2 : at + 3] == ["memory"]:
+            self._take(at, 3)
+            return "--failed"
+        if ooms := [
+            at for at, one in enumerate(lower) if re.fullmatch(r"oom(s|ed|s?-killed)?", one)
+        ]:
+            self._take(ooms[0], 1)
+            return "--failed"
+        return "--current" if {*lower} & _TODAY else "--planned"
+
     def _take(self, at: int, number: int) -> None:
         for one in range(at, at + number):
             self.words[one] = ""
@@ -142,6 +159,7 @@ class Sentence:
     def _keyed(self) -> None:
         """`seq 8192`, `8k context`, `1T tokens`, `gpus=256`, `tp8`."""
         self._beside_words()
+        self._parallel_words()
         for at, word in enumerate(self.words):
             key, equals, value = word.partition("=")
             option = _KEYED.get(key.lower(), "")
@@ -189,6 +207,27 @@ class Sentence:
             elif lower.removesuffix("s") in _LENGTHS:
                 self.unread.append(f"{before} {word}")
                 self._take(at - 1, 2)
+
+    def _parallel_words(self) -> None:
+        """`expert parallel 8`, `8-way tensor parallelism`, `pipeline-parallel size of 4`."""
+        for at, word in enumerate(self.words):
+            first, _, second = word.lower().partition("-")
+            key = _PARALLEL.get(first, "")
+            behind = at + (1 if second else 2)
+            said = second or (self.words[at + 1].lower() if at + 1 < len(self.words) else "")
+            if not key or not said.startswith("parallel"):
+                continue
+            before = self.words[at - 1].lower().removesuffix("-way") if at else ""
+            if at and before.isdigit() and self.words[at - 1] != before:
+                self._key("--planned", key, before)
+                self._take(at - 1, behind - at + 1)
+                continue
+            until = behind
+            while until < len(self.words) and self.words[until].lower() in _OF_DEGREE:
+                until += 1
+            if until < len(self.words) and self.words[until].isdigit():
+                self._key("--planned", key, self.words[until])
+                self._take(at, until + 1 - at)
 
     def _of_tokens(self, at: int, until: int) -> bool:
         """Whether the word says a batch in tokens, `batch of 4M tokens` or `4M tokens batch`, which is then read."""
@@ -421,6 +460,7 @@ def _gpu_of(word: str) -> str:
     ('H100', 'H100', 'A100')
     """
     bare = re.sub(r"^(dgx|hgx|nvidia|tesla)[-_ ]", "", word, flags=re.IGNORECASE)
+    bare = re.sub(r"(?<=\d)g$", "gb", bare, flags=re.IGNORECASE)  # 40g
     if is_gpu(bare):
         return bare
     return bare.removesuffix("s") if is_gpu(bare.removesuffix("s")) else word

@@ -1,7 +1,7 @@
 """What is read inside other texts: a notebook's cells, the code of a page, the arguments that a log prints.
 
 unwrapped(text, name)   the text as code or settings, each line where it stood; any other text as it is
-shows_run(text)         whether the text shows that a run has trained
+run_seen(text)          what the text shows of a run: that it has trained, or had no memory left
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from enum import Enum
 from itertools import islice
 from typing import Final
 
@@ -60,27 +61,58 @@ _STEP: Final = re.compile(
     r"|^.{0,80}\{'(?:train_)?loss': '?[\d.]+.{0,200}'epoch':|^\W{0,3}\d+\|\d+\|Loss: \d"
 )
 """A line that trainers write for a step: Megatron, NeMo, torchtitan, DeepSpeed, nanotron; transformers; torchtune."""
-OUT_OF_MEMORY: Final = re.compile(r"(?i)out of memory|OutOfMemoryError")
-"""What a run prints whose device had no memory left."""
-_KILLED: Final = re.compile(r"(?i)\bOOM.?killed")
+_SAID: Final = r"(?im)^(?:(?!\b(?:echo|printf|grep)\b|#).)*?"
+"""What stands before it in its line: no comment, and nothing that a script prints or looks for."""
+_NO_ROOM: Final = re.compile(
+    _SAID + r"(?:OutOfMemoryError: \S|RESOURCE_EXHAUSTED.{0,40}out of memory"
+    r"|(?:^|: )\s*(?:CUDA|HIP|NPU|XPU|GPU)(?: error)?:? out of memory)"
+)
+"""What a run prints whose device had no memory left. Source: PyTorch, and XLA."""
+_KILLED: Final = re.compile(_SAID + r"(?:\boom[ _-]?kill|out of memory: killed|\bState=OUT_OF_MEM)")
+"""What Kubernetes, Slurm and Linux say where a node's main memory was full."""
 _RUNNING: Final = re.compile(r"JobState=RUNNING\b.*?\bRunTime=(?:\d+-)?(\d+):\d\d:\d\d", re.DOTALL)
 """Hours that Slurm's job runs for; days stand before them. [h]"""
 
 
-def shows_run(text: str) -> bool:
-    r"""Whether a text shows that a run has trained: steps in a log, or a job of Slurm that runs for an hour.
+class RunSeen(Enum):
+    """What became of a run; of several texts the last of these that one shows."""
 
-    >>> shows_run("iteration 1/9 | elapsed time (ms): 4020\niteration 2/9 | elapsed time (ms): 4019")
-    True
-    >>> shows_run("step: 1 loss: 7.9\nstep: 2 loss: 7.8\ntorch.OutOfMemoryError: CUDA out of memory")
-    False
+    UNSEEN = 0
+    TRAINED = 1
+    HOST_FULL = 2
+    """A node's main memory was full."""
+    DEVICE_FULL = 3
+    """The memory of a device was full."""
+
+
+def run_seen(text: str) -> RunSeen:
+    r"""What a text shows of a run: steps in a log, a job of Slurm that runs for an hour, or that memory was full.
+
+    >>> run_seen("iteration 1/9 | elapsed time (ms): 4020\niteration 2/9 | elapsed time (ms): 4019").name
+    'TRAINED'
+    >>> run_seen("step: 1 loss: 7.9\nstep: 2 loss: 7.8\ntorch.OutOfMemoryError: CUDA out of memory").name
+    'DEVICE_FULL'
     """
-    if job := _RUNNING.search(text):
-        return int(job[1]) > 0 or "-" in job[0].rpartition("=")[2]
-    plain = re.sub(r"\x1b\[[\d;]*m", "", text)
-    if OUT_OF_MEMORY.search(plain) or _KILLED.search(plain):
-        return False
-    return len(list(islice(_STEP.finditer(plain), 2))) == 2
+    plain = _fenced(re.sub(r"\x1b\[[\d;]*m", "", text))
+    if _KILLED.search(plain):
+        return RunSeen.HOST_FULL
+    if _NO_ROOM.search(plain):
+        return RunSeen.DEVICE_FULL
+    if job := _RUNNING.search(plain):
+        is_long = int(job[1]) > 0 or "-" in job[0].rpartition("=")[2]
+        return RunSeen.TRAINED if is_long else RunSeen.UNSEEN
+    steps = len(list(islice(_STEP.finditer(plain), 2)))
+    return RunSeen.TRAINED if steps == 2 else RunSeen.UNSEEN
+
+
+def _fenced(text: str) -> str:
+    """What stands between the fences of a page; all of any other text."""
+    lines = text.splitlines()
+    marks = [at for at, line in enumerate(lines) if _FENCE.match(line)]
+    if len(marks) < 2:
+        return text
+    blocks = zip(marks[::2], marks[1::2], strict=False)
+    return "\n".join(line for start, end in blocks for line in lines[start + 1 : end])
 
 
 def _notebook(text: str) -> str | None:

@@ -93,7 +93,7 @@ def launch_texts(
         texts[SMOKE] = launch.beside.smoke_script(SCRIPT)
         programs.append(SMOKE)
     if own_script is not None:
-        texts = {own_script[0]: own_script[1].text, **texts}
+        texts = {own_script[0]: own_script[1].text, **own_script[1].files, **texts}
         programs.append(own_script[0])
     return texts, programs
 

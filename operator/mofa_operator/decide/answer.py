@@ -139,7 +139,7 @@ def view(question: Question) -> AdviceView | Refusal | None:
         advice = advise(request)
         return view_of(request, advice, tuple(launch_words(request, advice)))
     except MofaError as error:
-        return Refusal(by_parameter(error)) if question.changes else None
+        return Refusal(by_parameter(error, question.changes)) if question.changes else None
 
 
 def outgrown(question: Question) -> Answer:

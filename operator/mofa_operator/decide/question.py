@@ -99,13 +99,17 @@ PLACES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
     "framework": (("training", "framework"), str),
     "objective": (("objective",), str.capitalize),
     "current": (("current",), lambda text: {"strategy": text}),
+    "planned": (("current",), lambda text: {"strategy": text}),
 }
 """Where each parameter of the page's form is in a TrainingJob's spec, and how its text is read."""
 
 
 def changed(questions: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
     """The question with these values in place of the job's own."""
+    if {"current", "planned"} <= changes.keys():
+        raise InputError("spec.current: give today's layout or a planned one")
     spec = questions.spec.model_dump(by_alias=True, exclude_unset=True)
+    is_planned = "planned" in changes or (questions.is_planned and "current" not in changes)
     for name, text in changes.items():
         (*parts, last), read = PLACES[name]
         try:
@@ -119,13 +123,17 @@ def changed(questions: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
         inner[last] = value
     if "nodes" in changes:
         spec["cluster"].pop("maxNodes", None)
-    return replace(questions, spec=parse(TrainingJobSpec, spec, "spec"), path="spec")
+    changed_spec = parse(TrainingJobSpec, spec, "spec")
+    return replace(questions, spec=changed_spec, path="spec", is_planned=is_planned)
 
 
-def by_parameter(error: MofaError) -> dict[str, str]:
-    """The message of an error under the parameter that it names, else under an empty name."""
+def by_parameter(error: MofaError, changes: Mapping[str, str]) -> dict[str, str]:
+    """The message of an error under the parameter that it names, one that was changed first; else under an
+    empty name.
+    """
     said = str(error)
-    for name, (parts, _) in PLACES.items():
+    for name in sorted(PLACES, key=lambda one: one not in changes):
+        parts, _ = PLACES[name]
         for root in ("spec", "job"):
             where = ".".join((root, *parts))
             if said.startswith((f"{where}:", f"{where}.")):

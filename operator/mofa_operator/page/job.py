@@ -61,6 +61,7 @@ _ASKED: Final = (
     "precision",
     "objective",
     "current",
+    "planned",
 )
 _AS_IT_IS: Final = "as the job says"
 

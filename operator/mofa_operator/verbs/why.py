@@ -107,7 +107,7 @@ def _rows(
         ("answered by", document["answered_by"]),
         ("status", answer.get("status")),
         ("advised layout", answer.get("strategy")),
-        ("today's layout", current.get("strategy")),
+        layout_row(current),
         ("which costs", f"{100 * gain:.3g} % more time" if gain else current.get("reason")),
         ("step", _time(answer.get("predicted-step-seconds"))),
         ("checkpoint every", _time(answer.get("checkpoint-interval-seconds"))),
@@ -121,6 +121,12 @@ def _rows(
         ("interruptions", document["interruptions"]),
         ("what to change", document["change"]),
     ]
+
+
+def layout_row(current: Mapping[str, Any]) -> tuple[str, Cell]:
+    """The layout that is there already, called planned where nobody saw it run."""
+    called = "planned layout" if current.get("planned") else "today's layout"
+    return called, current.get("strategy")
 
 
 def _interruptions(speaker: LiveTrainingJob | None) -> str:

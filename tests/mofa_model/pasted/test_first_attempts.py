@@ -15,8 +15,8 @@ from mofa_model.verbs import paste
 DATA = YAML(typ="safe").load(
     (Path(__file__).parents[2] / "data/first_attempts.yaml").read_text("utf-8")
 )
-LISTS = {name: DATA[name] for name in ("first", "second", "third", "fourth", "fifth")}
-FIRST, SECOND, THIRD, FOURTH, FIFTH = LISTS.values()
+LISTS = {name: DATA[name] for name in ("first", "second", "third", "fourth", "fifth", "sixth")}
+FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH = LISTS.values()
 PIPED = {"nvidia-smi": "nvidia-smi.txt", "kubectl": "job.yaml"}
 
 
@@ -75,7 +75,14 @@ def ended(attempt, monkeypatch, capsys):
     )
 
 
-SAMPLE = [*FIRST[3::25], *SECOND[3::17], *THIRD[7::16], *FOURTH[3::13]]
+SAMPLE = [
+    *FIRST[3::25],
+    *SECOND[3::17],
+    *THIRD[7::16],
+    *FOURTH[3::13],
+    *SIXTH[11:13],
+    *SIXTH[17::22],
+]
 
 
 @pytest.mark.parametrize("attempt", SAMPLE, ids=lambda one: one["typed"])
@@ -91,7 +98,7 @@ def test_every_first_attempt_ends_as_it_should(attempts, monkeypatch, capsys):
 
 
 def test_of_ten_first_attempts_eight_are_answered_at_once_and_nine_after_at_most_two_questions():
-    for attempts in (FIRST, SECOND, FOURTH):
+    for attempts in (FIRST, SECOND, FOURTH, SIXTH):
         at_once = [one for one in attempts if {"gpus", "findings", "shows"} & one.keys()]
         asked = [one for one in attempts if len(one.get("asks", ["a", "b", "c"])) <= 2]
         assert len(at_once) > 0.75 * len(attempts)

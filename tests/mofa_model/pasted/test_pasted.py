@@ -2,18 +2,24 @@
 
 import json
 import re
+import shlex
+from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from mofa_model.answers.advise import advise
 from mofa_model.answers.advise_tables import LONGEST
+from mofa_model.answers.paste_form import paste_form
 from mofa_model.answers.pasted import answered
-from mofa_model.answers.questions import PasteQuestion
+from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 from mofa_model.cli import main, pasted_words
 from mofa_model.errors import InputError
 from mofa_model.pasted.missing import missing
 from mofa_model.pasted.reading import Pasted, read
+from mofa_model.pasted.wrapped import RunSeen, run_seen
 from mofa_model.strategy_text import format_strategy
 
 INPUTS = YAML(typ="safe").load(Path(__file__).with_name("inputs.yaml").read_text("utf-8"))
@@ -138,14 +144,29 @@ def test_the_planned_layout_is_the_one_that_was_read_and_the_answer_says_what_ch
 LOG = "iteration 1/9 | elapsed time per iteration (ms): 4020.0\niteration 2/9 | elapsed time per iteration (ms): 4019.0\n"
 
 
+def test_what_was_advised_and_is_written_is_kept_and_as_sure_to_fit_as_it_was():
+    """It fitted with 95 % as the advice and with 85 % once it was written, so each answer changed the last one."""
+    question = AdviceQuestion(
+        model="llama3-8b", gpu="h100", gpus="8", sequence_length="8192", global_batch_size="128",
+        framework="megatron", precision=("fp8-delayed",),
+    )  # fmt: skip
+    first = advise.of(question).advice
+    again = advise.of(replace(question, planned=format_strategy(first.strategy))).advice
+    assert again.strategy == first.strategy
+    assert again.current.odds.fits == pytest.approx(first.odds.fits, rel=1e-6)
+
+
+NO_ROOM = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB"
+
+
 def test_a_log_with_steps_shows_that_a_script_runs_and_one_that_ran_out_of_memory_does_not():
     """A written script was told to fit with more than 99 %, though nobody had started it."""
     script = Pasted(SCRIPT["text"], "gpt.sbatch")
-    for log, runs in ((LOG, True), (f"{LOG}torch.OutOfMemoryError: CUDA out of memory", False)):
+    for log, word, fits in ((LOG, "today", 1.0), (f"{LOG}{NO_ROOM}", "failed", 0.0)):
         found = answered(PasteQuestion(), [script, Pasted(log, "train.log")])
         current = found.answer.advice.current
-        assert (current.is_planned, current.odds.fits == 1.0) == (not runs, runs)
-        assert re.search(rf"(?m)^{'today' if runs else 'planned'} +.*→", found.brief_text(200))
+        assert (current.word, current.odds.fits) == (word, fits)
+        assert re.search(rf"(?m)^{word} +.*→", found.brief_text(200))
     arguments = "".join(
         f"  {key} ........ {value}\n"
         for key, value in {
@@ -185,17 +206,83 @@ def test_a_script_that_would_run_out_of_memory_is_told_so_and_one_that_fits_is_k
         "micro-batch-size": int(advice.strategy.mbs),
     }
     text = of_eight(**best).replace("--bf16", "--bf16 --sequence-parallel --tp-comm-overlap")
-    log = Pasted(
-        "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB", "oom.log"
-    )
-    again = answered(PasteQuestion(), [Pasted(text, "good.sh"), log])
-    assert again.notes[0].startswith(
-        "oom.log ran out of memory, and the answer leaves the layout as it was"
-    )
     kept = answered(PasteQuestion(), [Pasted(text, "good.sh")])
     assert kept.answer.advice.kept.startswith("keep what you wrote: ")
     assert kept.brief_text(200).startswith("verdict   keep what you wrote: ")
     assert kept.answer.document["current"]["planned"] is True
+
+
+def script_that_is_kept():
+    """A script whose layout is the best by the model."""
+    options = {"tensor-model-parallel-size": 2, "micro-batch-size": 1}
+    return of_eight(**options).replace("--bf16", "--bf16 --sequence-parallel --tp-comm-overlap")
+
+
+KILLED = "    State: Terminated\n      Reason: OOMKilled\n      Exit Code: 137\n"
+
+
+@pytest.mark.parametrize("log", [NO_ROOM, f"{LOG}{NO_ROOM}", KILLED, "CUDA out of memory"])
+def test_a_layout_that_ran_out_of_memory_is_neither_kept_nor_chosen_at_any_door(
+    log, tmp_path, monkeypatch, capsys
+):
+    """A layout was told to be kept, or one that needs more beside it to fit with more than 99 %."""
+    text = script_that_is_kept()
+    assert answered(PasteQuestion(), [Pasted(text, "x.sh")]).answer.advice.kept
+    (tmp_path / "x.sh").write_text(text)
+    (tmp_path / "x.log").write_text(log)
+    monkeypatch.chdir(tmp_path)
+    found = answered(PasteQuestion(), [Pasted(text, "x.sh"), Pasted(log, "x.log")]).answer
+    advice, died = found.advice, found.advice.current
+    assert (advice.kept, died.word, died.odds.fits) == ("", "failed", 0.0)
+    assert advice.strategy != died.strategy
+    said = {}
+    for door, words in (("file", ["x.sh", "x.log"]), ("stdin", ["-"])):
+        monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(f"{text}\n{log}\n".encode())))
+        assert main(["paste", *words, "-o", "json"]) == 0
+        said[door] = json.loads(capsys.readouterr().out)["answer"]
+    assert main(["advise", "-o", "json", *shlex.split(found.question.command("advise"))[2:]]) == 0
+    said["options"] = json.loads(capsys.readouterr().out)
+    page = paste_form({"pasted": log}, [Pasted(text, "x.sh")])
+    said["page"] = page.answer.answer.document
+    for door, told in said.items():
+        assert told["current"]["failed"] is True, door
+        assert told["strategy"] == found.document["strategy"], door
+    is_host = log == KILLED
+    assert ("main memory" in advice.explanation) == is_host
+    if not is_host:  # the model's estimate of what is chosen is below that of what died
+        needs = advice.predicted.memory_bytes.target / advice.learned_memory
+        assert needs < died.predicted.memory_bytes.target / advice.learned_memory
+        assert advice.learned_memory > 1.0
+
+
+def test_a_run_that_died_with_a_layout_that_nobody_says_is_told_to_be_left_out():
+    texts = [
+        Pasted("torchrun --nproc_per_node 8 mine.py --seq 4096\n", "x.sh"),
+        Pasted(NO_ROOM, "x.log"),
+    ]
+    given = {"model": "llama3-8b", "gpu": "h100", "gpus": "8", "global_batch_size": "64"}
+    found = answered(PasteQuestion(sequence_length="4096", **given), texts)
+    assert found.asked.failed is None
+    assert any("nobody says with which layout" in one for one in found.notes)
+
+
+def test_a_run_of_other_size_is_not_the_one_that_died():
+    texts = [Pasted(script_that_is_kept(), "x.sh"), Pasted(NO_ROOM, "x.log")]
+    assert answered(PasteQuestion(gpus="16"), texts).asked.failed is None
+    assert answered(PasteQuestion(gpus="8"), texts).asked.failed
+
+
+def test_what_a_script_prints_or_a_comment_warns_of_is_no_run():
+    for line in (
+        "# 8 gives CUDA out of memory",
+        "echo 'CUDA out of memory, lower the batch'",
+        "except torch.cuda.OutOfMemoryError:",
+        "micro_batch_size: 4  # CUDA out of memory with 8",
+    ):
+        assert run_seen(line) is RunSeen.UNSEEN, line
+    page = "If it says\nCUDA out of memory\nlower it:\n```bash\ntorchrun t.py\n```\n"
+    assert run_seen(page) is RunSeen.UNSEEN
+    assert run_seen(page.replace("torchrun t.py", NO_ROOM)) is RunSeen.DEVICE_FULL
 
 
 def test_a_layout_of_a_file_that_is_not_here_is_not_compared_and_a_name_that_says_a_stage_is_not_all_of_it():
@@ -334,15 +421,61 @@ def test_the_options_of_one_trainer_are_never_written_into_the_command_of_anothe
     assert "its command is of a trainer that nobody here knows" in left
 
 
-def test_a_command_whose_launch_is_a_file_or_of_an_older_release_loses_none_of_its_options():
-    """`llamafactory-cli train --stage sft --dataset x` lost both, and NeMo 1 was told options of NeMo 2."""
-    factory = (
-        "llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B --stage sft --dataset mine --template qwen"
-        " --finetuning_type full --cutoff_len 2048 --per_device_train_batch_size 1 --bf16\n"
-    )
-    left, same = left_of(factory, gpus="8", global_batch_size="64")
+FACTORY = """\
+llamafactory-cli train --stage sft --model_name_or_path Qwen/Qwen2.5-7B --dataset mine --template qwen \\
+  --finetuning_type lora --lora_rank 8 --cutoff_len 2048 --per_device_train_batch_size 1 --bf16 True
+"""
+FACTORY_FILE = """\
+model_name_or_path: Qwen/Qwen2.5-7B
+stage: sft
+finetuning_type: full
+deepspeed: ds_z2_config.json
+dataset: mine
+template: qwen
+cutoff_len: 4096
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+bf16: true
+"""
+TUNE = "tune run --nproc_per_node 8 full_finetune_distributed --config {} epochs=2 tokenizer.max_seq_len=4096 2>&1\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "beside", "kept", "told"),
+    [
+        (FACTORY, "", "--dataset mine", r" \\\n  --disable_gradient_checkpointing true"),
+        ("llamafactory-cli train sft.yaml | tee log\n", FACTORY_FILE, "| tee log", r"train sft.yaml (\w+=\S+ )+deepspeed=ds_config.json \|"),
+        ('CFG=$1\nllamafactory-cli train "$CFG"\n', FACTORY_FILE, 'train "$CFG" ', r"train \"\$CFG\" (\w+=\S+ )+deepspeed=ds_config.json$"),
+        (TUNE.format("llama3_1/8B_full"), "", "epochs=2", r"enable_activation_checkpointing=false 2>&1"),
+        (TUNE.format("mine.yaml"), "", "epochs=2", r"batch_size=\d+ gradient_accumulation_steps=\d+ enable_activation_checkpointing=false"),
+    ],
+)  # fmt: skip
+def test_a_fine_tuner_is_told_over_its_file_and_keeps_all_else_it_was_told(
+    script, beside, kept, told
+):
+    """`llamafactory-cli train --stage sft --dataset x` lost both; then such commands were left as they were."""
+    more = [Pasted(beside, "sft.yaml")] if beside else []
+    given = {"gpu": "a100", "gpus": "8", "model": "llama3-8b" if "mine" in script else None}
+    given |= {} if "factory" in script else {"global_batch_size": "64"}
+    question = PasteQuestion(**given, constraints=("optimizer=zero3", "recompute=none"))
+    found = answered(question, [Pasted(script, "x.sh"), *more], launched_by="--save-dir")
+    _, changed = found.script()
+    assert kept in changed.text
+    assert re.search(told, changed.text), changed
+    assert ("ds_config.json" in changed.files) == ("deepspeed" in changed.text)
+    again = answered(question, [Pasted(changed.text, "x.sh"), *more], launched_by="--save-dir")
+    assert again.script()[1].text == changed.text
+
+
+def test_a_recipe_of_torchtune_that_is_not_the_launch_s_is_left_as_it_is():
+    script = "tune run full_finetune_single_device --config x.yaml\n"
+    given = {"sequence_length": "2048", "global_batch_size": "64"}
+    left, same = left_of(script, model="llama3-8b", gpus="8", **given)
     assert same
-    assert "llama-factory reads all of the launch from its file" in left
+    assert "its command starts full_finetune_single_device" in left
+
+
+def test_a_command_of_an_older_release_or_whose_file_is_elsewhere_is_left_as_it_is():
     nemo = (
         "torchrun --nproc_per_node 8 megatron_gpt_pretraining.py trainer.devices=8 model.tensor_model_parallel_size=2"
         " model.micro_batch_size=1 model.global_batch_size=64\n"

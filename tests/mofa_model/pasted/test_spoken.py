@@ -59,6 +59,15 @@ def test_words_of_other_programs_are_options_and_a_number_beside_a_gpu_is_how_ma
         (["-f", "x.sbatch"], ["x.sbatch"]),
         (["x.json", "64"], ["x.json", "--gpus", "64"]),
         (["--", "torchrun", "t.py", "--lr", "1"], ["torchrun t.py --lr 1"]),
+        (["mixtral-8x7b", "expert", "parallel", "8", "64", "h100"],
+         ["--gpus", "64", "--gpu", "h100", "--planned", "ep=8", "--model", "mixtral-8x7b"]),
+        (["llama3-8b", "8-way", "tensor", "parallelism", "64", "h100"],
+         ["--gpus", "64", "--gpu", "h100", "--planned", "tp=8", "--model", "llama3-8b"]),
+        (["llama3-8b", "tp=1", "on", "8", "h100", "went", "out", "of", "memory"],
+         ["--gpus", "8", "--gpu", "h100", "--failed", "tp=1", "--model", "llama3-8b"]),
+        (["llama3-8b", "16", "a100", "40g"], ["--gpus", "16", "--gpu", "a100 40gb", "--model", "llama3-8b"]),
+        (["deepspeed", "zero3", "llama3-8b", "8", "h100"],
+         ["--gpus", "8", "--gpu", "h100", "--framework", "deepspeed", "--planned", "optimizer=zero3", "--model", "llama3-8b"]),
     ],
 )  # fmt: skip
 def test_words_become_options(typed, meant):

@@ -43,7 +43,11 @@ def test_a_change_is_in_the_answer(question):
     longer = asked(question, sequence_length="8k", nodes="1", tokens="1T")
     steps = [one.advice.predicted.step_seconds.target for one in (longer, other)]
     assert steps[0] > steps[1]
-    assert asked(question, current="tp=8", nodes="1").advice.current.short.startswith("tp8")
+    today = asked(question, current="tp=8", nodes="1").advice.current
+    planned = asked(question, planned="tp=8", nodes="1").advice.current
+    assert today.short == planned.short
+    assert today.short.startswith("tp8")
+    assert (today.word, planned.word) == ("today", "planned")
 
 
 @each(
@@ -56,6 +60,8 @@ def test_a_change_is_in_the_answer(question):
         ({"framework": "mine"}, "framework", "unknown name"),
         ({"objective": "fame"}, "objective", "cannot be right"),
         ({"current": "tp=many"}, "current", "many"),
+        ({"planned": "tp=many"}, "planned", "many"),
+        ({"current": "tp=8", "planned": "tp=8"}, "current", "or a planned one"),
     ]
 )
 def test_what_cannot_be_right_is_said_by_its_parameter(changes, name, why):
