@@ -157,7 +157,9 @@ def _of_axolotl(told: Told) -> Fact | None:
 def _named_file(told: Told) -> Fact | None:
     """By the name of the file of DeepSpeed or Accelerate that a command or a file names."""
     words = ("deepspeed", "deepspeed_config", "config_file", "deepspeed_config_file", "ds_config")
-    told_all = [*told.each(words)]
+    told_all = [
+        one for word in words if (one := told.first(word)) is not None
+    ]  # a command goes first
     if told.call is not None:
         told_all += [one for one in options_of(told.call)[0] if one.key in words]
     for one in told_all:
