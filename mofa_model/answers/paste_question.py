@@ -340,10 +340,18 @@ def _splits_sequence(pasted_facts: PastedFacts) -> bool:
 def _not_told(pasted_facts: PastedFacts) -> str:
     """Why a layout cannot be told, where a file or a variable that nobody gave says a part of it; else empty."""
     elsewhere = _elsewhere(pasted_facts)
-    if elsewhere and "sharding" not in pasted_facts.facts:
+    if elsewhere and not _by_command(pasted_facts, "sharding"):
         return f"{elsewhere} says how ranks share their states and is not here; give it beside"
     degree = _open_degree(pasted_facts)
     return f"nobody says {degree}" if degree else ""
+
+
+def _by_command(pasted_facts: PastedFacts, name: str) -> bool:
+    """Whether the text of the command says a fact, which goes before what files beside it say."""
+    said, command = pasted_facts.facts.get(name), pasted_facts.command
+    if said is None or command is None:
+        return False
+    return said.source.partition(":")[0] == command.where.partition(":")[0]
 
 
 def _open_degree(pasted_facts: PastedFacts) -> str:

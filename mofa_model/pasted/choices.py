@@ -275,8 +275,10 @@ def _of_factory(told: Told) -> Fact | None:
     """LLaMA-Factory has a switch of its own, and recomputes where nobody says so."""
     if told.trainer != "llama-factory":
         return None
-    one = told.on("disable_gradient_checkpointing")
-    return Fact("none", one.where) if one else Fact("full", f"{told.name}: where nobody says it")
+    if one := told.on("disable_gradient_checkpointing"):
+        return Fact("none", one.where)
+    is_here = told.first("finetuning_type", "stage", "cutoff_len") is not None
+    return Fact("full", "derived: its trainer recomputes where nobody says it") if is_here else None
 
 
 def _switches(told: Told) -> Fact | None:
