@@ -255,6 +255,16 @@ def constrained(axes: Axes, constraints: Iterable[Constraint]) -> Axes:
     return Axes(values, bounds)
 
 
+def named_keys(constraints: Iterable[Constraint]) -> set[str]:
+    """Keys that constraints name; a word for the optimizer names its sharding and its place.
+
+    >>> sorted(named_keys(parse_constraints(("optimizer=zero3", "dp<=8"))))
+    ['dp', 'optimizer', 'sharding']
+    """
+    constraints = tuple(constraints)
+    return {limit.key for limit in (*constraints, *_of_one_axis(constraints))}
+
+
 def _of_one_axis(constraints: Iterable[Constraint]) -> list[Constraint]:
     """Constraints on one axis each.
 

@@ -16,7 +16,14 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import TooLarge
 from mofa_model.records import dataclass, varied
-from mofa_model.search.axes import Axes, Constraint, constrained, known_axes, require_words
+from mofa_model.search.axes import (
+    Axes,
+    Constraint,
+    constrained,
+    known_axes,
+    named_keys,
+    require_words,
+)
 from mofa_model.search.blocks import least_checkpoint
 from mofa_model.search.price import price
 from mofa_model.search.rank import (
@@ -176,7 +183,7 @@ def require(question: SearchQuestion) -> None:
 def allows(question: SearchQuestion, strategy: Strategy) -> bool:
     """Whether a layout is within the constraints, and the trainer has all of its values."""
     axes = _axes_of(question)
-    named = _keys_of(question)
+    named = named_keys(question.constraints)
     for axis in acting(strategy):
         value = axis.value_of(strategy)
         if not axis.supported_by(question.framework, value):
@@ -268,19 +275,14 @@ def _searched_axes(question: SearchQuestion, full: Axes, rejected: Counter[Rejec
     axes = full.supported_by(question.framework, question.built)
     rejected[Rejection.NOT_IN_FRAMEWORK] += full.raw - axes.raw
     if Rejection.NOT_MEASURED not in question.lifted:
-        every, axes = axes, axes.known(question.has, _keys_of(question))
+        every, axes = axes, axes.known(question.has, named_keys(question.constraints))
         rejected[Rejection.NOT_MEASURED] += every.raw - axes.raw
     return axes
 
 
-def _keys_of(question: SearchQuestion) -> set[str]:
-    """Keys of the constraints."""
-    return {constraint.key for constraint in question.constraints}
-
-
 def _context_of(question: SearchQuestion, axes: Axes, case: SearchCase) -> AxisContext:
     """What the rules of axes see of a case. Who constrains offloading or graphs asks for them."""
-    wanted = {_ASKED[key] for key in _keys_of(question) if key in _ASKED}
+    wanted = {_ASKED[key] for key in named_keys(question.constraints) if key in _ASKED}
     return AxisContext(
         workload=case.workload,
         cluster=case.cluster,

@@ -122,6 +122,15 @@ def test_a_layout_that_only_stands_in_a_command_may_not_fit():
     assert kept.odds.fits < 1.0
 
 
+def test_what_runs_is_not_kept_against_a_constraint_on_its_optimizer():
+    """`optimizer=zero3` is a level of sharding and a place; only the place was asked of what runs."""
+    runs = parse_strategy("dp=64,mbs=2,optimizer=zero2", gpus=64)
+    asked = question(trainer="deepspeed", stack="deepspeed", current=runs)
+    assert advise(asked).strategy == runs
+    bound = advise(replace(asked, constraints=("optimizer=zero3",)))
+    assert bound.strategy.sharding.value == "zero3"
+
+
 def test_a_failed_start_costs_a_short_run_more_than_a_long_one():
     """A tenth of months of pre-training; two hours are 1.8 times a fine-tune of an hour."""
     asked = question("llama3-8b", 8)
