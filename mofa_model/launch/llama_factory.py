@@ -23,7 +23,7 @@ from mofa_model.launch.tuning import (
     targets_of,
     whole,
 )
-from mofa_model.strategy import Placement, Sharding, Strategy
+from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
 
 TRAINER: Final = "llama-factory"
@@ -67,6 +67,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
             keys.add("quantization_method", "bnb")
             keys.add("double_quantization", tuning.base == "nf4-double")
     hugging_face.add_settings(keys, strategy, settings, recomputes=True)
+    # its own switch decides: without it every layer is computed again, whatever the key above says
+    keys.add("disable_gradient_checkpointing", strategy.recompute is not Recompute.FULL)
     shared = strategy.sharding is not Sharding.NONE and int(strategy.data_ranks) > 1
     if shared or strategy.optimizer is Placement.HOST:
         engine = Words(deepspeed.TRAINER, setting)
@@ -111,7 +113,8 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
     method = str(said.get("finetuning_type", "lora"))
     if method not in {"lora", "full"}:
         raise BadValue("finetuning_type", method, "lora or full")
-    said.setdefault("gradient_checkpointing", not on(said.get("disable_gradient_checkpointing")))
+    if not on(said.get("disable_gradient_checkpointing")):
+        said["gradient_checkpointing"] = True
     beside: Mapping[str, Any] = {"distributed_type": "MULTI_GPU"}
     if str(said.get("deepspeed") or "null") != "null":
         beside = hugging_face.engine_of(said.pop("deepspeed"), open_file, "deepspeed")

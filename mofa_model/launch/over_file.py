@@ -15,11 +15,10 @@ from ruamel.yaml import YAML
 
 from mofa_model.launch.answer import Launch
 
-_FACTORY: Final = "disable_gradient_checkpointing"
 KEYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "llama-factory": {
-        "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, _FACTORY: False,
-        "save_strategy": "steps", "save_steps": 500, "deepspeed": None,
+        "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1,
+        "disable_gradient_checkpointing": False, "save_strategy": "steps", "save_steps": 500, "deepspeed": None,
     },
     "torchtune": {
         "batch_size": None, "gradient_accumulation_steps": 1, "enable_activation_checkpointing": False,
@@ -56,8 +55,6 @@ def over_file(launch: Launch, words: Sequence[str], said: Mapping[str, Any] | No
     """
     usual = KEYS[launch.trainer]
     wanted = YAML(typ="safe").load(next(iter(launch.files.values())))
-    if _FACTORY in usual:  # its own switch decides: it recomputes where nobody says so
-        wanted[_FACTORY] = not wanted["gradient_checkpointing"]
     is_open = file_of(words) is not None
     known = {**usual, **said} if said is not None else {} if is_open else dict(usual)
     told = {word.removeprefix("--").partition("=")[0] for word in words}

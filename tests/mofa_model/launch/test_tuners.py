@@ -11,7 +11,7 @@ from mofa_model import presets
 from mofa_model.axes.frameworks import framework, trainers
 from mofa_model.cli import main
 from mofa_model.errors import BadValue, InputError
-from mofa_model.launch import launch, read, read_layout
+from mofa_model.launch import launch, llama_factory, read, read_layout
 from mofa_model.search import SearchCase
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.tuning import Adapters, Loss, Task
@@ -120,6 +120,20 @@ def test_a_file_of_llama_factory_holds_deepspeed_or_leaves_it_to_ddp():
     alone = written("llama-factory", "optimizer=replicated,mbs=2").files["llama-factory.yaml"]
     assert "deepspeed" not in alone
     assert "finetuning_type: full\n" in alone
+    assert "disable_gradient_checkpointing: true\n" in alone
+    again = written("llama-factory", "optimizer=replicated,mbs=2,recompute=full")
+    assert "disable_gradient_checkpointing: false\n" in again.files["llama-factory.yaml"]
+
+
+def test_llama_factory_computes_again_unless_its_own_switch_is_off():
+    """`gradient_checkpointing: false` was written where nothing is computed again; that trainer ignores it."""
+    said = {"model_name_or_path": "m", "finetuning_type": "full", "gradient_checkpointing": False}
+    found = [
+        llama_factory.read_document({**said, "disable_gradient_checkpointing": is_off})
+        for is_off in (True, False)
+    ]
+    again = [one.strategy(8, layers=32).recompute for one in found]
+    assert again == [Recompute.NONE, Recompute.FULL]
 
 
 def test_a_recipe_of_torchtune_is_that_of_its_devices_and_its_adapters():
