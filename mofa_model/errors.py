@@ -13,6 +13,7 @@
     │   │   └── DoesNotFit      a layout that could be, but not on this many devices, or layers
     │   ├── BadUnit             text that is not a quantity of the asked dimension
     │   ├── BadFile             a file that cannot be read as what it should be
+    │   ├── BadShell            a command that no shell can read
     │   └── TooLarge            a question with more layouts than can be looked at
     ├── NoFeasibleStrategy      the search space holds nothing that runs: exit code 3
     └── SourceUnreachable       a cluster or server did not answer: exit code 4
@@ -197,6 +198,15 @@ class BadFile(InputError):
 
     def __init__(self, path: object, why: str) -> None:
         super().__init__(f"{path}: {why}")
+
+
+class BadShell(InputError):
+    """A command or script that no shell can read; `line` is where reading ends, 0 where nobody says. [1]"""
+
+    def __init__(self, parser_says: str) -> None:
+        super().__init__(f"launch command: no shell can read it: {parser_says}")
+        number = parser_says.partition(":")[0]
+        self.line = int(number) if number.isdecimal() else 0
 
 
 class TooLarge(InputError):

@@ -14,13 +14,13 @@ from wheels import built, environment, run  # noqa: E402 - tests make the same e
 
 NOTEBOOK: Final = ROOT / "docs" / "notebook.ipynb"
 LOCK: Final = ROOT / "requirements" / "notebook.txt"
-_SHOW: Final = ("jupyter", "nbconvert", "--to", "notebook", "--execute", "--output-dir")
 
 
 def executed(python: Path, folder: Path) -> dict[str, Any]:
     """The notebook with what its cells show, and without what differs from run to run: times, and the version of Python."""
     run(
-        *(python.with_name(_SHOW[0]), *_SHOW[1:], folder, NOTEBOOK),
+        *(python, "-m", "nbconvert", "--to", "notebook", "--execute"),
+        *("--output-dir", folder, NOTEBOOK),
         cwd=folder,
         env={"PATH": str(python.parent), "HOME": str(folder), "OMP_NUM_THREADS": "1"},
     )

@@ -445,7 +445,7 @@ def _searches(request: Request) -> list[_TrainerSearch]:
         return [_TrainerSearch(request, effort)]
     found = []
     for name in trainers():
-        # A trainer that cannot do what is asked is no error while another one can.
+        # One trainer cannot do what is asked: that is no error as long as another trainer can.
         with contextlib.suppress(InputError):
             found.append(_TrainerSearch(request.for_trainer(name), effort))
     if not found or _lifted(request):

@@ -133,7 +133,7 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
         s = one.candidate.strategy
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
         kind = frozenset(one.coordinates.layout) - {"mbs"}
-        # The replay moves step times by a little, so a simpler one inside SPAN may win after it.
+        # A replay changes step times a little: a simpler layout up to SPAN slower may be as fast after it.
         simpler = one.complexity < least and one.expected <= candidates[0].expected * (1.0 + SPAN)
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most

@@ -222,7 +222,7 @@ class Word(ABC):
         """Fields of `Strategy` that a word means; `path` is what an error calls it."""
 
     def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-        """Whether what a constraint's word says holds for the fields of a value."""
+        """Whether a value has all that a constraint's word says: its fields are `chosen`, those of the word `meant`."""
         return meant.items() <= chosen.items()
 
     def names(self, meant: Mapping[str, Any]) -> bool:

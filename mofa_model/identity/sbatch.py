@@ -381,7 +381,7 @@ def _walked(text: str, name: str, asked: _Asked) -> Walked:
     try:
         return walk(text, asked.environment(), asked.answer)
     except InputError as error:
-        raise BadFile(name, str(error).removeprefix("launch command: ")) from None
+        raise BadFile(name, str(error).removeprefix("launch command: ")) from error
 
 
 def _request(facts: Mapping[str, Fact]) -> DeviceRequest:

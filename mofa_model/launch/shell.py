@@ -22,7 +22,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mofa_model.errors import InputError, shown
+from mofa_model.errors import BadShell, InputError, shown
 from mofa_model.records import dataclass
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _parsed(text: bytes) -> Any:
             made, said = parser.communicate(text, _PATIENCE)
             if parser.returncode == 1:
                 why = said.decode("utf-8", "replace").strip().partition("\n")[0]
-                raise InputError(f"launch command: no shell can read it: {why}")
+                raise BadShell(why)
             return orjson.loads(made or b"{}" if not parser.returncode else b"")
         except (subprocess.TimeoutExpired, orjson.JSONDecodeError):
             parser.kill()

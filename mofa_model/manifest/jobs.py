@@ -398,7 +398,10 @@ def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict
 def _add_current(
     draft: SpecDraft, launch_found: LaunchFound, gpus: int, annotations: Mapping[str, str]
 ) -> bool:
-    """Add the layout in use; True where it only stands in a command, and nobody saw it run."""
+    """Put the layout of a job into its draft.
+
+    Gives True where that layout only stands in a command, and nobody saw it run.
+    """
     draft.spec["current"] = current_layout(launch_found, gpus)
     if step := _measured(annotations):
         draft.spec["current"]["stepSeconds"] = step

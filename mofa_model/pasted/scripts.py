@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from mofa_model.errors import InputError
+from mofa_model.errors import BadShell, InputError
 from mofa_model.identity.commands import PlacedVariable, PlacedWord, ProgramCall, Said, TextFile
 from mofa_model.identity.expansion import Traced
 from mofa_model.identity.sbatch import BatchScript, read_script
@@ -20,9 +20,6 @@ _OPEN: Final = re.compile(r"\$[\w{(@*#?!]|`")
 _STARTS: Final = re.compile(
     r"^\s*(\w+=\S*\s+)*(torchrun|deepspeed|accelerate|srun|mpirun|python3?|tune|trl|axolotl|llamafactory-cli|composer|--?[a-z])"
 )
-
-
-_UNREAD: Final = re.compile(r"no shell can read it: (\d+):")
 
 
 class Followed(NamedTuple):
@@ -50,10 +47,11 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
     try:
         read = read_script(plain, name, others)
     except InputError as error:
-        # A shell runs what stands before the line that it cannot read, as before a log under a script.
-        found = _UNREAD.search(str(error))
+        # A shell runs a script up to the line that it cannot read, so one with a log pasted below it
+        # is followed up to the log.
         lines = plain.split("\n")
-        cut = int(found[1]) - 1 if found else 0
+        unread = error.__cause__
+        cut = max(0, unread.line - 1) if isinstance(unread, BadShell) else 0
         try:
             read = read_script("\n".join(lines[:cut]), name, others)
         except InputError:

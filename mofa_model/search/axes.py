@@ -256,7 +256,7 @@ def constrained(axes: Axes, constraints: Iterable[Constraint]) -> Axes:
 
 
 def named_keys(constraints: Iterable[Constraint]) -> set[str]:
-    """Keys that constraints name; a word for the optimizer names its sharding and its place.
+    """Keys that constraints name. `optimizer=zero3` says a sharding and a place, so it names both.
 
     >>> sorted(named_keys(parse_constraints(("optimizer=zero3", "dp<=8"))))
     ['dp', 'optimizer', 'sharding']
@@ -332,7 +332,8 @@ def _left(axis: Axis, word: Word, c: Constraint, values: tuple[Any, ...]) -> tup
         return axis.listed(c.numbers(word.least), values)
     whole, plain = len(axis.fields) == 1, Strategy()
     known = tuple(word.choices) if whole and isinstance(word, Choice) else values
-    # Where a value has parts, the one that does nothing goes with any word about one of them.
+    # A word may name one part of a value with several. The value that is off as a whole stays allowed
+    # beside it: it has no such part that could be wrong.
     kept = dict.fromkeys(v for v in known if v == axis.off and not whole)
     for text in c.words:
         wanted = word.read(c.field, text)

@@ -334,7 +334,7 @@ class _JobTime:
 
 
 def _held(pods: Iterable[tuple[PodTimeline, Span]]) -> _Index[tuple[PodTimeline, Span]]:
-    """Pods by the time for which they hold their node: from when they are made until they are gone."""
+    """Pods by time. A pod holds its node from when it is made until it is gone."""
     return _Index(
         (Span(pod.created or span.start, max(span.end, pod.last)), (pod, span))
         for pod, span in pods
