@@ -5,8 +5,8 @@ scalar     one strategy alone
 search     the search, which asks once for what families share
 
 llm-analysis runs in an environment of its own, outside the lock: `.cache/bench`, made here where it is missing. Both take
-turns, and of each the best of several turns counts, in time of a processor, so that neighbours change little; ranges.toml holds the
-ratios that we promise.
+turns of a tenth of a second, so that each works with warm caches; of each the best of several turns counts, in time of a processor, so
+that neighbours change little. ranges.toml holds the ratios that we promise.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 
 from mofa_model import presets
 from mofa_model.estimate import estimate
+from mofa_model.large_pages import prefer_large_pages
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.search import Ranking, SearchCase, SearchQuestion, search
 from mofa_model.spec import Cluster, Training, Workload
@@ -64,10 +65,12 @@ def priced(workload: Workload, cluster: Cluster, strategy: Strategy) -> None:
     _ = found.step_time, found.footprint.peak
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object], times: int = 1) -> float:
+    """Time of a processor for it, the mean of so many times. [s]"""
     start = process_time()
-    work()
-    return process_time() - start
+    for _ in range(times):
+        work()
+    return (process_time() - start) / times
 
 
 class Peer:
@@ -109,6 +112,7 @@ class Peer:
 
 def main() -> int:
     ranges = tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["estimate"]
+    prefer_large_pages()  # as the command line does
     model = presets.model("gpt3-175b")
     training = Training(sequence=2048, global_batch=1536, precision=presets.precision("bf16"))
     workload, cluster = Workload(model=model, training=training), presets.cluster("h100", 1024)
@@ -123,10 +127,8 @@ def main() -> int:
     peer = Peer()
     times: dict[str, list[float]] = {"block": [], "scalar": [], "search": [], "llm-analysis": []}
     for _ in range(TURNS):
-        times["block"].append(seconds(lambda: priced(workload, cluster, family)) / ROWS)
-        times["scalar"].append(
-            seconds(lambda: [priced(workload, cluster, one) for _ in range(50)]) / 50
-        )
+        times["block"].append(seconds(lambda: priced(workload, cluster, family), 6) / ROWS)
+        times["scalar"].append(seconds(lambda: priced(workload, cluster, one), 50))
         times["search"].append(seconds(searched) / legal)
         times["llm-analysis"].append(peer.seconds(500) / 500)
     peer.stop()

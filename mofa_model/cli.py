@@ -400,6 +400,10 @@ def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> 
         unknown_options.refuse(parser, unknown)
     if name in {*verbs.ours(), *verbs.LAB}:
         _refuse_nothing(rest)
+    if name in verbs.ours():  # these compute and end; the operator lasts
+        from mofa_model.large_pages import prefer_large_pages
+
+        prefer_large_pages()
     return verb.run(arguments)
 
 

@@ -103,16 +103,21 @@ def groups(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     >>> groups([np.array([8.0, 1.0, 8.0]), np.array([2.0, 2.0, 2.0])]).tolist()
     [1, 0, 1]
     """
-    key = np.zeros(keys[0].shape, dtype=np.int64)
+    key, places = np.zeros(keys[0].shape, dtype=np.int64), 1
     for column in keys:
-        # Most columns have one number in all rows. Small whole numbers are their own place.
-        if np.all(column == column[0]):
+        low, high = column.min(), column.max()
+        if low == high:  # as in most columns
             continue
-        small = column.max() < 1024 and np.all(column == np.floor(column)) and column.min() >= 0
-        place = column.astype(np.int64) if small else np.unique(column, return_inverse=True)[1]
-        key = key * (int(place.max()) + 1) + place
-        if key.max() > 2**20:  # the table below has a place for each
+        place = column.astype(np.int64)
+        # Small whole numbers are their own place.
+        if low < 0 or high >= 1024 or not np.array_equal(place, column):
+            place = np.unique(column, return_inverse=True)[1]
+            high = place.max()
+        key = key * (int(high) + 1) + place
+        places *= int(high) + 1
+        if places > 2**20:  # the table below has a place for each
             key = np.unique(key, return_inverse=True)[1]
+            places = int(key.max()) + 1
     there = np.zeros(int(key.max()) + 1, dtype=bool)
     there[key] = True
     rank: NDArray[np.int64] = np.cumsum(there) - 1

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from mofa_local import LocalStackError, binaries, modules, progress
 from mofa_local.modules import MODULES, TOOLS, tool
+from mofa_local.neighbours import NEIGHBOURS
 
 LOCAL = Path(binaries.__file__).resolve().parent.parent
 
@@ -134,7 +135,8 @@ def test_a_long_build_tells_how_long_it_is_at_it(monkeypatch, capfd):
     monkeypatch.setattr(progress, "EVERY", 0.1)
     monkeypatch.setenv("FAKE_GO_TAKES", "1")
     binaries.path("kube-apiserver")
-    assert "building for 0 s (usually 4 min 0 s)" in capfd.readouterr().err
+    usual = re.escape(progress.span(tool("kube-apiserver").seconds))
+    assert re.search(rf"building for \d s \(usually {usual}\)", capfd.readouterr().err)
 
 
 def test_a_long_build_counts_its_packages_and_never_goes_back(monkeypatch, capfd):
@@ -260,6 +262,21 @@ def test_without_a_fitting_go_and_without_an_index_every_way_out_is_named(
 def test_the_command_says_an_error_in_words_and_not_as_a_traceback(capsys):
     assert binaries.main(["kube-apisrver"]) == 2
     assert "did you mean kube-apiserver" in capsys.readouterr().err
+
+
+def test_what_tests_start_is_built_before_them_and_what_cannot_be_fetched_is_named(bare, capfd):
+    assert binaries.main(["--for-tests"]) == 0
+    here = {name for name in TOOLS if binaries.find(name) is not None}
+    assert here == {name for name, one in TOOLS.items() if not one.apart}
+    said = capfd.readouterr().err
+    assert f"{len(here) + len(NEIGHBOURS)} programs of the tests are built once" in said
+    for name in NEIGHBOURS:
+        assert f"tests that need {name} are skipped" in said
+
+    built = [call for call in called(bare) if " build " in call]
+    assert len(built) == len(here)
+    assert binaries.main(["--for-tests"]) == 0
+    assert [call for call in called(bare) if " build " in call] == built
 
 
 def test_an_old_recipe_goes_when_it_was_not_used_for_a_month_and_nothing_else_does():

@@ -2,6 +2,7 @@
 
     python -m mofa_local.binaries              the paths of all tools, built where they are missing, but those of a real node
     python -m mofa_local.binaries etcd kwok    of these, and of neighbours
+    python -m mofa_local.binaries --for-tests  all that tests start: of all tools, and of all neighbours
 
 The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
 environment reads them; then PATH for tools that people have, when their version fits; then the cache; then a build.
@@ -25,7 +26,7 @@ from mofa_local import LocalStackError, go, modules, progress
 from mofa_local.modules import TOOLS, Module, Tool
 from mofa_local.neighbours import NEIGHBOURS
 from mofa_local.progress import span
-from mofa_local.published import Published
+from mofa_local.published import NotFetched, Published
 from mofa_model.errors import MofaError
 
 ASSETS: Final = frozenset({"etcd", "kube-apiserver", "kubectl"})
@@ -222,15 +223,36 @@ def _say(text: str) -> None:
     print(f"mofa_local: {text}", file=sys.stderr, flush=True)
 
 
+FOR_TESTS: Final = "--for-tests"
+"""Asks for what tests start, so that it is built before the first test and no test waits for a build in another one."""
+
+
 def main(names: list[str]) -> int:
     """Print the path of each named tool, or of all that are not built apart."""
+    tools = [name for name, one in TOOLS.items() if not one.apart]
     try:
-        for name in names or [name for name, one in TOOLS.items() if not one.apart]:
-            print(path(name))
+        if names == [FOR_TESTS]:
+            _for_tests([*tools, *NEIGHBOURS])
+        else:
+            for name in names or tools:
+                print(path(name))
     except MofaError as error:
         print(f"mofa_local: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _for_tests(names: list[str]) -> None:
+    """Build what is missing. A neighbour that cannot be fetched is named and left out: its tests are skipped then."""
+    missing = [name for name in names if find(name) is None]
+    if missing:
+        usual = span(sum(tool(name).seconds for name in missing))
+        _say(f"{len(missing)} programs of the tests are built once: usually {usual} on two cores")
+    for name in missing:
+        try:
+            path(name)
+        except NotFetched as error:
+            _say(f"{error}; tests that need {name} are skipped")
 
 
 if __name__ == "__main__":

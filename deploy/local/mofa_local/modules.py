@@ -182,22 +182,22 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
     {
         tool.name: tool
         for tool in (
-            _tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", 40),
-            _tool("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 240),
-            _tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 25),
+            _tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", 55),
+            _tool("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 225),
+            _tool("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 30),
             _tool(
                 "kube-controller-manager",
                 "kubernetes",
                 "k8s.io/kubernetes/cmd/kube-controller-manager",
                 70,
             ),
-            _tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 10),
+            _tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", 6),
             _tool(
                 "prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 120
             ),
-            _tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 40),
-            _tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 80),
-            _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 70),
+            _tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 20),
+            _tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 10),
+            _tool("helm", "helm", "helm.sh/helm/v3/cmd/helm", 30),
             _tool("kube-score", "kube-score", "github.com/zegl/kube-score/cmd/kube-score", 30),
             _tool("kustomize", "kustomize", "sigs.k8s.io/kustomize/kustomize/v5", 20),
             _tool(
@@ -208,7 +208,7 @@ TOOLS: Final[Mapping[str, Tool]] = MappingProxyType(
                 apart=True,
             ),
             _tool("cosign", "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", 200, apart=True),
-            _tool("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet", 120, apart=True),
+            _tool("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet", 45, apart=True),
             _tool("kubeadm", "kubernetes", "k8s.io/kubernetes/cmd/kubeadm", 20, apart=True),
             _tool("kind", "kind", "sigs.k8s.io/kind", 10, apart=True),
             _tool("coredns", "coredns", "github.com/coredns/coredns", 100, apart=True),
