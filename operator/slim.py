@@ -59,7 +59,7 @@ def drop_unreached(packages: Path) -> None:
 
 
 def main() -> None:
-    """Of the environment whose Python runs this."""
+    """Make the environment of the running Python smaller, and print by how much."""
     packages = Path(site.getsitepackages()[0])
     before = size_of(packages)
     drop_tests(packages)

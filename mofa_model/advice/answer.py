@@ -111,17 +111,17 @@ class Current:
 
     @property
     def word(self) -> str:
-        """What a line or a row of it begins with."""
+        """One word for today's layout: today, planned or failed."""
         return "failed" if self.is_failed else "planned" if self.is_planned else "today"
 
     @property
     def called(self) -> str:
-        """What sentences call it."""
+        """What sentences call this layout: today's layout, the planned layout."""
         return f"the {self.word} layout" if self.word != "today" else "today's layout"
 
     @property
     def row(self) -> str:
-        """The same in a table, and behind a verb: beats today's."""
+        """What a row of a table calls it, as in `beats today's`."""
         return self.word if self.word != "today" else "today's"
 
     @property

@@ -306,7 +306,7 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
 
 
 def _places(candidates: Sequence[Candidate]) -> list[Coordinates]:
-    """Where candidates stand among measured runs. Those of one problem differ in layout and memory
+    """Coordinates of candidates among measured runs. Those of one problem differ in layout and memory
     alone, so all else is found once a problem.
     """
     problems = {id(one.problem): one for one in candidates}
@@ -436,7 +436,7 @@ def _least_memory(one: TrainerResult) -> float:
 
 
 def _searches(request: Request) -> list[_TrainerSearch]:
-    """The search for the trainer that is named; else one for each that can do what is asked, and
+    """One search for the named trainer; without a name, one for each that can do what is asked, and
     one for layouts that have to be built, where that is allowed or no trainer can. Trainers share
     one effort; layouts to be built have their own.
     """
@@ -468,7 +468,7 @@ class _TrainerSearch:
         return self._support.own or not trainer_of(self._request)
 
     def result(self, advance: Callable[[float], None]) -> TrainerResult:
-        """What fits, weighed; no candidates where nothing does."""
+        """Candidates that fit, with their odds; none where nothing fits."""
         request = self._request
         if request.odds:
             return self._by_odds(advance)
@@ -537,18 +537,20 @@ def _asked(request: Request) -> set[str]:
 
 
 def _has(support: Support) -> Callable[[Axis, Any], bool]:
-    """Which values of an axis some run has."""
+    """A test whether some measured run has a value of an axis."""
     return lambda axis, value: not _unproven(support, words_of(axis.name, value))
 
 
 def _unproven(support: Support, layout: Mapping[str, str]) -> tuple[str, ...]:
-    """Features that no run has, but switches that are proved never slower: these risk nothing."""
+    """Features of a layout that no run has, without switches that never make a step slower."""
     names = support.unmeasured(layout)
     return tuple(name for name in names if name.partition("=")[0] not in _HARMLESS) if names else ()
 
 
 def _factor(request: Request, support: Support) -> Callable[[SearchCase, Axes], Factor]:
-    """What a strategy may lose, by the band of the plainest layout and what no run has of it."""
+    """A function for the search: the factor on a strategy's time for memory that may lack and for
+    features that no run has.
+    """
     asked = _asked(request)
 
     def unproven(axis: Axis, value: Any) -> int:

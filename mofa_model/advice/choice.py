@@ -89,7 +89,9 @@ def running(request: Request, candidates: Iterable[WeighedCandidate]) -> Weighed
 
 
 def _compared(request: Request, one: WeighedCandidate) -> float:
-    """What is compared with today's layout: memory costs nothing where that one is seen to run."""
+    """The time of a layout in the comparison with today's: without the risk of memory, where today's
+    runs.
+    """
     return one.pace if request.current_runs else one.expected
 
 
@@ -101,7 +103,7 @@ def better_by_chance(request: Request, other: WeighedCandidate, today: WeighedCa
 
 
 def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
-    """What is said where today's layout is the first choice."""
+    """The sentence that today's layout is kept, with the chance that the best other one is better."""
     now = running(request, finalists)
     others = [one for one in finalists if one is not now]
     keep = kept_words(request)
@@ -195,7 +197,7 @@ def doubts_of(
 
 
 def kept_words(request: Request) -> str:
-    """What is kept, as a sentence begins."""
+    """The beginning of the sentence that a layout is kept."""
     return f"keep what you {'run' if request.current_runs else 'wrote'}"
 
 

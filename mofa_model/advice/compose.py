@@ -172,7 +172,7 @@ def _chance_to_beat(request: Request, base: Coordinates, base_pace: Seconds) -> 
 def _answered(
     result: TrainerResult, first: WeighedCandidate, others: Sequence[TrainerResult], plain: Advice
 ) -> Advice:
-    """The answer where something fits."""
+    """The advice with its first choice, where some layout fits."""
     request, best = result.request, first.exact
     job, interval, figures = predicted_run(request, best, first.nodes, ran=first.ran)
     rests_on = basis(request, best, figures)
@@ -239,7 +239,7 @@ def _joined(*sentences: str) -> str:
 
 
 def _why_nothing(request: Request, ranking: Ranking, limit: float) -> str:
-    """What stands in the way where nothing is chosen."""
+    """Why no layout is recommended, in one sentence."""
     if any(ranking.best.values()):
         chance = in_percent(request.least_fits)
         return f"no layout on {_nodes(request.nodes)} fits with a probability of {chance}"
@@ -454,7 +454,7 @@ def _chance_to_beat_today(request: Request, today: Current | None) -> _ChanceToB
     )
 
     def better(other: Coordinates, its_pace: Seconds) -> Ratio:
-        """What may not fit is beaten where it does not."""
+        """Chance to beat today's layout; where today's does not fit, it is beaten."""
         return 1.0 - float(fits) * (1.0 - faster(other, its_pace))
 
     return faster if fits == 1.0 else better

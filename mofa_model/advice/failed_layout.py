@@ -22,8 +22,8 @@ DOUBTED: Final = 1.5
 
 
 def with_failed(request: Request, layout: Strategy | Unplaced, *, of_host: bool = False) -> Request:
-    """The question without a layout that ran out of the memory of a device, which then holds so much more
-    than is estimated; `of_host` says that it was its node's main memory, which tells nothing of devices.
+    """The request after a layout ran out of memory: it is no answer, and all layouts are taken to need
+    more memory than estimated. `of_host`: the node's main memory ran out, so devices need no more.
     """
     request = replace(request, current=layout, current_runs=False)
     if isinstance(layout, Unplaced) or cannot_run(problem := problem_of(request, layout), layout):
@@ -52,8 +52,8 @@ def with_failed(request: Request, layout: Strategy | Unplaced, *, of_host: bool 
 
 
 def ratio_of(peak: Bytes, space: Bytes, scale: float) -> Ratio:
-    """Held over estimated memory that a failure lets expect: all that there is, and a scale of the band more;
-    1 where the estimate is far above what there is. Ours. [1]
+    """Factor on all memory estimates after a layout failed: it needed more than the `space`, by about one
+    scale of the band; 1 where the estimate was far above the space. Ours. [1]
 
     >>> round(ratio_of(60.0, 75.0, 0.05), 3), ratio_of(150.0, 75.0, 0.05)
     (1.314, 1.0)

@@ -23,7 +23,7 @@ FARTHEST: Final = 10.0
 
 
 def with_measured_today(request: Request, step: Seconds, *, field: str) -> Request:
-    """The question with the measured step of today's layout; as it is where that is no answer."""
+    """The request with the measured step of today's layout; unchanged where that layout cannot run."""
     strategy = request.current
     if not isinstance(strategy, Strategy):
         return request

@@ -88,7 +88,7 @@ class PricedLayout:
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """Where it stands among measured runs."""
+        """Its coordinates among measured runs."""
         share = float(self.footprint.estimated)
         return coordinates(self.problem.workload, self.problem.cluster, self.strategy, share)
 
@@ -149,8 +149,10 @@ def _priced(
     local: LocalShapes,
     parts: Sequence[NDArray[Any]],
 ) -> Iterator[tuple[int, StepInputs, NDArray[Any]]]:
-    """Of layouts of one schedule, those with equal work as one part: the row of each, what its step
-    is computed from by the closed forms, and `_passes`. `every` are the degrees of all layouts.
+    """Price layouts of one schedule together; yields each one's row, its inputs by the closed forms,
+    and the times of its passes.
+
+    `every` has the degrees of all layouts, and `parts` the rows with equal work.
     """
     w, c = problem.workload, problem.cluster
     rows = np.concatenate(parts)
@@ -190,7 +192,7 @@ def _priced(
 
 
 def _work(s: Strategy) -> Hashable:
-    """What a micro-batch does; some layers are recomputed, or none."""
+    """A key: layouts with the same one do the same work in a micro-batch."""
     return _FEATURES(s), s.recompute_layers > 0
 
 
@@ -212,7 +214,7 @@ def _of_row(value: Any, row: int) -> Any:
 
 
 def _inputs_of_row(family: StepInputs, s: Strategy, row: int) -> StepInputs:
-    """What the step of one layout of a family is computed from, by the closed forms."""
+    """The inputs of one layout's step, taken out of those of its family."""
     exchange = {name: _of_row(value, row) for name, value in vars(family.exchange).items()}
     return varied(
         family,
@@ -301,7 +303,7 @@ def _job(
 def _redundancy(
     problem: SearchCase, state: Numeric, replicas: Numeric, tiers: Sequence[CheckpointTier]
 ) -> Replicas:
-    """What of a layout recovery plans rest on."""
+    """The facts of a layout that decide how it may recover: copies of its state, links, memory."""
     from mofa_model.spec.recovery_plans import Replicas
 
     cluster = problem.cluster
@@ -542,7 +544,7 @@ def _predicted(
 
 
 def _together(one: float, other: float) -> float:
-    """The factor that two independent factors of 1 or more reach together. [1]"""
+    """One bound as a factor, from the bounds of two independent errors. [1]"""
     return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
 
 

@@ -79,7 +79,7 @@ def probes(result: TrainerResult, first: WeighedCandidate) -> list[tuple[Weighed
 
 
 def plan(odds: LayoutOdds, pace: Array, space: Array, count: int, risk: Ratio, ran: Mask) -> Plan:
-    """The runs that leave the least regret.
+    """The short runs after which the choice costs least against the true best layout.
 
     `pace` is the expected time without memory's share, `space` the memory that there is over the
     estimated memory, `risk` the chance of being out of memory that is taken, and `ran` says which
@@ -126,7 +126,7 @@ class _Draws:
     expected: Array  # logarithms, memory's share in them
 
     def lost(self, known: _Known, best: Array) -> float:
-        """Mean logarithm of what is chosen over what is best."""
+        """Mean loss of the choice over all draws: logarithm of its time over the best layout's time."""
         may = np.where(known.ran, self.fitting, True)
         chosen = np.argmin(
             np.where(may, np.where(known.ran, self.times, self.expected + known.mean), np.inf),
@@ -162,7 +162,7 @@ class _Known:
 
 
 def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
-    """Draws of errors with a covariance. [1]"""
+    """Random errors of all layouts that have a given covariance. [1]"""
     # Two layouts may err exactly alike; a little on the diagonal lets the root be found.
     root = np.linalg.cholesky(
         covariance + 1e-6 * np.mean(np.diag(covariance)) * np.eye(len(covariance))
@@ -172,7 +172,7 @@ def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
 
 
 def _ends(chances: Array) -> Array:
-    """Quantiles of a normal law at some chances, in standard deviations from its mean. [1]"""
+    """Quantiles of the normal law, in standard deviations. [1]"""
     from statistics import NormalDist
 
     quantile = NormalDist().inv_cdf

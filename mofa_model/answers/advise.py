@@ -104,7 +104,7 @@ class AdviceAnswer(UserAnswer):
         return brief(self.advice, self._next())
 
     def brief_text(self, width: int = 80) -> str:
-        """The same as text for a screen of some width."""
+        """`brief_lines` as text for a screen of some width."""
         from mofa_model.answers.advise_tables import as_text
 
         return as_text(self.brief_lines(), width)
@@ -124,13 +124,13 @@ class AdviceAnswer(UserAnswer):
         return self.short_text()
 
     def _next(self) -> str:
-        """The command that makes the launch."""
+        """The command to run next, which writes the launch."""
         if self.advice.strategy is None:
             return ""
         return f"{self.question.command('advise')} --save-dir out"
 
     def view(self) -> AdviceView:
-        """What a page says of it."""
+        """The advice as the page shows it."""
         from mofa_model.page import view_of
 
         return view_of(self.request, self.advice, self.launch.arguments if self.launch else ())
@@ -206,7 +206,7 @@ def settled(question: AdviceQuestion) -> AdviceQuestion:
 
 
 def request_of(question: AdviceQuestion, job_question: JobQuestion | None = None) -> Request:
-    """What the model is asked by a question, and by the manifest that it names."""
+    """The request to the model that a question makes, with what its manifest says."""
     request = (
         _from_words(question) if job_question is None else _from_manifest(question, job_question)
     )
@@ -328,7 +328,7 @@ def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:
 
 
 def _nothing(items: Sequence[Item]) -> str:
-    """What a file without any job holds, and what takes it."""
+    """Why a file without a job is refused: what it holds, and which command takes that."""
     from difflib import get_close_matches
 
     from mofa_model.kinds import KINDS

@@ -274,7 +274,7 @@ def _first(advice: Advice) -> Table:
 
 
 def _time(band: Range) -> Callable[[float], str]:
-    """Seconds for both ends where minutes would hide how far apart they are."""
+    """How to print the times of a band: in seconds where larger units would make both ends look equal."""
     alike = in_seconds(band.lower, band.upper)
     return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
 
@@ -510,7 +510,7 @@ def _against(advice: Advice, today: Current) -> str:
 
 
 def _grade(advice: Advice) -> str:
-    """One grade of evidence, with what it rests on."""
+    """How good the evidence is, in one word, with the runs that it rests on."""
     basis = advice.basis.evidence if advice.basis else ""
     grade = (
         "weak"

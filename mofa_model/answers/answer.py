@@ -79,7 +79,7 @@ def parameters_of(kind: type[UserQuestion]) -> dict[str, str]:
 
 @contextmanager
 def in_python(parameters: Mapping[str, str]) -> Iterator[None]:
-    """Errors name parameters where the command would name options."""
+    """Within it, errors name parameters of Python in place of the command's options."""
 
     def renamed(text: str) -> str:
         return re.sub(_OPTION, lambda match: parameters.get(match[0], match[0]), text)
@@ -105,7 +105,7 @@ class UserAnswer:
 
         @property
         def tables(self) -> Sequence[Table]:
-            """What people read."""
+            """The answer as tables, for people."""
 
         @property
         def records(self) -> Table:
@@ -113,7 +113,7 @@ class UserAnswer:
 
         @property
         def document(self) -> Any:
-            """Everything that is said, for machines."""
+            """The whole answer as plain data, for programs."""
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain data, the same as `-o json`."""

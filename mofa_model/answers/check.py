@@ -66,7 +66,7 @@ class ReviewFinding:
 
     @property
     def text(self) -> str:
-        """As compilers write it."""
+        """The finding in one line, as compilers write theirs: file, line, level, message."""
         return f"{self.file}:{self.line_number}: {self.level}: {self.message} [{self.rule}]"
 
 
@@ -116,7 +116,7 @@ def review(
 
 
 def _stood(one: ReviewFinding, before: ReviewFinding) -> bool:
-    """Whether a finding is no worse than one that was there before the change."""
+    """Whether a finding is the same as one before the change, and no worse."""
     if one.rule != before.rule:
         return False
     same = one.message == before.message
@@ -184,7 +184,7 @@ def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
 
 
 def _refused(reviewed: ReviewedLaunch) -> ReviewFinding | None:
-    """The trainer's argument that is not taken."""
+    """The finding that the trainer refuses an argument; none where it takes all."""
     for call in reviewed.program_calls:
         trainer = matching(call.texts)
         if not trainer or call.texts[0].rpartition("/")[2] not in _STARTERS:
@@ -255,7 +255,7 @@ def _facts(reviewed: ReviewedLaunch, bounds: ReviewBounds) -> dict[str, Any]:
 
 
 def _priced(reviewed: ReviewedLaunch, told: LaunchFound, facts: Mapping[str, Any]) -> _Priced:
-    """What the layout takes; an error where it cannot be."""
+    """Findings on the layout's memory and time; an error where it cannot run."""
     layers = int(presets.model(str(facts["model"])).layers)
     layout = told.reading.strategy(int(facts["devices"]), layers=told.reading.layers or layers)
     asked: dict[str, Any] = {

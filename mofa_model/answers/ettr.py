@@ -132,7 +132,9 @@ def ettr(question: EttrQuestion) -> EttrAnswer:
 
 
 def bare_of(job: Job) -> Job:
-    """The job as its recovery plan makes it, for what is said of failures and saves themselves."""
+    """The job with the saves and recoveries of its plan, but without the plan: for the numbers of
+    failures and saves themselves.
+    """
     if not model.is_planned(job):
         return job
     from mofa_model.reliability.recovery import planned
@@ -266,7 +268,7 @@ def _varied_table(field: str, rows: list[dict[str, Any]]) -> Table:
 
 
 def _place(value: Any) -> Any:
-    """Where a value stands on an axis: a time by its seconds, text as it is."""
+    """A value as a place on the axis of a picture: times in seconds, other text as it is."""
     if isinstance(value, int | float):
         return float(value)
     try:

@@ -107,7 +107,7 @@ def explain(question: ExplainQuestion) -> ExplainAnswer:
 
 
 def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy) -> ExplainAnswer:
-    """All that is known of runs like one layout."""
+    """The measured runs that say something of a layout, as the explanation shows them."""
     workload, cluster = problem.workload, problem.cluster
     share = float(estimate(workload, cluster, strategy).footprint.estimated)
     runs, here = measured_runs(), coordinates(workload, cluster, strategy, share)
@@ -143,7 +143,7 @@ def _evidence_table(document: Mapping[str, Any], basis: Basis, bands: Mapping[st
 
 
 def _feature_table(found: Sequence[Feature]) -> Table:
-    """The evidence map of one layout."""
+    """A table of a layout's features, with the measured runs that have each."""
     where = list(found[0].seen)
     columns = [Column("feature"), Column("value", align="left"), Column("beyond")]
     for at, name in enumerate(where):

@@ -19,7 +19,7 @@ KEPT: Final = 32
 
 
 def written_values(given: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """What is written in known fields, without spaces around it."""
+    """Texts of the known fields of a form that are filled in, without spaces around them."""
     return {name: text.strip() for name, text in given.items() if name in known and text.strip()}
 
 

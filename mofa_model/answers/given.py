@@ -75,7 +75,7 @@ def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
 
 
 def with_layout(question: Q) -> Q:
-    """The question with what its layout says and nobody said otherwise."""
+    """The question, in which the file of `--layout` fills what no option says."""
     if question.layout is not None:
         told = dict(_read(question.layout))
         known, said = question.options, set(question.changed_fields())
@@ -120,7 +120,7 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def live_source(name: str) -> Callable[..., Any]:
-    """A live source by its name; what it needs may not be installed."""
+    """The function of an installed live source; raises ModuleNotFoundError for what it lacks."""
     from importlib.metadata import entry_points
 
     (point,) = entry_points(group=GROUP, name=name)
@@ -129,7 +129,7 @@ def live_source(name: str) -> Callable[..., Any]:
 
 
 def live_profile(name: str) -> Profile:
-    """A profile of the cluster, or, without what reads one, of a file or of the package."""
+    """A profile of the cluster; of a file or of the package where no operator is installed."""
     from mofa_model.manifest.parsing import cluster_profile
     from mofa_model.manifest.surroundings import named_profile
 

@@ -103,7 +103,7 @@ def _planned(asked: ReliabilityQuestion, job: Job) -> Job:
 def _described(
     asked: ReliabilityQuestion, storage: tuple[CheckpointTier, ...], tiers: int
 ) -> Reliability:
-    """Reliability from the words alone."""
+    """Reliability from the options alone, without a profile."""
     return Reliability(
         classes=_classes(asked, tiers) if asked.ledger is None else _counted(asked, tiers),
         tiers=storage,
@@ -118,7 +118,7 @@ def _described(
 
 
 def _counted(asked: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
-    """Classes of a ledger; fields that would say the same twice are refused."""
+    """Failure classes that a FailureLedger counted; options that say the same are refused."""
     also = ("rate", "failures", "node_days", "classes", "mttr")
     twice = [asked.options[name].flag for name in also if name in asked.changed_fields()]
     if twice:
@@ -246,7 +246,7 @@ def _storage_times(
 
 
 def every_of(text: str | None, count: int) -> tuple[int, ...] | None:
-    """Saves of the nearest tier for one of each tier, as people write them."""
+    """How many saves of the nearest tier come for one of each tier, from text: `1,10`."""
     if text is None:
         return None
     numbers = tuple(units.count(part, field="--every") for part in text.split(","))

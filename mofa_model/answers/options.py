@@ -71,7 +71,7 @@ class Option:
         return self.reader is names and self.default == ()
 
     def read(self, value: Any) -> Any:
-        """A value in the field's form; one that cannot be right is refused."""
+        """A value in the field's own type; raises BadValue where it cannot be right."""
         if value is None:
             return None
         found = self.reader(value, self.flag)
@@ -154,7 +154,7 @@ class UserQuestion:
         dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
-        """Bring every field to its form."""
+        """Read every field into the type that it is declared with."""
         for name, how in self.options.items():
             object.__setattr__(self, name, how.read(getattr(self, name)))
 

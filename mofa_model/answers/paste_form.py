@@ -92,7 +92,7 @@ class PasteForm:
 
 
 def form_fields() -> tuple[FormField, ...]:
-    """The form."""
+    """The fields of the form for pasted text."""
     from mofa_model.launch import TRAINERS
 
     choices = {

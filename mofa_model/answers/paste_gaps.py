@@ -130,7 +130,7 @@ def with_usual_numbers(
 
 
 def said_by_options(question: PasteQuestion, pasted_facts: PastedFacts) -> dict[str, Fact]:
-    """What options say, in the place of what was read."""
+    """The facts that options say, by name: they replace those that were read."""
     given = question.changed_fields()
     said = {
         fact: Fact(value, question.options[field].flag)

@@ -85,7 +85,7 @@ def question_for(
 
 
 def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
-    """A layout under the option that says what became of it; nothing where there is none."""
+    """The option of a layout that was read: --current, --planned or --failed, by what became of it."""
     if not layout:
         if run in {RunSeen.HOST_FULL, RunSeen.DEVICE_FULL}:
             notes.append(
@@ -100,7 +100,7 @@ def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
 
 
 def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
-    """The batch; a number that can be none of sequences is one of tokens."""
+    """The global batch; a number too large for sequences is taken for tokens."""
     from mofa_model import units
     from mofa_model.spec.training import DOUBTED
 
@@ -117,7 +117,7 @@ def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
 
 
 def _batch(pasted_facts: PastedFacts, notes: list[str]) -> int:
-    """The batch of a step, from that of a rank."""
+    """The global batch, computed from the batch of one rank."""
     facts = pasted_facts.facts
 
     def degree(name: str) -> int:
@@ -338,7 +338,7 @@ def _splits_sequence(pasted_facts: PastedFacts) -> bool:
 
 
 def _not_told(pasted_facts: PastedFacts) -> str:
-    """Why a layout cannot be told, where a file or a variable that nobody gave says a part of it; else empty."""
+    """Why the layout is unknown: a file or variable that was not given holds a part of it; else empty."""
     elsewhere = _elsewhere(pasted_facts)
     if elsewhere and not _by_command(pasted_facts, "sharding"):
         return f"{elsewhere} says how ranks share their states and is not here; give it beside"

@@ -71,7 +71,7 @@ def rewritten(
 
 
 def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
-    """Why a command takes no option of the launch's trainer; empty where it is that trainer's, or like it."""
+    """Why a command cannot take the launch's options: it is of another trainer; empty where it can."""
     if trainer == _ALL_IN_A_FILE:
         return f"{trainer} reads all of the launch from its file, and the command may say other things: launch.sh starts it"
     if trainer in _BY_FILE and _BARE.search(script):
@@ -99,7 +99,7 @@ def _other_recipe(words: Sequence[str], launch: Launch) -> str:
 def _file_of(
     words: Sequence[str], texts: Sequence[Pasted], trainer: str
 ) -> Mapping[str, Any] | None:
-    """What the file of a command says by its keys; None where it is not here."""
+    """The settings in the file that a command names, by key; None where the file was not given."""
     at = file_of(words)
     if at is None:
         return {}
@@ -115,9 +115,10 @@ def _file_of(
 
 
 def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str]) -> str:
-    """What of the advice the changed script would not do, where a file beside it says how ranks share their
-    work; empty where it does all. A part of an advice alone may need other memory, or another batch. `written`
-    are files of the launch.
+    """Why a changed script would not run all of the advice; empty where it does.
+
+    How ranks share their work may stand in a file beside the script, which keeps its old settings.
+    `written` are the files that the launch brings.
     """
     told = read(changed)
     text = format_strategy(strategy)

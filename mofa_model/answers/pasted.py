@@ -70,7 +70,7 @@ class PasteAnswer(UserAnswer):
         return rewritten(self.texts, self.answer, self.pasted_facts.trainer, self.question.launch)
 
     def _asked(self) -> Sequence[str]:
-        """What has to be asked: nothing that is assumed once all else is said."""
+        """Facts that somebody must still say; those that are assumed are left out once all else is said."""
         if may_say_more(self.pasted_facts):
             return self.asks
         usual = {*ASSUMED, "gpus-per-node"}  # the device's usual machine has so many
@@ -96,7 +96,7 @@ class PasteAnswer(UserAnswer):
 
     @property
     def tables(self) -> Sequence[Table]:
-        """What was read; the advice stands in `answer`."""
+        """A table of what was read from the texts; the advice itself is `answer`."""
         pasted_facts = self.pasted_facts
         named = ", ".join(name for name, _ in pasted_facts.parts if name)
         what = f"{named}: {pasted_facts.kind.value}" if named else "what was typed"
@@ -138,7 +138,7 @@ class PasteAnswer(UserAnswer):
         return tuple(lines)
 
     def brief_text(self, width: int = 80, folder: str = "") -> str:
-        """The same as text for a screen of some width."""
+        """`brief_lines` as text for a screen of some width; empty without an answer."""
         from mofa_model.answers.advise_tables import as_text
 
         return as_text(self.brief_lines(folder), width) if self.answer is not None else ""
@@ -163,7 +163,7 @@ class PasteAnswer(UserAnswer):
 
     @property
     def again(self) -> str:
-        """What the command was given, so that it can be given again."""
+        """The words of the command that asks this question again."""
         typed = {one.name: one.text for one in self.texts if one.name == "the command"}
         names = [
             "-" if name == "standard input" else shlex.quote(masked_line(typed.get(name, name)))
@@ -317,7 +317,7 @@ def answered(
 
 
 def _is_another(pasted_facts: PastedFacts, said: Mapping[str, Fact]) -> bool:
-    """Whether options make another run of the one that texts tell of: of other size, sequence or batch."""
+    """Whether options ask for another run than the texts describe: other size, sequence or batch."""
     told = pasted_facts.facts
     return any(
         name in said and name in told and str(said[name].value) != str(told[name].value)

@@ -112,7 +112,7 @@ class _Lines:
         return 1 + line
 
     def place(self, path: str) -> str:
-        """The same with its file."""
+        """File and line of a field, as `job.yaml:12`."""
         return f"{self._name}:{self.number(path)}"
 
     def placed(self, call: ProgramCall) -> ProgramCall:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedScenario:
-    """The job under its recovery plan as the simulator of plans takes it."""
+    """The scenario for the simulator of plans: a job under its recovery plan."""
     import math
 
     from mofa_model.reliability import laws, model
@@ -89,7 +89,7 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
 
 
 def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
-    """The job as the simulator takes it."""
+    """The scenario for the simulator that describes a job."""
     from mofa_model.reliability import laws, model
     from mofa_model.simulator.scenario import Scenario
 
@@ -108,7 +108,7 @@ def scenario_of(job: Job, steps: float, every: tuple[int, ...]) -> Scenario:
 
 
 def _cause(source: FailureSource, *, tier: int, takes: str = "") -> Cause:
-    """A source of failures as the simulator takes it."""
+    """A cause of failures for the simulator, from a source of the closed forms."""
     from mofa_model.simulator.scenario import Cause
 
     return Cause(

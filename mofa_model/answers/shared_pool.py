@@ -57,7 +57,7 @@ def simulate_pool(
 
 
 def _failures_known(job: Job) -> float:
-    """Failures that the rate is known by; infinite where it is taken for certain. [1]"""
+    """Counted failures behind the rate, which say how sure it is; infinite where it is certain. [1]"""
     modes = job.reliability.classes
     if all(one.rate.exactly is not None for one in modes):
         return math.inf

@@ -164,7 +164,7 @@ def _document(
 
 
 def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
-    """Stretches from failure to failure: recovering, then training with its saves."""
+    """A time line reduced to two stretches for each failure: recovering, then training with its saves."""
     merged: list[dict[str, Any]] = []
     for stretch in line:
         what = "recovering" if stretch.phase == "recovering" else "training"

@@ -328,7 +328,7 @@ def _steps(text: str) -> int:
 def _priced(
     request: Request, question: SweepQuestion, axes: Mapping[str, str], interval: int | None
 ) -> Row:
-    """A given strategy at this point, whether it fits or not."""
+    """Figures of a given strategy at one point of the sweep, whether it fits or not."""
     from mofa_model.advice.candidates import fits
     from mofa_model.advice.predictions import basis, predicted_run, priced
     from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
@@ -374,7 +374,7 @@ def _priced(
 
 
 def _at_interval(request: Request, strategy: Strategy, step: float, interval: int) -> Row:
-    """ETTR and duration at a stated interval."""
+    """ETTR and duration at the checkpoint interval that the question states."""
     from mofa_model.advice.predictions import job_of, steps_to_finish
     from mofa_model.reliability.model import ettr
 

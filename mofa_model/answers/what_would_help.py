@@ -282,7 +282,7 @@ def effective_line(paid: float, effective: float, window_days: float) -> str:
 
 
 def verdict_of(remedy: Remedy) -> str:
-    """What the band says of a change."""
+    """Whether a change surely helps, may help, or does not, by its band."""
     if not remedy.is_told_apart:
         return "not told apart from nothing"
     if remedy.gain.upper < 0:

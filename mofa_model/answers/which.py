@@ -154,7 +154,7 @@ class MachineChoice:
 
     @property
     def request(self) -> Request:
-        """What was asked of it."""
+        """The request that its advice answers."""
         return self.sized.request
 
     @property

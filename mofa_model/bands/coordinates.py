@@ -76,12 +76,12 @@ class Coordinates:
     """Share of its memory that is estimated, not counted (`variance`). [1]"""
 
     def word(self, name: str) -> str:
-        """What stands under a coordinate or a key of the layout."""
+        """The value of a coordinate, or of a key of the layout, as text."""
         return words_at((self,), name)[0]
 
 
 def words_at(layouts: Sequence[Coordinates], name: str) -> list[str]:
-    """What stands under a coordinate or a key, of each of many layouts: as `Coordinates.word`."""
+    """The value of one coordinate or key for each of many layouts, as `Coordinates.word` gives it."""
     if name in PLACES:
         return [str(getattr(one, name)) for one in layouts]
     plain = PLAIN.get(name, "")
@@ -91,7 +91,7 @@ def words_at(layouts: Sequence[Coordinates], name: str) -> list[str]:
 def coordinates(
     workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
 ) -> Coordinates:
-    """Where a run of this would stand; what has nothing to act on in a layout is not said."""
+    """The coordinates of a run among measured runs; settings of a layout without effect are left out."""
     return Coordinates(
         stack=cluster.calibration.stack,
         device=cluster.device.name,
@@ -132,7 +132,7 @@ _WORDS_BY_AXIS: Final = tuple(
 
 @cache
 def words_of(axis: str, value: Any) -> Mapping[str, str]:
-    """The words of a value of an axis, where these are not the plainest."""
+    """An axis value as keys with words; empty for the plainest value."""
     fields = _AXES[axis].chosen(value)
     strategy = SimpleNamespace(**{**_PLAINEST, **fields})
     said = {
@@ -172,7 +172,7 @@ def family_of(device: str) -> str:
 
 
 def apart(name: str, asked: str, had: str) -> float:
-    """Halvings between two values of a coordinate.
+    """Distance between two values of a coordinate: halvings of the correlation of their errors.
 
     >>> apart("stack", "nemo", "nemo"), apart("stack", "nemo", "megatron-core")
     (0.0, 1.5)

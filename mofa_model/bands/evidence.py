@@ -124,7 +124,7 @@ class Basis:
 
     @property
     def _stacks(self) -> str:
-        """The stack, and where relatives count too, the runs of each."""
+        """The software stack in words; with the runs of each stack where related ones count too."""
         if list(self.family) == [self.stack]:
             return self.stack
         named = [f"{name} {count}" for name, count in self.family.items()]
@@ -173,7 +173,7 @@ def _on_devices(runs: MeasuredRuns, asked: Coordinates) -> Mask:
 
 
 def _nearest(runs: MeasuredRuns, asked: Coordinates, far: Array) -> tuple[NearRun, ...]:
-    """The nearest runs; of those that differ alike the first."""
+    """The nearest measured runs; of several that differ in the same way, only the first."""
     names = [*PLACES, *sorted(set(runs.words) - set(PLACES) | set(asked.layout))]
     found: dict[tuple[str, ...], NearRun] = {}
     for at in map(int, np.argsort(far, kind="stable")):
@@ -261,7 +261,7 @@ def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, 
 
 
 def _has(runs: MeasuredRuns, asked: Coordinates, name: str) -> Mask:
-    """Runs with the value that is asked about; of a size those about as large."""
+    """Which runs have the same value of a coordinate; of a size, about the same."""
     if name not in SIZES:
         return runs.have(name, asked.word(name))
     size = float(asked.word(name))

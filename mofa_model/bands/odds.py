@@ -73,7 +73,8 @@ def band_around(half: float) -> Range:
 
 
 def chance(scales: Array | float) -> Array:
-    """Share of errors below so many scales. Source: Student's t with three degrees of freedom. [1]
+    """Chance that an error is below `scales` times its scale. Source: Student's t with three degrees of
+    freedom. [1]
 
     >>> round(float(chance(END)), 4), float(chance(0.0))
     (0.9, 0.5)
@@ -125,7 +126,7 @@ class LayoutOdds:
             )
 
     def beats(self, one: int, pace: Array) -> Array:
-        """Chance that a layout is faster than each of all, by paces; against itself a half. [1]"""
+        """Chance that one layout is faster than each of all, given expected times (`pace`). [1]"""
         scale, explained = self.scales("step"), self.explained["step"]
         gone = np.square(explained - explained[:, [one]]).sum(axis=0)
         apart_by = scale[one] ** 2 + scale**2 - 2.0 * self._together("step", [one])[0] - gone
@@ -133,7 +134,7 @@ class LayoutOdds:
         return chance(np.log(pace / pace[one]) / np.maximum(spread, 1e-9))
 
     def left(self, quantity: str) -> Array:
-        """Share of each scale that short runs leave. [1]"""
+        """What short runs leave of each layout's scale of error, as a share of it. [1]"""
         gone = np.square(self.explained[quantity]).sum(axis=0) / np.square(self.scales(quantity))
         found: Array = np.sqrt(np.maximum(1.0 - gone, 1e-9))
         return found
@@ -183,14 +184,16 @@ class LayoutOdds:
         return varied(self, centres=centres, explained=explained)
 
     def _together(self, quantity: str, some: Sequence[int]) -> Array:
-        """Covariance of the errors of some layouts with those of all, [some, layouts]. [1]"""
+        """Covariance of errors between some layouts and all, their shared system included,
+        [some, layouts]. [1]
+        """
         alone = self._alone(quantity, some)
         if quantity != "step":
             return alone
         return alone + systems_together(self.layouts, some, self.steps()["systems"])
 
     def _alone(self, quantity: str, some: Sequence[int]) -> Array:
-        """The same of what layouts alone make of them, without their system. [1]"""
+        """Covariance of the errors of some layouts with those of all, without their system's part. [1]"""
         shared, at = self._shared(some), list(some)
         if quantity == "step":
             beyond, noise = self.steps()["beyond"], self.steps()["noise"]
@@ -219,8 +222,10 @@ class LayoutOdds:
 
 
 def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Mapping[str, Array]:
-    """Scales of what the error of each layout's step is made of: its system, each way beyond the
-    measured runs, [layouts, ways], and its own noise; and of the whole. [1]
+    """Scales of the parts of each layout's step error, and of the whole (`step`). [1]
+
+    The parts are its system, each way in which it is beyond the measured runs, [layouts, ways], and
+    its own noise.
     """
     systems, beyond = system_scales(runs, layouts), beyond_scales(runs, layouts)
     noise = noise_scales(layouts)
@@ -231,7 +236,7 @@ def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Mapping[
 def odds_of(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()
 ) -> LayoutOdds:
-    """What measured runs say of some layouts, and short runs of the same question."""
+    """The odds of some layouts, by measured runs and by short runs (`tried`) of the same question."""
     every = (*layouts, *(one.coordinates for one in tried))
     seen = LayoutOdds(
         layouts=every,

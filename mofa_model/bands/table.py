@@ -119,7 +119,7 @@ class MeasuredRuns:
         return found
 
     def where(self, name: str, holds: Callable[[str], bool]) -> NDArray[np.bool_]:
-        """Which runs have a word that holds, under a coordinate or a key of the layout."""
+        """Which runs meet a condition on the value of one coordinate or key of the layout."""
         if name not in self.words:
             return np.full(len(self.names), holds(PLAIN.get(name, "")))
         mask = np.array([holds(word) for word in self.words[name]], dtype=bool)
@@ -127,16 +127,16 @@ class MeasuredRuns:
         return found
 
     def have(self, name: str, word: str) -> NDArray[np.bool_]:
-        """Which runs have a word under a coordinate or a key of the layout."""
+        """Which runs have one value of a coordinate or key of the layout."""
         return self.where(name, lambda had: had == word)
 
     def publisher(self, index: int) -> str:
-        """Who ran a run; empty for the user."""
+        """Who published a run; empty for the user's own."""
         group = self.groups[index]
         return "" if group.startswith(OWN) else group.partition(",")[0]
 
     def at(self, index: int) -> Coordinates:
-        """Where a run stands."""
+        """The coordinates of a measured run."""
         said = {name: self.word(name, index) for name in self.words}
         layout = {key: word for key, word in said.items() if word != PLAIN.get(key, word)}
         places: dict[str, Any] = {name: said[name] for name in PLACES}
@@ -147,11 +147,11 @@ class MeasuredRuns:
         return self.where("stack", lambda had: apart("stack", stack, had) < OTHER)
 
     def tell_of(self, method: str) -> NDArray[np.bool_]:
-        """Which runs say something of what is trained so (`tells`)."""
+        """Which runs say something of a training method (`tells`)."""
         return self.where("method", lambda had: tells(had, method))
 
     def word(self, name: str, index: int) -> str:
-        """What a run has under a coordinate or a key of the layout."""
+        """A run's value of a coordinate or key of the layout."""
         if name not in self.words:
             return PLAIN[name]
         return self.words[name][int(self.which[name][index])]
@@ -222,7 +222,7 @@ def _table(packed: bytes) -> list[str]:
 
 
 def _own(file: str, given: Any) -> Mapping[str, str]:
-    """A user's run, as the shipped ones are written."""
+    """A user's run from a file, in the form of the shipped runs."""
     needed = [name for name in COLUMNS if name not in {"group", "memory", "method"}]
     if not isinstance(given, Mapping) or any(
         not isinstance(given.get(name), str) for name in needed
@@ -292,7 +292,7 @@ def _in_columns(columns: Mapping[str, Sequence[str]], lines: Iterable[str]) -> M
 
 
 def tells(had: str, asked: str) -> bool:
-    """Whether runs of one method say something of another one. How all weights are trained is not
+    """Whether runs of one training method (`had`) say something of another (`asked`). How all weights are trained is not
     learned from adapters: what prices these is beside it.
 
     >>> tells("full", "lora"), tells("qlora", "lora"), tells("lora", "full")
@@ -307,7 +307,7 @@ def distinct(texts: Iterable[H]) -> tuple[H, ...]:
 
 
 def positions(texts: Iterable[H], words: Sequence[H]) -> NDArray[np.intp]:
-    """Where each text stands among some words."""
+    """For each text, its position in a list of distinct texts."""
     at = {word: place for place, word in enumerate(words)}
     return np.array([at[text] for text in texts], dtype=np.intp)
 
@@ -332,7 +332,7 @@ class Support:
     """Features that any measured run has, by key."""
 
     def unmeasured(self, layout: Mapping[str, str]) -> tuple[str, ...]:
-        """Features of a layout that none of them has."""
+        """Features of a layout that no measured run has."""
         known = self._new
         return tuple(f"{key}={word}" for key, word in layout.items() if known(key, word))
 
@@ -343,7 +343,7 @@ class Support:
 
     @cached_property
     def _new(self) -> Callable[[str, str], bool]:
-        """Whether no run has a feature; found once, for candidates share few."""
+        """Whether no measured run has a feature; found once for each, since candidates share few."""
 
         def is_new(key: str, word: str) -> bool:
             counts = key not in _NO_FEATURE and bool(_feature(key, word))
@@ -353,7 +353,7 @@ class Support:
 
     @cached_property
     def _bits(self) -> Callable[[str, str], float]:
-        """How rare a feature that is on is, likewise. [1]"""
+        """How rare each feature is among measured runs, in bits; found once, since candidates share few. [1]"""
 
         def bits(key: str, word: str) -> float:
             if word == "false" or key in _NO_FEATURE:
@@ -416,7 +416,7 @@ def _anywhere(runs: MeasuredRuns, method: str) -> Mapping[str, frozenset[str]]:
 
 @lru_cache(maxsize=8)
 def _largest_anywhere(runs: MeasuredRuns, method: str) -> Mapping[str, float]:
-    """The largest number of each key and size that such runs have."""
+    """The largest number of each key and size among runs that say something of a method."""
     measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
     numbers = (*SIZES, *sorted(NUMBERS & set(runs.words)))
     return {key: _largest(runs, key, measured) for key in numbers}
@@ -428,20 +428,20 @@ def _keys(runs: MeasuredRuns) -> list[str]:
 
 
 def _present(runs: MeasuredRuns, key: str, among: Mask) -> list[int]:
-    """Positions of the words that some runs have under a key."""
+    """Positions of the values that some runs have for a key."""
     there: list[int] = np.flatnonzero(np.bincount(runs.which[key][among])).tolist()
     return there
 
 
 def _largest(runs: MeasuredRuns, key: str, among: Mask) -> float:
-    """The largest number that some runs have under a key; at least 1."""
+    """The largest value of a key among some runs; at least 1."""
     words = runs.words[key]
     return max([1.0, *(float(words[at]) for at in _present(runs, key, among))])
 
 
 @cache
 def _feature(key: str, word: str) -> str:
-    """What a word is as a feature; empty where it is the plainest."""
+    """A key with its value as a feature, `key=value`; empty for the plainest value."""
     if word == PLAIN[key]:
         return ""
     if key in NUMBERS:

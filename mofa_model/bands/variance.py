@@ -114,7 +114,7 @@ def shipped() -> Variance:
 def system_scales(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
 ) -> Array:
-    """Scale of what each layout's system makes of its error, by what runs were measured. [1]"""
+    """Scale of the part of each layout's error that its system makes, by the measured runs. [1]"""
     known = variance or shipped()
     places = [place_of(one) for one in layouts]
     words = distinct(places)
@@ -123,7 +123,7 @@ def system_scales(
 
 
 def systems_together(layouts: Sequence[Coordinates], some: Sequence[int], systems: Array) -> Array:
-    """Covariance of what systems make of errors, of some layouts with all, by their scales. [1]"""
+    """Covariance between some layouts and all, of the part of errors that their systems make. [1]"""
     places = [place_of(one) for one in layouts]
     words = distinct(places)
     which = positions(places, words)
@@ -147,7 +147,7 @@ def place_of(coordinates: Coordinates) -> Place:
 
 @cache
 def relations(one: Place, other: Place) -> float:
-    """By how much two systems differ; infinite where the other one tells nothing of the first. [1]
+    """In how many relations two systems differ; infinite where runs of `other` say nothing of `one`. [1]
 
     >>> relations(
     ...     ("", "nemo", "h100", "fp8", "dense", "lora"),
@@ -185,7 +185,7 @@ def _system(runs: MeasuredRuns, known: Variance, place: Place) -> float:
 
 @lru_cache(maxsize=64)
 def _systems(runs: MeasuredRuns, known: Variance) -> tuple[tuple[Place, float], ...]:
-    """Systems with a measured step; of your own what its runs tell, each by its own noise."""
+    """Systems with a measured step; for your own, the weight of its runs, each by its noise."""
     found: dict[Place, float] = {}
     measured = np.flatnonzero(np.isfinite(runs.errors["step"])).tolist()
     columns = [[runs.words[name][at] for at in runs.which[name][measured]] for name in SYSTEM]
@@ -200,13 +200,13 @@ def _systems(runs: MeasuredRuns, known: Variance) -> tuple[tuple[Place, float], 
 
 
 def noise_scales(layouts: Sequence[Coordinates], variance: Variance | None = None) -> Array:
-    """Scale of what is each layout's own. [1]"""
+    """Scale of each layout's own noise. [1]"""
     scales: Array = np.sqrt(_noise(variance or shipped(), layouts))
     return scales
 
 
 def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
-    """Variance of what is each layout's own. [1]"""
+    """Variance of each layout's own noise, which grows with sizes and degrees. [1]"""
     found = np.full(len(layouts), known.noise**2)
     for name, slope in known.slopes.items():
         texts = words_at(layouts, name)

@@ -164,12 +164,12 @@ class Encoder(Block):
         )
 
     def gathers(self) -> Count:
-        """Those of attention and feed-forward part of every layer. [1]"""
+        """Tensor-parallel collectives of all layers: two of attention, two of feed-forward. [1]"""
         return 4.0 * self.layers
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
-        """Of every layer inputs and outputs of norms, queries, keys and values, the output, and
-        both sides of the activation.
+        """Tensors of all layers: inputs and outputs of norms; queries, keys, values and output of
+        attention; both sides of the activation function.
         """
         h, many = self.width, self.layers
         inside = (3 if self.gated else 2) * self.ffn

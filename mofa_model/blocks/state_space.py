@@ -169,7 +169,7 @@ class SelectiveScan(Block):
         return (Elementwise(width=self.inner, passes=9.0, cast=hidden),)
 
     def gathers(self) -> Count:
-        """Those of two halves, and the sum of steps and sides over the ranks. [1]"""
+        """Tensor-parallel collectives: one at each end, and a sum of the scan's inputs over ranks. [1]"""
         return 3.0
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002

@@ -149,7 +149,7 @@ def batch_of(cases: Sequence[Case], indices: Sequence[int]) -> Batch:
 
 
 def kind_of(described: Any) -> Hashable:
-    """What a description has beside numbers: types and categories, without labels."""
+    """Types and categories of a description, without numbers and labels: what all cases of a batch share."""
     if _is_number(described):
         return float
     if is_dataclass(described):

@@ -103,7 +103,7 @@ def own_factors() -> tuple[Free, ...]:
 
 
 def composition(key: CalibrationKey, free: tuple[Free, ...]) -> dict[str, Composition]:
-    """Every constant that some entry touches, for one key."""
+    """How each constant of one device, precision and stack is made of entries of the fit."""
     by_section: dict[str, list[int]] = {}
     for index, entry in enumerate(free):
         by_section.setdefault(entry.section, []).append(index)

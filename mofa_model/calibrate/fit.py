@@ -72,7 +72,7 @@ class _Sheet:
 def _sheet(
     batch: Batch, rows: NDArray[np.intp], predict: Predict, entries: tuple[Free, ...]
 ) -> _Sheet:
-    """A batch of measured runs, with the entries of which each of its constants is made."""
+    """Prepare a batch of runs for a fit: with each constant goes which entries it is a product of."""
     made = {key: composition(key, entries) for key in dict.fromkeys(batch.keys)}
     paths = tuple(sorted({path for parts in made.values() for path in parts}))
     n, known = len(batch), defaults()
@@ -93,7 +93,7 @@ def _sheet(
 
 
 def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
-    """The batch, once as it is and once for every moved entry, with constants attached."""
+    """Price the batch once as it is and once for each entry that is moved, all in one call."""
     copies = len(moved) + 1
     changes: dict[str, dict[str, Any]] = {}
     finite = np.isfinite(logs)
@@ -269,7 +269,7 @@ PREDICTIONS: Final[dict[str, Predict]] = {
 
 
 def predicted_by(row: FitRow) -> str:
-    """The name in `PREDICTIONS` of what a row is held against."""
+    """The name in `PREDICTIONS` of the quantity that a row measured."""
     if row.figure is None:
         return "peak"
     return row.figure.basis if row.figure.quantity == "memory_gib" else row.figure.quantity

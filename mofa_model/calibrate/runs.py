@@ -257,7 +257,7 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
 def _as_rows(
     cases: Sequence[Case], times: Sequence[float], memory: Sequence[float]
 ) -> tuple[Mapping[str, str], ...]:
-    """The runs as bands read them, each with what is left of its error."""
+    """The user's runs in the form of the table of measured runs, with the errors that are left."""
     held = iter(memory)
     rows = []
     for case, left in zip(cases, times, strict=True):

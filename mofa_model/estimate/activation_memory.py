@@ -540,7 +540,7 @@ def under_autocast(workload: Workload, constants: MemoryConstants, s: Strategy) 
 
 
 def _kernel_by_kernel(every: Iterable[Kept]) -> Iterator[Kept]:
-    """The same where each kernel stands alone: the gradient of what a product reads takes its place."""
+    """Stored tensors under unfused kernels: a gradient takes the place of what its product read."""
     for one in every:
         yield replace(one, inner=False) if one.inner and (one.feeds or one.unfused) else one
 

@@ -43,7 +43,7 @@ class JobClass(StrEnum):
 
     @property
     def trains(self) -> bool:
-        """Whether it is training that this advisor prices."""
+        """Whether this class is training that the model can price."""
         return self in {JobClass.PRE_TRAINING, JobClass.FINE_TUNING}
 
 
@@ -144,12 +144,12 @@ _NAMES: Final = (
 
 
 def clues_of_runtime(name: str, where: str) -> list[Clue]:
-    """What the name of a training runtime tells that is not here."""
+    """Clues from the name of a training runtime whose object was not given."""
     return list(_of_image(name, where))
 
 
 def clues_of(said: Said, written_containers: Iterable[WrittenContainer]) -> list[Clue]:
-    """What commands and images tell, the weightiest first."""
+    """Clues from commands and images, the strongest first."""
     found = [one for command in programs(said) for one in _of_command(command)]
     for container in written_containers:
         found += _of_image(container.image, f"{container.where}.image")

@@ -86,7 +86,7 @@ class ProgramCall:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its words without their places."""
+        """The words of the command, without where they stand."""
         return tuple(word.text for word in self.words)
 
     @property
@@ -165,7 +165,7 @@ def _substituted(text: str, variables: Mapping[str, PlacedVariable]) -> str:
 def read_text(
     text: str, where: str, variables: Mapping[str, PlacedVariable], files: Mapping[str, TextFile]
 ) -> Said:
-    """What a line says that a shell runs, as the entrypoint of a RayJob."""
+    """The commands in a line that a shell runs, as the entrypoint of a RayJob."""
     said = Said(variables=dict(variables))
     reader = _Reader(said, files)
     reader.script(TextFile("", text, where), 0)
@@ -269,7 +269,7 @@ class _Reader:
                 self._take(source)
 
     def _split(self, word: PlacedWord) -> list[PlacedWord]:
-        """A bare variable with several words is several words."""
+        """Split a word that is a bare variable into the words of its value."""
         if re.fullmatch(r"\$\{?\w+(\[@\])?\}?", word.text):
             name = re.sub(r"\W", "", word.text)
             known = self._said.variables.get(name)

@@ -46,7 +46,7 @@ class Traced(NamedTuple):
         return first >= 0 and self.at == tuple(range(first, first + len(self.at)))
 
     def slice(self, begin: int, until: int | None = None) -> Traced:
-        """A part of it."""
+        """A part of the text, by positions of its characters."""
         return Traced(self.text[begin:until], self.at[begin:until])
 
 
@@ -61,7 +61,7 @@ def traced(text: str, place: int = NOWHERE) -> Traced:
 
 
 def joined(traced_texts: Iterable[Traced]) -> Traced:
-    """Texts as one."""
+    """Several traced texts joined to one."""
     kept = list(traced_texts)
     text = "".join(one.text for one in kept)[:_LONGEST]
     return Traced(text, tuple(at for one in kept for at in one.at)[:_LONGEST])
@@ -107,7 +107,7 @@ class Expander:
 
     @contextmanager
     def within(self, walked_text: Traced) -> Iterator[None]:
-        """Nodes are of this text, until the block ends."""
+        """Within the block, nodes are positions in this text."""
         before = self._source, self._bytes
         self._source = walked_text
         self._bytes = (
@@ -122,7 +122,7 @@ class Expander:
 
     @contextmanager
     def given(self, traced_words: list[Traced]) -> Iterator[None]:
-        """`$1` and the like are these, until the block ends."""
+        """Within the block, `$1` and its like have these values."""
         before, self.arguments = self.arguments, traced_words
         try:
             yield

@@ -257,7 +257,7 @@ _VARIANT: Final = re.compile(r"[-_](flex|varlen|fused|sdpa)\w*$")
 
 
 def _flavored(settings: Sequence[Setting]) -> Fact | None:
-    """The model of two words, its family and its flavor or size: `llama3` and `8B`, as torchtitan has
+    """A model given in two settings, its family and its flavor or size: `llama3` and `8B`, as torchtitan has
     them, or `llama3` and `8`.
     """
     families = {"model.name": "model.flavor", "module": "flavor", "model_name": "model_flavor"}

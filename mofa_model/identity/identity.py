@@ -80,7 +80,7 @@ class Identity:
     """Every command that its containers run."""
 
     def as_person_says(self, job_class: JobClass, where: str) -> Identity:
-        """The same with the class that a person gives it."""
+        """This identity with the class that a person gives the object; `where` is what says it."""
         return replace(self, job_class=job_class, reason=f"{where} says {job_class}", sure=True)
 
 
@@ -269,7 +269,7 @@ def _fetches(command: ProgramCall) -> bool:
 
 
 def _fetched(command: ProgramCall) -> list[tuple[str, str]]:
-    """What a command copies, and where that stands: not where it is copied to."""
+    """Sources that a command copies, each with its place; targets are left out."""
     if not _fetches(command):
         return []
     words = [(one.text, one.where) for one in command.words[1:] if not one.text.startswith("-")]
@@ -293,7 +293,7 @@ def started(command: ProgramCall) -> list[tuple[str, str]]:
 
 
 def _of_object(spec: Mapping[str, Any]) -> list[Setting]:
-    """What the object says outside of any container: the model that a TrainJob initializes."""
+    """Settings of the object outside of containers: the model that a TrainJob initializes."""
     uri = part(spec, "initializer", "model").get("storageUri")
     if not isinstance(uri, str):
         return []

@@ -64,7 +64,7 @@ def launch_of(said: Said) -> LaunchFound | None:
 
 
 def _opened(files: Mapping[str, TextFile], opened: list[TextFile], name: str) -> str:
-    """The text of a file that is here; it is remembered that it was read."""
+    """The text of a given file, which is added to `opened`."""
     source = files.get(name.rpartition("/")[2])
     if source is None:
         raise BadFile(name, "it is not in a ConfigMap of the job")

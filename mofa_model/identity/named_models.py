@@ -135,7 +135,7 @@ def _runs(words: Sequence[str]) -> Iterator[str]:
 
 
 def on_the_way(path: str) -> str:
-    """The model in whose folder a file is that a command copies; empty where there is none.
+    """The model whose folder is in the path of a file; empty where there is none.
 
     >>> on_the_way("minio/models/meta-llama/Llama-3.1-8B/tokenizer.json")
     'Llama-3.1-8B'

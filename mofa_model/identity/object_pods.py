@@ -116,11 +116,11 @@ class ContainerReader:
         self._maps = config_maps
 
     def pod(self, pod_form: PodForm) -> Said:
-        """What its containers say."""
+        """The settings and commands of a pod's main containers."""
         return merged([self._container(pod_form, one) for one in pod_form.containers])
 
     def prepares(self, pod_form: PodForm) -> Said:
-        """What the containers say that run before."""
+        """The settings and commands of a pod's init containers."""
         return merged([self._container(pod_form, one) for one in pod_form.prepares])
 
     def entrypoint(self, spec: Mapping[str, Any]) -> list[Said]:

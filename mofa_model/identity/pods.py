@@ -40,12 +40,12 @@ class WrittenContainer:
 
     @property
     def image(self) -> str:
-        """Its image."""
+        """The container's image."""
         return _text(self.body.get("image"))
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Its resources by name: limits, and requests that have none."""
+        """Resources that the container asks for: limits, and requests without a limit."""
         resources = self.body.get("resources")
         return {**part(resources, "requests"), **part(resources, "limits")}
 

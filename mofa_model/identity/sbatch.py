@@ -364,7 +364,7 @@ def _of_steps(steps: Sequence[Step]) -> Fact | None:
 
 
 def _told(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
-    """A whole number that a launcher or a variable is given."""
+    """A whole number among settings, by the names of an option or variable; None without one."""
     for key in keys:
         for one in settings:
             if one.path == key and one.value.isdigit() and int(one.value) > 0:

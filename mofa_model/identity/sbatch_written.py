@@ -239,7 +239,7 @@ def _of_directives(
 
 
 def _end_of_head(script: BatchScript) -> int:
-    """Where a new directive goes: behind the last one."""
+    """Position for a new directive: behind the last one."""
     lines = script.text.split("\n")
     number = max((one.line_number for one in script.directives), default=1)
     return sum(len(one) + 1 for one in lines[:number])
@@ -307,7 +307,7 @@ def _change(script: BatchScript, one: Edit) -> ScriptChange:
 
 
 def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
-    """What does not say the job's size, though it is changed."""
+    """Sentences on parts of the changed script that still contradict the job's size."""
     for one in after.faults[:1]:
         yield f"line {one.line_number}: {one.message}"
     missing = {"nodes", "devices_per_node"} - after.facts.keys()

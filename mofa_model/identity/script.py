@@ -48,7 +48,7 @@ class Call:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its words without their places."""
+        """The words of the call, without their positions."""
         return tuple(one.text for one in self.traced_words)
 
 
@@ -68,7 +68,7 @@ class Walked:
 
     @property
     def holds(self) -> Mapping[str, Value]:
-        """The same as `shell_values`, to read."""
+        """`shell_values` for readers, who cannot change them."""
         return self.shell_values
 
 
@@ -136,7 +136,7 @@ class _Walker:
             self._depth -= 1
 
     def _statements(self, rows: Iterable[Any], inside: tuple[Call, ...]) -> bool | None:
-        """Whether the last one succeeds; None = unknown."""
+        """Follow statements in order; returns whether the last one succeeds, None where unknown."""
         last: bool | None = True
         for row in rows:
             last = self._statement(row, inside)
@@ -576,7 +576,7 @@ _OF_FILES: Final = frozenset(f"-{one}" for one in "abcdefghkprstuwxGLNOS")
 
 
 def _otherwise(node: Any) -> list[list[Any]]:
-    """What stands behind `elif` and `else`, a condition first: it is run before its branch."""
+    """The commands behind `elif` and `else`; the condition of an `elif` comes before its branch."""
     found = list[list[Any]]()
     while other := node.get("Else"):
         found.append([*(other.get("Cond") or ()), *(other.get("Then") or ())])

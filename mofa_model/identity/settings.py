@@ -58,7 +58,7 @@ class Setting(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The last part of its key; in a section for the tokenizer, that it is the tokenizer."""
+        """The last part of the path; `tokenizer` for anything in a section of the tokenizer."""
         section, _, last = self.path.rpartition(".")
         named = last in {"type", "name", "model", "path"}
         return "tokenizer" if named and section.endswith("tokenizer") else last

@@ -152,7 +152,7 @@ def made_by(body: Body) -> tuple[JobKind, str] | None:
 
 
 def asked_of(spec: object) -> object:
-    """What of a job's spec its answer depends on: all but whether it waits.
+    """A job's spec without the fields that suspend it: no answer depends on them.
 
     >>> asked_of({"suspend": True, "runPolicy": {"suspend": True, "backoffLimit": 3}})
     {'runPolicy': {'backoffLimit': 3}}

@@ -77,7 +77,7 @@ class BatchJob(JobKind):
         )
 
     def pod_selector(self, body: Body) -> str:
-        """Its pods."""
+        """The label by which the pods of a Job are found."""
         return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
 
     def launch_patch(

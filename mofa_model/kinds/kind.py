@@ -194,7 +194,9 @@ class Conditioned(Shape):
         signs: Sequence[Sign] = (),
         counters: Mapping[str, Counter] | None = None,
     ) -> Observation:
-        """What the conditions say, and what else is known. A failed job was interrupted, too."""
+        """An observation from the conditions and from what else is known; a failed job counts as
+        interrupted.
+        """
         failed = self.since("Failed")
         failure = () if failed is None else (Sign(at=failed, recovery_class=RecoveryClass.JOB),)
         return Observation(
@@ -341,7 +343,7 @@ class JobKind(Kind):
         return [test(path, stands), {"op": "add", "path": path, "value": wanted}]
 
     def restarts_of(self, job: NewJob) -> int:
-        """Its field's value for the restarts of a new job with a pod a node. [1]"""
+        """The value of the restart field for a new job with one pod on each node. [1]"""
         limit = self.restart_limit
         return 0 if limit is None else limit.enough_for(job.restarts, job.nodes)
 

@@ -90,7 +90,7 @@ def replaced(path: str, container: Container, arguments: Sequence[str]) -> list[
 
 
 def test(path: str, value: object) -> Operation:
-    """That something is as it was seen; None = that it is missing."""
+    """A test of a JSON patch: the value at a path is as it was seen; None where it was missing."""
     return {"op": "test", "path": path, "value": value}
 
 

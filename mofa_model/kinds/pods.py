@@ -78,7 +78,7 @@ def _devices(resources: object) -> int:
 
 
 def _others(resources: object) -> dict[str, str]:
-    """What is asked for beside GPUs.
+    """Resources that are asked for, without GPUs.
 
     >>> _others({"limits": {"cpu": 8, "google.com/tpu": 4, "nvidia.com/gpu": 1}})
     {'cpu': '8', 'google.com/tpu': '4'}

@@ -170,7 +170,7 @@ class PyTorchJob(JobKind):
     def launch_patch(
         self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
     ) -> list[Operation]:
-        """The args of its containers called pytorch."""
+        """The patch that writes arguments into the args of containers named pytorch."""
         del steps, beside
         made, found = list[Operation](), False
         for role in read(_Spec, body.get("spec")).roles:

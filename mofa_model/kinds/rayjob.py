@@ -175,7 +175,7 @@ class RayJob(JobKind):
         return on_head or any(one.replicas for one in cluster.workers)
 
     def gpus_per_node(self, spec: Body) -> int:
-        """Those of a worker: without workers, it is their number alone that is chosen."""
+        """GPUs of one worker, of the largest group; 0 where the cluster has no workers. [1]"""
         cluster = read(_Spec, spec).cluster
         workers = () if cluster is None else cluster.workers
         return max(
@@ -225,7 +225,7 @@ class RayJob(JobKind):
     def launch_patch(
         self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
     ) -> list[Operation]:
-        """Its entrypoint."""
+        """The patch that writes the arguments into the entrypoint."""
         del steps, beside
         stands, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"
         if not stands.strip():

@@ -79,7 +79,7 @@ def glance(shape: type[S], value: object) -> S:
 
 
 def at(value: object, *path: str) -> object:
-    """What stands at the end of a path; None where it does not go so far.
+    """The value at the end of a path; None where the path does not exist.
 
     >>> at({"runPolicy": {"suspend": True}}, "runPolicy", "suspend")
     True
@@ -234,7 +234,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As manifests write it.
+        """Group and version, as manifests write them.
 
         >>> Kind("batch", "v1", "Job", "jobs").api_version
         'batch/v1'
@@ -260,7 +260,7 @@ class Reference(NamedTuple):
     """Its name."""
 
     def __str__(self) -> str:
-        """As messages show it."""
+        """The kind as messages show it."""
         return f"{self.kind.kind} {self.name!r}"
 
 
@@ -268,7 +268,7 @@ class Beside:
     """Objects that a job may name, as far as they are here."""
 
     def __init__(self, objects: Iterable[Body] = ()) -> None:
-        """The objects, as they came."""
+        """Keep objects that a job names, to be found by reference."""
         self._specs = {_identity(one): part(one, "spec") for one in objects}
 
     def spec(self, reference: Reference) -> Mapping[str, Any] | None:

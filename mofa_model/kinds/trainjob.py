@@ -232,7 +232,7 @@ class TrainJob(JobKind):
     """It has no pods of its own: its runtime makes them as a JobSet."""
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
-        """None of its own."""
+        """No pods: those of a TrainJob are of its runtime and its trainer's section."""
         del spec
         return []
 
@@ -252,7 +252,7 @@ class TrainJob(JobKind):
         return status.observation(ready=whole if every else None, drop=RecoveryClass.POD)
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
-        """By the names that trainers use."""
+        """Tokens per second and steps from the status, by the names that trainers use. [1/s]"""
         status = glance(_Status, body.get("status"))
         values = {one.name: one.value for one in status.metrics if 0 < one.value < 1e15}
 

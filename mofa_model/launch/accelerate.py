@@ -111,7 +111,7 @@ def configuration(
 
 
 def _engine(strategy: Strategy) -> str:
-    """What shards a layout, in Accelerate's word."""
+    """Accelerate's word for what shards a layout: FSDP, DeepSpeed, or neither."""
     split = strategy.context_mode is ContextMode.ALL_TO_ALL and strategy.cp > 1
     if strategy.optimizer is Placement.HOST or strategy.host_weights or split:
         return "DEEPSPEED"
@@ -171,14 +171,14 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
-    """What a configuration file alone says."""
+    """The layout in a configuration file of Accelerate."""
     return reading(document, {}, open_file)
 
 
 def reading(
     document: Mapping[str, Any], options: Mapping[str, str | None], open_file: OpenFile | None
 ) -> Reading:
-    """What a configuration file and options over it say."""
+    """The layout in a configuration file and in options, which go before the file."""
     known = table(TRAINER)
     return _reading(known, options, _merged(known, document, options), open_file)
 
@@ -186,7 +186,7 @@ def reading(
 def _merged(
     known: Arguments, said: Mapping[str, Any], options: Mapping[str, str | None]
 ) -> Settings:
-    """A file with options laid over it. FSDP's keys may lack their prefix in a file."""
+    """Settings of a file, replaced by options. FSDP's keys may lack their prefix in a file."""
     sections = {name: part for name, part in said.items() if isinstance(part, Mapping)}
     made: dict[str, Any] = {name: value for name, value in said.items() if name not in sections}
     for name, part in sections.items():

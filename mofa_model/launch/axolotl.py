@@ -149,7 +149,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
-    """What a file says."""
+    """The layout in a file of Axolotl."""
     said = dict(document)
     _refuse(said)
     options: dict[str, str | None] = {

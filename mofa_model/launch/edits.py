@@ -16,7 +16,7 @@ class TracedWord(Protocol):
 
     @property
     def text(self) -> str:
-        """Without its quotes."""
+        """The word without its quotes."""
 
     @property
     def at(self) -> tuple[int, ...]:
@@ -27,7 +27,7 @@ class TracedWord(Protocol):
         """Whether it stands in the script as it is, in one piece."""
 
     def slice(self, begin: int, until: int | None = None) -> TracedWord:
-        """A part of it."""
+        """A part of the word, by positions of its characters."""
 
 
 class Edit(NamedTuple):
@@ -89,6 +89,6 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
 
 
 def over(word: TracedWord, value: str, name: str = "") -> Edit:
-    """Another value where a word stands, in quotes where a shell needs them."""
+    """An edit that replaces a word by another value, in quotes where a shell needs them."""
     plain = re.fullmatch(r"[\w.,:/+-]+", value) is not None
     return Edit(word.at[0], word.at[-1] + 1, value if plain else shlex.quote(value), name)

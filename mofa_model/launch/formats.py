@@ -47,7 +47,7 @@ class Format:
     """All keys that it can have at the top; empty where nobody knows."""
 
     def is_of(self, document: Mapping[str, Any]) -> bool:
-        """Whether one of its marks is there."""
+        """Whether a document has one of the keys by which this format is known."""
         return any(all(_has(document, place) for place in places) for places in self.marks)
 
 

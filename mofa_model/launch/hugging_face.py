@@ -70,7 +70,7 @@ def trainer_options(arguments: Arguments, words: Sequence[str]) -> dict[str, str
 
 
 def trainer_layout(arguments: Arguments, options: Mapping[str, str | None]) -> dict[str, Any]:
-    """What these say of a layout: only what is said."""
+    """The fields of a layout that options of a Hugging Face trainer state, and no others."""
     layout: dict[str, Any] = {}
     if (options.get("--activation_checkpointing", "false") or "true").lower() == "true":
         layout["recompute"] = Recompute.FULL
@@ -83,7 +83,7 @@ def trainer_layout(arguments: Arguments, options: Mapping[str, str | None]) -> d
 
 
 def trainer_precision(options: Mapping[str, str | None]) -> str | None:
-    """The precision that they name."""
+    """The precision that options name; None where they name none."""
     return next((word for word in ("bf16", "fp16") if f"--{word}" in options), None)
 
 
@@ -94,7 +94,7 @@ def save_interval(arguments: Arguments, options: Mapping[str, str | None]) -> in
 
 
 def recomputes_every(options: Mapping[str, str | None]) -> int:
-    """Of so many layers one is computed again, where any is. [1]"""
+    """N where every N-th layer is computed again; 1 where all are, or none is. [1]"""
     if "--activation_checkpointing" not in options:
         return 1
     said = _checkpointing(options).get("every_n_layers", 1)

@@ -55,11 +55,11 @@ class TracedCall(Protocol):
 
     @property
     def traced_words(self) -> Sequence[TracedWord]:
-        """As the shell hands them over."""
+        """The words of the command, as the shell hands them over."""
 
     @property
     def place(self) -> int:
-        """Where it begins."""
+        """Position in the script at which the command begins."""
 
 
 class ScriptRead(Protocol):
@@ -67,11 +67,11 @@ class ScriptRead(Protocol):
 
     @property
     def followed(self) -> Sequence[TracedCall]:
-        """In their order."""
+        """The commands of the script, in order."""
 
     @property
     def holds(self) -> Mapping[str, object]:
-        """By their names."""
+        """Variables of the script, by name."""
 
 
 Follow = Callable[[str], ScriptRead]
@@ -142,7 +142,7 @@ def _options(words: Sequence[str], trainer: str) -> list[_Option]:
 
 
 def _plain(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Values without what says no more than the option alone."""
+    """Values of an option, without those that say no more than the bare option."""
     return () if len(values) == 1 and values[0].lower() in _SWITCHED_ON - {"1"} else values
 
 
@@ -480,7 +480,7 @@ def _held(read: ScriptRead, name: str) -> TracedWord | None:
 
 
 def _without(text: str, start: int, end: int, _first: int) -> Edit:
-    """What takes an option out, with its line where nothing else is on it."""
+    """An edit that removes an option, and its line where nothing else is on it."""
     left, right = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     right = len(text) if right < 0 else right
     alone = not text[left:start].strip()

@@ -104,7 +104,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
-    """What a file says."""
+    """The layout in a file of LLaMA-Factory."""
     said = dict(document)
     stage = str(said.get("stage", "sft"))
     task = {word: task for task, word in _STAGES.items()}.get(stage)

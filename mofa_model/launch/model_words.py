@@ -104,7 +104,7 @@ def _latent(block: LatentAttention) -> tuple[dict[str, Any], list[str]]:
 
 
 def bridge_model(model: Transformer, positions: int = 131072) -> list[str]:
-    """The same of a recipe of Megatron Bridge, which says its own pattern, or how often attention comes."""
+    """The model's arguments for Megatron Bridge, which has its own words for mixed kinds of layers."""
     if not listed(model):
         return megatron_model(model, positions)
     words = megatron_model(model, positions)

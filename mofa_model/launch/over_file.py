@@ -74,7 +74,7 @@ def over_file(launch: Launch, words: Sequence[str], said: Mapping[str, Any] | No
 
 
 def _text(value: object) -> str:
-    """A value as YAML says it."""
+    """A value as YAML writes it."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -24,7 +24,7 @@ NOTES: Final = {
 
 
 def files_of(tuning: FineTuning) -> dict[str, str]:
-    """The adapters as files."""
+    """The files that describe adapters to PEFT."""
     said: dict[str, Mapping[str, Any]] = {
         FILE: {
             "peft_type": "LORA",
@@ -52,7 +52,7 @@ def files_of(tuning: FineTuning) -> dict[str, str]:
 
 
 def read(beside: str, open_file: OpenFile, optimizer: str) -> FineTuning | None:
-    """What the files say that stand beside another; None where there is no adapter."""
+    """The adapters that files beside `beside` describe; None where there are none."""
     folder = beside.rpartition("/")[0]
     said, base = (_document(f"{folder}/{name}" if folder else name, open_file) for name in NOTES)
     rank = whole(said, "r", 8)

@@ -163,7 +163,7 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
 
 
 def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
-    """What changes in a word that a shell runs as a line.
+    """Edits inside a word that a shell runs as a command line.
 
     In double quotes each piece is edited; any other word is quoted anew.
     """
@@ -365,7 +365,7 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
 
 
 def _refused_in(words: Sequence[str], trainer: str) -> str:
-    """Why a layout cannot stand beside an argument; empty where it can."""
+    """Why a layout cannot be written beside one of the arguments; empty where it can."""
     name, equals, value = words[0].lstrip("-+").partition("=")
     flags = trainer != nemo.TRAINER
     if name in table(trainer).kinds or flags != words[0].startswith("--"):

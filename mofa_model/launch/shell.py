@@ -45,7 +45,7 @@ _INNER: Final = frozenset({"CmdSubst", "ProcSubst"})
 
 
 def nodes(parsed: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Every node, and whether a substitution is around it."""
+    """All nodes of a syntax tree, each with whether it is inside a substitution."""
     left = [(parsed, False)]
     while left:
         node, inner = left.pop()
@@ -92,7 +92,7 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def _unmasked(node: Any) -> Any:
-    """The tree with brackets where they stood."""
+    """The syntax tree with the brackets that `_masked` replaced put back."""
     if isinstance(node, dict):
         return {name: _unmasked(one) for name, one in node.items()}
     if isinstance(node, list):

@@ -69,7 +69,7 @@ class Start:
         return [*lines, *self.preparations]
 
     def shell_options(self) -> list[str]:
-        """Its words as they stand in a script, an option on each line."""
+        """The words of the start as a script writes them, one option on each line."""
         shape = list[str]()
         for word in self.shape:
             quoted = shlex.quote(word)

@@ -146,7 +146,7 @@ def _torchtitan(model: Transformer, _settings: LaunchSettings, launch: Launch) -
 
 
 def _transformers(model: Transformer, settings: LaunchSettings, _: Launch) -> Start | None:
-    """A script under Accelerate or DeepSpeed: here it is transformers' Trainer."""
+    """The start of a script for Accelerate or DeepSpeed, which uses transformers' Trainer."""
     config = "" if settings.adapters else hub_config.config_of(model, settings.sequence)
     if settings.adapters or not (config or settings.model):
         return None
@@ -193,7 +193,7 @@ def _tuner(
     sets: Mapping[str, str] = MappingProxyType({}),
     without_gpu: tuple[str, ...] = (),
 ) -> Callable[[Transformer, LaunchSettings, Launch], Start]:
-    """A fine-tuner, whose file says all; `options` go over it, as does the data set of a task.
+    """The start of a fine-tuner, whose file says all but `options` and the data set of the task.
 
     `kind` names the rows of the mock data of a task, where they are not named as the task is.
     """
@@ -231,7 +231,7 @@ def _axolotl_set(kind: str) -> str:
 
 
 def _torchtune(_: Transformer, _settings: LaunchSettings, _launch: Launch) -> Start:
-    """A recipe of torchtune, which starts from weights that `tune download` fetched, and from no others."""
+    """The start of a recipe of torchtune, which needs weights that `tune download` fetched."""
     return Start(
         variables=variables(
             ("DATA", "", "id of a data set with instruction, input and output; empty: the file's"),
@@ -281,7 +281,7 @@ _STARTS: Final[Mapping[str, Callable[[Transformer, LaunchSettings, Launch], Star
 
 
 def start_of(model: Transformer, settings: LaunchSettings, launch: Launch) -> Start | None:
-    """What a launch says beside its layout; None where people's own words are needed."""
+    """How to start a launch on made-up data, with the model; None where a person must say more."""
     make = _STARTS.get(launch.trainer)
     if make is None or peft.FILE in launch.files:
         return None

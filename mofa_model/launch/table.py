@@ -102,7 +102,7 @@ class Arguments:
             raise LookupError(f"{self.trainer} does not take {name} {values}")
 
     def today(self, name: str, value: str | None) -> tuple[str, str | None]:
-        """A name of any release as today's, with its value."""
+        """An argument of any release by its name of today, with its value."""
         new = self.older.get(name, name)
         new, equals, fixed = new.partition("=")
         return new, fixed if equals else value
@@ -254,7 +254,7 @@ class Settings:
     """The file."""
 
     def value(self, path: str) -> Any:
-        """What stands at a place."""
+        """The value at a dotted path of the settings; None where there is none."""
         place: Any = self.document
         for key in path.split("."):
             place = place.get(key) if isinstance(place, Mapping) else None
@@ -275,7 +275,7 @@ class Settings:
         return default if value is None else str(value).lower() in {"true", "yes", "on", "1"}
 
     def leaves(self) -> dict[str, Any]:
-        """Everything that is settings, by its path.
+        """All values of nested settings, by dotted path.
 
         >>> Settings({"bf16": {"enabled": True}, "x": "auto"}).leaves()
         {'bf16.enabled': True}

@@ -49,7 +49,7 @@ _RECIPES: Final = "_finetune_"
 
 @cache
 def _read(part: str) -> Mapping[str, Mapping[str, Any]]:
-    """A table of what torchtune itself says."""
+    """A packaged table of torchtune's own recipes and models."""
     text = Path(__file__).with_name("arguments").joinpath("torchtune.toml").read_text("utf-8")
     return dict(tomllib.loads(text)[part])
 
@@ -144,7 +144,7 @@ def _add_model(
 
 
 def _add_rest(keys: Words) -> None:
-    """What its recipes ask for and a layout does not say."""
+    """Add the keys that recipes require and that no layout decides."""
     for name, value in {
         "resume_from_checkpoint": False, "seed": None, "shuffle": True, "epochs": 1,
         "max_steps_per_epoch": None, "clip_grad_norm": None, "compile": False, "device": "cuda",
@@ -222,7 +222,7 @@ def _whole(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
-    """What a file says."""
+    """The layout in a configuration of torchtune."""
     said, known = Settings(document), table(TRAINER)
     unpriced = known.not_priced(
         {name: value for name, value in said.leaves().items() if value not in (None, False)}

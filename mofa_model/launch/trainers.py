@@ -98,7 +98,7 @@ def _refused(strategy: Strategy, axis: Axis, why: str) -> BadValue:
 
 
 def _said(strategy: Strategy, axis: Axis) -> str:
-    """What a strategy says on an axis: the last of its words that is not the plain one."""
+    """A strategy's value on an axis, as text for an error."""
     told = [word for word in axis.keys if word.write(strategy) != word.write(Strategy())]
     word = told[-1] if told else axis.keys[0]
     return f"{word.key}={word.write(strategy)}"
@@ -109,16 +109,16 @@ class TrainerModule(Protocol):
 
     @property
     def TRAINER(self) -> str:
-        """Its id, in `axes/frameworks.toml` and as `--launch` takes it."""
+        """The trainer's id, in `axes/frameworks.toml` and as `--launch` takes it."""
 
     def write(self, strategy: Strategy, run: LaunchSettings, /) -> Launch:
-        """The words that make it run a layout."""
+        """The launch that makes the trainer run a layout."""
 
     def matches(self, words: Sequence[str], /) -> bool:
-        """Whether a command is one of its launches."""
+        """Whether a command starts this trainer."""
 
     def read(self, words: Sequence[str], open_file: OpenFile | None = None, /) -> Reading:
-        """What a command of its says."""
+        """The layout in a command of this trainer."""
 
 
 def _others() -> Iterator[Any]:

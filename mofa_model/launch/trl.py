@@ -126,7 +126,7 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
-    """What a file alone says, if it names Accelerate's, which has the layout."""
+    """The layout of a TRL file: that of the Accelerate file which it names."""
     if "accelerate_config" not in document:
         right = "the layout is in Accelerate's file: name it, or give the command of trl"
         raise BadValue("accelerate_config", None, right)

@@ -74,7 +74,7 @@ class FineTuning:
 
 
 def notes_of(tuning: FineTuning) -> tuple[str, ...]:
-    """What the file leaves to people."""
+    """Notes on what the fine-tuning file leaves to a person."""
     named = () if tuning.model != UNNAMED else ("name the model in the file",)
     return ("the data set and the learning rate in the file are yours to set", *named)
 

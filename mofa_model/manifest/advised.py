@@ -43,7 +43,7 @@ class _Figure(NamedTuple):
     """Places behind the point, as text; None = a whole number."""
 
     def encode(self, value: float) -> int | str:
-        """A number as the status has it."""
+        """A number of a figure in the units and digits of the status."""
         if self.places is not None:
             return _decimal(float(value), self.places)
         return round(min(self.scale * float(value), _LARGEST))

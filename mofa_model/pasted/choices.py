@@ -155,7 +155,7 @@ def _of_axolotl(told: Told) -> Fact | None:
 
 
 def _named_file(told: Told) -> Fact | None:
-    """By the name of the file of DeepSpeed or Accelerate that a command or a file names."""
+    """How ranks share their states, guessed by the name of a DeepSpeed or Accelerate file."""
     words = ("deepspeed", "deepspeed_config", "config_file", "deepspeed_config_file", "ds_config")
     told_all = [
         one for word in words if (one := told.first(word)) is not None
@@ -272,7 +272,7 @@ _SAID: Final = {
 
 
 def _of_factory(told: Told) -> Fact | None:
-    """LLaMA-Factory has a switch of its own, and recomputes where nobody says so."""
+    """Recomputation in LLaMA-Factory, which does it unless its own switch says no."""
     if told.trainer != "llama-factory":
         return None
     if one := told.on("disable_gradient_checkpointing"):

@@ -29,7 +29,7 @@ def _whole(text: str) -> int | None:
 
 
 def asked_of_slurm(script: BatchScript) -> dict[str, Fact]:
-    """Nodes, devices of a node and of the job, and the device, of a script's directives."""
+    """Nodes, GPUs and the kind of GPU that a batch script's directives ask for."""
     own = {one.name: one for one in script.directives if not one.component}  # the last one counts
     said: dict[str, Fact] = {}
 
@@ -63,7 +63,7 @@ def asked_of_slurm(script: BatchScript) -> dict[str, Fact]:
 
 
 def asked_of_srun(call: ProgramCall) -> dict[str, Fact]:
-    """The same of the options of `srun`, of a command that no batch script holds."""
+    """Nodes, GPUs and tasks that the options of an `srun` ask for; its command is in no batch script."""
     texts = call.texts
     at = next((n for n, text in enumerate(texts) if text.rpartition("/")[2] == "srun"), -1)
     options, rest = list[str](), list(texts[at + 1 :]) if at >= 0 else []
@@ -186,7 +186,7 @@ def of_nvidia_smi(text: str, name: str) -> dict[str, Fact]:
 
 
 def _rounded(memory: int) -> int:
-    """Memory as a product's name has it. [GB]
+    """Device memory rounded to the size in product names, such as 80. [GB]
 
     >>> _rounded(81559), _rounded(40960)
     (80, 40)

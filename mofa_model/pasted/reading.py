@@ -88,7 +88,7 @@ _RANKS: Final = (
 
 
 def read(texts: Sequence[Pasted]) -> PastedFacts:
-    r"""What texts say together; the first that trains says what they are.
+    r"""The facts of several texts together; the first text that trains decides what is trained.
 
     >>> text = "#SBATCH -N 2 --gpus-per-node=8\nsrun python pretrain_gpt.py --bf16"
     >>> found = read([Pasted(text, "j.sh")])
@@ -368,7 +368,7 @@ def _facts(told: Told) -> dict[str, Fact]:
 
 
 def _derive(facts: dict[str, Fact], trainer: str, *, is_batch_open: bool) -> None:
-    """Add what follows: devices of the job, ranks that see different samples, the batch of a step."""
+    """Add facts that follow from others: GPUs of the job, data-parallel ranks, the global batch."""
 
     def value(name: str) -> int:
         return int(facts[name].value) if name in facts else 1

@@ -106,7 +106,7 @@ class Sentence:
         self._has_file = any(one == "-" or is_file(one) or is_command(one) for one in kept)
 
     def read(self) -> list[str]:
-        """The words as options, the model last."""
+        """The sentence as options of the command, the model last."""
         self._keyed()
         model = self._model()
         self._machines()
@@ -135,7 +135,7 @@ class Sentence:
         ]
 
     def _became(self) -> str:
-        """The option of the layout that is named: it runs, ran out of memory, or is planned."""
+        """The option for a layout in the sentence: it runs now, ran out of memory, or is planned."""
         lower = [one.lower().strip(":") for one in self.words]
         at = next((at for at, pair in enumerate(pairwise(lower)) if pair == ("out", "of")), -1)
         if at >= 0 and lower[at + 2 : at + 3] == ["memory"]:
@@ -157,7 +157,7 @@ class Sentence:
             self._options.setdefault(option, value)
 
     def _keyed(self) -> None:
-        """`seq 8192`, `8k context`, `1T tokens`, `gpus=256`, `tp8`."""
+        """Read numbers with their names: `seq 8192`, `8k context`, `1T tokens`, `gpus=256`, `tp8`."""
         self._beside_words()
         self._parallel_words()
         for at, word in enumerate(self.words):
@@ -192,7 +192,7 @@ class Sentence:
                 self._take(at, until + 1 - at)
 
     def _beside_words(self) -> None:
-        """`1024 sequences of 8192`; a length of time or a number of epochs, which changes nothing."""
+        """Read `1024 sequences of 8192`; skip times and numbers of epochs, which change nothing."""
         for at, word in enumerate(self.words):
             lower, before = word.lower(), self.words[at - 1] if at else ""
             if not _NUMBER.fullmatch(before):
@@ -209,7 +209,7 @@ class Sentence:
                 self._take(at - 1, 2)
 
     def _parallel_words(self) -> None:
-        """`expert parallel 8`, `8-way tensor parallelism`, `pipeline-parallel size of 4`."""
+        """Read degrees in words: `expert parallel 8`, `8-way tensor parallelism`."""
         for at, word in enumerate(self.words):
             first, _, second = word.lower().partition("-")
             key = _PARALLEL.get(first, "")
@@ -258,7 +258,7 @@ class Sentence:
             self._say(option, _of_two(value) if option == "--seq" else value.replace(",", ""))
 
     def _model(self) -> str:
-        """The longest run of words that names a model; also a hub's id, and a size alone."""
+        """Find the model: the longest run of words that names one, a hub's id, or a size alone."""
         if "--model" in self._options:
             return self._options.pop("--model")
         if "--model" in self._has:
@@ -287,7 +287,7 @@ class Sentence:
         return ""
 
     def _with_size(self) -> None:
-        """A size beside an option that names a family: `--model llama3 --size 70b`."""
+        """Join a model's family and its size in two options: `--model llama3 --size 70b`."""
         at = next(
             (at for at, one in enumerate(self.kept) if one.partition("=")[0] == "--model"), -1
         )
@@ -304,7 +304,7 @@ class Sentence:
             self._take(size, 1)
 
     def _machines(self) -> None:
-        """GPUs, how many of them there are, and nodes, by the kinds of the words in a row."""
+        """Find GPUs, their number, and nodes, by the kinds of neighbouring words."""
         self._join_gpus()
         kinds = "".join(self._kind(at) for at in range(len(self.words)))
         for form, options in _FORMS:
@@ -320,7 +320,7 @@ class Sentence:
                 self._take(found.start(), found.end() - found.start())
 
     def _join_gpus(self) -> None:
-        """A GPU whose name is two words: `a100 80gb`, `rtx 4090`."""
+        """Join the two words of a GPU's name: `a100 80gb`, `rtx 4090`."""
         for at in range(len(self.words) - 2, -1, -1):
             one, other = self.words[at], self.words[at + 1]
             if (
@@ -349,7 +349,7 @@ class Sentence:
         )
 
     def _words_of_training(self) -> None:
-        """Adapters, precisions, and trainers."""
+        """Find words for adapters, precisions and trainers."""
         from mofa_model.axes.frameworks import trainer_called
 
         for at, word in enumerate(self.words):
@@ -454,7 +454,7 @@ def _kind_of_gpu(word: str) -> str:
 
 
 def _gpu_of(word: str) -> str:
-    """A GPU's name without the words that stand around it.
+    """A GPU's name, freed from other words and marks around it.
 
     >>> _gpu_of("H100s"), _gpu_of("DGX-H100"), _gpu_of("A100")
     ('H100', 'H100', 'A100')

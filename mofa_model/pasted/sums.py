@@ -26,14 +26,14 @@ def _lengths(found: Found, told: Told) -> None:
 
 
 def _two_batches(found: Found, told: Told) -> None:
-    """A batch beside a micro-batch is that of all ranks, where nothing else says it."""
+    """Take `batch` for the global batch where a micro-batch stands beside it and nothing says more."""
     whole, part = told.whole(("batch_size",)), told.whole(("micro_batch_size",))
     if whole and part and whole.value % part.value == 0 and told.call is not None:
         found.setdefault("global_batch", whole)
 
 
 def _tokens(found: Found, told: Told) -> None:
-    """OLMo-core counts batches in tokens."""
+    """Turn batches of OLMo-core, which are counted in tokens, into sequences."""
     sequence = found.get("seq")
     each = told.whole(("rank_microbatch_size",))
     length = int(sequence.value) if sequence else 4096
@@ -47,7 +47,7 @@ def _tokens(found: Found, told: Told) -> None:
 
 
 def _gate_and_up(found: Found, told: Told) -> None:
-    """OLMo counts the gate and the upper matrix together."""
+    """Halve the feed-forward width of OLMo, which counts gate and upper matrix together."""
     ratio, width = told.whole(("mlp_ratio",)), told.whole(("mlp_hidden_size",))
     if width:
         found["ffn"] = Fact(width.value // 2, width.source)
@@ -62,7 +62,7 @@ def _expansion(found: Found, told: Told) -> None:
 
 
 def _mesh(found: Found, told: Told) -> None:
-    """MaxText's mesh: axes within a slice and across slices, a product of devices."""
+    """Degrees of MaxText's mesh, each the product of its axes within a slice and across slices."""
 
     def axes(where: str) -> dict[str, Fact]:
         names = ("data", "fsdp", "tensor", "pipeline", "expert", "context")
@@ -82,7 +82,7 @@ def _mesh(found: Found, told: Told) -> None:
 
 
 def _copies(found: Found, told: Told) -> None:
-    """Ranks of data parallelism: shards times copies of them."""
+    """Data-parallel ranks: shards times the copies of each."""
     for sharded, copied in (
         ("dp_shard_size", "dp_replicate_size"),
         ("data_parallel_shard_degree", "data_parallel_replicate_degree"),
@@ -95,7 +95,7 @@ def _copies(found: Found, told: Told) -> None:
 
 
 def _stages(found: Found, told: Told) -> None:
-    """Megatron's layers of a virtual stage; experts that are one are none."""
+    """Virtual stages from Megatron's layers of each; and a model with one expert has none."""
     layers = told.whole(("num_layers_per_virtual_pipeline_stage",))
     if layers and "vpp" not in found and {"layers", "pp"} <= found.keys():
         each, rest = divmod(found["layers"].value, found["pp"].value * layers.value)

@@ -64,7 +64,7 @@ def _by_option(told: Told) -> Fact | None:
 
 
 def _by_file(told: Told) -> Fact | None:
-    """By the name of the file that a command gives to its trainer."""
+    """The task, by the name of the settings file that a command gives to its trainer."""
     ends = {"llm-foundry": (".yaml", ".yml"), "maxtext": (".yaml", ".yml"), "olmo-core": (".py",)}
     if told.call is None or told.trainer not in {*ends, "torchtune"}:
         return None
@@ -83,7 +83,7 @@ def _by_file(told: Told) -> Fact | None:
 
 
 def model_of(told: Told) -> Fact | None:
-    """The model that is named."""
+    """The model that settings or command name; None where neither does."""
     if told.kind in {PastedKind.DEEPSPEED, PastedKind.ACCELERATE, PastedKind.MODEL}:
         return None
     return first_of((_in_two_words, _by_option, _by_file), told)
@@ -231,7 +231,7 @@ def _by_adapters(told: Told) -> Fact | None:
 
 
 def _by_program(told: Told) -> Fact | None:
-    """By the name of a tuner's script, or of torchtune's recipe: `lora-finetune.py`, `lora_finetune_distributed`."""
+    """The task, by the name of the program or recipe: `lora-finetune.py`, `lora_finetune_distributed`."""
     if told.trainer not in {*_TUNERS, "pytorch-fsdp"} or told.call is None:
         return None
     if any(one.value.lower() in OFF for one in told.each(("use_lora", "lora_enable", "use_peft"))):

@@ -68,7 +68,7 @@ class Told:
 
     @property
     def place(self) -> str:
-        """Where the command stands, else the file."""
+        """Where the command is written; else the name of the file."""
         return self.name if self.call is None else self.call.where
 
     @property
@@ -79,7 +79,7 @@ class Told:
         return " ".join(self.call.texts[: program_at(self.call)[0] + 3])
 
     def row(self, fact: str) -> Sequence[str]:
-        """The keys of a fact."""
+        """The keys by which the trainer's files and options say a fact."""
         return words_of(self.trainer)[fact]
 
     def each(self, words: Sequence[str]) -> Iterator[Setting]:
@@ -93,7 +93,7 @@ class Told:
             yield from sorted(rest, key=lambda one: one.path.count(".") * (one.origin == "file"))
 
     def first(self, *words: str) -> Setting | None:
-        """The setting that counts of some keys."""
+        """The setting that counts, among several keys for one thing; None without any."""
         return next(self.each(words), None)
 
     def whole(self, words: Sequence[str]) -> Fact | None:
@@ -116,7 +116,7 @@ class Told:
         return any(one.key in keys for one in self.settings)
 
     def of_training(self) -> Told:
-        """The same without what is not trained: evaluation, other models, and the text's pictures."""
+        """The settings without those of evaluation, of other models, and of parts that do not train."""
         more = {"verl": "", "nemo-automodel": "|rollout|ref"}.get(self.trainer, "|rollout|ref|ci")
         aside = re.compile(rf"(^|[._])({_ASIDE}{more})([._]|$)")
         kept: Iterable[Setting] = (one for one in self.settings if not aside.search(one.path))
@@ -143,7 +143,7 @@ def _has(path: str, word: str) -> bool:
 
 
 def _of_text(settings: Sequence[Setting]) -> list[Setting]:
-    """What a model of text and images says of its text."""
+    """Settings of the text part of a model of text and images."""
     inside = [
         one._replace(path=one.path.removeprefix("text_config."))
         for one in settings
@@ -159,7 +159,7 @@ Rule = Callable[[Told], Fact | None]
 
 
 def first_of(rules: Sequence[Rule], told: Told) -> Fact | None:
-    """What the first rule says that says anything."""
+    """The answer of the first rule that has one; None where none has."""
     return next((fact for rule in rules if (fact := rule(told)) is not None), None)
 
 

@@ -39,7 +39,7 @@ _TITAN: Final = (
 
 
 def unwrapped(text: str, name: str) -> str:
-    r"""A text without what it is wrapped in; lines keep their numbers, but those of a notebook's cells.
+    r"""The code or log inside a page, notebook or chat; its lines keep their numbers, but for notebooks.
 
     >>> unwrapped("Start it on 8 H100:\n```bash\n$ torchrun t.py\n```\n", "README.md")
     '# Start it on 8 H100:\n#\ntorchrun t.py\n#'

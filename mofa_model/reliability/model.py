@@ -173,7 +173,7 @@ def ettr_at(job: Job) -> Callable[[Count], Ratio]:
 
 
 def one_tier(job: Job, tier: int) -> Job:
-    """The same job with one tier only, which every cause then reads. Ours. []"""
+    """The job with a single checkpoint tier, which it reads after every failure. Ours. []"""
     rel = job.reliability
     classes = tuple(replace(c, tier=0) for c in rel.classes)
     domains = tuple(replace(d, tier=0) for d in rel.domains)

@@ -131,7 +131,7 @@ def gamma_quantile(shape: float, chance: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _where_gamma_is_below(shape: float, chance: float) -> float:
-    """The same, kept: an operator asks for the same few counts at every look. [1]"""
+    """`gamma_quantile`, kept in a cache: an operator asks for the same few shapes again and again. [1]"""
     if not 0 < chance < 1:
         return 0.0 if chance <= 0 else math.inf
     if shape > _VAST:

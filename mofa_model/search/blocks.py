@@ -159,7 +159,8 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
 def by_sequence_parallelism(
     block: ShapeBlock, rows: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], ShapeBlock]]:
-    """Those of some rows that can have a value of sequence parallelism, as a block with it alone.
+    """The rows that can have sequence parallelism on, and those that can have it off, each as a
+    block that has this value alone.
 
     Few rows can have both, so options of a micro-batch are not priced where they are not legal.
     """

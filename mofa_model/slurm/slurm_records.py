@@ -106,7 +106,7 @@ class SlurmRecords:
     """What it was read from."""
 
     def joined_with(self, other: SlurmRecords) -> SlurmRecords:
-        """Both: of a node or an event that stands in both, the one that says more."""
+        """The records of both. Of a node or an event in both, the one that says more is kept."""
         nodes = {one.name: one for one in self.node_records}
         for one in other.node_records:
             before = nodes.get(one.name)

@@ -130,7 +130,7 @@ def summed(account: Iterable[NodeTime], *keys: str) -> tuple[NodeTime, ...]:
 
 
 def capacity(account: Iterable[NodeTime]) -> float:
-    """All of it. [node d]"""
+    """Node-time of all entries together. [node d]"""
     return _sum(one.node_days for one in account)
 
 

@@ -312,8 +312,9 @@ class Calibration:
     """Measured kernels; None = the laws of `compute` hold."""
 
     def stated(self, path: str, value: Numeric) -> Calibration:
-        """The same with one constant, for example `links.collective`; one of a law puts it in the
-        place of measured kernels.
+        """The calibration with one constant changed, by its path, for example `links.collective`.
+
+        The constant of a law also removes the measured kernels that would stand in for that law.
 
         >>> Calibration().stated("host.step", 0.5).host.step
         0.5

@@ -65,7 +65,7 @@ class Verb(Protocol):
         """Add the verb's arguments."""
 
     def run(self, arguments: Namespace) -> int:
-        """Do it; the result is the exit code."""
+        """Run the verb; returns the exit code."""
 
 
 def ours() -> dict[str, str]:

@@ -204,7 +204,7 @@ def _yaml(told: Mapping[str, Any]) -> str:
 
 
 def _changes(own_script: tuple[str, ScriptChanged] | None) -> str:
-    """What was changed in a script that people have."""
+    """Sentences on what was changed in a person's own script."""
     if own_script is None:
         return ""
     name, changed = own_script
@@ -221,7 +221,7 @@ def _readme(
     kind: JobKind | None,
     own_script: tuple[str, ScriptChanged] | None,
 ) -> str:
-    """What is here and how it starts, on one screen."""
+    """The text of README.md: which files the folder holds, and how to start them."""
     image = _IMAGE.format(trainer=launch.trainer)
     why = unverified(launch.trainer, launch.arguments, launch.release)
     verified = f"Not verified: {why}." if why else "The trainer's own checks took such launches."
@@ -265,7 +265,7 @@ def _restarts(advice: Advice, kind: JobKind | None) -> str:
 
 
 def _needs(launch: Launch) -> str:
-    """What a person has to say before a launch starts."""
+    """Sentences on what a person must fill in before the launch can start."""
     if launch.beside is None:
         return "with arguments of your own (model, data, folders), which come before the layout"
     names = ", ".join(one.name for one in launch.beside.variables)

@@ -40,7 +40,7 @@ _OF_A_LOG: Final = {
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Own runs, and where to write."""
+    """Add the options for a person's own runs, and where to write the result."""
     parser.add_argument("--to", metavar="FILE", help="file to write")
     parser.add_argument(
         "--from-runs",

@@ -32,7 +32,7 @@ exit codes: 0 nothing found, 2 bad input, 5 something was found (notes are no fi
 
 
 def configure(parser: ArgumentParser) -> None:
-    """The files, what they replace, and what no file says."""
+    """Add the files, the state that they replace, and options for facts that no file says."""
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="batch scripts, shell scripts, manifests"
     )
@@ -138,7 +138,7 @@ def _annotation(one: ReviewFinding) -> str:
 
 
 def _counterpart(one: ReviewedLaunch, replaced: Sequence[ReviewedLaunch]) -> ReviewedLaunch | None:
-    """What a launch replaces: the object of its kind and name."""
+    """The old launch of the same kind and name, which a launch replaces; None for a new one."""
     return next((other for other in replaced if other.kind == one.kind), None)
 
 

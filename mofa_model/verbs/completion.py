@@ -18,11 +18,11 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Which shell."""
+    """Add the name of the shell."""
     parser.add_argument("shell", choices=SHELLS, help="shell to print the completion script for")
 
 
 def run(arguments: Namespace) -> int:
-    """Print its script."""
+    """Print the completion script of the shell."""
     sys.stdout.write(script(arguments.shell))
     return 0

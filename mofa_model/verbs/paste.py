@@ -127,7 +127,7 @@ def _kept(text: str, ending: str) -> str:
 
 
 def _near(name: str) -> str:
-    """A file beside with a name like this one."""
+    """A file in the same folder whose name is like this one; empty where none is."""
     from difflib import get_close_matches
     from pathlib import Path, PureWindowsPath
 
@@ -204,7 +204,7 @@ def _is_spoken_to() -> bool:
 
 
 def _asked(found: PasteAnswer) -> PasteQuestion:
-    """The question with what a person answers; at most two are asked."""
+    """Ask a person for at most two missing facts; returns the question with the answers."""
     from mofa_model.answers.paste_gaps import ASKED, ASSUMED, MOST
     from mofa_model.pasted.sentence import counted_gpus
 

@@ -56,7 +56,7 @@ nodes.csv has the columns node, node_days, and possible_node_days where known.""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Three ways to say what was observed, and what was assumed."""
+    """Add options for three sources of observed failures, and for the assumption."""
     seen = parser.add_argument_group("observed")
     seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
     seen.add_argument(
@@ -451,7 +451,7 @@ def _bounds(posterior: Range) -> dict[str, Any]:
 def _from_files(
     events: str, exposure: str | None, node_days: float | None, possible: float | None
 ) -> ObservedFailures:
-    """What the files say was observed."""
+    """Observed failures from a file of events and a file of node-days."""
     from mofa_model.reliability.observed import ObservedFailures
 
     if (exposure is None) == (node_days is None):

@@ -96,7 +96,7 @@ Carry = Callable[..., Iterable[Any]]
 
 @contextmanager
 def _carrier(arguments: Namespace, count: int) -> Iterator[Carry]:
-    """Something with the call of `map` that carries the work, in the order of the points."""
+    """A function like `map` that answers the points, in order: here, in processes, or on dask."""
     if arguments.engine == "dask":
         yield from _dask(arguments.scheduler)
         return
@@ -118,7 +118,7 @@ def _carrier(arguments: Namespace, count: int) -> Iterator[Carry]:
 
 
 def _dask(address: str | None) -> Iterator[Carry]:
-    """A cluster that is there already; nothing is started."""
+    """A client of a dask cluster that already runs."""
     try:
         distributed = importlib.import_module("dask.distributed")
     except ImportError:

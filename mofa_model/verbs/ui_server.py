@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = SILENT
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer a request for a page."""
         path, _, query = self.path.partition("?")
         values = dict(parse_qsl(query, errors="replace"))
         if self.headers.get("Host", "") not in self.server.hosts:
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: what people ask is their own."""
+        """Log nothing: what people ask is private."""
 
 
 def _plain(title: str, said: str) -> str:

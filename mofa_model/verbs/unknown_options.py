@@ -73,7 +73,7 @@ def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
 
 
 def _hint(parser: ArgumentParser, word: str) -> str:
-    """What a word that stands alone seems to be."""
+    """A hint for a word without an option: what it seems to mean, and how to say it."""
     from mofa_model import presets
 
     known = {name for one in _actions(parser) for name in one.option_strings}
@@ -95,7 +95,7 @@ def _hint(parser: ArgumentParser, word: str) -> str:
 
 
 def among(parser: ArgumentParser, words: Sequence[str]) -> list[str]:
-    """Words that are options, but none of this verb."""
+    """The given words that are options, but not of this verb."""
     known = {name for action in _actions(parser) for name in action.option_strings}
     return [
         word

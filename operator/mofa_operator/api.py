@@ -108,7 +108,7 @@ class TokenBucket:
 
 
 def path_of(kind: Kind, namespace: str, name: str = "", *, status: bool = False) -> str:
-    """Where an object or a kind is.
+    """The URL path of an object, or of a kind.
 
     >>> from mofa_operator.keys import TRAINING_JOB
     >>> path_of(TRAINING_JOB, "ml", "llama", status=True)
@@ -122,15 +122,15 @@ class Versions:
     """Which version of a kind a server was last seen to serve."""
 
     def __init__(self) -> None:
-        """Nothing was asked yet."""
+        """Begin with no version known of any kind."""
         self._found: dict[Kind, Kind] = {}
 
     def of(self, kind: Kind) -> Kind:
-        """The kind in that version."""
+        """The kind in the version that the server serves."""
         return self._found.get(kind, kind)
 
     def path(self, kind: Kind, namespace: str, name: str = "", *, status: bool = False) -> str:
-        """Where an object or a kind is, in that version."""
+        """The URL path of an object or a kind, in the version that the server serves."""
         return path_of(self.of(kind), namespace, name, status=status)
 
     def versions(self, kind: Kind) -> list[Kind]:
@@ -142,7 +142,7 @@ class Versions:
         return sorted(versions, key=lambda version: version.version != self.of(kind).version)
 
     def note(self, kind: Kind, served: Kind) -> None:
-        """A server has served it."""
+        """Note the version in which the API server served a kind."""
         if kind.others:
             self._found[kind] = served
 
@@ -155,7 +155,7 @@ def _root(kind: Kind, namespace: str) -> str:
 
 
 def sent(body: Body | Sequence[Body]) -> bytes:
-    """What is written to the API server, readable as JSON and as YAML."""
+    """The body of a request as JSON, which is YAML too."""
     return _UNREADABLE.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), orjson.dumps(body))
 
 
@@ -269,7 +269,7 @@ class Api:
 
     @classmethod
     def from_environment(cls, settings: ApiSettings | None = None) -> Api:
-        """With the credentials of the kubeconfig, else of the pod's service account."""
+        """A client with the credentials of the kubeconfig, else of the pod's service account."""
         return cls(Credentials.from_environment(), settings)
 
     async def __aenter__(self) -> Self:

@@ -39,7 +39,7 @@ class Access:
     """Proxy on the way."""
 
     def context(self) -> ssl.SSLContext | None:
-        """What TLS needs; None for plain HTTP."""
+        """The TLS context of connections; None for plain HTTP."""
         if not self.server.startswith("https"):
             return None
         made = ssl.create_default_context(cafile=self.ca_file)
@@ -84,7 +84,7 @@ class Credentials:
 
     @property
     def known(self) -> Known:
-        """What is used now."""
+        """Certificate and token that requests use now."""
         return self.access, self.token
 
     async def reload(self, refused: Known) -> bool:
@@ -102,7 +102,7 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, context: str | None = None) -> Credentials:
-        """Of KUBECONFIG or ~/.kube/config, else of the pod's service account."""
+        """Credentials of KUBECONFIG or ~/.kube/config, else of the pod's service account."""
         return cls(_configuration(context), context)
 
 

@@ -43,7 +43,7 @@ class Pods(Shape):
 
     @property
     def spec(self) -> PodSpec:
-        """One of them."""
+        """The spec of one pod of the set: all are alike."""
         return self.template.spec
 
     @property

@@ -117,7 +117,7 @@ def _ready(node: Mapping[str, Any]) -> bool:
 
 
 def main() -> None:
-    """Serve until TERM."""
+    """Serve the series of all exporters until the signal TERM."""
     parser = argparse.ArgumentParser(prog="python -m mofa_local.agents", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)

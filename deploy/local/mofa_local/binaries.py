@@ -137,7 +137,7 @@ def _cached(wanted: Tool) -> Path | None:
 
 @contextmanager
 def _only_one(name: str) -> Iterator[None]:
-    """One build at a time for this user: two at once would want four gigabytes and twice the time."""
+    """A lock, so that this user has one build at a time: two at once would want four gigabytes."""
     with (cache() / "build.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -198,7 +198,7 @@ def _last_lines(output: TextIO, count: int = 20) -> str:
 
 
 def _say_what_is_here(module: Module | Published) -> None:
-    """A README in the cache, for whoever finds a gigabyte there."""
+    """Write a README into the cache, for whoever finds a gigabyte there."""
     text = (
         "Programs of MoFa Advisor's local stack, built by `python -m mofa_local.binaries` from Go modules.\n"
         f"Module: {module.requires} {'.'.join(str(part) for part in module.version)}\n"

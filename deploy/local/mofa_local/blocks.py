@@ -121,12 +121,12 @@ def _head(times: range, value: float) -> bytes:
 
 
 def _constant(times: range, value: float) -> bytes:
-    """One bit for the second value, two bits for each further sample, all of them zero."""
+    """The body of a chunk whose value never changes: zeros, one bit for the second value, then two each."""
     return _head(times, value) + bytes((max(0, 2 * len(times) - 3) + 7) // 8)
 
 
 def _varying(times: range, values: list[float]) -> bytes:
-    """As above, but what changes in a value's bits is written out: its leading zeros, its length, itself."""
+    """The body of a chunk whose value changes: of each change leading zeros, length and bits."""
     words = struct.unpack(f">{len(values)}Q", struct.pack(f">{len(values)}d", *values))
     text = "".join(map(_changed, map(xor, words, words[1:])))[
         1:
@@ -138,7 +138,7 @@ def _varying(times: range, values: list[float]) -> bytes:
 
 @cache
 def _changed(change: int) -> str:
-    """Bits of one sample; a counter that rises evenly has few sorts of them."""
+    """Bits of one sample, by the change of its value's bits; kept, since counters repeat few changes."""
     if not change:
         return "00"
     leading = min(64 - change.bit_length(), 31)
@@ -151,7 +151,7 @@ def _changed(change: int) -> str:
 
 
 def _index(entries: list[Entry]) -> bytes:
-    """Symbols, series, postings, the table of postings, and where these begin."""
+    """The index file of a block: symbols, series, postings, their table, and where each begins."""
     index = bytearray(struct.pack(">IB", 0xBAAAD700, 2))
     symbols = sorted({text for labels, _ in entries for pair in labels for text in pair})
     number = {text: place for place, text in enumerate(symbols)}
@@ -182,7 +182,9 @@ def _index(entries: list[Entry]) -> bytes:
 def _series(
     labels: tuple[tuple[str, str], ...], chunks: list[Chunk], number: Mapping[str, int]
 ) -> bytes:
-    """Labels by the numbers of their texts, then the chunks, each as what differs from the one before."""
+    """A series in the index: numbers of its labels' texts, then its chunks, each as the difference from
+    the one before.
+    """
     body = _uvarint(len(labels)) + b"".join(
         _uvarint(number[text]) for pair in labels for text in pair
     )
@@ -213,7 +215,7 @@ def _text(text: str) -> bytes:
 
 
 def _uvarint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; the top bit says that more follow.
+    """A whole number as seven bits a byte, the lowest first; the top bit says that more follow.
 
     >>> _uvarint(300).hex()
     'ac02'
@@ -227,7 +229,7 @@ def _uvarint(number: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """As above, with the sign in the lowest bit."""
+    """A signed number as `_uvarint`, with the sign in the lowest bit."""
     return _uvarint(number << 1 if number >= 0 else (-number << 1) - 1)
 
 

@@ -55,14 +55,14 @@ class Key:
 
     @classmethod
     def new(cls) -> Self:
-        """One that nobody had before."""
+        """A new random key."""
         secret = 1 + secrets.randbelow(_N - 1)
         x, y = _times(secret, _G)
         return cls(secret=secret, public=b"\x04" + x.to_bytes(32, "big") + y.to_bytes(32, "big"))
 
     @property
     def pem(self) -> str:
-        """As a file of OpenSSL and Go."""
+        """The private key as PEM, which OpenSSL and Go read."""
         secret = _der(0x04, self.secret.to_bytes(32, "big"))
         return _pem(
             "EC PRIVATE KEY",
@@ -140,7 +140,7 @@ class Authority:
     def _certificate(
         self, subject: bytes, key: Key, *extensions: tuple[bytes, bytes, bytes]
     ) -> str:
-        """RFC 5280 §4.1: what is signed, how, and the signature."""
+        """A certificate by RFC 5280 §4.1: content, kind of signature, signature."""
         inside = _seq(
             _der(0xA0, _int(2)),  # version 3
             _int(secrets.randbits(127) + 1),

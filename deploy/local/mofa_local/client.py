@@ -74,7 +74,7 @@ class Client:
         return None if found is None else list(found["items"])
 
     def get(self, path: str, accept: str = "application/json") -> Any:
-        """What stands at a path; None where nothing does."""
+        """The JSON at a path; None where nothing is there."""
         try:
             return self.ask("GET", path, accept=accept)
         except Refused as error:
@@ -161,7 +161,7 @@ def _named(entries: list[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
 
 
 def _message(said: bytes) -> str:
-    """What a Status says, or whatever came instead of one."""
+    """The message of a Kubernetes Status; the whole text where it is none."""
     try:
         return str(orjson.loads(said)["message"])
     except (ValueError, KeyError, TypeError):

@@ -112,24 +112,24 @@ class Cluster:
         labels: str = "",
         fields: str = "",
     ) -> None:
-        """Have an object go, or all of its kind that have these labels and fields; one that is not there is gone."""
+        """Delete an object, or all of its kind with some labels and fields; a missing one is no error."""
         chosen = f"?labelSelector={quote(labels)}&fieldSelector={quote(fields)}"
         self._delete(self._path(kind, namespace, name) + chosen)
 
     def empty(self, namespace: str) -> None:
-        """Have every object in a namespace go, but what tells of the past."""
+        """Delete every object in a namespace, but its events."""
         for path, resource in self._held():
             self._delete(f"{path}/namespaces/{namespace}/{resource}")
 
     def empty_all(self) -> None:
-        """The same in every namespace but those of the cluster itself and of the operator."""
+        """Delete all objects in every namespace but those of the cluster itself and of the operator."""
         for path, resource in self._held():
             found = self._client.items(f"{path}/{resource}") or ()
             for namespace in {one["metadata"]["namespace"] for one in found} - OWN:
                 self._delete(f"{path}/namespaces/{namespace}/{resource}")
 
     def _held(self) -> set[tuple[str, str]]:
-        """Path and name of every kind that namespaces hold and that can go at once; events tell of the past, and stay."""
+        """API path and resource of every namespaced kind that can be deleted as a whole, without events."""
         return {
             (path, told["resource"])
             for path, told in self._kinds.values()
@@ -243,7 +243,9 @@ class Cluster:
         }
 
     def _got(self, arguments: list[str]) -> str | None:
-        """What `get KIND [NAME] [-n NAMESPACE | -A] -o json` prints; None for anything else, and where kubectl is to tell why not."""
+        """The answer to `get KIND [NAME] [-n NAMESPACE | -A] -o json`, without a process; None for other
+        words, and for errors, which kubectl then tells.
+        """
         plain = _GET.fullmatch(" ".join(arguments))
         if not plain:
             return None

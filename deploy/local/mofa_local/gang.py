@@ -60,14 +60,14 @@ class Gang:
     """All pods of a job, one on each of its nodes."""
 
     def __init__(self, namespace: str, name: str, nodes: Sequence[str], now: float) -> None:
-        """The first attempt; nodes beyond `MOST` are spare. [s]"""
+        """Begin the first attempt of a job at `now`; nodes beyond `MOST` are spare. [s]"""
         self.namespace = namespace
         self.name = name
         self._nodes = list(nodes) or ["node-0"]
         self._pods = [self._pod(slot, 0, node, now) for slot, node in enumerate(self._nodes[:MOST])]
 
     def interrupt(self, kind: str, now: float) -> str:
-        """What happens; the result is the node that it happens to."""
+        """Interrupt the job in a given way; returns the node that is hit."""
         if kind not in KINDS:
             raise UnknownName("kind", kind, KINDS)
         living = [pod for pod in self._pods if pod.gone is None]

@@ -100,7 +100,9 @@ class Kind(Cluster):
         self._leave()
 
     def _made_here(self) -> Path:
-        """The cluster with a node of our own image; what podman and kind expect of a machine is put there until the end."""
+        """A cluster whose node image is built here; what podman and kind expect of the machine is set up
+        for as long.
+        """
         from ruamel.yaml import YAML
 
         from mofa_local.kind_node import node_image

@@ -37,7 +37,7 @@ class Life:
 
     @property
     def uid(self) -> str:
-        """The same in the same past."""
+        """The pod's uid, from job, slot and birth: one past always gives the same uids."""
         return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.job.name}/{self.slot}/{self.born}"))
 
 

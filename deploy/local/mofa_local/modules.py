@@ -100,7 +100,7 @@ class Module:
 
     @contextmanager
     def source(self, go: Path, kept: Path, kubectl: Path | None) -> Iterator[Path]:
-        """Where it is built: in its own folder."""
+        """The folder in which the module is built: its own."""
         del go, kept, kubectl
         yield self.path
 

@@ -40,7 +40,7 @@ class Running:
     """One neighbour that is installed: it can be stopped, killed and started again, on its own ports."""
 
     def __init__(self, neighbour: Neighbour, cluster: Cluster, processes: Processes) -> None:
-        """Install what its project installs."""
+        """Apply the objects that the project's own installation has, and prepare to start it."""
         self.name = neighbour.tool.name
         self._neighbour = neighbour
         self._cluster = cluster
@@ -112,7 +112,7 @@ class Running:
         self._secret = next((v["secret"]["secretName"] for v in volumes if "secret" in v), "")
 
     def _write_config(self, installed: list[Object]) -> None:
-        """Its own configuration, with what we say of where it listens."""
+        """Write the controller's configuration file, with the ports on which it listens here."""
         from ruamel.yaml import YAML
 
         if not self._neighbour.config:
@@ -139,7 +139,7 @@ class Running:
             return probe.connect_ex((HOST, int(self._words["webhook"]))) == 0
 
     def _mount(self) -> bool:
-        """What a kubelet does: the Secret that it has made, as files."""
+        """Write the Secret with its certificate into files, as a kubelet mounts it."""
         path = f"/api/v1/namespaces/{self._namespace}/secrets/{self._secret}"
         data = (Client(self._cluster.kubeconfig).get(path) or {}).get("data") or {}
         places = {self._words["certs"], self._neighbour.mounts.format(**self._words)}
@@ -201,7 +201,7 @@ def _worded(value: Any, words: Mapping[str, str]) -> Any:
 
 
 def _merged(below: Any, above: Any) -> Any:
-    """One configuration written over another."""
+    """Two nested configurations as one; values of `above` win."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
     return below | {key: _merged(below.get(key), one) for key, one in above.items()}

@@ -134,24 +134,24 @@ def ready_nodes(cluster: Cluster) -> set[str]:
 def fail(
     cluster: Cluster, name: str, *, status: str = "False", reason: str = "KubeletNotReady"
 ) -> None:
-    """The node is not ready, until `recover`: False as its kubelet says, Unknown as the control plane says of a silent one."""
+    """Make a node not ready until `recover`; `status` is False, or Unknown as for a silent node."""
     _patch(cluster, name, {"metadata": {"annotations": {BROKEN: reason}}})
     _patch(cluster, name, {"status": {"conditions": [_condition(status, reason)]}}, status=True)
 
 
 def recover(cluster: Cluster, name: str) -> None:
-    """Ready again, after `fail`."""
+    """Make a node ready again, after `fail`."""
     _patch(cluster, name, {"metadata": {"annotations": {BROKEN: None}}})
     _patch(cluster, name, {"status": {"conditions": [_condition("True")]}}, status=True)
 
 
 def cordon(cluster: Cluster, name: str, *, on: bool = True) -> None:
-    """No new pods on this node; `on=False` gives it back."""
+    """Cordon a node; `on=False` uncordons it."""
     _patch(cluster, name, {"spec": {"unschedulable": on or None}})
 
 
 def delete(cluster: Cluster, name: str) -> None:
-    """The node object vanishes."""
+    """Delete the Node object."""
     cluster.admin.resources.get(api_version="v1", kind="Node").delete(name=name)
 
 

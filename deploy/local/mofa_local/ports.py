@@ -17,7 +17,7 @@ RANGE: Final = range(20000, 30000)
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports, free at this moment.
+    """Different ports, as many as `count`, that are free at this moment.
 
     >>> len(set(free_ports(3)))
     3
@@ -39,5 +39,5 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """One of them."""
+    """A port that is free at this moment."""
     return free_ports(1)[0]

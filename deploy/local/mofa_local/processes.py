@@ -71,7 +71,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number, which is its group's as well."""
+        """Process id, which is the id of its group as well."""
         return self.child.pid
 
     @property
@@ -160,7 +160,7 @@ class Processes:
         self._end(name, signal.SIGTERM, grace)
 
     def kill(self, name: str) -> None:
-        """KILL at once, as a machine that loses power."""
+        """Kill a child at once by KILL, as a machine that loses power."""
         self._end(name, signal.SIGKILL, GRACE)
 
     def stop_all(self) -> None:

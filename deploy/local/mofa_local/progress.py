@@ -74,7 +74,7 @@ class Told:
     """Tells a person: one line that is drawn anew at a terminal, else a line now and then."""
 
     def __init__(self) -> None:
-        """Nothing was said yet."""
+        """Begin a progress line on standard error."""
         self._drawn = 0
         self._at_terminal = sys.stderr.isatty()
 
@@ -84,7 +84,7 @@ class Told:
         return AT_ONCE if self._at_terminal else EVERY
 
     def say(self, text: str, part: float) -> None:
-        """Tell it; `part` is the share that is done."""
+        """Show a line of progress; `part` is the share that is done."""
         if not self._at_terminal:
             print(f"mofa_local: {text}", file=sys.stderr, flush=True)
             return
@@ -94,7 +94,7 @@ class Told:
         self._drawn = len(line)
 
     def end(self) -> None:
-        """Leave the line."""
+        """End the progress line with a line break."""
         if self._drawn:
             print(file=sys.stderr, flush=True)
             self._drawn = 0

@@ -96,7 +96,7 @@ class Published:
             shutil.rmtree(copy, ignore_errors=True)
 
     def _fetch(self, go: Path) -> Path:
-        """Its folder in Go's own module cache."""
+        """Fetch the module; returns its folder in Go's module cache."""
         command = [str(go), "mod", "download", "-json", f"{self.requires}@{self.release}"]
         environment = os.environ | {"GOWORK": "off", "GOFLAGS": "-mod=mod"}
         try:

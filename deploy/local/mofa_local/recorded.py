@@ -43,7 +43,7 @@ def recorded(past: Past, pool: str) -> Iterator[tuple[Series, list[Run]]]:
 
 
 def _of_nodes(past: Past, pool: str) -> Iterator[Series]:
-    """What became of each node, and of all of them together."""
+    """Recorded series of each node and of the whole pool."""
     begin, end = max(past.start, past.end - NODES_FOR), past.end
     down, _ = outages(past)
     changes: dict[float, int] = {}
@@ -122,7 +122,7 @@ def _of_job(past: Past, job: Job) -> Iterator[Series]:
 
 
 def _but(begin: float, end: float, lost: list[tuple[float, float]]) -> Iterator[Span]:
-    """1 from begin to end, but 0 in these times."""
+    """A series of 1 from begin to end, with 0 in the lost times."""
     now = begin
     for at, stop in lost:
         yield Span(now, at, 1)

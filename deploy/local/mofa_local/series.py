@@ -128,7 +128,7 @@ def _nodes(past: Past) -> Iterator[Series]:
 def _switched(
     past: Past, inside: Iterable[tuple[float, float]], usual: float, other: float
 ) -> Iterator[Span]:
-    """`usual` all the time, but `other` in these times."""
+    """A series of the value `usual`, with `other` inside some times."""
     at = float(past.start)
     for begin, stop in sorted(inside):
         yield Span(at, begin, usual)

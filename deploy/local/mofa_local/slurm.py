@@ -47,7 +47,7 @@ PATIENCE: Final = 240.0
 
 
 def missing() -> str:
-    """Why no Slurm can run here, in one line; empty = it can."""
+    """Why no Slurm can run here, in one line; empty where it can."""
     lacking = [one for one in PROGRAMS if shutil.which(one, path=_path()) is None]
     if lacking:
         return f"no Slurm here: {', '.join(lacking)} missing; `make test-slurm` installs {' '.join(PACKAGES)}"
@@ -183,7 +183,7 @@ class SlurmSite:
         )  # fmt: skip
 
     def submit(self, script: str, *options: str) -> int:
-        """Hand a script to sbatch; the number of its job."""
+        """Hand a script to sbatch; returns the number of its job."""
         made = self.ask("sbatch", "--parsable", *options, text=script)
         return int(made.strip().partition(";")[0])
 

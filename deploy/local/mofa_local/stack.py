@@ -182,7 +182,7 @@ def _start_real_node(
 
 
 def first_build(programs: Sequence[str]) -> str:
-    """What is built before anything starts, and about how long that takes; empty where all is there.
+    """A line on what is built before the start, and how long that takes; empty where all is there.
 
     >>> first_build(())
     ''
@@ -320,7 +320,9 @@ def _start_exporters(
 
 
 def _checks(cluster: Cluster, size: Size) -> tuple[str, ...]:
-    """Beside Kueue the operator answers its AdmissionChecks, and may."""
+    """The operator's option to answer Kueue's AdmissionChecks, with the rights for it; nothing where
+    the stack has no Kueue.
+    """
     if "kueue" not in size.beside:
         return ()
     home, _, name = ACCOUNT.partition("/")

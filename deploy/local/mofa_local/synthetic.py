@@ -220,7 +220,9 @@ def _recoveries(
 def _blame_nodes(
     incidents: list[Incident], share: float, end: int, source: random.Random
 ) -> tuple[Incident, ...]:
-    """The same incidents, with nodes as the cause of this share of the pod incidents; a repair takes one to three hours."""
+    """The incidents, of which a share of those of pods is now caused by nodes, whose repair takes one
+    to three hours.
+    """
     pods = [number for number, one in enumerate(incidents) if one.level == "pod"]
     blamed = set(source.sample(pods, round(share * len(pods))))
     repair = {

@@ -63,7 +63,7 @@ class Trainer:
         return step - step % self.checkpoint_steps
 
     def interrupt(self, now: float, kind: Kind, seconds: float) -> int:
-        """Stop for so long; the result is the number of steps that are trained again.
+        """Stop training for some seconds; returns the number of steps that are trained again.
 
         >>> job = Trainer(namespace="a", name="b", tokens_per_second=1e6, step_seconds=2.0, since=0.0)
         >>> job.interrupt(now=260.0, kind="restart", seconds=40.0)
@@ -84,7 +84,7 @@ class Trainer:
         return self._reached - self._base
 
     def pace(self, now: float, fraction: float) -> None:
-        """Go on at another share of the full rate."""
+        """Train at another share of the full rate from now on."""
         if not fraction > 0:
             raise BadValue("fraction", fraction, "more than 0; to stop a job, interrupt it")
         if self.running(now):

@@ -78,7 +78,7 @@ def is_up(folder: Path) -> bool:
 
 
 def inject(folder: Path, kind: str, job: str, seconds: float) -> str:
-    """Interrupt a job that trains, as a cluster does; what was done, and how it is undone."""
+    """Interrupt a job that trains, as a cluster would; returns what was done and how to undo it."""
     if not is_up(folder):
         raise LocalStackError("the stack is not up; `make up` starts it")
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))

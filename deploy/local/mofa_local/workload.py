@@ -275,7 +275,7 @@ def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing of every scrape."""
+            """Log nothing: each scrape would be a line."""
 
     server = ThreadingHTTPServer((HOST, port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

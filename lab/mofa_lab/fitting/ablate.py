@@ -44,7 +44,9 @@ def effects() -> dict[str, dict[str, Any]]:
 def ablate(
     found: CampaignResult, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[Ablated]:
-    """The table: nothing taken away, then every effect in turn, first as it stands, then fitted anew."""
+    """Errors of the fit without each effect in turn: first with all else as it is, then fitted anew;
+    the first row is with all effects.
+    """
     part = found.time
     yield _judged(NONE, part.values, part, refitted=False)
     entries = part.evidence.entries
@@ -73,7 +75,7 @@ def without(entries: tuple[Free, ...], changes: Mapping[str, Any]) -> tuple[Free
 
 
 def switch(changes: Mapping[str, Any]) -> Change:
-    """Batches with the constants of an effect at the values where it is gone."""
+    """A change of batches that sets the constants of an effect to values at which it does nothing."""
     groups: dict[str, dict[str, float]] = {}
     for path, value in changes.items():
         if "." in path:

@@ -76,7 +76,7 @@ class CampaignResult:
 
     @property
     def loss(self) -> float:
-        """Of both problems."""
+        """Robust loss with priors of the fits of time and of memory together. [1]"""
         return self.time.loss + self.memory.loss
 
 
@@ -132,7 +132,7 @@ def objective(evidence: Evidence, logs: Array, values: Array | None = None) -> f
 
 
 def shipped_loss(found: CampaignResult) -> float:
-    """The same of the constants that are shipped; an entry that they do not have stands at its prior. [1]"""
+    """Robust loss with priors of the shipped constants; an entry that they lack has its prior. [1]"""
     shipped = {entry.name: entry for entry in entries_of(tables.table("constants"))}
     loss = 0.0
     for part in (found.time, found.memory):

@@ -62,17 +62,17 @@ class Held:
 
     @property
     def share(self) -> float:
-        """Of the runs. [1]"""
+        """Share of runs inside their bands. [1]"""
         return self.held / self.runs
 
     @property
     def share_of_groups(self) -> float:
-        """The same with every group alike. [1]"""
+        """Mean over groups of the share of runs inside their bands: each group counts once. [1]"""
         return self.of_groups / self.groups
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the share of groups is with 95 %. Source: Clopper and Pearson 1934. [1]"""
+        """Bounds of the share of groups with 95 % confidence. Source: Clopper and Pearson 1934. [1]"""
         from scipy.stats import binomtest
 
         found = binomtest(round(self.of_groups), self.groups).proportion_ci(0.95)
@@ -80,7 +80,7 @@ class Held:
 
     @property
     def stands(self) -> bool:
-        """Whether so many groups may be held by chance, where bands hold their share."""
+        """Whether so many groups inside their bands agree with the share that bands are made to hold."""
         from scipy.stats import binomtest
 
         return bool(binomtest(round(self.of_groups), self.groups, SHARE).pvalue >= CHANCE)
@@ -113,7 +113,7 @@ def judged(
 
 
 def bare_rows(found: CampaignResult) -> list[dict[str, str]]:
-    """The table, by the names of cases."""
+    """Rows of the table of measured runs, without errors, by the names of cases."""
     rows: dict[str, dict[str, str]] = {}
     for quantity, part in (("step", found.time), ("memory", found.memory)):
         for row, error, group, _ in judged(part, quantity):
@@ -137,7 +137,7 @@ def estimated_shares(cases: Sequence[Case]) -> dict[str, float]:
 
 
 def coordinates_of(row: FitRow, estimated: float = 1.0) -> Coordinates:
-    """Where a case stands; its machines have default constants, so its stack is its key's."""
+    """The coordinates of a case among measured runs; stack and publisher are those that the case says."""
     case = row.case
     at = coordinates(case.workload, case.cluster, case.strategy, estimated)
     return replace(at, stack=case.key.stack, publisher=case.publisher)
@@ -157,7 +157,7 @@ class LeftOut:
 def against_bands(
     found: CampaignResult, quantity: str, by: str = "group", *, in_view: bool = False
 ) -> list[LeftOut]:
-    """Every run of a quantity, held against the band that is made without what its fold does not see."""
+    """Every run of a quantity beside the band that is made without the runs of its own group."""
     part = found.time if quantity == "step" else found.memory
     rows = bare_rows(found)
     told = []
@@ -185,7 +185,7 @@ def as_bytes(rows: Sequence[Row]) -> bytes:
 
 
 def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
-    """By quantity and by what sets are told apart by: how many runs their bands hold without their group."""
+    """How many runs bands hold that were made without the run's group, by quantity and kind of set."""
     ways: Mapping[str, Callable[[FitRow], str]] = {
         "runs": lambda row: set_of(row.case),
         "stack and class of devices": lambda row: f"{row.case.key.stack}, {KEYS['device'](row)}",
@@ -199,7 +199,7 @@ def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
 
 
 def coverage_without(found: CampaignResult) -> list[tuple[str, Held]]:
-    """By what is left out whole, which a question may be the first to ask of: how many steps the bands hold, all first."""
+    """How many steps bands hold where a whole system, publisher, stack, device or scale was left out."""
     told = []
     for by in (name for name in WHOLE if name in found.time.validated):
         known = against_bands(found, "step", by)

@@ -154,7 +154,7 @@ class ErrorRow:
 
     @property
     def quoted(self) -> bool:
-        """Whether it is the line that aims are for."""
+        """Whether this line is quoted, and so has aims."""
         return self.left_out == self.subject.by[0] and any(self.subject.aim)
 
     @property
@@ -187,7 +187,7 @@ def lines(found: CampaignResult) -> list[ErrorRow]:
 
 
 def left_out_values(part: Calibrated, row_set: str) -> Array:
-    """Predictions to quote of a set: without the publisher of a published run, without the group of a sweep's."""
+    """Predictions of a set by fits that saw neither a published run's publisher nor a sweep's group."""
     by = "publisher" if row_set == "published" else "group"
     return part.validated[by].values if by in part.validated else part.values
 
@@ -216,7 +216,7 @@ def scored(part: Calibrated, values: Array, chosen: Choice) -> list[Scored]:
 
 
 def regret(part: Calibrated, values: Array, name: str) -> dict[str, Any]:
-    """What the picks of a sweep's groups lose."""
+    """How much slower the layouts picked by estimate are than the best ones of a sweep's groups."""
     return pick_regret(scored(part, values, _of(name, {STEP})))
 
 
@@ -240,7 +240,7 @@ def rooms(evidence: Evidence, logs: Array, row: FitRow) -> float:
 
 
 def memory_calls_out_of_fold(part: Calibrated, by: str, name: str) -> dict[str, int]:
-    """The same, each run called by the fit that did not see its model."""
+    """How often runs of a sweep were called too big, each by the fit that did not see its model."""
     total: dict[str, int] = {}
     found = part.validated[by]
     for fold, logs in zip(found.folds, found.logs, strict=True):

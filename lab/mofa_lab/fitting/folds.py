@@ -107,7 +107,7 @@ def folds(
 
 
 def _twins(rows: tuple[FitRow, ...], here: Mask, by: str) -> Mask:
-    """Rows that repeat what a group holds: the sweep of a publisher of tables, and runs of the shape that a sweep ran."""
+    """Rows that must be left out with a group, because they repeat its runs under another name."""
     if by != "group":
         return np.zeros(len(rows), dtype=bool)
     held = [row for row, left in zip(rows, here, strict=True) if left]

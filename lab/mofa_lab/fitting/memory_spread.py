@@ -47,7 +47,7 @@ class Errors:
     """0 = measured, 1 = the error is below the value, -1 = it is above."""
 
     def likelihood(self, width: float) -> float:
-        """Logarithm of the likelihood of a half width of what is all estimated."""
+        """Logarithm of the likelihood of these errors under a half width of the band."""
         sizes = Counter(self.groups)
         weights = np.array([sizes[name] ** -CROWD for name in self.groups])
         scale = memory_half_width(self.estimated, width) / END
@@ -60,7 +60,7 @@ class Errors:
 
 
 def errors_of(found: CampaignResult) -> list[Errors]:
-    """What all runs of a calibration say."""
+    """Memory errors of all runs of a calibration, measured and left out."""
     columns = predict(found.cases).columns
     names = [case.id for case in found.cases]
     share = dict(zip(names, columns["estimated"].tolist(), strict=True))

@@ -94,7 +94,7 @@ def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
 
 
 def _short(found: CampaignResult) -> Iterator[str]:
-    """What is quoted, each with its aim; an aim that is missed says no."""
+    """A table of the figures that are quoted, each with its aim and whether it is met."""
     yield "## In short"
     yield table(
         (
@@ -150,7 +150,7 @@ def _figures(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
 
 
 def _held_of_systems(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
-    """How many runs are held by bands of systems that nobody measured, and how true the printed confidence is."""
+    """Two rows on systems that were left out: runs inside their bands, and error of the confidence."""
     told = {one.name: one for by, one in coverage_without(found) if by == "system"}
     every = told.pop(ALL)
     refused = [name for name, one in told.items() if not one.stands]
@@ -216,7 +216,7 @@ def _calls(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
 
 
 def _paper() -> Iterator[str]:
-    """The paper's runs have a page of their own."""
+    """The section on the paper's runs, which links to their own page."""
     yield "## The paper's own runs"
     yield (
         "The six runs that the MoFa paper measured, before and after one calibrating run of each device, and what its unnamed "
@@ -309,14 +309,14 @@ HELD: Final = (
 
 
 def _held(one: Held, together: bool) -> tuple[Cell, ...]:
-    """A set; where it is of all runs of some kind its share has to be in bounds too."""
+    """A row on one set of runs: the share inside bands, and whether that share is as it should be."""
     stands = one.stands and (not together or WITHIN[0] <= one.share <= WITHIN[1])
     shares = (one.share, one.share_of_groups, *one.interval)
     return (one.groups, one.runs, *shares, round(one.width, 3), stands)
 
 
 def _odds() -> Iterator[str]:
-    """Odds are scored by `mofa validate odds`, which leaves its figures in a file: the report asks nothing of the search."""
+    """The section on odds, from the figures that `mofa validate odds` left in a file."""
     from mofa_lab.validate import odds_report
 
     if odds_report.RECORD.exists():
@@ -324,7 +324,7 @@ def _odds() -> Iterator[str]:
 
 
 def _kernels() -> Iterator[str]:
-    """Kernels are scored by `mofa validate kernels`, which leaves its figures in a file: their tables are too large for a clone."""
+    """The section on kernels, from the figures that `mofa validate kernels` left in a file."""
     from mofa_lab.kernels import report
 
     if KERNELS.exists():

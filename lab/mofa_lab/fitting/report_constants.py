@@ -18,7 +18,7 @@ Progress = Callable[[str], None]
 
 
 def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
-    """What one run of an unseen system is worth."""
+    """The section on errors of a system that was left out, before and after one of its runs is known."""
     if "stack" not in found.time.validated:
         return
     yield "## What one run of your own is worth"

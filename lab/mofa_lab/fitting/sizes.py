@@ -92,7 +92,7 @@ class LeftOutRun:
 def folds_of(
     cases: Sequence[Case], progress: Callable[[str], None] = lambda _: None
 ) -> tuple[Evidence, Mapping[str, OutOfFold]]:
-    """Memory of some cases, and what fits without each publisher and each model of a sweep say of it."""
+    """The evidence on memory of some cases, with cross-validations by publisher and by sweep model."""
     evidence = memories(cases, priors(None))
     whole = fit(evidence, evidence.measured, weights=evidence.weights)
     return evidence, {
@@ -102,7 +102,7 @@ def folds_of(
 
 
 def left_out_runs(evidence: Evidence, validated: Mapping[str, OutOfFold]) -> list[LeftOutRun]:
-    """Runs whose memory is known, and those of sweeps, each as fits without it see it."""
+    """Runs with known memory and runs of sweeps, each predicted by a fit that did not see it."""
     known: dict[str, tuple[FitRow, float]] = {}
     for swept, by in LEFT_OUT.items():
         for row, value in zip(evidence.rows, validated[by].values.tolist(), strict=True):
@@ -262,7 +262,7 @@ def _devices(runs: Sequence[LeftOutRun]) -> list[Row]:
 
 
 def _sure(runs: Sequence[LeftOutRun]) -> list[Row]:
-    """Every run where it ran: what is sure to fit, and what did not."""
+    """For each run on its own devices: whether it was said to surely fit, and whether it did."""
     return [
         {
             "set": set_of(run.case), "group": run.group, "question": run.case.id, "objective": "sure where they ran",
@@ -280,7 +280,9 @@ def tuning_runs() -> list[TuningRun]:
 
 
 def tuned_rows(runs: Sequence[TuningRun]) -> list[Row]:
-    """What fine-tuning runs say of sizes. A question is a model and a method on one kind of device; its micro-batch is ours."""
+    """Sizes picked for fine-tuning runs: one question for each model, method and device, with a
+    micro-batch of our own.
+    """
     found: list[Row] = []
     asked: dict[tuple[object, ...], list[TuningRun]] = {}
     for run in runs:

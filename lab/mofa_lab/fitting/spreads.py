@@ -65,7 +65,7 @@ class LeftGroup:
     mixture: Array
 
     def variance(self, numbers: Mapping[str, Array]) -> tuple[Array, Array, Array]:
-        """Of noise, of the system and of the distance. [1]"""
+        """Variances of noise, of the system, and of the distance from measured runs, each by run. [1]"""
         noise = numbers["noise"] ** 2 + self.logs @ np.square(numbers["slopes"])
         system = (numbers["system"] ** 2 + numbers["mixture"] ** 2 * self.mixture) / (
             1.0 + numbers["told"] * self.related
@@ -73,7 +73,7 @@ class LeftGroup:
         return noise, system, numbers["layout"] ** 2 * self.distance
 
     def ends(self, numbers: Mapping[str, Array]) -> Array:
-        """Errors in half widths of bands: one of at most 1 is held. [1]"""
+        """Errors over half the width of their bands: at most 1 is inside the band. [1]"""
         found: Array = np.abs(self.errors) / END / np.sqrt(sum(self.variance(numbers)))
         return found
 
@@ -93,7 +93,7 @@ class _Likelihood:
         self._each = (self._sizes**-CROWD)[self._which]
 
     def __call__(self, numbers: Mapping[str, Array]) -> float:
-        """Their sum, without what does not depend on the numbers."""
+        """Logarithm of the likelihood of all errors, without constant terms."""
         noise, system, distance = self._all.variance(numbers)
         of_middles = self._mean(system + distance) + self._mean(noise) / self._sizes
         several = self._sizes[self._which] > 1
@@ -116,7 +116,7 @@ def log_density(errors: Array, variance: Array) -> Array:
 
 
 def variance_of(found: CampaignResult) -> Variance:
-    """The numbers that a calibration's left-out runs say."""
+    """The variances fitted to errors of a calibration's left-out runs."""
     groups = list(groups_left_out(found))
     return widened(groups, likeliest(groups))
 
@@ -151,7 +151,9 @@ def widened(groups: Sequence[LeftGroup], numbers: Mapping[str, Array]) -> Varian
 
 
 def held_by_others(groups: Sequence[LeftGroup]) -> tuple[int, float]:
-    """Groups of systems left out, and the mean share of their runs that bands hold whose numbers saw no error of their publisher. [1]"""
+    """Number of left-out systems, and the mean share of their runs inside bands; each band is made
+    without errors of the system's publisher. [1]
+    """
     shares: list[float] = []
     for publisher in dict.fromkeys(one.publisher for one in groups):
         seen = [one for one in groups if one.publisher != publisher]
@@ -167,7 +169,7 @@ def held_by_others(groups: Sequence[LeftGroup]) -> tuple[int, float]:
 
 
 def arrays_of(known: Variance) -> dict[str, Array]:
-    """The numbers as a likelihood takes them."""
+    """The variances as arrays, for the likelihood."""
     scales = {name: np.array(getattr(known, name)) for name in (*SCALES, "told")}
     return {**scales, "slopes": np.array([known.slopes[name] for name in SLOPES])}
 
@@ -216,7 +218,7 @@ def groups_left_out(found: CampaignResult) -> Iterator[LeftGroup]:
 
 
 def group_of(by: str, seen: MeasuredRuns, runs: list[tuple[Coordinates, float]]) -> LeftGroup:
-    """The parts at unit numbers, as the product computes them."""
+    """A group's errors, with each part of their variance at unit scale, as the product computes it."""
     layouts = [at for at, _ in runs]
     none = Variance(noise=0.0, system=0.0, mixture=0.0, layout=0.0, told=0.0, slopes={})
     logs = [np.square(noise_scales(layouts, replace(none, slopes={name: 1.0}))) for name in SLOPES]

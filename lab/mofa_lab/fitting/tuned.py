@@ -39,7 +39,7 @@ class Tuned:
 
     @property
     def row(self) -> dict[str, str]:
-        """Its row of the table; no memory, as no constants were fitted without it."""
+        """The run as a row of the table of measured runs, without memory."""
         words = in_words(self.run.row["id"], self.place, step=self.error)
         return {**words, "memory": "", "group": self.group}
 
@@ -55,7 +55,7 @@ def tuned_runs(path: Path = TUNED) -> tuple[Tuned, ...]:
 
 
 def place_of(run: TuningRun) -> Coordinates:
-    """Where a run stands."""
+    """The coordinates of a fine-tuning run among measured runs."""
     at = coordinates(run.case.workload, run.case.cluster, run.layout)
     return replace(at, publisher=run.publisher)
 

@@ -43,7 +43,7 @@ class Refined:
 
 
 def fixed(entries: Iterable[Free], logs: Array) -> tuple[Free, ...]:
-    """Entries at the values of a fit, not to be moved."""
+    """Entries fixed at the values of a fit."""
     return tuple(
         replace(entry, prior=float(np.exp(value)), spread=0.0)
         for entry, value in zip(entries, logs, strict=True)

@@ -99,7 +99,7 @@ def as_toml(found: Iterable[Written]) -> str:
 
 
 def joined(parts: Iterable[list[Written]], entries: tuple[Free, ...]) -> list[Written]:
-    """Entries of several problems in the order of priors.toml; what no problem moved is as its prior."""
+    """The entries of several fits in the order of priors.toml; one that none moved has its prior."""
     known: Mapping[str, Written] = {
         item.entry.name: item for part in parts for item in part if item.run_counts
     }
@@ -107,5 +107,5 @@ def joined(parts: Iterable[list[Written]], entries: tuple[Free, ...]) -> list[Wr
 
 
 def renamed(item: Written, section: str) -> Written:
-    """The same entry in another section."""
+    """The entry, moved to another section."""
     return replace(item, entry=replace(item.entry, section=section))

@@ -51,7 +51,7 @@ BOUNDS: Final = {
 
 
 def surface(calls: Calls, sheet: Sheet, source: str) -> Surface:
-    """Law and table of measured calls."""
+    """Fit a surface (law and table of corrections) to measured calls."""
     operator = OPERATORS[calls.operator]
     work = operator.work(**calls.given, **calls.sizes)
     lawful = law(work, calls.seconds, sheet, operator.halved)
@@ -75,7 +75,7 @@ def surface(calls: Calls, sheet: Sheet, source: str) -> Surface:
 
 
 def law(work: CallWork, seconds: Floats, sheet: Sheet, halved: int) -> Law:
-    """The law nearest to the calls, by least squares of logarithms that the worst do not rule."""
+    """The law nearest to the calls, by robust least squares of logarithms."""
     from scipy.optimize import least_squares
 
     some = np.linspace(0, len(seconds) - 1, min(len(seconds), LAWFUL)).astype(int)
@@ -125,7 +125,7 @@ def _knots(places: Floats, most: int) -> tuple[float, ...]:
 
 
 def _sought(places: Floats, left: Floats, most: int) -> tuple[float, ...]:
-    """Knots along an axis at those of its values between which straight lines come nearest to what the law leaves.
+    """Knots along an axis, at values between which straight lines follow the law's errors best.
 
     The outer ones first, then each time the one that helps most.
     """
@@ -152,7 +152,7 @@ def _sought(places: Floats, left: Floats, most: int) -> tuple[float, ...]:
 
 
 def _corners(surface: Surface, work: CallWork) -> tuple[list[Places], list[Floats]]:
-    """Numbers of the table around each call, by their place in it, and their weights, which add up to 1."""
+    """Positions of the table's entries around each call, and their weights, which add up to 1."""
     base, shares = surface.cell(work)
     weight: list[Floats] = [np.ones(())]
     for share in shares:
@@ -161,7 +161,7 @@ def _corners(surface: Surface, work: CallWork) -> tuple[list[Places], list[Float
 
 
 def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats:
-    """Corrections at the knots."""
+    """Corrections of a law at the knots, fitted to calls so that no time falls as a size grows."""
     index, weight = (np.stack(np.broadcast_arrays(*part)) for part in _corners(blank, work))
     target: Floats = np.log2(
         np.asarray(calls.seconds / blank.law.seconds(work, sheet), dtype=float)
@@ -199,7 +199,9 @@ def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats
 def _shrunk(
     calls: Calls, blank: Surface, sheet: Sheet, found: Floats, drawn: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Of a fresh sample the calls that a larger size makes faster: rows whose product with the table must be so much, and that."""
+    """Calls of a fresh sample that the table prices less once a size grows, as rows and sides of
+    equations: the row times the table must be at least the side.
+    """
     operator = OPERATORS[calls.operator]
     rows: list[Floats] = [np.zeros((0, blank.corrections.size))]
     wanted: list[Floats] = [np.zeros(0)]
@@ -221,7 +223,7 @@ def _shrunk(
 
 
 def _covering(calls: Calls, drawn: np.random.Generator, count: int) -> dict[str, Floats]:
-    """Sizes all over what was measured: half of them near measured calls, half with each size drawn on its own."""
+    """Random sizes within the measured range: half near measured calls, half with each size on its own."""
     picked = drawn.integers(len(calls.seconds), size=count)
     found: dict[str, Floats] = {}
     for name, values in calls.sizes.items():
@@ -241,7 +243,7 @@ def _covering(calls: Calls, drawn: np.random.Generator, count: int) -> dict[str,
 
 
 def _dense(corners: tuple[list[Places], list[Floats]], chosen: Places, size: int) -> Floats:
-    """Rows whose product with the table are the corrections of some of the calls."""
+    """A matrix that takes the table to the corrections of the chosen calls."""
     rows = np.zeros((len(chosen), size))
     for place, part in zip(*corners, strict=True):
         np.add.at(rows, (np.arange(len(chosen)), place[chosen]), part[chosen])
@@ -249,7 +251,7 @@ def _dense(corners: tuple[list[Places], list[Floats]], chosen: Places, size: int
 
 
 def _bends(shape: Sequence[int]) -> Floats:
-    """Rows whose product with a table are its second differences along each axis."""
+    """A matrix that takes a table to its second differences along each axis."""
     grid = np.arange(int(np.prod(shape))).reshape(shape)
     rows: list[Floats] = []
     for axis, count in enumerate(shape):
@@ -270,7 +272,7 @@ def _bends(shape: Sequence[int]) -> Floats:
 def _normal(
     index: Places, weight: Floats, target: Floats, scale: Floats, size: int
 ) -> tuple[Floats, Floats]:
-    """Both sides of the normal equations of rows with few entries each."""
+    """Matrix and right side of weighted normal equations, from sparse rows (places and shares)."""
     squares, sides = np.zeros(size * size), np.zeros(size)
     for places, shares in zip(index, weight, strict=True):
         sides += np.bincount(places, shares * target * scale, size)
@@ -280,7 +282,7 @@ def _normal(
 
 
 def _chosen(work: CallWork, rows: NDArray[np.intp]) -> CallWork:
-    """Some of the calls."""
+    """The work of the calls in `rows`."""
 
     def part(value: Any) -> Any:
         return value if np.ndim(value) == 0 else value[rows]

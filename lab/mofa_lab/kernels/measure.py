@@ -156,7 +156,7 @@ def _seconds(torch: Any, calls: Sequence[Callable[[], Any]]) -> float:
 
 
 def _spread(shapes: Sequence[Any]) -> list[Any]:
-    """All shapes in an order of which every beginning covers the whole."""
+    """The shapes in an order such that the first ones already cover the whole range."""
     return (
         [shapes[(i * 617) % len(shapes)] for i in range(len(shapes))]
         if len(shapes) % 617

@@ -63,7 +63,7 @@ def _shipped(calls: Calls) -> KernelComparison:
 
 
 def _held_form(forms: Sequence[str], wanted: str) -> str | None:
-    """The form itself; of a library whose version was not measured, the newest that was."""
+    """The form to predict with: the wanted one, or the newest measured version of its library."""
     if wanted in forms:
         return wanted
     library = [form for form in forms if wanted.startswith("nccl ") and form.startswith("nccl ")]
@@ -73,7 +73,7 @@ def _held_form(forms: Sequence[str], wanted: str) -> str | None:
 
 
 def _relative(calls: Calls) -> KernelComparison:
-    """As if the device had not been measured."""
+    """Predictions by the surfaces of a relative device, as if this one had not been measured."""
     of = relative(calls.device)
     surface = kernels(of).surfaces.get((calls.operator, calls.form)) if of else None
     if surface is None or kernels(of or "").measured[calls.operator, calls.form] != of:
@@ -87,7 +87,7 @@ def _relative(calls: Calls) -> KernelComparison:
 
 
 def _folds(calls: Calls) -> KernelComparison:
-    """A part of the families, predicted from a fit to the others."""
+    """Calls of one part of the model families, predicted from a fit to the others, part by part."""
     out = np.array([zlib.crc32(family.encode()) % PARTS == 0 for family in calls.families.tolist()])
     predicted = np.full(len(calls.seconds), np.nan)
     if np.any(out) and np.sum(~out) >= FEWEST:

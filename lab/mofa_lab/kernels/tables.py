@@ -57,7 +57,7 @@ class Calls:
     """What each row is called in a comparison."""
 
     def rows(self, chosen: NDArray[np.bool_]) -> Calls:
-        """Some of the calls."""
+        """The calls that a mask selects."""
         sizes = {name: values[chosen] for name, values in self.sizes.items()}
         return Calls(
             device=self.device, operator=self.operator, form=self.form, format=self.format, given=self.given, sizes=sizes,

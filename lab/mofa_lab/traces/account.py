@@ -117,7 +117,7 @@ class Account:
 
 
 def account(trace: Trace) -> Account:
-    """What the report shows of one rank; a trace of the CPU alone has its operators in the place of kernels."""
+    """The report on one rank's trace; in a trace of the CPU alone, operators take the place of kernels."""
     work = _Work(trace)
     steps, streams = [], []
     for name, low, high in steps_of(trace):
@@ -194,7 +194,7 @@ class _Work:
         )
 
     def _late(self, idle: Array, inside: Array) -> float:
-        """Part of the idle moments before the launch of the kernel that ends them. [s]"""
+        """Idle time of the device before the host launched the kernel that ended it. [s]"""
         if len(idle) == 0:
             return 0.0
         order = np.argsort(self.start[inside], kind="stable")

@@ -31,7 +31,7 @@ def graph_of(trace: Trace, rank: int, *, shift: float = 0.0) -> Graph:
 
 
 def _of_operators(trace: Trace, rank: int, shift: float) -> Graph:
-    """A trace of the CPU alone: operators follow each other on threads."""
+    """The graph of a trace of the CPU alone: operators follow each other on their threads."""
     events, kinds = leaves(trace)
     edges = EdgeList()
     lane, start, end = events.lane.tolist(), events.start.tolist(), events.end.tolist()
@@ -76,7 +76,7 @@ class _Rank:
         return self._by_order(), Why.INFERRED_LAUNCH
 
     def _by_order(self) -> Array:
-        """Without correlation ids: the n-th kernel to start belongs to the n-th launch, copies to copies."""
+        """The launch of each kernel without correlation ids: the n-th kernel belongs to the n-th launch."""
         found = np.full(len(self.kernels), -1)
         launches = matching(self.trace, LAUNCH)[self.calls.name]
         copying = np.array(["mem" in name.lower() for name in self.trace.names] + [False])[
@@ -132,7 +132,7 @@ class _Rank:
         return float(np.mean(short)) if len(short) else 0.0
 
     def _threads(self, waits: Waits) -> None:
-        """Calls follow each other; a long pause may be a wait for another thread or for a kernel."""
+        """Add edges between calls on each host thread; a long pause may wait for a thread or a kernel."""
         for i in range(1, self.n):
             if self.calls.lane[i] == self.calls.lane[i - 1] and i not in waits.resumed:
                 self.edges.add(
@@ -171,7 +171,7 @@ class _Rank:
 
 
 def _join_threads(calls: Events, edges: EdgeList, waits: Waits | None) -> None:
-    """Where a thread begins or goes on after a pause in which another one was busy: it waited for that one."""
+    """Add edges to a thread that begins or goes on after a pause, from a thread that was busy then."""
     if len(np.unique(calls.lane)) < 2:
         return
     order = np.argsort(calls.end, kind="stable")

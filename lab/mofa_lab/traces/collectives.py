@@ -73,7 +73,7 @@ class Message:
 
 
 def about(details: Mapping[str, Any]) -> About:
-    """What a kernel's details say; anything that cannot be is as if it were not said."""
+    """Size, group and kind of a collective from its kernel's details; impossible values are dropped."""
     width = _WIDTHS.get(str(details.get("dtype", "")).lower(), 0)
     elements = max(_number(details.get("In msg nelems")), _number(details.get("Out msg nelems")))
     ranks = _ranks(details.get("Process Group Ranks"))

@@ -201,7 +201,7 @@ def _whole(value: object) -> int:
 
 
 def _base(head: Mapping[str, Any]) -> float:
-    """What newer profilers take off their clocks. [us]"""
+    """The moment that newer profilers subtract from all times of a file. [us]"""
     value = head.get("baseTimeNanoseconds")
     return float(value) / 1e3 if isinstance(value, int | float) and math.isfinite(value) else 0.0
 

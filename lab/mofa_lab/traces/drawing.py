@@ -36,7 +36,7 @@ class Drawing:
     def task(
         self, name: str, lane: str, rank: int, kind: int, seconds: float, meeting: Any = None
     ) -> int:
-        """A task; its number."""
+        """Add a task; returns its number."""
         group = -1 if meeting is None else self._meetings.setdefault(meeting, len(self._meetings))
         where = self._lanes.setdefault(lane, len(self._lanes))
         self._rows.append(
@@ -45,11 +45,11 @@ class Drawing:
         return len(self._rows) - 1
 
     def after(self, source: int, target: int, lag: float, why: Why) -> None:
-        """The target starts no sooner than `lag` after the source's end. [s]"""
+        """Add an edge: the target starts no sooner than `lag` after the source's end. [s]"""
         self._edges.add(source, target, lag, why)
 
     def graph(self) -> Graph:
-        """All of it."""
+        """The graph of all tasks and edges that were added."""
         name, lane, rank, kind, duration, group = (
             np.array(c) for c in zip(*self._rows, strict=True)
         )
@@ -109,22 +109,22 @@ class Stage:
         return task
 
     def compute(self, name: str, kind: Class, seconds: float, host: float) -> None:
-        """A kernel that computes; it waits for what is due."""
+        """Add a compute kernel, which waits for the collectives that `join` named."""
         self._kernel("compute", name, kind, seconds, host, self._due)
         self._due = []
 
     def side(self, stream: str, seconds: float, host: float, kind: Class) -> int:
-        """A collective on a stream of its own, after what has been computed so far."""
+        """Add a collective on its own stream, which starts after all compute so far."""
         waits = [self._last["compute"]] if "compute" in self._last else []
         return self._kernel(stream, kind.value, kind, seconds, host, waits)
 
     def join(self, stream: str) -> None:
-        """The next kernel that computes waits for a stream."""
+        """Let the next compute kernel wait for the last task of a stream."""
         if stream in self._last:
             self._due.append(self._last[stream])
 
     def meet(self, key: Any, seconds: float, host: float, *, receive: bool) -> None:
-        """One side of a transfer between stages."""
+        """Add one end of a transfer between stages; both ends have one `key`."""
         stream = "receive" if receive else "send"
         waits = [] if receive else [self._last["compute"], *self._due]
         task = self._kernel(stream, Class.POINT.value, Class.POINT, seconds, host, waits, key)

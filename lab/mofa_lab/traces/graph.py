@@ -104,7 +104,7 @@ class EdgeList:
         self._rows.append((source, target, lag, from_start, int(why)))
 
     def loosen(self, target: int) -> None:
-        """Take the host's work before a call as nothing: it waited for something else. [s]"""
+        """Set the host time before a call to zero: it waited for something else then. [s]"""
         self._loose.add(target)
 
     def columns(self) -> dict[str, Array]:
@@ -121,7 +121,7 @@ class EdgeList:
 
 
 def joined(graphs: Sequence[Graph]) -> Graph:
-    """Graphs of several ranks as one; meetings are not made here (`ranks.meet`)."""
+    """The graphs of several ranks as one, without edges between ranks, which `ranks.meet` adds."""
     names = tuple(dict.fromkeys(name for graph in graphs for name in graph.names))
     place = {name: i for i, name in enumerate(names)}
     parts: dict[str, list[Array]] = {}

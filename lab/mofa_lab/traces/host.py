@@ -24,7 +24,9 @@ def matching(trace: Trace, pattern: re.Pattern[str]) -> Array:
 
 
 def outermost(events: Events) -> tuple[Events, Array]:
-    """Calls that no other call of the same thread holds, by thread and start; and for each given one its holder's place."""
+    """Outermost calls of each thread in order, and for every call the position of the outermost one
+    around it.
+    """
     order = np.lexsort((-events.duration, events.start, events.lane))
     lane, start, end = events.lane[order], events.start[order], events.end[order]
     keep = np.ones(len(order), dtype=bool)

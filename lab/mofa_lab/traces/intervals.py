@@ -9,7 +9,7 @@ from mofa_model.units import Seconds
 
 
 def union(start: Array, end: Array) -> Array:
-    """Moments that lie in any of the intervals, which may come in any order. [s]
+    """Union of intervals, which may overlap and come in any order. [s]
 
     >>> union(np.array([0.0, 3.0, 1.0]), np.array([2.0, 4.0, 2.5])).tolist()
     [[0.0, 2.5], [3.0, 4.0]]
@@ -24,7 +24,7 @@ def union(start: Array, end: Array) -> Array:
 
 
 def length(intervals: Array) -> float:
-    """Time in all of them. [s]
+    """Total length of disjoint intervals. [s]
 
     >>> length(np.array([[0.0, 2.5], [3.0, 4.0]]))
     3.5
@@ -33,7 +33,7 @@ def length(intervals: Array) -> float:
 
 
 def common(one: Array, other: Array) -> Array:
-    """Moments in both. [s]
+    """Intersection of two sets of intervals. [s]
 
     >>> common(np.array([[0.0, 2.0], [3.0, 5.0]]), np.array([[1.0, 4.0]])).tolist()
     [[1.0, 2.0], [3.0, 4.0]]

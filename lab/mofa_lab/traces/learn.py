@@ -114,7 +114,7 @@ def _products(ops: list[Op], layout: Layout) -> list[Finding]:
 
 
 def _layer_rates(made: StepTemplates, layout: Layout) -> list[Finding]:
-    """Attention and elementwise work, by the whole of a layer."""
+    """Rates of attention and of elementwise work, from the sums over a layer."""
     bare = replace(layout.cluster.calibration.compute, **dict.fromkeys(TAKEN_IN, 1.0))
     calibration = replace(layout.cluster.calibration, compute=bare)
     layout = replace(layout, cluster=replace(layout.cluster, calibration=calibration))
@@ -256,7 +256,7 @@ def _points(made: StepTemplates, layout: Layout) -> list[Finding]:
 
 
 def _host(made: StepTemplates, layout: Layout) -> list[Finding]:
-    """Launches of a layer, forward and backward."""
+    """Host time of the launches of a layer, forward and backward."""
     name = "host.layer" if float(layout.strategy.tp) > 1 else "host.layer_unsharded"
     if layout.workload.model.experts is not None:
         name = "host.layer_experts"
@@ -274,7 +274,7 @@ def _host(made: StepTemplates, layout: Layout) -> list[Finding]:
 
 
 def _head(made: StepTemplates, layout: Layout) -> list[Finding]:
-    """Head and loss: their launches and the traffic of logits."""
+    """Constants of head and loss: time of their launches, and traffic of logits."""
     pieces = [p for t in made.last.values() for p in t]
     if not any(p.kind is Class.GEMM for p in pieces):
         return []
@@ -317,7 +317,7 @@ def overheads(measured: float, rebuilt: float) -> tuple[Finding, ...]:
 
 
 def _update(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) -> list[Finding]:
-    """The optimizer, on the stage that holds most; exposed shares of tensor-parallel collectives."""
+    """Constants of the update, on the fullest stage, and of exposed tensor-parallel collectives."""
     c, found = layout.cluster.calibration.compute, []
     longest = max(made.update, default=0.0)
     if longest > 0:

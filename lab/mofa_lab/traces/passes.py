@@ -176,7 +176,7 @@ def _matched(
     backward: Array,
     order: Sequence[Operation],
 ) -> tuple[list[Op], list[list[Op]], list[Op]]:
-    """Kernels before, in each, and after the passes."""
+    """Kernels before the passes, in each pass, and after them."""
     if not runs:
         runs = list(_by_direction(backward.tolist(), order))
     if len(runs) != len(order):

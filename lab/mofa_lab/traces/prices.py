@@ -178,7 +178,9 @@ def _grouped(block: Block) -> bool:
 
 
 def _data(layout: Layout, dense: float, routed: float) -> float:
-    """What all data-parallel ranks share, and what those share that hold the same experts [B]. [s]"""
+    """Time to exchange gradients of dense weights among all data-parallel ranks, and of expert weights
+    among ranks with the same experts; sizes in [B]. [s]
+    """
     s = layout.strategy
     copies = float(s.dp * s.cp * s.tp / (s.ep * s.etp))
     time = data_time(layout, dense)

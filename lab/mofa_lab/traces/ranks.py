@@ -77,7 +77,7 @@ def meet(graph: Graph, meetings: Iterable[Sequence[int]]) -> Graph:
 
 
 def _numbered(traces: Sequence[Trace]) -> list[int]:
-    """Ranks as the files say; in the order given where they do not, or say the same one twice."""
+    """Traces by rank: the rank that a file says, or the order given where ranks lack or repeat."""
     said = [trace.rank for trace in traces]
     if len(set(said)) == len(said):
         return said
@@ -91,7 +91,7 @@ def _numbered(traces: Sequence[Trace]) -> list[int]:
 
 
 def _told(trace: Trace, graph: Graph) -> dict[int, About]:
-    """What the communicating tasks say of themselves; tasks of the device stand after the host's, by stream and start."""
+    """Details of the communicating tasks of a rank's graph, by the number of the task."""
     rows = trace.events.detail
     if trace.host_only:
         return {int(i): About() for i in np.flatnonzero(_talking(graph))}

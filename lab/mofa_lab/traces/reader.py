@@ -218,7 +218,7 @@ def _last_cut(held: bytes, end: int) -> tuple[int, int] | None:
 
 
 def _closed(held: bytes) -> tuple[int | None, Any]:
-    """Where the list that `held` continues is closed, and what it holds up to there.
+    """Position at which the list in `held` is closed, and the items before it.
 
     It is JSON up to that bracket and up to no other, and hardly ever does a bracket of what follows come behind it.
     """

@@ -134,7 +134,7 @@ def _span(name: str, mine: Array, run: Replayed) -> LaneSpan:
 
 
 def critical_path(run: Replayed) -> Mapping[str, float]:
-    """The last task back to the first start: time by what it was spent on; adds up to the makespan. [s]"""
+    """Time on the critical path, by what it was spent on; adds up to the makespan. [s]"""
     graph, spent = run.graph, dict[str, float]()
     i = int(np.argmax(run.end))
     until, low = float(run.end[i]), float(run.start.min())

@@ -168,7 +168,7 @@ class _Writer:
         stage.play(tuple(p for p in scaled if not p.axis), share)
 
     def _finish(self, stage: Stage, device: int) -> None:
-        """What is left of the gradients, the update, and the parameters that come back."""
+        """Add the end of a step: exposed gradients, the update, and the gather of parameters."""
         parallel, layers = (
             float(self._new.strategy.dp) > 1,
             self._new.chunk * int(self._new.strategy.vpp),
@@ -293,7 +293,9 @@ def _data_factor(rewrite: Rewrite) -> float:
 
 
 def _hop_factor(rewrite: Rewrite) -> float:
-    """The same for transfers between stages, by the fastest: it waited least."""
+    """Measured over modelled time of the fastest traced transfer between stages, which waited least;
+    1 where none was traced, or the new layout takes other links.
+    """
     ops = [op for op in rewrite.learned.hops if op.said.size > 0]
     if not ops or hop_inside(rewrite.old) != hop_inside(rewrite.new):
         return 1.0

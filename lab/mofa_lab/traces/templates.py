@@ -184,7 +184,7 @@ def _split(
 
 
 def _template(parts: list[list[Op]], axis: Any, usual: float) -> Template:
-    """Means over all times that the same kernels were launched; parts of another length are left out."""
+    """A template: mean times over all repetitions of one sequence of kernels; other lengths are left out."""
     common = Counter(tuple(op.name for op in part) for part in parts).most_common(1)
     if not common or not common[0][0]:
         return ()

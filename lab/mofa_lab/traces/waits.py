@@ -104,7 +104,7 @@ class Waits:
         return min(fitting, default=(0.0, -1))[1]
 
     def host(self, edges: EdgeList, duration: Array, n: int, waiting: Array, whole: Array) -> None:
-        """Waits of the host: by a call, in a copy that blocks, or by looking on until a kernel ends."""
+        """Add edges for waits of the host: in a synchronising call, a blocking copy, or by polling."""
         calls = self._calls
         waits, wholly = waiting[calls.name], whole[calls.name]
         launches = matching(self._trace, LAUNCH)[calls.name]
@@ -128,7 +128,7 @@ class Waits:
         return dict(zip(self._launch[known].tolist(), known.tolist(), strict=True))
 
     def _done_by(self, start: float, end: float, *, every: bool) -> list[int]:
-        """Kernels whose end a waiting call waited for: of each stream, or the one that ended last before the call did."""
+        """Kernels that a waiting host call waited for: the last of every stream, or the last of all."""
         found = []
         for lane in self._launched:
             source = self._last_before(lane, start)
@@ -140,7 +140,7 @@ class Waits:
         return [latest] if self._kernels.end[latest] > start else []
 
     def _resume(self, edges: EdgeList, call: int, kernel: int, n: int) -> None:
-        """The call after this one on the thread goes on when a kernel ends."""
+        """Add an edge: the next call on the thread starts when a kernel ends."""
         after = call + 1
         if after < len(self._calls) and self._calls.lane[after] == self._calls.lane[call]:
             lag = float(self._calls.start[after] - self._kernels.end[kernel])

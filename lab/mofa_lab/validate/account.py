@@ -55,7 +55,7 @@ def true_account(generator: Path, scenario: Path) -> dict[tuple[str, str], float
 
 
 def load_generator(generator: Path, scenario: Path) -> SimpleNamespace:
-    """What the generator defines; its command runs once and writes nothing but a line."""
+    """The names that the generator's program defines; its command is run once, and prints one line."""
     for file in (generator, scenario):
         if not file.is_file():
             raise BadFile(str(file), "is no file")
@@ -127,7 +127,7 @@ class _Record:
         return "idle", ""
 
     def _claims(self) -> dict[str, list[tuple[float, float, str, str]]]:
-        """What jobs make of each node: (from, to, state, cause)."""
+        """The time of each node that jobs hold, as (from, to, state, cause)."""
         found: defaultdict[str, list[tuple[float, float, str, str]]] = defaultdict(list)
         for job in self._jobs:
             for node, start, end, state, cause in self._of(job):
@@ -153,7 +153,7 @@ class _Record:
                 yield pod.node.name, pod.created, first, "waiting", "start"
 
     def _trained(self, job: Any, stops: Sequence[Any]) -> Iterator[Claim]:
-        """Work that was kept: up to the last save before a stop; and the rest."""
+        """Stretches of a job's work: kept up to the last save before each stop, and lost after it."""
         save = job.c["checkpoint_minutes"] * 60.0
         starts = [one["start"] for one in stops]
         for begin, end in job.up:
@@ -214,7 +214,7 @@ class Row:
 
 
 def told(document: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """Node-days by state and cause that an answer of `mofa incidents --account` says."""
+    """Node-days by state and cause in a document of `mofa incidents --account`."""
     found: defaultdict[tuple[str, str], float] = defaultdict(float)
     for row in document["account"]["rows"]:
         state = row["state"]
@@ -245,7 +245,7 @@ def _sum(by: By, state: str = "") -> float:
 
 
 def _losses(by: By) -> dict[str, float]:
-    """What was lost, by cause."""
+    """Lost node-days by cause."""
     found: defaultdict[str, float] = defaultdict(float)
     for (state, cause), time in by.items():
         if state not in ("kept", "idle"):

@@ -54,7 +54,7 @@ def fresh_ettr(
     background: Seconds = 0.0,
     slowdown: Ratio = 0.0,
 ) -> Ratio:
-    """ETTR of a run of `duration` on fresh nodes: the exact model at each age, averaged; what is unsaved at the end is lost. Ours. [1]
+    """ETTR of a run of `duration` on fresh nodes: the mean over ages of the exact model; unsaved work at the end is lost. Ours. [1]
 
     >>> law = RecoveryTime(mean=300.0, law="deterministic")
     >>> round(float(fresh_ettr(256, 0.7, 150 * 86400.0, 60 * 86400.0, law, 900.0, 30.0)), 3)

@@ -160,7 +160,7 @@ def _ettr(case: Record) -> Any:
 
 
 def _copied(case: Record) -> Mapping[str, float]:
-    """An asynchronous save whose blocking and background time were measured: how fast steps are beside it, what it costs."""
+    """Predictions for an asynchronous save with measured times: pace of steps beside it, and its cost."""
     slowdown = THREADS if "thread" in case.text("checkpointer") else COPY_SLOWDOWN
     normal = case.number("tokens_per_s_per_gpu_normal")
     blocked, copied = case.number("blocked_s"), case.number("background_s")

@@ -98,7 +98,7 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _plain(file: Path) -> dict[tuple[str, int], list[tuple[float, float]]]:
-    """Mean width and log score of plain laws from the same origins, by fleet and days."""
+    """Mean width and log score of simple laws, forecast from the same days, by fleet and length."""
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for _, row in _rows(file) if file.exists() else ():
         one = float(row["width"]), float(row["log_score"])
@@ -133,7 +133,7 @@ def _score(
 
 
 def _forecasts(one: _System, ahead: int) -> Iterator[tuple[float, float, float]]:
-    """Whether the band of each forecast held, its width, and the logarithm of the chance of what came."""
+    """For each forecast: whether its band held, its width, and its log score."""
     step = ahead // one.span
     for origin in range(FIRST // one.span, len(one.failures) - step + 1, step):
         if not one.failures[:origin].any():

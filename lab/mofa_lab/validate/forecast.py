@@ -118,7 +118,7 @@ def forecast_of(path: Path | str, today: date | None = None) -> dict[str, Any]:
 
 
 def _constants() -> str:
-    """SHA-256 of the constants that predict."""
+    """SHA-256 of all constants that predictions depend on."""
     return hashlib.sha256(
         Path(presets.__file__).with_name("constants.toml").read_bytes()
     ).hexdigest()
@@ -208,7 +208,7 @@ def results_of(path: Path | str, content: Mapping[str, Any]) -> dict[str, dict[s
 
 
 def _measured(values: Mapping[str, Any], asked: Case) -> dict[str, Any]:
-    """The figures of one result; a run of another layout, batch or size is none."""
+    """The measured figures of one result; raises where the run is of another job than was asked."""
     if "measured" in values:
         case = case_of_record(Record(values))
         _require_same_job(case, asked)
@@ -355,7 +355,10 @@ def unscored(folder: Path = FOLDER) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def refuse_unscored(file: str, rows: Iterable[Any], folder: Path = FOLDER) -> None:
-    """Refuse runs of a forecast's publishers that are later than it, until it was scored: what is fitted is forecast no more."""
+    """Refuse to fit runs that a forecast was made for and is not yet scored against.
+
+    Such runs are of one of its publishers, and later than the forecast.
+    """
     waiting = list(unscored(folder)) if folder.exists() else []
     for values in rows if waiting else ():
         row = Record(values if isinstance(values, Mapping) else {})

@@ -58,7 +58,7 @@ class _Fleet:
 
 
 def lemon_scores(folder: Path) -> list[LemonScore]:
-    """Every fleet of a folder."""
+    """Scores of the search for bad nodes, of every fleet of a folder."""
     found: defaultdict[str, list[tuple[int, float, float, float]]] = defaultdict(list)
     for fleet in _fleets(folder):
         origin = fleet.begin + 2 * AHEAD

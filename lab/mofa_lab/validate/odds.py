@@ -141,7 +141,7 @@ def _differing(
 
 
 def _least(one: SweptQuestion) -> int:
-    """The least estimate of what has room by the estimate."""
+    """Position of the run with the least estimated time among those that fit by the estimate."""
     return int(np.argmin(np.where(one.may, one.predicted, np.inf)))
 
 
@@ -161,9 +161,10 @@ def _sweeps(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    """Of pairs of runs that fit: the chance that the one that is predicted faster is, and how often it was.
+    """How true the chance to be faster is, over all pairs of runs that fit, by bins of the chance.
 
-    `brier` scores the chance, `edge` a certainty that the estimate is right, and `bound` chances that say of each bin what was there.
+    Three Brier scores, lower is better: `brier` of the chance that was said, `edge` of the certainty
+    that the estimate is right, `bound` of chances that equal what was seen in each bin.
     """
     chances, won = [np.empty(0)], [np.empty(0, dtype=bool)]
     models = [np.empty(0, dtype=str)]
@@ -201,7 +202,7 @@ def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _standard_error(values: Array, groups: NDArray[Any]) -> float:
-    """Of a mean of values that are alike within their groups. Source: Liang and Zeger 1986. [1]
+    """Standard error of a mean whose values are alike within groups. Source: Liang and Zeger 1986. [1]
 
     >>> _standard_error(np.array([0.0, 0.0, 1.0, 1.0]), np.array([1, 1, 2, 2]))
     0.5
@@ -212,7 +213,9 @@ def _standard_error(values: Array, groups: NDArray[Any]) -> float:
 
 
 def _gains(questions: Sequence[SweptQuestion]) -> list[dict[str, Any]]:
-    """What the least estimate of each question gains over its other runs that fit, by what is said."""
+    """Gain of each question's least estimate over its other runs that fit: predicted and measured mean,
+    by bins of the predicted gain.
+    """
     said, was = [np.empty(0)], [np.empty(0)]
     for one in questions:
         first = _least(one)
@@ -237,7 +240,8 @@ def _gains(questions: Sequence[SweptQuestion]) -> list[dict[str, Any]]:
 
 
 def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    """Brier scores of the chance to fit and of a constant edge; and how long runs took that trained beyond the edge.
+    """Brier scores of the chance to fit and of a sharp limit (`edge`), and how much longer than
+    predicted runs took that trained beyond that limit.
 
     An allocator that asks for the same memory again and again trains, slowly: `at_speed` counts such runs as what does not fit.
     """
@@ -266,7 +270,9 @@ def _scores(said: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
 
 
 def _bound(said: Array, fitted: Mask) -> float:
-    """The least Brier score of any chance that rises with the one that is said, chosen with hindsight. Source: pool adjacent violators."""
+    """The least Brier score that any rising function of the said chance could reach, with hindsight.
+    Source: pool adjacent violators.
+    """
     order = np.argsort(said, kind="stable")
     blocks: list[tuple[float, int]] = []
     for was in fitted[order].tolist():
@@ -279,8 +285,10 @@ def _bound(said: Array, fitted: Mask) -> float:
 
 
 def _kept(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    """Of every run as today's over which the rule's pick gains more than 10 %, as it was: how often another layout is advised then,
-    and is Recommended.
+    """How often a much slower layout of today is left for a better one.
+
+    Each run that the rule's pick beats by more than 10 %, as measured, is taken as today's layout
+    (`gains`); counted is how often another one is advised then, and how often as Recommended.
     """
     gains = advised = recommended = 0
     for one in questions:
@@ -295,7 +303,9 @@ def _kept(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _regret(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    """Throughput that the pick of each question loses, by the rule and by the least estimate among what fits; and failures."""
+    """Throughput that picks lose against the best run, and how many picks failed: of the rule, and of
+    the least estimate among what fits.
+    """
     lost: dict[str, list[float]] = {"rule": [], "estimate": []}
     failed = dict.fromkeys(lost, 0)
     for one in questions:

@@ -222,7 +222,7 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
 
 
 def _said_and_was(title: str, first: str, last: str, rows: tuple[tuple[Any, ...], ...]) -> Table:
-    """What was said beside what was, with the number of cases."""
+    """A table of predicted against observed, with the number of cases."""
     said, was = Column("said", unit="%"), Column("was", unit="%")
     return Table(title=title, columns=(Column(first), said, was, Column(last)), rows=rows)
 
@@ -253,7 +253,7 @@ def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _trained(found: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-    """Of runs that trained, how many were given less than 90 % to fit."""
+    """A row on how many runs that trained had been given less than 90 % to fit; none without runs."""
     if not found["runs"]:
         return ()
     what = f"of {found['runs']} runs that trained, those given less than 90 % to fit"
@@ -261,7 +261,7 @@ def _trained(found: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _probed(document: Mapping[str, Any]) -> Table:
-    """Regret after short runs, by how they were chosen."""
+    """A table of the throughput lost after short runs, by how these were chosen."""
     told = {
         "steps": "as advised, one after another",
         "plan": "as advised, all at once",
@@ -295,7 +295,7 @@ def _probed(document: Mapping[str, Any]) -> Table:
 
 
 def _beyond(row: Mapping[str, Any]) -> float:
-    """How far what was is from what was said, beyond the standard error. [1]"""
+    """How far the observed share is from the predicted one, beyond one standard error. [1]"""
     return max(0.0, abs(float(row["was"]) - float(row["said"])) - float(row["standard_error"]))
 
 

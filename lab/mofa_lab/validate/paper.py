@@ -257,7 +257,7 @@ def compared(check: Check, paper: Paper, row: Record) -> dict[str, Any]:
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Mean errors of the checks that ask for one."""
+    """Mean errors over rows, of checks that have a mean."""
     found = []
     for check in CHECKS:
         errors = [

@@ -127,7 +127,7 @@ def fit_mixture(mixture: Mixture, rows: Sequence[Record]) -> Mixture:
 def _scale(
     mixture: Mixture, run: mixture_table.MixtureColumns, name: str, form: Callable[..., Any]
 ) -> list[float]:
-    """What a form gives for a constant of one: it is proportional to it."""
+    """The value of a term where its constant is 1; the term is proportional to that constant."""
     value = getattr(mixture.constants, name)
     return [float(form(mixture, run)) / value]
 
@@ -222,7 +222,7 @@ def _physical(dense: Dense, runs: Any) -> dict[str, float]:
 
 
 def _slopes(form: Callable[..., Any], run: Any, at: Mapping[str, float]) -> list[float]:
-    """What a linear form gains per unit of each constant."""
+    """Slope of a linear term in each of its constants."""
     here = float(form(run, **at))
     return [
         (float(form(run, **{**at, name: value * 2})) - here) / value for name, value in at.items()

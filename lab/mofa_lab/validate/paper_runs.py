@@ -295,7 +295,7 @@ def run_table(runs: Sequence[PaperRun]) -> Table:
 
 
 def other_table() -> Table:
-    """What the same runs would be on what else the devices may be."""
+    """A table of the same runs on each other device that the paper's may be."""
     rows = [
         (
             device,
@@ -362,7 +362,7 @@ def page() -> str:
 
 
 def _why_not_both(runs: Sequence[PaperRun]) -> dict[str, Any]:
-    """What shows that no reading of B has both of its rows within STANDS."""
+    """Sentences that show: no device that B may be has both of its rows within STANDS."""
     dense, _ = (run for run in runs if run.device == "B")
     ratios = [
         (1.0 + of_dense.before) / (1.0 + of_mixture.before)

@@ -83,7 +83,7 @@ def picks(
 
 
 def request_of(case: Case, runs: MeasuredRuns) -> Request:
-    """What a published job asks, with its layout as today's; `runs` are what the answer may rest on."""
+    """The request of a published job, with its layout as today's; the answer may use `runs` alone."""
     cluster = replace(case.cluster, calibration=shipped(case.key))
     return Request(
         problems=(SearchCase(workload=case.workload, cluster=cluster),),
@@ -96,7 +96,7 @@ def request_of(case: Case, runs: MeasuredRuns) -> Request:
 
 
 def apart(cases: Sequence[Case]) -> dict[str, Any]:
-    """How far layouts are apart that were published for one question, as they were measured."""
+    """Measured gains between layouts that were published for one question."""
     several = [some for some in questions(cases) if len({case.strategy for case in some}) > 1]
     pairs = [
         abs(np.log(_step(one) / _step(other)))
@@ -132,7 +132,9 @@ def questions(cases: Sequence[Case]) -> list[list[Case]]:
 def published_pairs(
     cases: Sequence[Case], runs: MeasuredRuns
 ) -> list[tuple[frozenset[str], float, float]]:
-    """Pairs of layouts that were published for one question: kinds, and the logarithms of the gain that is said and that was."""
+    """Pairs of layouts published for one question: the kinds in which they differ, and the logarithms
+    of predicted and measured gain.
+    """
     error = dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
     found = []
     for some in questions(cases):
@@ -154,7 +156,7 @@ def kinds_of(one: Coordinates, other: Coordinates) -> frozenset[str]:
 
 
 def overstated(pairs: Iterable[tuple[frozenset[str], float, float]]) -> dict[str, dict[str, Any]]:
-    """What pairs of each kind that are said to be apart by 20 % say and were, in the mean."""
+    """Mean predicted and mean measured gain of pairs that are predicted 20 % apart, by kind."""
     every = [(kinds, said, was) for kinds, said, was in pairs if said > np.log(1.0 + LARGE)]
     found = {}
     for kind in sorted({kind for kinds, _, _ in every for kind in kinds}):
@@ -173,7 +175,7 @@ def _coordinates(case: Case) -> Coordinates:
 
 
 def _told(hidden: Advice, given: Advice, case: Case) -> dict[str, Any]:
-    """What is said of a job with its layout hidden, and as today's."""
+    """Figures of one job: the advice without its layout, and the advice with it as today's."""
     told: dict[str, Any] = {"status": hidden.status.value, "doubts": hidden.doubts}
     today = given.current
     if given.strategy is None or given.odds is None or today is None or today.predicted is None:

@@ -75,7 +75,7 @@ def _mean(values: Any) -> float:
 
 
 def _planned(one: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
-    """The next runs that are worth most."""
+    """The next runs by the plan of the advice, after some were run."""
     seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
     space, known = one.space.copy(), np.zeros(len(one.at), dtype=bool)
     space[~one.may] = space[list(ran)] = NOTHING
@@ -86,7 +86,7 @@ def _planned(one: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
 
 
 def _stepped(one: SweptQuestion) -> list[int]:
-    """Runs that are chosen one after another, each with what those before it measured."""
+    """Runs chosen one after another, each after those before it were measured."""
     ran: list[int] = []
     while len(ran) < MOST and (new := _planned(one, ran, 1)):
         ran += new
@@ -94,7 +94,7 @@ def _stepped(one: SweptQuestion) -> list[int]:
 
 
 def _after(one: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
-    """What is known after some runs; what they share is in every layout alike."""
+    """The odds of all layouts after some were run; the error that all share is taken off all."""
     steps = {at: math.log(one.measured[at] / one.predicted[at]) for at in ran if one.fitted[at]}
     if not steps:
         return one.seen

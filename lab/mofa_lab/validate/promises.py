@@ -120,7 +120,7 @@ def promise(
 
 
 def _quantile(delays: NDArray[Any], share: float) -> float | None:
-    """What so many of all pools need; None if that is longer than was waited. [d]"""
+    """Days within which a share of all pools has a verdict; None if longer than was simulated. [d]"""
     found = float(np.quantile(delays, share, method="higher"))
     return found if np.isfinite(found) else None
 

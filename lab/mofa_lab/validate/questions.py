@@ -102,7 +102,7 @@ def questions(
 
 
 def odd_layers(cases: Iterable[Case]) -> frozenset[Layer]:
-    """Layers that took less time than those of half as many sequences, of steps that were composed from profiled layers.
+    """Names of composed runs whose layer took less time than that of half as many sequences.
 
     A layer's time is the difference between models that differ in their depth alone.
     """

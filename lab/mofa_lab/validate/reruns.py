@@ -130,7 +130,7 @@ def reruns(
 
 
 def _told(name: str, document: dict[str, Any], settings: dict[str, Any]) -> Remedy | None:
-    """What the replay says of a change."""
+    """The gain of one change, as the replay predicts it."""
     past = past_of(document, "a rerun")
     gpus = settings["fleet"]["gpus"]
     asked = RemedySettings(gpus_per_node=gpus, intervals=(INTERVAL,), plans=_PLANS)

@@ -11,7 +11,9 @@ from mofa_model.bands.variance import memory_half_width
 
 
 def is_sure(limit: float, predicted: float, estimated: float) -> bool:
-    """Whether a memory of which a share is estimated surely fits, by the odds of every answer."""
+    """Whether a predicted memory surely fits under a limit; `estimated` is the share of it that is
+    estimated and not counted.
+    """
     scale = float(memory_half_width(estimated)) / END
     return float(chance(math.log(limit / predicted) / scale)) >= SURE
 

@@ -39,7 +39,7 @@ class _Cycles(Fleet):
         self._recover(np.arange(len(self.now)), cause_indices)
 
     def keep(self, chosen: NDArray[Any]) -> None:
-        """Drop all replicas but the chosen."""
+        """Keep the chosen replicas of the simulation, and drop the others."""
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray) and name not in {"tier_of", "odds"}:
                 setattr(self, name, value[..., chosen])

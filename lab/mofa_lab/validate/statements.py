@@ -45,7 +45,7 @@ class Judged:
 
     @property
     def agrees(self) -> bool:
-        """Whether what is said to fit has an even chance or more, and what does not has less."""
+        """Whether our chance to fit agrees with the statement: at least one half where it fitted."""
         return (self.chance >= 0.5) is self.fits
 
 
@@ -56,7 +56,7 @@ def statements(path: Path = FITS) -> list[dict[str, Any]]:
 
 
 def judged(case: Mapping[str, Any]) -> Judged:
-    """What we say of one statement: of the layout that it names, else of the best one."""
+    """Our chance to fit for one published statement: of its layout, else of the best one."""
     asked = request_of(AdviceQuestion(**case["question"], framework=TRAINER))
     chance, memory = 0.0, 0.0
     if case["strategy"] is None:

@@ -76,13 +76,13 @@ def predict(
 
 
 def singles(batch: Batch, cases: Sequence[Case]) -> Iterator[Batch]:
-    """The cases of a batch one by one, for when one of them makes the whole batch fail."""
+    """A batch for each case alone, used where one of them makes the whole batch fail."""
     for index in batch.indices:
         yield batch_of(cases, [int(index)])
 
 
 def calibrated(batch: Batch, resolve: Resolve) -> Batch:
-    """The same cases with the constants that their keys resolve to, row by row."""
+    """The batch with each case's own constants, which `resolve` finds by its key."""
     found = {key: resolve(key) for key in dict.fromkeys(batch.keys)}
     constants = (
         found[batch.keys[0]] if len(found) == 1 else stacked([found[key] for key in batch.keys])

@@ -104,13 +104,13 @@ class TuningRun:
 
     @property
     def counted(self) -> float:
-        """What its memory was measured of, as it is said: what tensors hold, or all that is taken. [B]"""
+        """The predicted memory in the run's own terms: what tensors hold, or all that is reserved. [B]"""
         inside = bool({"allocated", "active"} & set(self.row.get("memory_kind", "").split()))
         return float(self.stored.allocated if inside else self.stored.peak)
 
     @property
     def publisher(self) -> str:
-        """Who ran it, as the table of measured runs says."""
+        """Publisher of the run, in the words of the table of measured runs."""
         submitter = str(self.row["submitter"])
         return PUBLISHERS.get(submitter, submitter)
 

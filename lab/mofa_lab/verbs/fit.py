@@ -219,6 +219,6 @@ def _document(tables: Sequence[Table]) -> Mapping[str, Any]:
 
 @contextmanager
 def _told(what: str) -> Iterator[Callable[[str], None]]:
-    """Progress that names what is left out."""
+    """Print which group is left out now."""
     with output.progress(what) as advance:
         yield lambda _: advance(1.0)

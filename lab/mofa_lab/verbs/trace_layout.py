@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """What was traced."""
+    """Add the options that describe the traced layout."""
     options.add_options(parser, TrainingQuestion)
     parser.add_argument(
         "--strategy",
@@ -30,7 +30,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def add_targets(parser: ArgumentParser) -> None:
-    """What is asked for."""
+    """Add the options that describe the layout that is asked for."""
     to = parser.add_argument_group("asked for; what is not given stays as it was traced")
     to.add_argument(
         "--to",
@@ -97,7 +97,7 @@ def asked(arguments: Namespace, old: Layout) -> Layout:
 
 
 def _wider(old: Layout, hidden: int) -> Transformer:
-    """The model at another hidden size, in its own proportions; groups of keys and values stay as many as they are."""
+    """The model scaled to another hidden size; the number of key and value groups stays."""
     model = old.workload.model
     share = hidden / float(model.hidden)
 

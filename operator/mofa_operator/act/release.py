@@ -39,7 +39,7 @@ class Released:
 
 
 async def let_go(release: Release, api: Api) -> Released:
-    """Do it; `Gone`, `Busy` and `Conflict` come out."""
+    """Write the release of a waiting job; raises `Gone`, `Busy` and `Conflict`."""
     key, writes, body = release.key, list[str](), None
     if release.child is not None and not release.launch:
         await _renew(release, body, api)
@@ -63,7 +63,7 @@ async def let_go(release: Release, api: Api) -> Released:
 
 
 async def _child(release: Release, api: Api) -> Body | None:
-    """What the job's controller made of it; None where there is nothing yet."""
+    """The object that the job's controller made for it; None where there is none yet."""
     if release.child is None:
         return None
     return await api.get(release.child, release.key.namespace, release.key.name)

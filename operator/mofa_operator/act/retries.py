@@ -99,7 +99,7 @@ def _marks(decision: Decision) -> _Marks:
 
 
 def _mark(value: Mapping[str, Any]) -> bytes:
-    """Equal for equal values, whatever their moments, and for no others."""
+    """A checksum of what is written, in which moments do not count."""
     text = orjson.dumps(dict(value), option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.blake2b(_MOMENTS.sub(b"", text), digest_size=16).digest()
 

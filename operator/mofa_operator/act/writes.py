@@ -149,7 +149,7 @@ class _Writer:
             await self._events.say(decision.key, decision.uid, note, episode)
 
     async def _annotate(self, wanted: Decision) -> None:
-        """Apply all that we hold; an old key that still stands then is somebody else's copy."""
+        """Apply our annotations by server-side apply, and remove old keys that somebody else holds."""
         key = wanted.key
         body = _identity(key, wanted.uid, annotations=dict(wanted.hold or {}))
         after = await self._send("annotations", key, wanted.uid, self._apply(key, body))
@@ -265,7 +265,7 @@ def _inputs_hash(decision: Decision) -> str:
 
 
 def _planned(decision: Decision) -> tuple[str, ...]:
-    """What would be written."""
+    """The parts of a decision that a dry run would have written."""
     return (
         *("annotations" for _ in decision.annotate),
         *(("ledger",) if decision.ledger is not None else ()),

@@ -54,11 +54,11 @@ class ConnectionLimit:
         self._answering: dict[asyncio.BaseTransport | None, bytes] = {}
 
     def __call__(self) -> asyncio.Protocol:
-        """A new connection."""
+        """The protocol of a new connection, for `asyncio.Server`."""
         return _Connection(self, self.make())
 
     def add(self, connection: _Connection) -> None:
-        """Give it a place, and cut another one where there is none."""
+        """Give a new connection a place; where none is free, cut another one."""
         held = Counter(one.source for one in self._open)
         source = connection.source
         if held[source] >= self._each or len(self._open) >= self._most:
@@ -73,13 +73,13 @@ class ConnectionLimit:
         self._open[connection] = None
 
     def heard(self, connection: _Connection) -> None:
-        """It has said something just now."""
+        """Note that a connection sent something just now."""
         if connection in self._open:
             del self._open[connection]
             self._open[connection] = None
 
     def remove(self, connection: _Connection) -> None:
-        """Its place is free."""
+        """Forget a connection that was closed."""
         self._open.pop(connection, None)
 
     @web.middleware

@@ -24,7 +24,7 @@ class Enqueuer:
     """Puts objects into the store, and keys into the queue."""
 
     def __init__(self, store: Store, queue: WorkQueue, settings: LoopSettings) -> None:
-        """Nothing has come yet."""
+        """Put what comes into `store`, and the keys that it concerns into `queue`."""
         self.listeners: Sequence[Callable[[LiveObject], None]] = ()
         """Called with every object that is put."""
         self._store = store

@@ -34,7 +34,7 @@ class Fence:
     """Whether writing is safe, as last proved; where no fence was asked for, it is taken to be."""
 
     def __init__(self, api: Api, exporter: Exporter, settings: ApiSettings) -> None:
-        """Nothing is proved yet."""
+        """Check the admission policy through `api`, and publish the result by `exporter`."""
         self._api = api
         self._exporter = exporter
         self._is_wanted = settings.fence
@@ -57,7 +57,7 @@ class Fence:
                 await asyncio.sleep(AGAIN)
 
     async def run(self) -> None:
-        """Prove it again and again; ends, and the operator with it, where it does not hold."""
+        """Check the fence again and again; returns, which ends the operator, where it does not hold."""
         wait = HOURLY
         while self.open is None:
             await asyncio.sleep(wait)
@@ -79,7 +79,10 @@ class Fence:
 
 
 async def why_open(api: Api) -> str:
-    """Why the fence does not hold, empty where it does; raises `Busy` if that is unknown."""
+    """Why the admission policy does not hold the operator back; empty where it does.
+
+    Raises `Busy` where that cannot be found out.
+    """
     kind = FAILURE_LEDGER
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": PROBE}}
     try:

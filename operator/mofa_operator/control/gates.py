@@ -117,7 +117,7 @@ class GateDeadlines:
 
 
 def count_wait(exporter: Exporter, released: Released) -> None:
-    """Count a wait that is over."""
+    """Count a gate that was opened, and how long the job had waited at it."""
     release = released.release
     if release.outcome and release.waited is not None:
         exporter.observe_gate(release.waited, release.outcome)
@@ -155,7 +155,7 @@ class AdmissionChecks:
             self._queue.add(seen.key)
 
     async def run(self) -> None:
-        """Answer, until cancelled."""
+        """Answer Workloads that wait for our checks, until cancelled."""
         await _run_workers(self._queue, self._look, "not answered yet")
 
     async def _look(self, key: Key) -> None:

@@ -51,7 +51,7 @@ class Probes:
         return not reasons, reasons
 
     def away(self) -> str:
-        """Why the page has nothing to show; empty where it has."""
+        """Why the page has nothing to show yet; empty where it has something."""
         if self.standby is not None:
             return self.standby()
         return (

@@ -51,7 +51,7 @@ class AccessCheck:
     """Asks the API server, and remembers its answers; `check` is a middleware of aiohttp."""
 
     def __init__(self, api: Api) -> None:
-        """Nobody is known yet."""
+        """Ask the API server through `api` who may see what."""
         self._api = api
         self._answers: LruCache[tuple[float, int]] = LruCache()
 
@@ -153,7 +153,7 @@ class Server:
         self._listening: list[asyncio.Server] = []
 
     async def __aenter__(self) -> Self:
-        """Listen."""
+        """Start to listen on the port."""
         ports = (self._settings.metrics_port, self._settings.health_port)
         flags = ("--metrics-port", "--health-port")
         for runner, flag, port, connections in zip(
@@ -209,7 +209,7 @@ def _unopened() -> asyncio.Protocol:
 
 
 def _let_wait(server: asyncio.Server) -> None:
-    """Let the kernel hold more connections than are taken at once: the backlog says both."""
+    """Let more connections wait in the kernel than are accepted in one turn; `backlog` sets both."""
     for one in server.sockets:
         with contextlib.closing(socket.socket(fileno=os.dup(one.fileno()))) as same:
             same.listen(_WAITING)

@@ -50,7 +50,7 @@ class LaunchObserver:
         self._warned = ""
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Look at all jobs again and again, until cancelled."""
         await again_and_again(self.look, self.interval, "the pods of jobs")
 
     async def look(self) -> None:

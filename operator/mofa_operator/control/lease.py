@@ -62,7 +62,7 @@ class Lease:
 
     @property
     def who(self) -> str:
-        """Who holds it, in words."""
+        """Who holds the Lease, in words."""
         lease = f"the Lease {self._settings.namespace}/{self._settings.name}"
         return (
             f"{self.holder} holds {lease}" if self.holder else f"nobody is seen to hold {lease} yet"
@@ -85,7 +85,7 @@ class Lease:
         )
 
     async def hold(self) -> str:
-        """Renew it again and again; ends when it is lost, with the reason."""
+        """Renew the Lease again and again; returns the reason when it is lost."""
         watching = asyncio.create_task(self._watch_standstill())
         try:
             await self._renew()
@@ -138,7 +138,7 @@ class Lease:
         return "; ".join(reasons)
 
     async def release(self, within: float = math.inf) -> None:
-        """Give it back, so that the next holder need not wait; it runs out where that fails. [s]"""
+        """Give the Lease back, so that the next holder need not wait; gives up after `within`. [s]"""
         try:
             async with asyncio.timeout(None if math.isinf(within) else within):
                 await self._give_back()
@@ -146,7 +146,7 @@ class Lease:
             _log.warning("the Lease was not released: %s", str(error) or "no answer in time")
 
     async def _give_back(self) -> None:
-        """Once more where somebody wrote meanwhile, be it our own last renewal."""
+        """Write the Lease without a holder; tried twice, since our own last renewal may come between."""
         gone = {"holderIdentity": "", "leaseDurationSeconds": 1}
         while (lease := await self._read()) is not None and self.holder == self._identity:
             with contextlib.suppress(Conflict):
@@ -154,7 +154,7 @@ class Lease:
                 return
 
     async def _try(self) -> bool:
-        """One attempt to get it or to renew it; whether it is ours now."""
+        """Try once to get or renew the Lease; whether it is ours now."""
         try:
             lease = await self._read()
             if lease is None:
@@ -177,7 +177,7 @@ class Lease:
         return lease
 
     async def _write(self, lease: Body, fields: Written) -> None:
-        """Write these fields; `Conflict` where somebody has written since it was read."""
+        """Write fields of the Lease; raises `Conflict` where somebody has written since it was read."""
         body = {**lease, "spec": {**part(lease, "spec"), **fields}}
         await self._api.replace(LEASE, self._settings.namespace, self._settings.name, body)
 
@@ -191,7 +191,7 @@ class Lease:
         return self.holder in {None, self._identity} or now - self._seen_at > duration
 
     def _taken(self, record: _Record) -> Written:
-        """What its spec says once it is ours."""
+        """The spec of the Lease with us as its holder."""
         fields: Written = {"holderIdentity": self._identity, "renewTime": _now()}
         fields["leaseDurationSeconds"] = max(1, math.ceil(self._settings.duration))
         if record.holder_identity != self._identity:

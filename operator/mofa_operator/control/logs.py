@@ -42,7 +42,7 @@ class Text(logging.Formatter):
     """One line for people, whatever text an object holds; a traceback below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Time, level, logger and message in one line."""
         return printable(super().formatMessage(record))
 
 

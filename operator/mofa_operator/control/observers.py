@@ -265,7 +265,7 @@ class JobObserver:
     def _take(
         self, job: LiveObject, look: Telemetry, pools: Mapping[str, frozenset[str]], now: float
     ) -> None:
-        """Store what was seen of one job."""
+        """Store what a look at one job showed."""
         key = job.key
         if look.refused:
             self._not_seen(key, look.refused, now)

@@ -28,7 +28,7 @@ class References:
     """Objects that jobs name."""
 
     def __init__(self, api: Api, store: Store) -> None:
-        """Nothing was read yet; the store knows what a job names."""
+        """Read through `api` what jobs name; `store` knows which names these are."""
         self._api = api
         self._store = store
         self._kept: dict[Key, tuple[float, Body | None]] = {}

@@ -80,7 +80,7 @@ class Resync:
         self.is_filled = True
 
     async def run(self) -> None:
-        """List everything again and again."""
+        """List all watched objects again and again, to find changes that the watches missed."""
         while True:
             missing = any(kind in self.absent for kind in OURS)
             await asyncio.sleep(min(_SOON, self.interval) if missing else self.interval)

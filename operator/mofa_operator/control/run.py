@@ -99,7 +99,7 @@ class Operator:
         prometheus: Prometheus | None,
         shutdown: Shutdown,
     ) -> None:
-        """Nothing runs yet; `watching` has connections for watches alone, which keep them."""
+        """Put the operator together, without starting it; `watching` is a client for watches alone."""
         loop = settings.loop
         known = [kind for kind in watched(settings.kinds) if kind in KINDS]
         store = Store(known, Pools(loop.steady), settings.api)
@@ -278,7 +278,7 @@ class Operator:
         return code
 
     async def _finish(self, reconcilers: list[Task], parts: list[Task], grace: float) -> None:
-        """Take nothing more, let writes end, then stop the rest."""
+        """Stop in order: take no new key, let writes in work end within `grace`, then end the rest. [s]"""
         self._queue.close()
         await self.model_pool.stop()
         for task in parts:

@@ -82,7 +82,7 @@ async def end(tasks: Iterable[Task], within: float) -> None:
 
 
 async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
-    """Whichever ends first; unfinished work is cancelled, and its error is raised."""
+    """Wait until `work` or `stopped` ends; unfinished work is cancelled, and its error is raised."""
     task = asyncio.create_task(work)
     await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -94,7 +94,7 @@ async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
 
 
 async def until_reached(work: Callable[[], Awaitable[None]], server: str) -> None:
-    """Do it, again where the API server fails; raises `SourceUnreachable` where it stays silent."""
+    """Do `work`, again where the API server fails; raises `SourceUnreachable` where it stays silent."""
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     while True:

@@ -120,7 +120,7 @@ class Watches:
     def __init__(
         self, watches: Sequence[AnyWatch], *, store: Store, enqueuer: Enqueuer, exporter: Exporter
     ) -> None:
-        """None stands yet."""
+        """Hold the watches, none of which is open yet."""
         self._store = store
         self._enqueuer = enqueuer
         self._exporter = exporter
@@ -203,7 +203,7 @@ class Watches:
 
 
 def _stored(store: Store, watch: AnyWatch) -> list[Key]:
-    """Objects of its kind and place that the store holds."""
+    """Stored objects of the kind and namespace of a watch."""
     return [key for key in store.keys(watch.kind) if watch.place in {None, key.namespace}]
 
 

@@ -30,7 +30,7 @@ class Lanes(Generic[_T]):
     """Waiting items in lanes: what people wait for, the routine, what comes behind them."""
 
     def __init__(self, lanes: int) -> None:
-        """Nothing waits yet."""
+        """A row for each lane, all empty."""
         self.lanes = tuple(_Lane[_T]() for _ in range(lanes))
         self._turn = 0
 
@@ -91,7 +91,7 @@ class _Lane(Generic[_T]):
             del self._rows[namespace]
 
     def has(self, namespace: str, item: _T) -> bool:
-        """Whether it waits here."""
+        """Whether an item waits in this row."""
         return item in self._rows.get(namespace, ())
 
     def __len__(self) -> int:

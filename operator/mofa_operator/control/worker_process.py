@@ -185,22 +185,22 @@ class WorkerProcess:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, question)
 
     def _is_stopped(self) -> bool:
-        """Whether it was ended meanwhile; a call, since mypy takes an attribute for unchanged."""
+        """Whether the process was ended meanwhile; a method, since mypy takes an attribute for unchanged."""
         return self._stopped
 
     def rest(self) -> None:
-        """End it while nobody asks, which frees its memory; the next question starts it again."""
+        """End the idle process, to free its memory; the next question starts it again."""
         if self.is_warm:
             self._discard()
             self.is_warm = True
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """End the process, whatever it does."""
         self._stopped = True
         self._discard()
 
     def _discard(self) -> None:
-        """Let go of the executor, and kill its process: it may hang."""
+        """Drop the executor and kill its process, which may hang."""
         if self._executor is not None:
             if self._pid is not None:
                 with contextlib.suppress(ProcessLookupError):

@@ -143,7 +143,7 @@ def view(question: Question) -> AdviceView | Refusal | None:
 
 
 def outgrown(question: Question) -> Answer:
-    """The answer to a question that killed its process.
+    """The answer to a question that killed its worker process: it asks too much.
 
     Its hash marks the object until the author changes something.
     """

@@ -21,7 +21,7 @@ MOST: Final = 32
 
 
 def availability(profile: LiveProfile, old: int, size: int, now: float) -> Written:
-    """Earlier sizes, and the nodes that the pool had nearly always where these are fewer than now.
+    """Status fields: earlier sizes of a pool, and the size that it nearly always had, if smaller.
 
     `old` is the size that stands in the status, 0 where there is none; `now` in seconds of the
     epoch. [s]

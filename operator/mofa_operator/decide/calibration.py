@@ -223,7 +223,7 @@ class TaughtCalibration:
 
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
-    """What a job says of its pool; None where it is not believed, or runs too short.
+    """How far a job's step and memory are from their predictions; None where it is not believed yet.
 
     It is believed where its pods run on the pool's nodes and its throughput is plausible and near
     the prediction.
@@ -359,7 +359,7 @@ def _of_memory(memory: _Factor | None) -> Written:
 
 
 def _row(one: JobEvidence) -> Written:
-    """What one job taught, as it is written."""
+    """One job's evidence as a row of the status."""
     memory = {} if one.log_memory is None else {"memoryRatio": f"{math.exp(one.log_memory):.4f}"}
     return {
         "job": one.job,

@@ -79,7 +79,7 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> Note | N
 
 
 def _upgrade(before: _LastAdvice, answer: Answer) -> str:
-    """That another version of the model gave the last advice; empty where it did not."""
+    """A sentence that an older version of the model gave the last advice; empty where none did."""
     now = answer.annotations.get(PREFIX + "model-version", "")
     is_same = before.model in {"", now}
     return "" if is_same else f"model {now} answers anew what {before.model} had answered"

@@ -38,7 +38,7 @@ def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
 
 
 def one_line(finish: Mapping[str, Any]) -> str:
-    """The likeliest moment with its band; empty where there is none.
+    """The likeliest moment of the end of training, with its band, as text; empty without one.
 
     >>> one_line({"p10": "2026-12-02", "p50": "2026-12-04", "p90": "2026-12-09"})
     '2026-12-04 (2026-12-02 to 2026-12-09)'

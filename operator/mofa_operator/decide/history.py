@@ -108,7 +108,7 @@ class _Look:
         return self._judged(history, ledger.history_of(days, history.window) or alone, days)
 
     def _judged(self, history: History, fresh: History, days: tuple[Day, ...]) -> HistoryReading:
-        """A reading that makes sense."""
+        """The reading of a history whose numbers are possible: what of it is remembered, and why."""
         before, incomplete = self._before, Reason.HISTORY_INCOMPLETE
         more = joined(str(warning) for warning in history.warnings[:2])
         has_lost_exposure = self._has_lost_exposure(fresh)
@@ -142,14 +142,14 @@ class _Look:
     def _with(
         self, fresh: History, days: tuple[Day, ...], state: State, reason: Reason, words: list[str]
     ) -> HistoryReading:
-        """A reading that may be remembered."""
+        """A reading whose evidence is remembered."""
         condition = NewCondition(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
         return HistoryReading(history=fresh, condition=condition, days=days, usable=True)
 
     def _without(
         self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
     ) -> HistoryReading:
-        """A reading that says nothing itself: the memory stays, with what the watch saw since."""
+        """A reading that brings no evidence: what was remembered stays, with what the watch saw since."""
         before = self._before
         kept = (
             "rates are the assumption's"
@@ -376,7 +376,7 @@ def _contradicted(report: RateReport, memory: History) -> str:
 
 
 def _since(report: RateReport) -> str:
-    """Since when a rate differs, and by how much."""
+    """Since when a failure rate differs from the assumed one, and how many times as high it is."""
     which = "all classes" if report.name == TOTAL else f"class {report.name}"
     return f"{which} {report.ratio or 0.0:.2g} times the assumed since {report.since}"
 

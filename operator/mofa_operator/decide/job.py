@@ -150,7 +150,7 @@ def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: 
 
 
 def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
-    """Nothing of ours may stand on the job or its target, and a TrainingJob's status says why."""
+    """Remove all annotations of ours from a job and its target; a TrainingJob's status says why."""
     job, status = snapshot.job, None
     made, target = _removed(job), None
     if snapshot.target is not None and _takes(snapshot.target):
@@ -337,7 +337,7 @@ def _should_train(snapshot: JobSnapshot) -> bool | None:
 
 
 def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> JobFigures:
-    """What is exported."""
+    """The figures of a job that metrics export."""
     job = snapshot.job
     return JobFigures(
         key=job.key,

@@ -214,7 +214,7 @@ def _with_jobs(account: Sequence[NodeTime], most: int) -> tuple[NodeTime, ...]:
 
 
 def written(days: Iterable[Day]) -> list[Written]:
-    """Days as rows."""
+    """Days as rows of a FailureLedger's status."""
     return [
         {
             "date": day.date,
@@ -229,7 +229,7 @@ def written(days: Iterable[Day]) -> list[Written]:
 
 
 def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
-    """Each day as the evidence that counts of it."""
+    """Days as dated evidence: of each day the entry that counts for a class."""
     found: list[DatedEvidence] = []
     for date, entries in _by_date(days):
         seen = {

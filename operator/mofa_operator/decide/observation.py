@@ -105,7 +105,7 @@ class ObservedStatus:
 def observed_status(
     snapshot: JobSnapshot, answer: Answer, settings: LoopSettings
 ) -> ObservedStatus:
-    """What to show, given what stands."""
+    """What to show of a running job: figures, conditions, and when to look again."""
     job, running = snapshot.job, snapshot.running
     stands = job.observed if isinstance(job, LiveTrainingJob) else {}
     step_due = due(snapshot, answer, settings)
@@ -250,7 +250,7 @@ def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float 
 
 
 def _has_stepped(alive: Alive) -> bool:
-    """Whether it finished a step since it started."""
+    """Whether a job finished a step since it started."""
     return alive.step_at is not None and alive.step_at >= alive.since
 
 
@@ -390,13 +390,13 @@ def _available(state: State, reason: Reason, message: str) -> NewCondition:
 def _both(
     reason: Reason, message: str, available: State = "Unknown"
 ) -> tuple[NewCondition, NewCondition]:
-    """The same reason for both conditions."""
+    """The conditions ObservationAvailable and PredictionAccurate, both with one reason."""
     unknown = NewCondition(Aspect.PREDICTION_ACCURATE, "Unknown", reason, message)
     return _available(available, reason, message), unknown
 
 
 def _written(running: Running, off: float | None, now: float) -> Written:
-    """A reading as `status.observed`; `off` is the residual."""
+    """What was observed of a job as `status.observed`; `off` is the residual."""
     tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
     interval, ettr = figure(running.checkpoint_interval), figure(running.ettr)
     since, memory = figure(running.since), figure(running.memory_bytes)
@@ -431,7 +431,7 @@ def _written(running: Running, off: float | None, now: float) -> Written:
 
 
 def _camel(word: str) -> str:
-    """A word as reasons are written.
+    """A word in CamelCase, as Kubernetes writes reasons.
 
     >>> _camel("lost_steps")
     'LostSteps'

@@ -89,7 +89,7 @@ def raises_restarts(snapshot: JobSnapshot) -> bool:
 
 
 def _existing(snapshot: JobSnapshot) -> Handling:
-    """As `mofa annotate` sees it: its own annotations, then the policy of its namespace."""
+    """How a job of another kind is handled: by its own annotations, else by its namespace's policy."""
     annotations, policies = snapshot.job.annotations, _policies(snapshot)
     is_own = any(PREFIX + key in annotations for key in ("mode", "model", "config-ref", "size"))
     if policies is None and not is_own:

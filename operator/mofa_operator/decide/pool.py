@@ -211,7 +211,7 @@ def exclusive(snapshot: ProfileSnapshot) -> NewCondition:
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
-    """What to do about a ClusterProfile."""
+    """The decision about a ClusterProfile: its status, ledger, Event, figures, and the next look."""
     pool = snapshot.profile
     if pool.is_going:
         return Decision(key=pool.key, uid=pool.uid)
@@ -359,7 +359,7 @@ def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
 
 
 def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[NewCondition]) -> Written:
-    """What every status of a profile has."""
+    """The part that every status of a profile has: nodes, size and conditions."""
     count = snapshot.node_count
     nodes: Written = {
         "total": count.total,

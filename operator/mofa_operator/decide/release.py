@@ -162,7 +162,7 @@ RELEASED, UNADVISED, EXPIRED = "released", "unadvised", "expired"
 def with_release(
     decision: Decision, snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings
 ) -> Decision:
-    """The decision with what mode Apply adds."""
+    """The decision, with the release and the condition that mode Apply adds."""
     job = subject_of(snapshot)
     if job is None:
         return decision

@@ -106,7 +106,7 @@ def account(
                 waiting[name].append(_Piece(span, NodeState.QUEUE, one.charged.word, one.name, one))
 
     def claims(node: str) -> list[_Piece]:
-        """What jobs make of a node: made for one at a time, for 10,000 have many."""
+        """The pieces of a node's time that jobs hold; made node by node, to keep little in memory."""
         return [*(piece for job in on_node[node] for piece in job.pieces(node)), *waiting[node]]
 
     pieces = (
@@ -132,7 +132,7 @@ class _Index(Generic[Item]):
         self._ends = list(accumulate((span.end for span, _ in self._items), max))
 
     def near(self, span: Span) -> list[tuple[Span, Item]]:
-        """What shares time with a span, in order."""
+        """Items whose own span overlaps this one, in order of time."""
         first = bisect_right(self._ends, span.start)
         last = bisect_left(self._starts, span.end)
         return [one for one in self._items[first:last] if one[0].end > span.start]
@@ -180,16 +180,16 @@ class _JobTime:
 
     @property
     def nodes(self) -> set[str]:
-        """Nodes that it had, or that wait for it."""
+        """Nodes that the job held, or that were kept free for it."""
         return set(self._by_node).union(*self._waited_on)
 
     def pieces(self, node: str) -> Iterator[_Piece]:
-        """Pieces of a node that it has."""
+        """The job's pieces of a node's time, each with the part of the node's GPUs that it has."""
         for piece in self._of_node(node):
             yield piece._replace(part=self._part.get(node, 1.0))
 
     def _of_node(self, node: str) -> Iterator[_Piece]:
-        """Pieces of a node, as if the job had all of it."""
+        """The job's pieces of a node's time, as if it had all of the node's GPUs."""
         saving = _share_of_saves(self._facts)
         mine = self._by_node.get(node, ())
         for _, span in mine:
@@ -266,7 +266,7 @@ class _JobTime:
         return found
 
     def _is_another(self, one: Incident) -> bool:
-        """Whether what was made anew is another run: it came late, and nobody says that it saves."""
+        """Whether the pods after an interruption are another run: they came late, and no save is known."""
         return self._facts.saves_every is None and one.phases.get("queue", 0.0) > _TOGETHER
 
     def _standing(
@@ -285,7 +285,7 @@ class _JobTime:
             yield from self._phased(one, whole)
 
     def _after(self, one: Incident, held: _Index[tuple[PodTimeline, Span]]) -> set[str]:
-        """Nodes that it has after a standstill, or that wait for it."""
+        """Nodes that the job holds after a standstill, or that are kept free for it."""
         ends = held.near(Span(one.end - 1.0, one.end + 1.0))
         found = {pod.node for _, (pod, span) in ends if span.start <= one.end < span.end + 1.0}
         return found | self._kept_free(one) if one.lasts else found
@@ -305,7 +305,7 @@ class _JobTime:
             yield _Piece(piece, state, one.charged.word, self._name, one, guessed)
 
     def _phases(self, one: Incident) -> list[tuple[NodeState, float]]:
-        """States of a standstill, each with when it ends. [s]"""
+        """The states that follow each other in a standstill, each with its end. [s]"""
         spent = one.phases
         stopped = one.start + spent.get("detect", 0.0) + spent.get("drain", 0.0)
         made = stopped + spent.get("queue", 0.0)
@@ -324,7 +324,7 @@ class _JobTime:
     def _start_phases(
         self, made: float, running: float, trained: float
     ) -> list[tuple[NodeState, float]]:
-        """States from new pods to the first step: what is longer than usual waited for a node."""
+        """States from new pods to the first step; time beyond a usual start is waiting for a node."""
         usual = min(self._usual_start, max(0.0, running - made))
         return [
             (NodeState.SPARE, running - usual),
@@ -334,7 +334,7 @@ class _JobTime:
 
 
 def _held(pods: Iterable[tuple[PodTimeline, Span]]) -> _Index[tuple[PodTimeline, Span]]:
-    """Pods by time. A pod holds its node from when it is made until it is gone."""
+    """Pods with the time in which each holds its node: from when it is made until it is gone."""
     return _Index(
         (Span(pod.created or span.start, max(span.end, pod.last)), (pod, span))
         for pod, span in pods
@@ -390,7 +390,7 @@ def _share_of_saves(facts: JobFacts) -> float:
 
 
 def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimeline, Span]]:
-    """When each pod of a place ran; one whose node does not answer ends with the next."""
+    """When each pod of one place in the job ran; it ends at the latest when its successor begins."""
     for number, pod in enumerate(place):
         span = pod.running(step)
         if number + 1 < len(place):
@@ -401,7 +401,7 @@ def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimel
 
 
 def _cut(part: Span, phases: Sequence[tuple[NodeState, float]]) -> Iterator[tuple[Span, NodeState]]:
-    """A time by the states that follow each other in it; the last holds to its end."""
+    """A span cut where one state ends and the next begins; the last state holds to the span's end."""
     at = part.start
     for number, (state, until) in enumerate(phases):
         end = part.end if number + 1 == len(phases) else min(until, part.end)
@@ -413,7 +413,7 @@ def _cut(part: Span, phases: Sequence[tuple[NodeState, float]]) -> Iterator[tupl
 def _of_node(
     node: NodeTimeline, incidents: Sequence[Incident], claims: Sequence[_Piece]
 ) -> Iterator[_Piece]:
-    """The pieces of one node; each time is in one of them."""
+    """The pieces of a node's time, which do not overlap and leave no gap."""
     trains = [one for one in claims if one.state in _TRAINING]
     dead = [
         _Piece(part, NodeState.REPAIR, one.charged.word, incident=one)
@@ -441,7 +441,9 @@ def _of_node(
 
 
 def _first_of(ranked: Sequence[_Piece], there: Sequence[Span]) -> Iterator[_Piece]:
-    """The times of a node, each as the first of the pieces that cover it says; else idle."""
+    """Cut a node's time into pieces: each moment has the highest-ranked piece that covers it, or is
+    idle.
+    """
     by_start = sorted(range(len(ranked)), key=lambda number: ranked[number].span.start)
     spans = [*(piece.span for piece in ranked), *there]
     moments = sorted({moment for span in spans for moment in span})
@@ -464,7 +466,7 @@ def _first_of(ranked: Sequence[_Piece], there: Sequence[Span]) -> Iterator[_Piec
 
 
 def _shared(span: Span, ranked: Iterable[_Piece]) -> Iterator[_Piece]:
-    """A time of a node, shared by the pieces that cover it: each job has its part once."""
+    """Share a span of a node's time among the pieces that cover it; each job gets its part once."""
     left, jobs = 1.0, set[str]()
     for piece in ranked:
         if left <= 0:
@@ -524,7 +526,7 @@ class _Sum:
         self.costs: dict[str, float] = {}
 
     def add(self, time: float, piece: _Piece) -> None:
-        """Add a time of a piece. [node d]"""
+        """Add node-time of a piece to the sum, to its incident, and to what machines are blamed for. [node d]"""
         self.time += time
         self.machines += time * _machines(piece)
         if piece.estimated:
@@ -539,7 +541,7 @@ class _Sum:
 
 
 def _machines(piece: _Piece) -> float:
-    """The chance that the machines did it. [1]"""
+    """The chance that machines, not the program, caused a piece of time. [1]"""
     one = piece.incident
     if one is None:
         return 0.0

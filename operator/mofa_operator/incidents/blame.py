@@ -83,7 +83,7 @@ class Signs:
     """Its nodes had a fault, a notice or a flap close to it."""
 
     def words(self) -> str:
-        """The signs that are there, as words."""
+        """Names of the signs that were seen."""
         return ", ".join(_WORDS[one.name] for one in fields(self) if getattr(self, one.name))
 
 
@@ -107,7 +107,7 @@ _WORDS: Final = {
 
 
 def infrastructure_share(signs: Signs) -> float:
-    """The chance that the machines made it stop.
+    """The chance that machines, not the program, made a job stop.
 
     >>> round(infrastructure_share(Signs(survived=True)), 2)
     0.79

@@ -74,7 +74,7 @@ class Incident:
 
     @property
     def charged(self) -> IncidentCause:
-        """The cause that its cost is put down to: of a move for repair the fault that is repaired."""
+        """The cause that pays for it: its own, or the fault, where a job was moved so that it is repaired."""
         if self.cause is DRAIN and self.fault is not None and self.fault.cause.counts:
             return self.fault.cause
         return self.cause
@@ -105,7 +105,7 @@ def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence
 
 
 def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
-    """Incidents with the causes that a profile states by id; an id means the nearest of a name."""
+    """Incidents with causes that a profile states by id; an id means the nearest incident of its name."""
     found = list(incidents)
     for text, word in stated.items():
         near = [

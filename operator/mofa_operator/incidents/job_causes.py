@@ -167,7 +167,7 @@ class JobCauses:
     def _weighed(
         self, outage: JobOutage, neighbour_runs: NeighbourRuns, likely: Deduction
     ) -> Deduction:
-        """Whose fault it was, by signs for the machines and for the program."""
+        """The likely cause, weighed by signs for the machines and for the program."""
         signs = self._signs(outage, neighbour_runs, likely.cause)
         share = infrastructure_share(signs)
         why = (*likely.evidence, f"{share:.1f} infrastructure: {signs.words()}")
@@ -182,7 +182,7 @@ class JobCauses:
     def _signs(
         self, outage: JobOutage, neighbour_runs: NeighbourRuns, likely: IncidentCause
     ) -> Signs:
-        """What speaks for the machines or for the program."""
+        """Signs that the machines stopped a job, or that its own program did."""
         exits = outage.exits
         codes = {stop.code for stop in exits}
         first = exits[0].code if exits else None
@@ -308,7 +308,7 @@ class JobCauses:
         return None
 
     def _pressure(self, outage: JobOutage) -> str:
-        """Whether a node ran short from which a pod went first, in words; empty = none did."""
+        """What ran short on a node whose pod ended first, in words; empty where nothing did."""
         step = self._pool.sample_spacing
         slack = 2 * step + 60.0
         for pod in outage.first_gone(step):

@@ -124,7 +124,7 @@ class JobIncidents:
     def _of_job(
         self, outages: Sequence[JobOutage], runs: Sequence[NeighbourRuns]
     ) -> list[Incident]:
-        """Incidents of one job; `last` is until when everything before was over."""
+        """The incidents of one job, in order."""
         incidents: list[Incident] = []
         before: JobOutage | None = None
         last = earlier = 0.0
@@ -289,7 +289,7 @@ class JobIncidents:
         return waits or (bool(here) and self._until - outage.start < HUNG)
 
     def _stall(self, outage: JobOutage, running: float) -> Stall:
-        """When the job trained last before an outage and first after, by steps, else GPUs."""
+        """When a job trained last before an outage and first after it; by steps, or by busy GPUs."""
         start, step = outage.start, self._pool.sample_spacing
         slack = 2 * step + 60.0
         if outage.job in self._pool.stalls:

@@ -80,7 +80,7 @@ class JobOutage:
 
     @property
     def smaller(self) -> float | None:
-        """When all ran again that were made anew, of a job of which all places had gone out. [s]"""
+        """When a job ran again with fewer places than before: all had gone, and some got no new pod. [s]"""
         back = [one.end for one in self._last.values() if one.end is not None]
         waits = any(one.end is None and one.next is not None for one in self._last.values())
         return max(back, default=None) if len(self._last) == self.places and not waits else None
@@ -97,24 +97,24 @@ class JobOutage:
 
     @property
     def rounds(self) -> int:
-        """How often its places went out, in the median. [1]"""
+        """How often a place lost its pod, in the median over places. [1]"""
         counts = Counter(outage.place for outage in (*self.outages, *self.later))
         return sorted(counts.values())[len(counts) // 2]
 
     @property
     def replacements(self) -> list[PodTimeline]:
-        """New pods."""
+        """Pods that took the place of others."""
         every = (*self.outages, *self.later)
         return [outage.next for outage in every if outage.next is not None]
 
     @property
     def replaced(self) -> list[PlaceOutage]:
-        """Places that got a new pod."""
+        """Outages of places that got a new pod."""
         return [outage for outage in (*self.outages, *self.later) if outage.next is not None]
 
     @property
     def nodes(self) -> set[str]:
-        """Nodes that it ran on."""
+        """Nodes that the job ran on before the outage."""
         return {pod.node for pod in self.pods_before}
 
     @property
@@ -244,7 +244,7 @@ def helper_exits(pod_timelines: Sequence[PodTimeline]) -> list[HelperExit]:
 
 
 def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
-    """Names of containers that ended in two pods at once: those that train."""
+    """Names of containers that train: each ended in two pods at once, as ranks of one program do."""
     in_order = sorted(exits, key=lambda one: (one.exit.container, one.exit.at))
     return {
         a.exit.container

@@ -139,5 +139,5 @@ def out_before(
 
 
 def _away(node: NodeTimeline) -> list[Span]:
-    """When a node took no pods or was not ready."""
+    """When a node was cordoned or not ready."""
     return joined([*node.cordons, *node.not_ready], 2 * node.sample_spacing)

@@ -187,7 +187,7 @@ class _Boot:
 
 
 def _boots(node: NodeTimeline) -> list[_Boot]:
-    """Boots of the node; one that it made while it had no object is that of another machine."""
+    """Boots of a node, without those while it had no Node object: another machine made these."""
     runs = sorted((run for line in node.of(BOOT) for run in line.runs), key=lambda run: run.start)
     found, last, alive = [], node.presence[0].start, 0.0
     for run in runs:
@@ -200,7 +200,7 @@ def _boots(node: NodeTimeline) -> list[_Boot]:
 
 
 def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
-    """Outages of a node, failures or not; on the same boot, one of `shortest` seconds is none."""
+    """All outages of a node, planned or not; `shortest` is the least length without a boot. [s]"""
     boots, step, gap = _boots(node), node.sample_spacing, 3 * node.sample_spacing
     used: set[_Boot] = set()
     deleted = [*node.away, *([Span(node.gone, node.gone)] if node.gone is not None else [])]
@@ -274,7 +274,7 @@ def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
 
 
 def _shut_down(timelines: Sequence[PodTimeline], span: Span, step: float) -> bool:
-    """Whether a host that went away had ended its pods in order; `step` is between samples. [s]"""
+    """Whether a host ended its pods in order before it went away; `step` is between samples. [s]"""
     first, last = span.start - GRACE - 2 * step, span.end + step
     return any(pod.shut_down and first <= pod.ended(step) <= last for pod in timelines)
 
@@ -440,7 +440,7 @@ def _is_health(line: SignalTimeline, presence: Sequence[Span]) -> bool:
 
 
 def _rises(node: NodeTimeline, line: SignalTimeline) -> Iterator[_Rise]:
-    """New values other than 0, and when they changed: a gauge repeats its last value."""
+    """Changes of a gauge to a new value other than 0; it repeats its last value in between."""
     gap, first = node.spacing.get(line.signal, 0.0), line.runs[0]
     appears = (
         line.signal in (PROBLEM, XID_COUNT)
@@ -561,7 +561,7 @@ def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
 
 
 def _lessened(runs: Sequence[ValueRun], most: float) -> Iterator[tuple[float, list[ValueRun]]]:
-    """Consecutive runs below the most, with the last moment at which it was the most. [s]"""
+    """Consecutive runs of values below `most`, and when the value was last at `most`. [s]"""
     last, less = None, list[ValueRun]()
     for run in runs:
         if run.value < most:

@@ -161,14 +161,14 @@ def _unless_work_went_on(incident: Incident, node: NodeTimeline) -> Incident:
 
 
 def _is_told(incident: Incident, told: tuple[str, ...] = (*_BY_AGENTS, "the node offers ")) -> bool:
-    """Whether a fault is only told, by a condition or by the count of GPUs."""
+    """Whether only a node condition or its count of GPUs shows a fault, and nothing else does."""
     return incident.cause in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC) and all(
         text.startswith(told) for text in incident.evidence
     )
 
 
 def _at_once(incidents: Sequence[Incident], sample_spacing: float) -> list[list[Incident]]:
-    """Incidents in groups of those that began together; `sample_spacing` is between samples. [s]"""
+    """Incidents in groups that began together; `sample_spacing` is the time between samples. [s]"""
     groups: list[list[Incident]] = []
     for incident in sorted(incidents, key=lambda i: i.start):
         if groups and incident.start - groups[-1][0].start <= sample_spacing + 60.0:

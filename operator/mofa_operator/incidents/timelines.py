@@ -287,7 +287,7 @@ class SignalTimeline:
     """When its samples were read: in all other time nothing changed. Empty: they all were."""
 
     def held(self) -> list[ValueRun]:
-        """Its runs, with the time between two that was not read: the value held."""
+        """Its runs of values; two equal ones become one where the samples between them were not read."""
         found: list[ValueRun] = []
         for run in self.runs:
             last = found[-1] if found else None
@@ -298,7 +298,7 @@ class SignalTimeline:
         return found
 
     def unread(self, start: float, end: float) -> bool:
-        """Whether some of a time was not read. [s]"""
+        """Whether samples between two moments were not all read. [s]"""
         return bool(self.read) and not any(a <= start and end <= b for a, b in self.read)
 
     def read_until(self, at: float, last: float) -> float:
@@ -401,7 +401,7 @@ class NodeTimeline:
 
     @_kept
     def away(self) -> list[Span]:
-        """When it had no object, and came back."""
+        """When the node had no Node object for a while, and then one again."""
         if len(self.presence) == 1:
             return []
         whole = [Span(self.presence[0].start, self.presence[-1].end)]
@@ -544,7 +544,7 @@ class Stall:
 
     @property
     def unsure(self) -> float:
-        """How much later it may have gone on. [s]"""
+        """How much later than `resumed_at` the job may have gone on. [s]"""
         return 0.0 if self.lost_seconds is None else self.gap / 2
 
 

@@ -50,7 +50,7 @@ class NodeFacts:
         return self.labels.get(PRODUCT, "")
 
     def counts_as(self, selector: Mapping[str, str]) -> CountedAs | None:
-        """What of it a pool's count shows; None where it is not of the pool.
+        """How a pool counts this node; None where the node is not of the pool.
 
         A selector of no labels means every node with GPUs: a pool of all nodes would count the
         control plane too.
@@ -62,12 +62,12 @@ class NodeFacts:
         return CountedAs(self.ready, self.cordoned, self.gpus, self.product)
 
     def serves(self, selector: Mapping[str, str]) -> bool:
-        """Whether a pool can count with it now."""
+        """Whether the node is of a pool and can take a job now."""
         return self.ready and not self.cordoned and self.counts_as(selector) is not None
 
 
 def facts_of(body: Body) -> NodeFacts:
-    """What is kept of a Node."""
+    """The facts of a Node object that are kept."""
     conditions = items(at(body, "status", "conditions"))
     condition: Body = next((one for one in conditions if one.get("type") == "Ready"), {})
     ready, turned = condition.get("status") == "True", text_of(condition.get("lastTransitionTime"))

@@ -44,7 +44,7 @@ class Facts:
     """Tokens that its model knows. [1]"""
 
     def or_else(self, other: Facts) -> Facts:
-        """These facts, and those that only the other ones know."""
+        """These facts; one that is unknown here is taken from the others."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return Facts(**{name: getattr(other, name) if v is None else v for name, v in own.items()})
 

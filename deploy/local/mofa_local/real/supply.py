@@ -21,7 +21,7 @@ RAY: Final = "localhost/mofa-local/ray:2.60"
 
 
 def load(containers: Containers) -> None:
-    """Those of the operator and of the toy, built where they are missing."""
+    """Load the images of the operator and of the toy trainer, built where they are missing."""
     load_advisor(containers)
     load_torch(containers)
 

@@ -42,7 +42,7 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(text: bytes) -> Any:
-    """The value again."""
+    """The value that `packed` wrote."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -50,7 +50,7 @@ def unpacked(text: bytes) -> Any:
 
 
 def digest(value: Any) -> bytes:
-    """Equal for equal values, and for no others. Ours."""
+    """A checksum of a value as JSON: equal for equal values alone. Ours."""
     return hashlib.blake2b(packed(value), digest_size=16).digest()
 
 
@@ -76,7 +76,7 @@ class StoredBody:
     """Whether that echo brings nothing: the API server's answer held no change of others."""
 
     def is_old(self, version: str) -> bool:
-        """Whether an event of this version brings nothing."""
+        """Whether an event of this version is older than what is known, and brings nothing new."""
         if self.ahead and older(version, self.version):
             self.ahead -= 1
             return True
@@ -160,7 +160,7 @@ class BodyBudget:
         return body
 
     def add(self, namespace: str, change: int) -> None:
-        """So many bytes more are kept. [B]"""
+        """Count more bytes as kept for a namespace; fewer where `change` is negative. [B]"""
         self._held[namespace] += change
         if self._held[namespace] <= 0:
             del self._held[namespace]

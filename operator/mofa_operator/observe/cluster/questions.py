@@ -103,7 +103,7 @@ def existing_question(
 
 
 def relevance(profile: LiveProfile) -> bytes:
-    """Digest of everything that jobs take from a profile: for answers, and shown with them."""
+    """Checksum of all of a profile that its jobs use: in their answers, or beside them."""
     verdicts = [row.verdict for row in profile.status.rows]
     shown = [
         [one.status, one.reason, one.message]

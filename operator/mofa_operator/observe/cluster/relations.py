@@ -131,7 +131,7 @@ class Policies:
         return min((policy.hands for policy in self.of(namespace)), default=MOST_HANDS) / 100
 
     def most(self, hands: int, namespace: str) -> int:
-        """How many of `hands` concurrent workers a namespace may have, one at least. [1]"""
+        """How many of the operator's `hands` concurrent workers a namespace may use, at least one. [1]"""
         return max(1, int(hands * self.hands(namespace)))
 
     def influence(self) -> Mapping[str, float]:
@@ -165,7 +165,7 @@ class Dependencies:
 
     @property
     def policies(self) -> frozenset[Key]:
-        """Its policy, or none."""
+        """The policy of the job, as a list of one; empty without one."""
         return frozenset() if self.policy is None else frozenset({self.policy})
 
 
@@ -324,7 +324,7 @@ class Dependents:
         return sorted(self._by_target.get(target, ()))
 
     def _around(self, target: Key | None) -> frozenset[Key]:
-        """A target, and the TrainingJobs that name it."""
+        """Keys of a target object and of the TrainingJobs that name it."""
         if target is None:
             return frozenset()
         return frozenset({target, *self._by_target.get(target, ())})
@@ -371,7 +371,7 @@ class PendingReadvice:
             self._rounds[name] = _Round(self._number, factors, set(jobs))
 
     def settled(self, profile: str) -> None:
-        """Every job was looked at, or the profile is gone."""
+        """Drop the round of a profile: every job was looked at, or the profile is gone."""
         self._rounds.pop(profile, None)
 
     def came(self, key: Key, dependencies: Dependencies) -> None:
@@ -393,7 +393,7 @@ class PendingReadvice:
         return self.asked(key, self.holding(key))
 
     def asked(self, key: Key, rounds: Rounds) -> frozenset[Key]:
-        """A job was looked at for these rounds; returns the profiles whose last job it was."""
+        """Note that a job was looked at in these rounds; returns profiles of which no job is left."""
         done = []
         for name, number in rounds:
             found = self._rounds.get(name)

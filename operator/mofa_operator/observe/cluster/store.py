@@ -154,7 +154,7 @@ class Store:
         return frozenset({key, *(k for k in concerned if k in self._entries)})
 
     def wrote(self, key: Key, body: Body) -> None:
-        """Take in the answer to our write: its echo is no change, older events are stale."""
+        """Take in the API server's answer to our write, so that its echo counts as no change."""
         entry, version = self._entries.get(key), version_of(body)
         if entry is None and key.kind == FAILURE_LEDGER:  # made by this write
             entry = self._entries[key] = stored(key.kind, slim(key.kind, body))
@@ -400,7 +400,7 @@ class Store:
         return _NONE
 
     def _link_later(self, namespace: str) -> None:
-        """A policy or a label changed: any job of its namespace may be opted in or out."""
+        """Mark the jobs of a namespace to be linked again: its policy or label changed."""
         waiting = self._unlinked.get(namespace, {})
         waiting |= dict.fromkeys(self._dependents.existing_in(namespace) - waiting.keys())
         if waiting:
@@ -554,7 +554,7 @@ class Measurements:
 
 
 def speaker(store: Store, workload: LiveWorkload) -> Key:
-    """What asks for a Workload: its job's TrainingJob, its job, or itself without a job."""
+    """The object that speaks for a Workload: its job's TrainingJob, else its job, else itself."""
     job = workload.job
     if job is None:
         return workload.key

@@ -232,15 +232,18 @@ def _what_would_help(
 
 
 def _next_begin(days: Sequence[Span]) -> float | None:
-    """From when on who starts anew reads, once the days that are settled now are written; None
-    where none is. [s]
+    """Where reading begins after a restart, once the days that are settled now stand in the ledger;
+    None without such a day. [s]
     """
     settled = [day.end for day in days if days[-1].end - day.end >= BEFORE]
     return settled[-1] - BEFORE if settled else None
 
 
 def _counted_by(spec: ClusterProfileSpec) -> str:
-    """Our version and that of the ledger's rows, and the part of a profile by which its pool is counted, in one word."""
+    """One word for the way of counting: our version, the ledger's, and a checksum of the profile's rules.
+
+    Days that were counted in another way are counted again.
+    """
     parts = (spec.node_selector, spec.prometheus.model_dump(), spec.incidents.model_dump())
     text = json.dumps(parts, default=str, sort_keys=True)
     return f"{VERSION}-2-{sha256(text.encode()).hexdigest()[:16]}"
@@ -323,7 +326,7 @@ async def _samples(
     now: float,
     progress: Callable[[float], None],
 ) -> list[PoolSamples]:
-    """All samples of a window: what is kept, what was over since, and the last hours anew."""
+    """All samples of a window: kept pieces, pieces that ended since, and the last hours, read anew."""
     gate = asyncio.Semaphore(_AT_ONCE if nodes <= NODE_DAYS else 1)
     reader = StretchReader(prometheus, pool, naming, nodes)
     whole = stretches[-1].end - stretches[0].start
@@ -341,7 +344,7 @@ async def _samples(
         return found
 
     async def over(start: float, end: float) -> PoolSamples:
-        """A piece that is over; what is kept of it is continued."""
+        """The samples of a piece of time that is over; a kept beginning of it is continued."""
         key = (prometheus.address, pool, start)
         known = kept.get(key)
         if known is not None and known.stretch.end >= end:
@@ -425,7 +428,7 @@ def _gone_nodes_warning(nodes: frozenset[str], there: set[str], found: Past) -> 
 def history_of_past(
     seen_past: Past, day_spans: Sequence[Span], settled: SettledDays | None
 ) -> History:
-    """The history that a past comes to; of day_spans that the ledger holds it says nothing."""
+    """Failures and exposure of a past, as a history; days that the ledger holds are left out."""
     window = day_spans[-1].end - day_spans[0].start
     ready = {node: length(spans) for node, spans in seen_past.exposed.items()}
     busy = sum(map(length, seen_past.training_spans.values()))
@@ -487,7 +490,7 @@ def _recoveries(incidents: Sequence[Incident]) -> tuple[float, ...]:
 
 
 def _evidence(exposure: float, incidents: Sequence[Incident]) -> FailureEvidence:
-    """Incidents of one class over an exposure in node-days."""
+    """Evidence of one recovery class: its incidents over an exposure in node-days."""
     times = _recoveries(incidents)
     faults = sum(one.cause.by is InterruptionClass.FAULT for one in incidents)
     return FailureEvidence(
@@ -537,7 +540,7 @@ def _by_day(
 
 
 def observed_of(history_seen: History) -> ObservedFailures:
-    """A history as the check of assumptions takes it."""
+    """The history in the form that the check of assumed rates reads."""
     exposed = {node: days for node, days in history_seen.node_days_by_node.items() if days > 0}
     return ObservedFailures(
         classes=history_seen.classes,

@@ -62,7 +62,7 @@ class NodeNaming:
     """Nodes by address."""
 
     def with_nodes(self, infos: Iterable[Mapping[str, str]]) -> NodeNaming:
-        """With more nodes, by the labels of their series."""
+        """This naming, which also knows the nodes that the labels of more series name."""
         named = [info for info in infos if info.get(self.label)]
         addresses = {info[ADDRESS]: info[self.label] for info in named if info.get(ADDRESS)}
         return NodeNaming(

@@ -74,7 +74,7 @@ class NodeSeries:
         self.gpu_instances: NamesByNode = {}
 
     async def read(self) -> NodeSeries:
-        """Ask for every signal."""
+        """Read the samples of all signals into this object, and return it."""
         names: dict[Signal, NamesByNode] = {}
         needed: dict[Signal, NamesByNode] = {}
         everywhere = frozenset(self._nodes)
@@ -148,7 +148,7 @@ class NodeSeries:
         ]
 
     async def _stand(self, signal: Signal) -> None:
-        """Add a run of the whole time for each series that stands throughout: none was read."""
+        """Add one run over the whole time for each series of a signal that was 1 throughout and not read."""
         known = {(line.node, line.part) for line in self.timelines if line.signal == signal}
         end = self._ask.at
         by = ", ".join((self._key(signal), *signal.parts))

@@ -228,7 +228,7 @@ def _restarts(pool: Pool, some: str, grid: str, step: float) -> list[str]:
 
 
 def _by_few(uids: Iterable[str]) -> list[str]:
-    """Conditions that name these pods, some of them at a time."""
+    """PromQL matchers that each name a few of these pods by uid."""
     every = sorted(uids)
     return [
         matcher("uid", any_of(every[at : at + _NAMED]), "=~") for at in range(0, len(every), _NAMED)

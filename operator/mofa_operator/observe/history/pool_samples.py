@@ -238,14 +238,14 @@ def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
 
 
 def _both(nodes: frozenset[str], more: frozenset[str]) -> frozenset[str]:
-    """Nodes of two sets; one of them where it has the other."""
+    """The union of two sets of nodes; the larger object itself where it holds the other."""
     return nodes if more <= nodes else nodes | more
 
 
 def _joined_timelines(
     timelines: Iterable[SignalTimeline], spacing: Mapping[Signal, float]
 ) -> Iterator[SignalTimeline]:
-    """Time lines of several pieces as one for each part of a node."""
+    """One time line for each signal and part of a node, from those of several pieces of time."""
     runs = defaultdict[tuple[str, Signal, tuple[str, ...]], list[ValueRun]](list)
     read = defaultdict[tuple[str, Signal, tuple[str, ...]], list[Span]](list)
     for line in timelines:
@@ -258,7 +258,7 @@ def _joined_timelines(
 
 
 def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
-    """The pieces of a window as one time line of each node and pod."""
+    """The pieces of a window, put together: one time line for each node and pod."""
     gaps: defaultdict[Signal, list[float]] = defaultdict(list)
     busy: defaultdict[str, list[Span]] = defaultdict(list)
     pods: dict[str, PodTimeline] = {}
@@ -553,7 +553,7 @@ class _Queries:
         }
 
     async def _covered(self, step: float) -> tuple[Span, ...]:
-        """When any node was sampled, where no node was throughout."""
+        """When at least one node was sampled; asked for where no node was sampled all day."""
         recent = f"count_over_time({self._pool.ready}[{duration(max(1.6 * step, 30.0))}])"
         answer = await self._ask(f"(count({recent}) > bool 0){self._grid(step)}")
         times = sorted(at for s in answer.samples for at, _ in s.points)

@@ -130,7 +130,7 @@ async def _edges(
 async def _lags(
     prometheus: Prometheus, pool: Pool, day: Span, gap: float, steps: Mapping[JobName, float]
 ) -> list[StepEdges]:
-    """Coarse samples of steps, of which those are kept between which they lagged."""
+    """Coarse samples of step numbers, reduced to pairs between which the steps lagged."""
     look, span = float(round(gap / 2)), day.seconds + 2 * gap  # a sample before, for the seam
     values, moments = await asyncio.gather(
         prometheus.query(TRAINER.path(pool, span, look), day.end),
@@ -240,7 +240,7 @@ def _coarse_stalls(pieces: Sequence[StepEdges]) -> Iterator[Stall]:
 
 
 def _coarse_stall(chain: Sequence[tuple[Point, Point]], of: StepEdges, last: Point) -> Stall:
-    """One of them; what it cost in all is known better than its ends."""
+    """A stall from a chain of coarse samples: its cost is known well, its two ends are estimated."""
     first, (before, after), step = chain[0][0], chain[-1], of.step_seconds
     most = max(number for pair in chain for _, number in pair)
     stopped = first[0] + (most - first[1]) * step + step / 2 if after[1] < before[1] else first[0]

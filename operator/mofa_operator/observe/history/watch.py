@@ -164,7 +164,7 @@ class _Tally:
     """Evidence that jobs added, by class; negative where an interruption changed its class."""
 
     def classes(self) -> dict[str, FailureEvidence]:
-        """The evidence of the day."""
+        """Evidence of one day by recovery class: of jobs, or of lost nodes where few jobs ran."""
         if not self.ready:
             return {}
         if self.busy < BUSY * self.ready:  # the loss of a node replaces its pods
@@ -226,7 +226,7 @@ class _PoolDays:
     """One pool's last days."""
 
     def __init__(self, pool: WatchedPool, now: float) -> None:
-        """Today goes on from what the profile's status has of it."""
+        """Begin to count a pool; what its profile's status has of today is counted on."""
         self.uid = pool.profile.uid
         self._tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._at = now
@@ -240,7 +240,7 @@ class _PoolDays:
         }
 
     def pause(self) -> None:
-        """Nothing was watched for a while: what the next look shows counts nothing."""
+        """Forget which nodes were up: nothing was watched for a while, so the next look counts nothing."""
         self._up = None
         self._down = {}
 
@@ -265,7 +265,7 @@ class _PoolDays:
         self._at, self._up = now, up
 
     def days(self) -> tuple[Day, ...]:
-        """The evidence by day."""
+        """The last days with their evidence, at most `_KEPT`."""
         for date in sorted(self._tallies)[:-_KEPT]:
             del self._tallies[date]
         found = []
@@ -279,7 +279,7 @@ class _PoolDays:
         return tuple(found)
 
     def _add_exposure(self, ready: int, now: float) -> None:
-        """Add the time since the last look, in the state that it showed."""
+        """Count the time since the last look as exposure, in the state that look showed."""
         for day in days_of(Span(self._at, now)) if now > self._at else ():
             tally = self._tallies[date_of(day.start)]
             tally.covered += day.seconds
@@ -306,7 +306,7 @@ class _PoolDays:
     def _add_interruptions(
         self, job: WatchedJob, before: RunRecord, record: RunRecord, now: float
     ) -> None:
-        """Add what a look added to a job's record."""
+        """Add the interruptions and recoveries that a look added to a job's record, to today's evidence."""
         if (before.incidents, before.older) == (record.incidents, record.older):
             return
         was, is_now = evidence(before), evidence(record)

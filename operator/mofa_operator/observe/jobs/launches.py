@@ -52,7 +52,7 @@ def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -
 
 
 def _stated(job: LiveObject, beside: Iterable[Body]) -> tuple[str, ...]:
-    """The same words as the manifest of a job has them."""
+    """Words of the launch command in the job's manifest; empty where it has none."""
     body = {**job.body, "metadata": {}}  # without what was seen before
     found = identify(body, Beside(beside)).launch_found
     return () if found is None else told_words(found.words)

@@ -88,10 +88,10 @@ class TrainerSeries:
         return f"{self._max(pool, still)} or {self._max(pool, mean)}"
 
     def contested(self, pool: Pool) -> str:
-        """Jobs of which two targets say what cannot both be; and those of which none is scraped.
+        """A query for jobs whose series cannot be trusted: two targets contradict each other, or no
+        target is scraped. The label `doubt` says which.
 
-        The label `doubt` says which. Ranks of a job say the same, and steps of one that is late are
-        not far behind.
+        Ranks of one job publish the same, and a late rank is only a few steps behind.
         """
         now = pool.series(self.tokens)  # an ended rank is not heard any more
         speed = f"max_over_time({now}[{duration(SMOOTHED)}]) > 0 and {now}"
