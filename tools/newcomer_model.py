@@ -68,8 +68,8 @@ def schedule(copy: Copy) -> str:
     copy.write("mofa_model/schedules/gpipe.py", SCHEDULE)
     copy.change(
         "mofa_model/schedules/__init__.py",
-        "from mofa_model.schedules.interleaved import",
-        "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.interleaved import",
+        "from mofa_model.schedules.one_f_one_b import",
+        "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.one_f_one_b import",
     )
     copy.change(
         "mofa_model/schedules/__init__.py", "DUALPIPE, DUALPIPE_V)", "DUALPIPE, DUALPIPE_V, GPIPE)"

@@ -64,7 +64,7 @@ from mofa_model.advice.request import Request, Unplaced, measured_support, train
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.odds import in_percent, odds_of
 from mofa_model.estimate.expert_load import uneven_load
-from mofa_model.estimate.footprint import overflow
+from mofa_model.estimate.step import overflow
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.reliability.interval import Interval, hang_timeout, length_of_run, restarts_of
 from mofa_model.reliability.model import Job
@@ -500,15 +500,25 @@ def _explained(
         text += f"; what ran here taught a factor of {' and one of '.join(taught)}"
     if built := unoffered(one.strategy):
         text += f"; no trainer offers {built}, so it has to be built"
-    load = uneven_load(one.problem.workload, one.strategy)
-    if load is not None and load.tail > load.mean:
-        risk = overflow(one.problem.workload, one.problem.cluster, one.strategy)
-        text += f"; by its routing a run is out of memory with a probability of {risk:.2g}"
+    if one.problem.workload.model.experts is not None:
+        text += _routing_words(one)
     if request.problems[0].workload.training.tokens:
         text += (
             f", and the tokens are done in {units.format(figures.duration_seconds.target, 's', 3)}"
         )
     return "; ".join((text, *request.notes))
+
+
+def _routing_words(layout: PricedLayout) -> str:
+    """The chance that an uneven load of experts takes too much memory, as the end of a sentence;
+    empty where the load is even.
+    """
+    workload, cluster = layout.problem.workload, layout.problem.cluster
+    load = uneven_load(workload, layout.strategy)
+    if load is None or load.tail <= load.mean:
+        return ""
+    risk = overflow(workload, cluster, layout.strategy)
+    return f"; by its routing a run is out of memory with a probability of {risk:.2g}"
 
 
 @cache

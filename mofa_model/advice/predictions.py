@@ -25,7 +25,6 @@ from mofa_model.axes.axis import Scope
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
 from mofa_model.bands.odds import LayoutOdds
-from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.stage_time import StageTime
@@ -33,6 +32,7 @@ from mofa_model.estimate.step import (
     StepInputs,
     StepTime,
     exposed_hops,
+    footprint,
     hop_time,
     least_step,
     micro_batches,

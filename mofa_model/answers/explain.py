@@ -20,8 +20,7 @@ from mofa_model.bands.table import QUANTITIES, measured_runs
 from mofa_model.blocks import Layer
 from mofa_model.estimate import Estimate, StepTime, estimate
 from mofa_model.estimate.expert_load import RISK, uneven_load
-from mofa_model.estimate.footprint import overflow
-from mofa_model.estimate.step import STEP_NAMES, tokens_per_second, utilisation
+from mofa_model.estimate.step import STEP_NAMES, overflow, tokens_per_second, utilisation
 from mofa_model.estimate.terms import (
     Footprint,
     LayerTime,

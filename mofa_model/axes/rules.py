@@ -31,7 +31,7 @@ from mofa_model.axes.rejection import Rejection
 from mofa_model.equations import host, parameters
 from mofa_model.records import dataclass
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES
-from mofa_model.schedules.interleaved import USUAL
+from mofa_model.schedules.one_f_one_b import USUAL
 from mofa_model.spec import Calibration, Cluster, OverlapConstants, Workload
 from mofa_model.units import Numeric, Ratio
 

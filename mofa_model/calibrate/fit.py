@@ -25,7 +25,7 @@ from mofa_model.calibrate.cases import Batch, Case, MeasuredFigure, batches, shi
 from mofa_model.calibrate.constants import Composition, Free, composition
 from mofa_model.checks import array_axes
 from mofa_model.estimate import estimate
-from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.step import footprint
 from mofa_model.estimate.terms import Footprint
 from mofa_model.placement import stages_of
 from mofa_model.presets import catalogue

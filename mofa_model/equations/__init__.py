@@ -5,7 +5,8 @@ else needs a number.
 
     parameters   how many weights, how many FLOPs                compute       operators on a device
     collectives  communication on a path            overlap    what of it stays exposed
-    host         launches                           pipeline   all micro-batches through all stages
-    activations  what a layer stores                memory     what a device and its host hold
-    optimizers   what another than AdamW changes    routing    tokens to experts, experts in chunks
+    host         launches                           memory     what a device and its host hold
+    optimizers   an update on whole matrices        routing    tokens to experts, experts in chunks
+
+Closed forms of the pipeline stand with their schedules (`mofa_model/schedules/`).
 """

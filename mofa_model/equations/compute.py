@@ -19,6 +19,8 @@ from mofa_model.units import (
     Seconds,
 )
 
+THIRD = 1 / 3
+"""Share of forward, input gradient and weight gradient when all three cost the same."""
 HEAD_TOKENS = 4096.0
 """Tokens in the unit of `attention_half`: heads x tokens / 4096."""
 
@@ -113,6 +115,16 @@ def update_time(
     0.0015
     """
     return parameters / ranks * traffic / bandwidth
+
+
+def update_bytes(traffic: Bytes, kept: Bytes, replaced: Bytes) -> Bytes:
+    """Bytes that an update moves per parameter, from those of AdamW: each state is read and
+    written. Ours. [B]
+
+    >>> update_bytes(30.0, 4.0, 8.0)
+    22.0
+    """
+    return traffic + 2.0 * (kept - replaced)
 
 
 def host_update_time(

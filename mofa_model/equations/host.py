@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mofa_model.equations.pipeline import THIRD
+from mofa_model.equations.compute import THIRD
 from mofa_model.spec import Cluster
 from mofa_model.units import Count, Ratio, Seconds
 

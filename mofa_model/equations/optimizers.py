@@ -1,6 +1,4 @@
-"""What another optimizer than AdamW changes: bytes of its states, traffic of its update, products
-on whole matrices.
-"""
+"""Products on whole matrices, by which Muon makes an update orthogonal."""
 
 from __future__ import annotations
 
@@ -10,27 +8,7 @@ import numpy as np
 
 from mofa_model.blocks import Layer, Rows
 from mofa_model.spec import Adapters
-from mofa_model.units import Bytes, Count, Flop
-
-
-def state_bytes(width: Bytes, kept: Bytes, replaced: Bytes) -> Bytes:
-    """Master weight and states of a parameter, from the width that a precision has under AdamW.
-    Ours. [B]
-
-    >>> state_bytes(12.0, 4.0, 8.0)
-    8.0
-    """
-    return width - replaced + kept
-
-
-def update_bytes(traffic: Bytes, kept: Bytes, replaced: Bytes) -> Bytes:
-    """Bytes that an update moves per parameter, from those of AdamW: each state is read and
-    written. Ours. [B]
-
-    >>> update_bytes(30.0, 4.0, 8.0)
-    22.0
-    """
-    return traffic + 2.0 * (kept - replaced)
+from mofa_model.units import Count, Flop
 
 
 def newton_schulz_flops(parameters: Count, side: Count, iterations: Count) -> Flop:

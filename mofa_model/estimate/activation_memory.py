@@ -18,7 +18,7 @@ import numpy as np
 from mofa_model.blocks import Block, Cut, Kept, Layer, Ranks, Rows
 from mofa_model.blocks.block import ALL, EACH, NOTHING, Projection
 from mofa_model.checks import anything
-from mofa_model.equations import activations, memory
+from mofa_model.equations import memory
 from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_held
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import (
@@ -258,14 +258,14 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
     trained: Bytes = 0.0
     if training.adapters is None:  # a frozen head has no gradient
         width = precision.reduce if s.sharding is Sharding.WEIGHTS else precision.activation
-        trained = activations.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
+        trained = memory.head_weight_memory(model.hidden, vocabulary, width=width, ranks=s.tp)
     if training.loss is Loss.FUSED:
-        fused = activations.fused_loss(
+        fused = memory.fused_loss(
             tokens, model.hidden, narrow=precision.activation, wide=precision.logit, ranks=s.tp
         )
         return predictions * (head_input + fused) + trained
     chunked = training.loss is Loss.CHUNKED
-    logits = activations.logit_memory(
+    logits = memory.logit_memory(
         tokens,
         vocabulary,
         width=precision.logit,
@@ -273,14 +273,14 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
         ranks=s.tp,
     )
     # The head's backward pass comes next, while all activations of the stage are still there.
-    gradients = activations.logit_memory(
+    gradients = memory.logit_memory(
         tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
     )
     if chunked:
-        logits = activations.chunked_loss(logits, precision.activation / precision.logit)
-        gradients = gradients / activations.CHUNKS
+        logits = memory.chunked_loss(logits, precision.activation / precision.logit)
+        gradients = gradients / memory.LOSS_CHUNKS
     if training.task is Task.DISTILL:  # what the teacher says
-        logits = logits + activations.logit_memory(
+        logits = logits + memory.logit_memory(
             tokens, vocabulary, width=precision.activation, copies=1.0, ranks=s.tp
         )
     gradients = gradients + trained
@@ -295,10 +295,10 @@ def _head_input(
     """
     hidden, precision, ranks = workload.model.hidden, workload.training.precision, _stream_ranks(s)
     if workload.training.adapters is not None or not under_autocast(workload, constants, s):
-        return activations.head_activation(tokens, hidden, width=precision.activation, ranks=ranks)
-    wide = activations.head_activation(tokens, hidden, width=precision.logit, ranks=ranks)
-    cast = activations.kept_activation(tokens, hidden, width=precision.activation, ranks=ranks)
-    weights = activations.head_weight_memory(
+        return memory.head_activation(tokens, hidden, width=precision.activation, ranks=ranks)
+    wide = memory.head_activation(tokens, hidden, width=precision.logit, ranks=ranks)
+    cast = memory.kept_activation(tokens, hidden, width=precision.activation, ranks=ranks)
+    weights = memory.head_weight_memory(
         hidden, outputs(workload), width=precision.activation, ranks=s.tp
     )
     return wide + cast + weights
@@ -314,7 +314,7 @@ def _gathered_ends(workload: Workload, constants: MemoryConstants, s: Strategy) 
     if anything(constants.root_unit) and not workload.model.embedding.tied:
         vocabulary = vocabulary + constants.root_unit * workload.model.embedding.vocabulary
     width, hidden = workload.training.precision.gather, workload.model.hidden
-    return activations.head_weight_memory(hidden, vocabulary, width=width, ranks=s.tp)
+    return memory.head_weight_memory(hidden, vocabulary, width=width, ranks=s.tp)
 
 
 def stored_layers(
@@ -380,7 +380,7 @@ def _layer(
         whole=scale * (sum((part.size for part in fixed if not part.kept.passing), 0.0) + running)
         + casts,
         kept=scale * (sum((part.waiting() for part in fixed), 0.0) + waiting) + casts,
-        input=activations.kept_activation(tokens, h, width=width, ranks=_stream_ranks(strategy)),
+        input=memory.kept_activation(tokens, h, width=width, ranks=_stream_ranks(strategy)),
         gradients=constants.backward_copies * (inner + running)
         + _gathered_keys(workload, strategy, layer),
         moved=scale * moved,
@@ -398,7 +398,7 @@ def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -
         return 0.0
     wide = tokens_held(workload, s) * workload.model.hidden
     width = (1.0 - narrow) * workload.training.precision.activation
-    return activations.kept_activation(wide, 1.0, width=width, ranks=_stream_ranks(s))
+    return memory.kept_activation(wide, 1.0, width=width, ranks=_stream_ranks(s))
 
 
 def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
@@ -449,7 +449,7 @@ def _tensors(
     tail: Ratio = 1.0
     if exchange is not None:
         load = expert_load(workload, s, exchange)
-        routed = activations.routed_tokens(
+        routed = memory.routed_tokens(
             tokens, exchange.top_k, load.mean, tensor=s.tp, expert_tensor=s.etp
         )
         tail = load.tail / load.mean
@@ -458,7 +458,7 @@ def _tensors(
         if (kept.masked and not masked) or (kept.unfused and not unfused):
             continue
         if kept.scored:
-            size = activations.score_activation(
+            size = memory.score_activation(
                 tokens,
                 kept.elements,
                 workload.training.sequence,
@@ -470,7 +470,7 @@ def _tensors(
             width = constants.mask if kept.masked else precision.activation
             if kept.unfused:
                 width = unfused * (precision.logit - width if kept.upcast else width)
-            size = activations.kept_activation(
+            size = memory.kept_activation(
                 routed if kept.routed else tokens,
                 kept.elements,
                 width=precision.logit if kept.logit else width,

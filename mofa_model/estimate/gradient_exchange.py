@@ -202,7 +202,7 @@ def _update_time(
         )
     bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
     rule = update_rule(workload, s)
-    moved = optimizers.update_bytes(c.optimizer_traffic, rule.states, rule.replaced)
+    moved = compute.update_bytes(c.optimizer_traffic, rule.states, rule.replaced)
     time = compute.update_time(trained, own, moved, bandwidth) + compute.update_time(
         experts, own_experts, moved, bandwidth
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from mofa_model.blocks import Cut, Layer, Rows
 from mofa_model.checks import anything
-from mofa_model.equations import memory, optimizers
+from mofa_model.equations import memory
 from mofa_model.equations.parameters import (
     adapter_parameters,
     prediction_parameters,
@@ -262,10 +262,10 @@ def _groups(
     inside = device_parameters.dense + device_parameters.repeated
     dense = device_parameters.ends + inside
     if rule.outside != rule.states and not frozen:  # Muon leaves embedding and head to AdamW
-        states = optimizers.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
+        states = memory.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
         beside.append(_trained(workload, constants, s, device_parameters.ends, ranks, states))
         dense = inside
-    states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
+    states = memory.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
     parts = [
         (s, device_parameters.dense_adapters if frozen else dense, device_parameters.dense, ranks)
     ]
@@ -391,7 +391,7 @@ def checkpoint_size(workload: Workload, strategy: Strategy) -> Bytes:
     """Bytes of a whole checkpoint: weights and optimizer states of what is trained. Ours. [B]"""
     model, training = workload.model, workload.training
     rule = update_rule(workload, strategy)
-    states = optimizers.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
+    states = memory.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
     if training.adapters is not None:  # frozen weights are where they came from
         parameters = trained_parameters(model, training.adapters)
     else:

@@ -1,5 +1,5 @@
-"""The whole step: pipeline, exposed collectives, optimizer, overheads, Eq. (14), with memory beside
-it.
+"""The estimate of a layout: the time of a step (pipeline, exposed collectives, optimizer, overheads),
+Eq. (14), and the memory of each device and host, with the risk that a run does not fit after all.
 
 The terms of a step are the fields of `StepTime`. Each states its equation, its meaning in a table,
 its name in a sentence, and the function that computes it; tables, JSON, reasons and search follow
@@ -17,24 +17,30 @@ from typing import Final
 import numpy as np
 
 from mofa_model.checks import anything, array_axes
-from mofa_model.equations import collectives, compute, parameters
-from mofa_model.equations.pipeline import bubble_time
+from mofa_model.equations import collectives, compute, parameters, routing
+from mofa_model.estimate.activation_memory import activation_memory
 from mofa_model.estimate.block_time import on_distinct_rows, tokens_per_rank
-from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.gradient_exchange import (
     GradientExchange,
     exposed_time,
     gradient_exchange,
 )
 from mofa_model.estimate.layer_time import layer_times
+from mofa_model.estimate.model_states import model_states
 from mofa_model.estimate.stage_time import StageTime, head_time, stage_times
-from mofa_model.estimate.terms import Footprint, LayerTime, term, terms_of
+from mofa_model.estimate.terms import Footprint, LayerTime, device_memory_limit, term, terms_of
 from mofa_model.placement import Stages, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.schedules import Flow
+from mofa_model.schedules.schedule import bubble_time
 from mofa_model.spec import Cluster, Workload
+from mofa_model.spec.transformer import with_imbalance
 from mofa_model.strategy import Strategy
-from mofa_model.units import Count, Flop, Numeric, Ratio, Seconds
+from mofa_model.units import Bytes, Count, Flop, Numeric, Ratio, Seconds
+
+_PRECISION: Final = 1e-6
+"""Relative precision to which the load that just fits is found. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,3 +333,75 @@ def _flops(workload: Workload, convention: str) -> Flop:
         ends = workload.model.embedding.vocabulary * workload.model.hidden
         each = each - 2.0 * (parameters.active_parameters(workload.model) - ends)
     return tokens * each
+
+
+def footprint(
+    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
+) -> Footprint:
+    """Every memory term of a layout, or of a family of them."""
+    states = model_states(workload, cluster, strategy, stage_kinds)
+    moving = activation_memory(workload, cluster, strategy, stage_kinds)
+    held = {
+        item.name: getattr(states, item.name)
+        for item in terms_of(Footprint)
+        if item.metadata.get("states")
+    }
+    if anything(states.gather):
+        above = varied(moving, gather=states.gather, fresh=states.fresh).above
+        fresh = np.minimum(states.fresh, above)
+        held["gradients"] = states.gradients + fresh
+        held["update"] = states.update - states.gather + (above - fresh)
+    return varied(
+        moving,
+        **held,
+        gather=states.gather,
+        fresh=states.fresh,
+        host_states=states.host_states,
+        host=host_bytes(cluster, states.host_states, moving.host_activations),
+        last=np.argmax(stage_kinds.position, axis=0),
+    )
+
+
+def host_bytes(cluster: Cluster, kept: Bytes, activations: Bytes) -> Bytes:
+    """Host memory of the fullest node, from what one device of each kind of stage keeps there.
+    [B]
+    """
+    host = activations * cluster.gpus_per_node + kept * cluster.gpus_per_node
+    return np.max(host, axis=0) if np.ndim(host) else host
+
+
+def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
+    """Probability that some layer and micro-batch of a run does not fit the device, by its load on
+    experts. Ours. [1]
+
+    Memory rises with the load at the tail. Bisection finds the load that just fits; the answer is
+    the probability that the largest load of the run exceeds it.
+    """
+    model = workload.model
+    stages = stages_of(
+        model,
+        strategy,
+        cluster.calibration.placement,
+        max(workload.axes, cluster.axes, array_axes(strategy)),
+    )
+    exchange = None if model.experts is None else model.experts.exchange()
+
+    def fits(spread: Ratio) -> bool:
+        loaded = workload
+        if exchange is not None:
+            loaded = replace(workload, model=with_imbalance(model, exchange.imbalance, spread))
+        peak = footprint(loaded, cluster, strategy, stages).peak
+        return bool(peak <= device_memory_limit(cluster))
+
+    if exchange is None or not exchange.spread or not fits(0.0):
+        return 0.0 if fits(0.0) else 1.0
+    often, mean = exchanges(workload, strategy), expert_load(workload, strategy, exchange).mean
+    largest = routing.largest_load(strategy.ep, exchange.count, exchange.top_k)
+    each = routing.tail_load(0.0, 1.0, often, RISK)  # load that the tail gains with the spread
+    least, most = 0.0, float((largest - mean) / each)
+    if fits(most):
+        return 0.0
+    while most - least > _PRECISION * most:
+        half = 0.5 * (least + most)
+        least, most = (half, most) if fits(half) else (least, half)
+    return float(routing.overflow_probability(mean, exchange.spread, often, mean + least * each))

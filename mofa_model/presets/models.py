@@ -243,7 +243,9 @@ def model_named(text: str) -> Transformer:
     field = "--model"
     if text.startswith("layers="):
         return shape_named(text, field=field)
-    text = text if files.path_kind(text) else entries.model_id(text)
+    on_hub = entries.model_id(text)
+    if on_hub != text and not files.path_kind(text):
+        text = on_hub
     also = "or give a model hub's file: --model config.json"
     known = entries.meanings("models", text)
     if text.endswith(_WEIGHTS):

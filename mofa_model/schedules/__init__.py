@@ -1,4 +1,5 @@
-"""The pipeline schedules, one file each: order of work, closed form, activations, and limits.
+"""The pipeline schedules, one file each (1F1B with its interleaved form): order of work, closed form,
+activations, and limits.
 
 A new one is its file and its place in `SCHEDULES`; search, estimate, manifests and constraints walk
 over that list. `schedule` has the types of a schedule and its order; `replay` walks any order, and
@@ -10,8 +11,7 @@ from typing import Final
 
 from mofa_model.schedules.dualpipe import DUALPIPE
 from mofa_model.schedules.dualpipe_v import DUALPIPE_V
-from mofa_model.schedules.interleaved import INTERLEAVED
-from mofa_model.schedules.one_f_one_b import ONE_F_ONE_B
+from mofa_model.schedules.one_f_one_b import INTERLEAVED, ONE_F_ONE_B
 from mofa_model.schedules.schedule import Flow, Schedule
 from mofa_model.schedules.v_half import V_HALF
 from mofa_model.schedules.zbv import ZBV

@@ -1,15 +1,16 @@
-"""1F1B: one forward and one backward in turn, Eqs. (5), (9) to (12), (23); interleaved with v > 1.
+"""1F1B and its interleaved form: one forward and one backward in turn, Eqs. (5), (9) to (12), (23).
 
-Device i runs the virtual stages i, p + i, 2 p + i, ...
+Device i runs the virtual stages i, p + i, 2 p + i, ... With one virtual stage per device this is
+1F1B. With more it is interleaved: the pipeline fills in smaller pieces.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mofa_model.equations.pipeline import cooldown_time, exposed_hops, steady_time, warmup_time
+from mofa_model.equations.compute import THIRD
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.schedules.schedule import (
@@ -23,9 +24,89 @@ from mofa_model.schedules.schedule import (
     Schedule,
     at_least_one,
 )
-from mofa_model.units import Count, Seconds
+from mofa_model.units import Count, Ratio, Seconds
 
+USUAL: Final = (2, 4, 8)
+"""Virtual stages that are tried for every model."""
+_MOST: Final = 16
 _OF_HOPS: Final = ("slowest", "microbatches", "stages", "virtual", "hop", "blocking", "forward")
+
+
+def warmup_time(
+    *, slowest: Seconds, total: Seconds, virtual: Count, forward: Ratio = THIRD
+) -> Seconds:
+    """Time until the first micro-batch has filled the pipeline, hops apart, Eq. (10). [s]
+
+    T_warmup = (sum C - max C) F / (C v): with equal stages (p - 1) l F, l the layers of one chunk.
+    The embedding is part of C_0.
+
+    >>> warmup_time(slowest=6.0, total=24.0, virtual=2.0)
+    3.0
+    """
+    return (total - slowest) * forward / virtual
+
+
+def steady_time(*, slowest: Seconds, microbatches: Count) -> Seconds:
+    """Time in which the slowest stage computes without a pause, Eq. (11). [s]
+
+    T_steady = m max C: with equal stages m v l (F + G_b), and the head is part of the last C.
+
+    >>> steady_time(slowest=6.0, microbatches=8.0)
+    48.0
+    """
+    return microbatches * slowest
+
+
+def cooldown_time(
+    *, slowest: Seconds, total: Seconds, virtual: Count, forward: Ratio = THIRD
+) -> Seconds:
+    """Time of the last backward on its way to the first stage, hops apart, Eq. (12). [s]
+
+    T_cooldown = (sum C - max C) (1 - F / C) / v: with equal stages (p - 1) l G_b.
+
+    >>> cooldown_time(slowest=6.0, total=24.0, virtual=2.0, forward=0.5)
+    4.5
+    """
+    return (total - slowest) * (1 - forward) / virtual
+
+
+def exposed_hops(
+    *,
+    slowest: Seconds,
+    microbatches: Count,
+    stages: Count,
+    virtual: Count,
+    hop: Seconds,
+    blocking: bool = False,
+    forward: Ratio = THIRD,
+) -> Seconds:
+    """Time that hops add to 1F1B and its interleaved form, Eq. (23). [s]
+
+    Overlapped, v > 1: 2 (p v - 1) tau, fill and drain only, exact while a hop is no longer than a
+    chunk's forward or backward (beyond that a lower bound). v = 1: 2 [(p - 1) + (m - 1) - ceil((m -
+    1) / p)] tau for any hop: 1F1B keeps p micro-batches in the air, exactly a round trip without
+    hops, so each round trip pays for its 2 (p - 1). Blocking: a middle stage sends 2 m v times, the
+    ends less; exact up to tau = min(F, I + W) / v.
+
+    Departs from the paper: its hop in the steady phase is free when overlapped, which no 1F1B order
+    can do.
+
+    >>> float(exposed_hops(slowest=3.0, microbatches=8.0, stages=4.0, virtual=1.0, hop=0.5))
+    8.0
+    >>> float(exposed_hops(slowest=3.0, microbatches=8.0, stages=4.0, virtual=2.0, hop=0.5))
+    7.0
+    """
+    m, p, v, tau = microbatches, stages, virtual, hop
+    chunk = slowest / v
+    shorter = np.minimum(forward, 1 - forward) * chunk
+    if blocking:
+        ends = ((2 * v - 1) * m + 2 * p - 3) * tau
+        middle = np.maximum(0.0, np.maximum((m - 2) * tau - chunk, (m - 3) * tau - 2 * shorter))
+        middle = np.where(v > 1, middle, np.maximum(0.0, (m - 2) * tau))
+        return np.where(p > 1, ends + np.where(p > 2, middle, 0.0), 0.0)
+    round_trips = 2 * ((p - 1) + (m - 1) - np.ceil((m - 1) / p)) * tau
+    late = (m - p) * (v - 1) * np.maximum(0.0, tau - shorter)
+    return np.where(p > 1, np.where(v > 1, 2 * (p * v - 1) * tau + late, round_trips), 0.0)
 
 
 @dataclass(frozen=True)
@@ -133,4 +214,38 @@ class OneFOneB(Schedule):
         return (flow.total - flow.slowest) / flow.virtual
 
 
+@dataclass(frozen=True)
+class Interleaved(OneFOneB):
+    """1F1B over virtual stages."""
+
+    value: ClassVar[str] = "interleaved"
+    looped: ClassVar[bool] = True
+
+    def possible(self, *, microbatches: Count, stages: Count) -> Any:
+        """Whether the micro-batches go in whole groups of p."""
+        return np.mod(microbatches, stages) == 0
+
+    def overlap_window(self, *, microbatches: Count, stages: Count, virtual: Count) -> Count:
+        """1 + (min(p, m) - 1) (v - 1) / v. Ours.
+
+        A chunk runs p micro-batches in a row, so its gradients leave beside all
+        micro-batches of the chunks that come after it, and its parameters arrive beside those of
+        the chunks before.
+
+        >>> float(Interleaved().overlap_window(microbatches=16, stages=8, virtual=4))
+        6.25
+        """
+        return 1.0 + (np.minimum(stages, microbatches) - 1.0) * (1.0 - 1.0 / np.asarray(virtual))
+
+    def virtual_stages(self, layers: int) -> tuple[int, ...]:
+        """2, 4, 8, and whatever else divides the layers, embedding and head counted or not.
+
+        >>> Interleaved().virtual_stages(61)
+        (2, 3, 4, 7, 8, 9)
+        """
+        even = {v for v in range(2, _MOST + 1) if layers % v == 0 or (layers + 2) % v == 0}
+        return tuple(sorted({*USUAL, *even}))
+
+
 ONE_F_ONE_B = OneFOneB()
+INTERLEAVED = Interleaved()

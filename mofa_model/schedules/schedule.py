@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mofa_model.equations.pipeline import THIRD
+from mofa_model.equations.compute import THIRD
 from mofa_model.errors import BadValue
 from mofa_model.records import Category, dataclass
 from mofa_model.units import Count, Numeric, Ratio, Seconds
@@ -214,6 +214,17 @@ class Schedule(ABC):
         own = 2 if self.folded else 1
         if np.any(np.asarray(v) != own):
             raise BadValue("virtual_stages", v, f"schedule {self.value} takes {own}")
+
+
+def bubble_time(pipeline: Seconds, *, slowest: Seconds, microbatches: Count) -> Seconds:
+    """Time that the slowest stage does not compute, hops included, Ours. [s]
+
+    T_pipe - m max C; below zero where DualPipe's overlapped pairs gain more than the bubble costs.
+
+    >>> bubble_time(33.0, slowest=3.0, microbatches=8.0)
+    9.0
+    """
+    return pipeline - microbatches * slowest
 
 
 @dataclass(frozen=True)

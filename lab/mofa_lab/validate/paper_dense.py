@@ -14,8 +14,8 @@ from mofa_lab.validate import paper_equations as paper
 from mofa_lab.validate.record import Record
 from mofa_model.blocks import FeedForward, SoftmaxAttention
 from mofa_model.equations.parameters import forward_flops_per_token
-from mofa_model.equations.pipeline import exposed_hops
 from mofa_model.schedules import INTERLEAVED, ONE_F_ONE_B, Flow
+from mofa_model.schedules.one_f_one_b import exposed_hops
 from mofa_model.spec import Transformer
 from mofa_model.units import Bytes, Count, FlopPerSecond, Seconds
 

@@ -11,7 +11,7 @@ import pytest
 from mofa_lab.validate.cases import case_of
 from mofa_lab.validate.record import Record
 from mofa_model.calibrate.cases import shipped
-from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.step import footprint
 from mofa_model.placement import stages_of
 from mofa_model.units import GIB
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mofa_model.blocks import Experts, FeedForward, LatentAttention, Layer, SoftmaxAttention
-from mofa_model.equations import activations as a
+from mofa_model.equations import memory as a
 from mofa_model.units import GIB
 
 S, H, T = 8192, 16384, 8

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.blocks import FeedForward, Layer, Ranks, SoftmaxAttention
-from mofa_model.equations import activations, memory
+from mofa_model.equations import memory
 
 
 def korthikanti_layer(heads, hidden, t, *, sharded, core):
@@ -22,7 +22,7 @@ def korthikanti_layer(heads, hidden, t, *, sharded, core):
         *(one for block in blocks for one in block.kept(h) if not (one.scored or one.unfused)),
     ]
     parts = [
-        activations.kept_activation(
+        memory.kept_activation(
             s, one.elements, width=1.0 if one.masked else 2.0, ranks=shared[one.ranks]
         )
         for one in every
@@ -44,7 +44,7 @@ def test_activation_memory_ratios_are_those_of_korthikanti(heads, hidden, publis
         "sp": korthikanti_layer(heads, hidden, 8, sharded=True, core=True),
         "selective": korthikanti_layer(heads, hidden, 8, sharded=False, core=False),
         "both": korthikanti_layer(heads, hidden, 8, sharded=True, core=False),
-        "full": activations.kept_activation(2048, hidden, width=2.0, ranks=1),
+        "full": memory.kept_activation(2048, hidden, width=2.0, ranks=1),
     }
     for name, value in ours.items():
         # Read off a figure: the largest model's 9.42 % should be 2 / 21 by the publication's own formula.
@@ -52,8 +52,8 @@ def test_activation_memory_ratios_are_those_of_korthikanti(heads, hidden, publis
 
 
 def test_scores_of_an_unfused_core_dwarf_the_statistics_of_a_fused_one():
-    fused = activations.score_activation(2048, 64, 2048, statistic=4.0, score=0.0, ranks=8)
-    unfused = activations.score_activation(2048, 64, 2048, statistic=4.0, score=5.0, ranks=8)
+    fused = memory.score_activation(2048, 64, 2048, statistic=4.0, score=0.0, ranks=8)
+    unfused = memory.score_activation(2048, 64, 2048, statistic=4.0, score=5.0, ranks=8)
     assert fused == 2048 * 64 * 4 / 8
     assert unfused - fused == 5 * 2048 * 2048 * 64 / 8
 
@@ -75,9 +75,9 @@ ranks = st.integers(1, 4096)
 def test_more_ranks_never_hold_more(size, few, more):
     few, more = sorted((few, few + more))
     assert memory.sharded_bytes(size, more) <= memory.sharded_bytes(size, few)
-    assert activations.kept_activation(
-        size, 8192, width=2.0, ranks=more
-    ) <= activations.kept_activation(size, 8192, width=2.0, ranks=few)
+    assert memory.kept_activation(size, 8192, width=2.0, ranks=more) <= memory.kept_activation(
+        size, 8192, width=2.0, ranks=few
+    )
 
 
 @given(st.integers(1, 512), st.integers(0, 1024))

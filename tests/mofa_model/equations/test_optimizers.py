@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from mofa_model import presets
-from mofa_model.equations.optimizers import newton_schulz_flops, state_bytes, update_bytes
+from mofa_model.equations.compute import update_bytes
+from mofa_model.equations.memory import state_bytes
+from mofa_model.equations.optimizers import newton_schulz_flops
 from mofa_model.estimate import estimate
 from mofa_model.spec import Training, Workload
 from mofa_model.strategy import Placement, Sharding, Strategy

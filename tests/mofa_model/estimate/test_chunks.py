@@ -10,7 +10,7 @@ from mofa_model import presets
 from mofa_model.blocks import Experts
 from mofa_model.estimate import estimate
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
-from mofa_model.estimate.footprint import overflow
+from mofa_model.estimate.step import overflow
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.transformer import read_imbalance, with_imbalance

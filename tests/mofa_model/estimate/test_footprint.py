@@ -11,7 +11,7 @@ from shapes import changed, ends
 from mofa_model import presets
 from mofa_model.blocks import Experts
 from mofa_model.estimate.activation_memory import stored_layers
-from mofa_model.estimate.footprint import footprint
+from mofa_model.estimate.step import footprint
 from mofa_model.estimate.terms import Footprint, terms_of
 from mofa_model.placement import stages_of
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B

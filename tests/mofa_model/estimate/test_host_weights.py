@@ -7,8 +7,8 @@ from questions import case
 
 from mofa_model import presets
 from mofa_model.equations.parameters import total_parameters
-from mofa_model.estimate.footprint import footprint
 from mofa_model.estimate.gradient_exchange import gradient_exchange
+from mofa_model.estimate.step import footprint
 from mofa_model.launch.trainers import launch, read
 from mofa_model.placement import stages_of
 from mofa_model.spec import Training, Workload

@@ -8,13 +8,6 @@ from bounds import pipeline_lower_bound
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mofa_model.equations.pipeline import (
-    bubble_time,
-    cooldown_time,
-    exposed_hops,
-    steady_time,
-    warmup_time,
-)
 from mofa_model.schedules import (
     DUALPIPE,
     DUALPIPE_V,
@@ -26,7 +19,14 @@ from mofa_model.schedules import (
     ZERO_BUBBLE,
     Flow,
 )
+from mofa_model.schedules.one_f_one_b import (
+    cooldown_time,
+    exposed_hops,
+    steady_time,
+    warmup_time,
+)
 from mofa_model.schedules.replay import replay
+from mofa_model.schedules.schedule import bubble_time
 
 CLOSE = 1e-12
 
