@@ -28,8 +28,7 @@ from mofa_model.errors import FactsDisagree, FactsMissing, InputError, NotApplic
 from mofa_model.kernels import MeasuredAttention, MeasuredGather, MeasuredProducts
 from mofa_model.schedules import Schedule
 from mofa_model.spec.reliability import FailureRate
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import Strategy, format_strategy
 from mofa_model.units import DAY, GIB, Range
 
 PREFIX: Final = "advisor.mofa.dev/"

@@ -24,7 +24,7 @@ from ruamel.yaml import YAML
 from mofa_model.answers.what_if import FIRST
 from mofa_model.answers.which_form import FIRST as WHICH
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 from mofa_model.units import DAY, HOUR
 from mofa_operator.decide.answer import view
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = {
-    "errors", "terminal", "parsed", "records", "units", "checks", "blocks", "spec", "axes", "strategy", "strategy_text", "placement", "equations", "schedules", "estimate",
+    "errors", "terminal", "parsed", "records", "units", "checks", "blocks", "spec", "axes", "strategy", "placement", "equations", "schedules", "estimate",
     "kernels", "reliability", "simulator", "search",
 }  # fmt: skip
 """What needs numpy and the standard library only."""

@@ -40,8 +40,15 @@ from mofa_model.errors import MofaError
 from mofa_model.launch import TORCHRUN, trainers
 from mofa_model.launch.table import argument_names
 from mofa_model.search import SearchCase
-from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
-from mofa_model.strategy_text import format_strategy, parse_strategy
+from mofa_model.strategy import (
+    ContextMode,
+    Placement,
+    Recompute,
+    Sharding,
+    Strategy,
+    format_strategy,
+    parse_strategy,
+)
 
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "launches_verified.json"

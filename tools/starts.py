@@ -24,8 +24,7 @@ from mofa_model.equations.parameters import total_parameters
 from mofa_model.errors import MofaError
 from mofa_model.launch import Launch, launch, launch_script
 from mofa_model.search import SearchCase
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import Strategy, format_strategy
 
 RECORD: Final = Path(__file__).parents[1] / "tests" / "data" / "starts_verified.json"
 TRAINERS: Final = ("megatron", "nemo", "torchtitan", "accelerate", "deepspeed")

@@ -28,7 +28,7 @@ from ruamel.yaml import YAML
 
 from mofa_model.annotations import PREFIX
 from mofa_model.manifest.advised import summary
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = tuple(

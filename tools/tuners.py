@@ -35,8 +35,7 @@ from mofa_model.search import SearchCase, SearchQuestion, framework, parse_const
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.training import parse_documents
 from mofa_model.spec.tuning import Adapters, Loss, Task, read_targets
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import Strategy, format_strategy
 
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "tuners_verified.json"

@@ -10,8 +10,7 @@ from mofa_model.advice.request import LearnedMemory
 from mofa_model.bands.evidence import Basis
 from mofa_model.records import dataclass
 from mofa_model.spec.reliability import FailureMode
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy, short_strategy
+from mofa_model.strategy import Strategy, format_strategy, short_strategy
 from mofa_model.units import Bytes, Range, Ratio, Seconds
 
 

@@ -69,7 +69,7 @@ from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.reliability.interval import Interval, hang_timeout, length_of_run, restarts_of
 from mofa_model.reliability.model import Job
 from mofa_model.search import Ranking, Rejection, parse_constraint
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 from mofa_model.units import GIB, Bytes, Ratio, Seconds
 
 DECIDING: Final = {

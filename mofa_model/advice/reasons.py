@@ -15,8 +15,7 @@ from mofa_model.estimate.step import STEP_NAMES
 from mofa_model.estimate.terms import host_memory_limit
 from mofa_model.search import Candidate, Ranking, framework
 from mofa_model.spec import Cluster
-from mofa_model.strategy import AXES, Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import AXES, Strategy, format_strategy
 from mofa_model.units import GIB, Ratio, Seconds
 
 WORTH: Final = 0.01

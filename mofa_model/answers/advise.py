@@ -54,7 +54,7 @@ class AdviceAnswer(UserAnswer):
     @property
     def strategy(self) -> str | None:
         """The first choice as `mofa explain --strategy` takes it; None where there is none."""
-        from mofa_model.strategy_text import format_strategy
+        from mofa_model.strategy import format_strategy
 
         return None if self.advice.strategy is None else format_strategy(self.advice.strategy)
 

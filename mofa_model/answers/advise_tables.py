@@ -17,8 +17,7 @@ from mofa_model.bands.evidence import Basis
 from mofa_model.bands.odds import in_percent
 from mofa_model.reliability.interval import SURE, length_of_run, timeouts
 from mofa_model.search import Rejection
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import differences, format_strategy, short_strategy
+from mofa_model.strategy import Strategy, differences, format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table, bars, in_seconds, table_of
 from mofa_model.units import DAY, GIB, Range
 

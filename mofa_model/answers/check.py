@@ -19,7 +19,7 @@ from mofa_model.launch import TRAINERS, launch, read
 from mofa_model.launch.table import table
 from mofa_model.launch.trainers import matching
 from mofa_model.records import dataclass
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 
 RULES: Final[Mapping[str, str]] = {
     "does-not-fit": "the layout needs more device memory than there is",

@@ -65,7 +65,7 @@ class EttrAnswer(UserAnswer):
 
     @property
     def tables(self) -> Sequence[Table]:
-        """What people read."""
+        """The answer as tables, for people."""
         if self.job is None:
             return [_varied_table(self.document["varied"], self.document["rows"])]
         return _tables(self.document)

@@ -31,8 +31,7 @@ from mofa_model.estimate.terms import (
 from mofa_model.records import dataclass
 from mofa_model.search import SearchCase
 from mofa_model.spec import Cluster, Workload
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import Strategy, format_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import GIB, Range, format
 

@@ -269,7 +269,7 @@ def state_of(facts: Mapping[str, Fact]) -> str:
 
 def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     """The layout that the texts say: by the trainer's own words, else by the facts."""
-    from mofa_model.strategy_text import parse_strategy
+    from mofa_model.strategy import parse_strategy
 
     facts = pasted_facts.facts
     layers = int(facts["layers"].value) if "layers" in facts else None
@@ -453,7 +453,7 @@ def without_layout(asked: AdviceQuestion) -> AdviceQuestion:
 def _says_sharding(layout: str) -> bool:
     """Whether a layout, or a trainer's command, says how ranks share their states."""
     from mofa_model.launch import read as read_launch
-    from mofa_model.strategy_text import pairs_of
+    from mofa_model.strategy import pairs_of
 
     with suppress(InputError):
         return "optimizer" in pairs_of(layout)

@@ -18,8 +18,7 @@ from mofa_model.launch.over_file import ENGINE, KEYS, file_of, over_file
 from mofa_model.pasted.in_place import in_place
 from mofa_model.pasted.reading import Pasted, read
 from mofa_model.pasted.recognise import kind_of
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import Strategy, format_strategy
 
 if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer

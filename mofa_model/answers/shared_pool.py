@@ -156,7 +156,7 @@ def _document(
 
 
 def pool_tables(document: dict[str, Any]) -> list[Table]:
-    """What people read of a pool."""
+    """The result of a simulated pool as tables, for people."""
     band, jobs = document["ettr"], document["jobs"]
     length = units.format(document["duration_s"], "s")
     columns = (

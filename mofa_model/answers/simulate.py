@@ -38,7 +38,7 @@ class SimulateAnswer(UserAnswer):
 
     @property
     def tables(self) -> Sequence[Table]:
-        """What people read."""
+        """The answer as tables, for people."""
         if self.question.jobs:
             from mofa_model.answers.shared_pool import pool_tables
 

@@ -94,7 +94,7 @@ class SweepAnswer(UserAnswer):
 
     @property
     def tables(self) -> Sequence[Table]:
-        """What people read."""
+        """The answer as a table, for people."""
         return [_table(self.varied, self.rows)]
 
     @property
@@ -214,7 +214,7 @@ def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 
 def _figures(asked: SweepQuestion, point: Point) -> Row:
     from mofa_model.advice import Status, advise
-    from mofa_model.strategy_text import format_strategy, short_strategy
+    from mofa_model.strategy import format_strategy, short_strategy
 
     axes = {name: value for name, value in point.items() if name in axis_keys()}
     changes: dict[str, Any] = {PARAMETERS.get(name, name): value for name, value in point.items()}
@@ -331,7 +331,7 @@ def _priced(
     """Figures of a given strategy at one point of the sweep, whether it fits or not."""
     from mofa_model.advice.candidates import fits
     from mofa_model.advice.predictions import basis, predicted_run, priced
-    from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
+    from mofa_model.strategy import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
     words = pairs_of(question.strategy, "--strategy") | {

@@ -22,7 +22,7 @@ from mofa_model.launch import read_layout
 from mofa_model.page.markup import FormField
 from mofa_model.records import dataclass
 from mofa_model.search import trainers
-from mofa_model.strategy_text import format_strategy, pairs_of
+from mofa_model.strategy import format_strategy, pairs_of
 
 POINTS: Final = 24
 """Points of a page's sweep; the command asks any number. [1]"""

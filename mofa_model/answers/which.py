@@ -22,7 +22,7 @@ from mofa_model.bands.odds import in_percent
 from mofa_model.equations.parameters import total_parameters
 from mofa_model.errors import BadValue, InputError, Missing, NoFeasibleStrategy, UnknownName
 from mofa_model.records import dataclass
-from mofa_model.strategy_text import format_strategy, short_strategy
+from mofa_model.strategy import format_strategy, short_strategy
 from mofa_model.tables import Cell, Column, Table
 from mofa_model.units import GIB, HOUR, Bytes, Range, Ratio
 

@@ -54,7 +54,7 @@ from mofa_model.files import from_headed_csv, from_json, read_text
 from mofa_model.presets import constants
 from mofa_model.records import dataclass
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 from mofa_model.units import GIB, Range, Seconds
 
 NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence", "step_seconds")

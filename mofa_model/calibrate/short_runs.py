@@ -29,7 +29,7 @@ from mofa_model.calibrate.runs import number_of, read_runs, seconds_of, step_sec
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import read_text
 from mofa_model.search import SearchCase
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 from mofa_model.units import GIB, Seconds
 
 COLUMNS: Final = (

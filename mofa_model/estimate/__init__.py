@@ -12,8 +12,7 @@ validate, calibrate, advice.
     gradient_exchange  once a step: gradient and parameter collectives, optimizer
     model_states       memory that stays between micro-batches, and checkpoints
     activation_memory  memory that comes and goes with micro-batches
-    footprint          both, per stage and on the host
-    step               all of it together; the terms of a step
+    step               all of it together: the terms of a step, and memory by stage and on the host
 """
 
 import numpy as np

@@ -463,6 +463,9 @@ class _Reader:
         )
 
     def _quoted(self, part: Mapping[str, Any]) -> Quoted | None:
+        """The text between double quotes, with the place of each character in the line; None where a
+        word is not in double quotes.
+        """
         if part["Type"] != "DblQuoted" or part.get("Dollar"):
             return None
         text, at = [], []

@@ -37,8 +37,7 @@ from mofa_model.presets import hub_id
 from mofa_model.search import LIFTABLE, Rejection, SearchCase
 from mofa_model.search.axes import FEATURES, SHAPE, Axes
 from mofa_model.search.space import bundles_of, idle_rows, shapes_of, violations_of
-from mofa_model.strategy import AXES, Sharding, Strategy
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import AXES, Sharding, Strategy, parse_strategy
 
 _OURS: Final = frozenset({*LIFTABLE, Rejection.DUPLICATE})
 """Reasons that are no trainer's."""

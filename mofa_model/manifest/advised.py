@@ -11,8 +11,7 @@ from mofa_model.advice import Advice, Odds, Predicted, Request
 from mofa_model.errors import BadValue, InputError, UnknownName
 from mofa_model.launch import TRAINERS, Launch, launch
 from mofa_model.spec.reliability import FailureMode
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import Strategy, format_strategy
 from mofa_model.units import DAY, HOUR, Range
 
 _SUMMARY: Final = ("tp", "pp", "cp", "ep", "dp", "vpp")

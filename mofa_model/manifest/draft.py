@@ -31,7 +31,7 @@ from mofa_model.kinds.shape import part as part_of
 from mofa_model.launch import Reading
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec
 from mofa_model.search import framework as framework_of
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 
 _FACTS: Final = {"sequenceLength": "sequence length", "globalBatchSize": "global batch size"}
 """Fields of the training that every question needs, and what messages call them."""

@@ -38,7 +38,7 @@ from mofa_model.manifest.parsing import Profile, is_ours, training_job
 from mofa_model.manifest.sizing import options, sized
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
 from mofa_model.records import dataclass
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 
 Answer: TypeAlias = Callable[[Request], Advice]
 """What answers a question."""

@@ -24,7 +24,7 @@ from mofa_model.page.markup import Node, el, page, table, text
 from mofa_model.records import dataclass
 from mofa_model.reliability.model import CurvePoint, ettr_curve
 from mofa_model.search import Rejection
-from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
+from mofa_model.strategy import format_strategy, parse_strategy, short_strategy
 from mofa_model.units import DAY, GIB, Range
 
 LEVEL: Final = 0.9

@@ -9,7 +9,7 @@ about a number that follows from axes:
 
 `offload=activations` asks for whatever the trainer can offload; names of inputs ask for these.
 
-The words are those of a strategy's text (`strategy_text`), in its full form or in its short one. So
+The words are those of a strategy's text (`strategy`), in its full form or in its short one. So
 every part of a printed strategy is a constraint that fixes it: `optimizer=zero2-cpu`, `shard=4`,
 `tp4`, `zero3`, `sp`, `recompute(layernorm mlp_act)`. A number that is fixed or listed need not be
 one that the search tries by itself.
@@ -41,8 +41,7 @@ from mofa_model.axes.frameworks import Framework, framework, have, trainers
 from mofa_model.axes.rules import AxisContext
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.records import dataclass
-from mofa_model.strategy import AXES, Strategy
-from mofa_model.strategy_text import CALLED, pair_of
+from mofa_model.strategy import AXES, CALLED, Strategy, pair_of
 
 QUESTION: Final = (
     Axis(

@@ -87,7 +87,7 @@ class Effort:
     """What is left of one question's effort."""
 
     def __init__(self, most: float = MOST) -> None:
-        """Nothing is spent yet."""
+        """Begin with `most` to spend. [us]"""
         self.left = most
         """[us]"""
         self.weight = 1.0

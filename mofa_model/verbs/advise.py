@@ -215,7 +215,7 @@ def _problem_of(request: Request, precision: str, nodes: int) -> SearchCase:
 
 def _label(strategy: Strategy) -> str:
     """Degrees in the first line, features in the second."""
-    from mofa_model.strategy_text import short_strategy
+    from mofa_model.strategy import short_strategy
 
     words = short_strategy(strategy).split()
     degrees = [word for word in words if word[-1].isdigit()]

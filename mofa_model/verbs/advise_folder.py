@@ -275,7 +275,7 @@ def _needs(launch: Launch) -> str:
 def _runs_to_fill_in(request: Request, advice: Advice) -> str:
     """The short runs as a table, without what they will measure."""
     from mofa_model.calibrate.short_runs import COLUMNS
-    from mofa_model.strategy_text import format_strategy
+    from mofa_model.strategy import format_strategy
 
     first = request.problems[0]
     said: dict[str, Any] = {

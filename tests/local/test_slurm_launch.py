@@ -17,7 +17,7 @@ from mofa_model.answers.training import problems_of
 from mofa_model.identity.directives import KNOWN
 from mofa_model.identity.sbatch_written import SlurmJob, asked_options, changed_batch, new_batch
 from mofa_model.launch import launch, launch_script
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 
 TORCHRUN = shutil.which(
     "torchrun",

@@ -26,8 +26,7 @@ from mofa_model.reliability.model import ettr
 from mofa_model.search import SearchCase
 from mofa_model.spec import Cluster, Device, Link, Training, Workload
 from mofa_model.spec.reliability import CheckpointTier
-from mofa_model.strategy import Sharding, Strategy
-from mofa_model.strategy_text import parse_strategy, short_strategy
+from mofa_model.strategy import Sharding, Strategy, parse_strategy, short_strategy
 
 
 def request(

@@ -14,7 +14,7 @@ from mofa_model.cli import main
 from mofa_model.errors import BadFile
 from mofa_model.kinds import demand_of
 from mofa_model.launch import read_layout
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 
 ONE = [word for axis in ("pp=2", "cp=1", "mbs=1", "vpp=1") for word in ("--constraint", axis)]
 JOB = [

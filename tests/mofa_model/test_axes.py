@@ -23,8 +23,14 @@ from mofa_model.spec import (
     Training,
     Workload,
 )
-from mofa_model.strategy import ACTIVATIONS, AXES, Strategy
-from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
+from mofa_model.strategy import (
+    ACTIVATIONS,
+    AXES,
+    Strategy,
+    format_strategy,
+    parse_strategy,
+    short_strategy,
+)
 
 ATTENTION = SoftmaxAttention(heads=64, kv_heads=64, head_dim=64)
 MODEL = decoder(

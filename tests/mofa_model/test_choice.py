@@ -26,7 +26,7 @@ from mofa_model.presets import cluster, model, precision
 from mofa_model.search import SearchCase, framework
 from mofa_model.search.axes import EVERY
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 
 
 def question(name="llama3-8b", gpus=64, trainer="megatron", stack="megatron-core", **changes):

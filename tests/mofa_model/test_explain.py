@@ -14,7 +14,7 @@ from mofa_model.estimate.step import StepTime
 from mofa_model.estimate.terms import Footprint, LayerTime, terms_of
 from mofa_model.presets import cluster, model, precision
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 
 LAYOUTS = [
     ("llama3-8b", "tp=2,pp=4,sp=true,vpp=2,schedule=interleaved"),

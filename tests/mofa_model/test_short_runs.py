@@ -21,7 +21,7 @@ from mofa_model.errors import InputError
 from mofa_model.presets import cluster, model, precision
 from mofa_model.search import SearchCase
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 
 AT = Coordinates(
     stack="nanotron", device="h100-80gb-sxm", format="bf16", blocks="attention+dense",

@@ -57,6 +57,9 @@ def section(file: Path) -> str:
 def _row(
     op: str, devices: Sequence[str], by: Mapping[tuple[str, str, str], Mapping[str, Any]]
 ) -> tuple[Any, ...]:
+    """A row on one kind of operator: errors where a model family was left out, how many devices meet
+    their aim, and errors where the whole device was left out.
+    """
     family = [by["family", name, op] for name in devices if ("family", name, op) in by]
     other = [by["device", name, op] for name in devices if ("device", name, op) in by]
     judged = [(row, aim) for row in family if (aim := _aim(op, row["device"]))]

@@ -29,7 +29,7 @@ from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.estimate import estimate
 from mofa_model.estimate.terms import device_memory_limit, host_memory_limit
 from mofa_model.files import from_json, read_text, write_text
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 from mofa_model.tables import Column, Table, as_markdown
 from mofa_model.units import GIB
 

@@ -24,7 +24,7 @@ from mofa_model.errors import BadFile
 from mofa_model.estimate import estimate
 from mofa_model.estimate.terms import device_memory_limit
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 from mofa_model.tables import Cell, Column, Table, as_markdown
 from mofa_model.units import GIB
 

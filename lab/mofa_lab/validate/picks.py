@@ -20,7 +20,7 @@ from mofa_model.bands.table import MeasuredRuns
 from mofa_model.calibrate.cases import Case, shipped
 from mofa_model.errors import InputError
 from mofa_model.search import SearchCase, framework
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 
 RISKY: Final = 0.1
 """Chance of being out of memory that is asked about. [1]"""

@@ -17,7 +17,7 @@ from mofa_model.answers.explain import explain
 from mofa_model.answers.questions import AdviceQuestion, ExplainQuestion
 from mofa_model.answers.training import request_of
 from mofa_model.records import dataclass
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 from mofa_model.units import Bytes, Ratio
 
 FITS: Final = Path(__file__).parents[2] / "data" / "statements" / "fits.json"

@@ -27,8 +27,7 @@ from mofa_model.errors import BadFile, InputError
 from mofa_model.estimate import Estimate, estimate
 from mofa_model.estimate.terms import Footprint, device_memory_limit
 from mofa_model.search import SearchCase
-from mofa_model.strategy import LAYER_INPUT, Strategy
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import LAYER_INPUT, Strategy, format_strategy
 from mofa_model.units import GIB
 
 Array = NDArray[np.floating[Any]]

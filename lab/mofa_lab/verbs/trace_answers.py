@@ -11,7 +11,7 @@ from mofa_lab.traces.predict import predict, source_of
 from mofa_lab.traces.prices import Layout
 from mofa_lab.traces.ranks import job_of
 from mofa_lab.traces.replay import critical_path, replay, spans
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 from mofa_model.tables import Column, Table
 
 Answer = tuple[list[Table], dict[str, Any]]

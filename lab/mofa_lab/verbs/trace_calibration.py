@@ -12,7 +12,7 @@ from mofa_model import output, presets, units
 from mofa_model.errors import BadFile, BadValue, InputError, UnknownName
 from mofa_model.files import from_toml, read_text, write_text
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:

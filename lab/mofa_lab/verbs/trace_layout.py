@@ -13,7 +13,7 @@ from mofa_model.answers.training import problems_of
 from mofa_model.blocks import Block, FeedForward, LatentAttention, SoftmaxAttention
 from mofa_model.errors import BadValue, InputError
 from mofa_model.spec import Transformer
-from mofa_model.strategy_text import format_strategy, pairs_of, parse_strategy
+from mofa_model.strategy import format_strategy, pairs_of, parse_strategy
 
 if TYPE_CHECKING:
     from mofa_lab.traces.prices import Layout

@@ -46,7 +46,7 @@ from mofa_model.manifest.stream import (
 )
 from mofa_model.page import AdviceView, view_of
 from mofa_model.spec import Cluster
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 from mofa_operator.decide.job import HASH
 from mofa_operator.decide.question import (
     NoProfile,

@@ -273,7 +273,7 @@ def _jobs(runs: Sequence[SlurmRun]) -> dict[str, list[SlurmRun]]:
 def _pods(
     jobs: Mapping[str, Sequence[SlurmRun]], nodes: Mapping[str, SlurmNode], whole: Span
 ) -> dict[str, PodTimeline]:
-    """A run on a node, as the pod that it would be."""
+    """Each run of a Slurm job on a node, as the time line of a pod."""
     return {
         f"{run.job_id}@{run.begun:.0f}/{host}": PodTimeline(
             job=name,
@@ -414,7 +414,7 @@ def _cause(run: SlurmRun, fault: Incident | None) -> IncidentCause:
 
 
 def _timeline(node: SlurmNode, events: Sequence[NodeEvent], whole: Span) -> NodeTimeline:
-    """A node as the time line that it would be."""
+    """A Slurm node and its events, as the time line of a node."""
 
     def line(closed: Sequence[Span], inside: float) -> tuple[ValueRun, ...]:
         made = [ValueRun(a, b, inside) for a, b in joined(closed)]

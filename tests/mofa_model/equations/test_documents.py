@@ -16,8 +16,7 @@ from mofa_model.errors import BadFile, BadValue
 from mofa_model.estimate import estimate
 from mofa_model.spec import Lengths, Training, Workload
 from mofa_model.spec.training import parse_documents
-from mofa_model.strategy import Strategy
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import Strategy, parse_strategy
 
 PLAIN = Training(sequence=8192, global_batch=64, precision=presets.precision("bf16"))
 

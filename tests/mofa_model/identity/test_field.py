@@ -12,7 +12,7 @@ from mofa_model.launch import read_layout
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.jobs import identity_of, question_of
 from mofa_model.manifest.surroundings import surroundings
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 
 COMMANDS = yaml.safe_load(Path(__file__).with_name("commands.yaml").read_text("utf-8"))
 JOBS = yaml.safe_load(Path(__file__).with_name("field.yaml").read_text("utf-8"))

@@ -10,8 +10,7 @@ import pytest
 
 from mofa_model.estimate.model_states import model_states
 from mofa_model.placement import kind_of_stages, stages_of
-from mofa_model.strategy import Placement, Sharding
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import Placement, Sharding, parse_strategy
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 import launches

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 
 sys.path.append(str(Path(__file__).parents[3] / "tools"))
 from layouts import problem_of

@@ -15,8 +15,7 @@ from mofa_model.launch import launch, llama_factory, read, read_layout
 from mofa_model.search import SearchCase
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.tuning import Adapters, Loss, Task
-from mofa_model.strategy import Placement, Recompute, Sharding
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import Placement, Recompute, Sharding, parse_strategy
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 import tuners

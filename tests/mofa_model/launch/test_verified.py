@@ -12,7 +12,7 @@ import pytest
 
 from mofa_model.launch import unverified
 from mofa_model.presets import entries
-from mofa_model.strategy_text import parse_strategy
+from mofa_model.strategy import parse_strategy
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tools"))

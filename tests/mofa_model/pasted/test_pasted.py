@@ -20,7 +20,7 @@ from mofa_model.errors import InputError
 from mofa_model.pasted.missing import missing
 from mofa_model.pasted.reading import Pasted, read
 from mofa_model.pasted.wrapped import RunSeen, run_seen
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 
 INPUTS = YAML(typ="safe").load(Path(__file__).with_name("inputs.yaml").read_text("utf-8"))
 SCRIPT = INPUTS[0]

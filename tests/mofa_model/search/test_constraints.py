@@ -25,8 +25,15 @@ from mofa_model.search import (
 )
 from mofa_model.search.axes import constrained, known_axes, node_counts
 from mofa_model.spec import Training, Workload
-from mofa_model.strategy import ContextMode, Placement, Recompute, Sharding, Strategy
-from mofa_model.strategy_text import format_strategy, short_strategy
+from mofa_model.strategy import (
+    ContextMode,
+    Placement,
+    Recompute,
+    Sharding,
+    Strategy,
+    format_strategy,
+    short_strategy,
+)
 
 TRAINING = Training(sequence=8192, global_batch=512, precision=precision("bf16"))
 WORKLOAD = Workload(model=model("llama3-8b"), training=TRAINING)

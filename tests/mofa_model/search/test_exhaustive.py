@@ -35,8 +35,15 @@ from mofa_model.spec import (
     Workload,
 )
 from mofa_model.spec.transformer import with_imbalance
-from mofa_model.strategy import AXES, ContextMode, Graphs, Placement, Recompute, Sharding
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import (
+    AXES,
+    ContextMode,
+    Graphs,
+    Placement,
+    Recompute,
+    Sharding,
+    format_strategy,
+)
 
 ATTENTION = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
 SMALL = dict(hidden=2048, ffn=8192, vocabulary=32000)

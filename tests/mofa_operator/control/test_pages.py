@@ -10,7 +10,7 @@ from operator_objects import job_set, profile, training_job
 from mofa_model.errors import SourceUnreachable
 from mofa_model.kinds import JOB_SET
 from mofa_model.page import AdviceView
-from mofa_model.strategy_text import format_strategy
+from mofa_model.strategy import format_strategy
 from mofa_operator.api_errors import Busy
 from mofa_operator.control import pages
 from mofa_operator.control.answers import Outdated

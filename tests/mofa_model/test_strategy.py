@@ -18,8 +18,10 @@ from mofa_model.strategy import (
     Recompute,
     Sharding,
     Strategy,
+    format_strategy,
+    parse_strategy,
+    short_strategy,
 )
-from mofa_model.strategy_text import format_strategy, parse_strategy, short_strategy
 
 DESIGN = "tp=8,pp=8,cp=1,ep=1,dp=32,vpp=2,mbs=1,sp=true,recompute=selective,offload=none,optimizer=distributed"
 
