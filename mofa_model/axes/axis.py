@@ -226,7 +226,9 @@ class Word(ABC):
         return meant.items() <= chosen.items()
 
     def names(self, meant: Mapping[str, Any]) -> bool:
-        """Whether a word says all of a value, also of one that the search does not try."""
+        """Whether this key's text fixes every field of the axis, so that it stands for one value, even one
+        that the search does not try; `meant` are the fields that it fixes.
+        """
         return len(meant) > 1
 
     def write(self, strategy: object) -> str:

@@ -263,7 +263,7 @@ class _Reader:
         ]
 
     def rest(self) -> None:
-        """Mounted files that no command names, after those that one does."""
+        """Read the mounted files that no command named, after those that commands named."""
         for path, source in self._files.items():
             if path not in self._named:
                 self._take(source)

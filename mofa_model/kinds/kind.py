@@ -329,8 +329,8 @@ class JobKind(Kind):
         return None, Observation()
 
     def restart_patch(self, body: Body, restarts: int) -> list[Operation]:
-        """The patch that lets a waiting job start again so often; empty where it may already, or where
-        only whoever makes it can say it.
+        """The patch that raises a waiting job's limit of restarts to `restarts`; empty where the limit is
+        high enough, or can only be set when the job is made.
         """
         limit = self.restart_limit
         if limit is None or not limit.can_change:

@@ -329,7 +329,7 @@ def _layout(told: Told) -> str:
 
 
 def _fails(key: Key, *, shown: bool) -> str:
-    """What helps where interruptions take the time."""
+    """Advice for a job that loses most time to interruptions; `shown`: their causes are listed above."""
     if shown:
         return "end what interrupts it: the causes stand above"
     return f"see what interrupts it: kubectl mofa why -n {key.namespace} {named(key)}"
