@@ -219,7 +219,7 @@ class RayJob(JobKind):
         ]
 
     def pod_selector(self, body: Body) -> str:
-        """The pods of the Job that submits its entrypoint, which has its name."""
+        """The label of the pods of the Job that submits the entrypoint; that Job has the RayJob's name."""
         return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
 
     def launch_patch(

@@ -148,6 +148,7 @@ def _off(value: object) -> bool:
 
 
 def _read() -> str:
+    """The end of an error: which formats of files are read, each with the key that marks it."""
     known = {
         one.about.split(" of ")[0]: one.marks[0][0].replace("/", ".")
         for one in _formats()

@@ -207,7 +207,7 @@ _INSIDE: Final = (
 
 
 def _whole(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """One of torchtune's own configurations, as its file says it."""
+    """A packaged recipe of torchtune in the form of torchtune's own configuration file."""
     inside = {name: recipe[name] for name in _INSIDE if name in recipe}
     loss = next(one for one in _LOSSES.values() if one.endswith(recipe["loss"]))
     plain = {name: one for name, one in recipe.items() if name not in _INSIDE}

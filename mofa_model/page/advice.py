@@ -120,7 +120,7 @@ def in_short(said: str) -> str:
 
 
 def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]:
-    """What stands between the heading and the footer.
+    """The sections of the page between heading and footer.
 
     `told` leaves out status and explanation, where the page has said them already.
     """

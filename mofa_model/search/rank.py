@@ -94,7 +94,7 @@ class Effort:
         """What the model makes of a cost. [1]"""
 
     def of(self, model: Transformer) -> None:
-        """Count for a model from now on."""
+        """Let costs count by how complex a model is, from now on."""
         self.weight = (
             1.0 + RUNS * math.log2(len(model.runs)) + EXPERTS * (model.experts is not None)
         )

@@ -74,7 +74,7 @@ def active(check: LiveObject, now: float) -> Written | None:
 
 
 def needs_answer(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
-    """Whether the question of a Workload is answered; for the others `answered` takes None."""
+    """Whether the model has to answer the question of a Workload; otherwise `answered` gets None."""
     return snapshot.question is not None and not _is_late(snapshot, settings) and _advised(snapshot)
 
 

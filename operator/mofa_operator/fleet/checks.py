@@ -194,7 +194,7 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
 
 
 def _install(site: Site) -> str:
-    """The command that installs an operator, by the hand that brought the rest."""
+    """The command that installs the operator, by helm or kubectl as the rest was installed."""
     for name, namespace in sorted(site.releases):
         return (
             _upgrade_command(name, namespace)

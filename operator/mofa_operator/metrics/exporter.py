@@ -128,7 +128,7 @@ class Exporter(Collector):
         self._counts["mofa_advisor_searches_total", ()] += 1
 
     def count_differences(self, differences: int) -> None:
-        """Count what a full list showed otherwise than the watch had left it."""
+        """Count changes that a full list showed and the watch had missed."""
         self._counts["mofa_advisor_watch_resync_differences_total", ()] += differences
 
     def observe_decision(self, seconds: float) -> None:
