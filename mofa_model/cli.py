@@ -499,7 +499,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**words, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ever; the words are kept for what is said of them."""
+        """Parse as argparse does, and keep the words for a message about unknown ones."""
         self._words = [*args]
         return super().parse_known_args(args, namespace)
 

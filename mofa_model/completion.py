@@ -70,7 +70,7 @@ def offered(
 
 
 def script(shell: str) -> str:
-    """What a shell is to read, for both names of the command."""
+    """The script that a shell reads to complete words of both names of the command."""
     from argcomplete.shell_integration import shellcode
 
     return shellcode(["mofa", "kubectl-mofa"], shell=shell)
@@ -100,7 +100,7 @@ def _parser(
 
 
 def _valued(parser: argparse.ArgumentParser) -> None:
-    """Tell options that take names which they are."""
+    """Give options that take names the list of these names."""
     from mofa_model import presets
 
     for action in parser._actions:  # noqa: SLF001, argparse has no other list of them

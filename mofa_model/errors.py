@@ -51,7 +51,7 @@ def install_of(extra: str) -> str:
 
 
 def lacking(names: Sequence[str]) -> str:
-    """What is missing, as the beginning of a message.
+    """The beginning of a message: which options are missing.
 
     >>> lacking(["--gpu"]), lacking(["--gpu", "--gpus", "--seq"])
     ('--gpu: is missing', '--gpu, --gpus and --seq: are missing')

@@ -48,7 +48,7 @@ def path_kind(path: str) -> Literal["file", "folder", ""]:
 
 
 def from_json(text: str, path: object) -> Any:
-    """What JSON says; `path` is what an error calls it."""
+    """The value of a text in JSON; `path` is what an error calls it."""
     import json
 
     try:
@@ -64,7 +64,7 @@ def from_json(text: str, path: object) -> Any:
 
 
 def from_toml(text: str, path: object) -> dict[str, Any]:
-    """What TOML says; `path` is what an error calls it."""
+    """The table of a text in TOML; `path` is what an error calls it."""
     import tomllib
 
     try:

@@ -25,7 +25,7 @@ def beside(module: str, *names: str) -> str:
 
 
 def read(path: str) -> bytes:
-    """What stands in a file of ours."""
+    """The bytes of a file that is shipped with a module."""
     with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes as long to import as all our tables to read
         return file.read()
 

@@ -589,7 +589,7 @@ def pairs_of(text: object, field: str = "strategy") -> dict[str, str]:
 
 
 def _data_parallel(values: dict[str, Any], gpus: Numeric, field: str) -> int:
-    """What is left of the devices for data parallelism. [1]"""
+    """Data-parallel degree: devices over tp x pp x cp; raises where that is no whole number. [1]"""
     devices, used = int(gpus), int(values.get("tp", 1) * values.get("pp", 1) * values.get("cp", 1))
     if devices % used:
         raise DoesNotFit(field, f"tp x pp x cp = {used}", f"it must divide the {devices} devices")

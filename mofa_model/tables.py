@@ -85,7 +85,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Every row has one cell for each column."""
+        """Refuse a row that has not one cell for each column."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise ValueError(
@@ -334,7 +334,7 @@ def _narrowed(
 
 
 def _words(text: str) -> list[str]:
-    """What is not broken while there is room."""
+    """The pieces of a text between which a line may be broken."""
     return [word for word in re.split(_BREAKS, text) if word] or [""]
 
 

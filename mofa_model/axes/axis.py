@@ -130,13 +130,13 @@ class Axis:
         return self.limits or self.words
 
     def chosen(self, value: Any) -> dict[str, Any]:
-        """Fields of `Strategy` under a value."""
+        """Fields of `Strategy` that a value of the axis sets."""
         if len(self.fields) == 1:
             return {self.fields[0]: value}
         return dict(zip(self.fields, value, strict=True))
 
     def value_of(self, strategy: Any) -> Any:
-        """The value that a strategy has."""
+        """The value that a strategy has on this axis."""
         fields = [getattr(strategy, name) for name in self.fields]
         return fields[0] if self.parts is None else self.parts(*fields)
 
@@ -214,7 +214,7 @@ class Word(ABC):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Fields of `Strategy` on which what `write` says depends."""
+        """Names of the fields of `Strategy` that `write` reads."""
         return (self.field,)
 
     @abstractmethod
@@ -232,7 +232,7 @@ class Word(ABC):
         return len(meant) > 1
 
     def write(self, strategy: object) -> str:
-        """The word of a strategy."""
+        """A strategy's value under this key, as text."""
         return str(getattr(strategy, self.field).value)
 
     def alone(self) -> dict[str, str]:
@@ -257,7 +257,7 @@ class Number(Word):
         return {self.field: number(path, word, self.least)}
 
     def write(self, strategy: object) -> str:
-        """Its digits."""
+        """The number as digits."""
         return str(int(getattr(strategy, self.field)))
 
 
@@ -269,7 +269,7 @@ class Choice(Word):
     """All of them."""
 
     def read(self, path: str, word: str) -> dict[str, Any]:
-        """The value."""
+        """The field with the choice that a word names."""
         return {self.field: member(path, word, self.choices)}
 
     def listed(self) -> tuple[str, ...]:
@@ -294,11 +294,11 @@ class Switch(Word):
         return {self.field: word == "true"}
 
     def write(self, strategy: object) -> str:
-        """As manifests write it."""
+        """A switch as manifests write it: true or false."""
         return "true" if getattr(strategy, self.field) else "false"
 
     def alone(self) -> dict[str, str]:
-        """Its name, or `no-` and its name."""
+        """Words of the short form: the key where it is on, `no-` and the key where it is off."""
         return {self.key: "true", SWITCHED_OFF + self.key: "false"}
 
 
@@ -310,11 +310,11 @@ class Recomputed(Choice):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Mode, modules and layers."""
+        """Names of the fields that recomputation has: mode, modules and layers."""
         return ("recompute", "recompute_modules", "recompute_layers")
 
     def read(self, path: str, word: str) -> dict[str, Any]:
-        """Mode, with its modules or layers."""
+        """Fields of recomputation from text: a mode, with its modules or layers."""
         mode_word, colon, detail = word.partition(":")
         mode = member(path, mode_word, Recompute)
         if not colon:
@@ -332,7 +332,7 @@ class Recomputed(Choice):
         raise BadValue(path, word, "write none with nothing after it")
 
     def write(self, strategy: Any) -> str:
-        """Mode, with modules or layers where they are not the default."""
+        """Recomputation as text: the mode, with modules or layers where these are not the default."""
         mode = str(strategy.recompute.value)
         if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != NO_MODULES:
             return f"{mode}:{'+'.join(sorted(strategy.recompute_modules))}"
@@ -350,14 +350,14 @@ class Offloaded(Word):
     """none | activations | core_attn+attn_proj"""
 
     def read(self, path: str, word: str) -> dict[str, Any]:
-        """What waits in host memory."""
+        """The set of offloaded activations, from text."""
         names = frozenset() if word == "none" else frozenset(word.split("+"))
         if names - set(OFFLOADED):
             raise BadValue(path, word, f"none, or of {', '.join(OFFLOADED)} with + between them")
         return {self.field: names}
 
     def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-        """All activations are whatever the trainer can offload."""
+        """Whether a value meets a constraint; `activations` admits every set that a trainer can offload."""
         return super().admits(meant, chosen) if self.names(meant) else bool(chosen[self.field])
 
     def names(self, meant: Mapping[str, Any]) -> bool:
@@ -365,7 +365,7 @@ class Offloaded(Word):
         return bool(meant[self.field] != {ACTIVATIONS})
 
     def write(self, strategy: object) -> str:
-        """Its parts in the order of the alphabet."""
+        """Offloaded parts as text, in alphabetical order."""
         return "+".join(sorted(getattr(strategy, self.field))) or "none"
 
     def listed(self) -> tuple[str, ...]:
@@ -373,7 +373,7 @@ class Offloaded(Word):
         return ("none", ACTIVATIONS)
 
     def alone(self) -> dict[str, str]:
-        """Its name, for all activations."""
+        """The word of the short form for offloading all activations."""
         return {self.key: ACTIVATIONS}
 
 
@@ -384,7 +384,7 @@ class Sharded(Choice):
     choices: Iterable[enum.Enum | Schedule] = Sharding
 
     def read(self, path: str, word: str) -> dict[str, Any]:
-        """The level, with the ranks where they are said."""
+        """Fields of sharding from text: the ZeRO level, with a number of ranks where one is given."""
         level, _, group = word.partition("@")
         meant = super().read(path, level)
         if not group:
@@ -410,16 +410,16 @@ class Optimizer(Word):
         }
 
     def write(self, strategy: Any) -> str:
-        """The level, with the place where that is the host."""
+        """The optimizer as text: the ZeRO level, with `-cpu` where states are on the host."""
         return f"{strategy.sharding.value}{CPU if strategy.optimizer is Placement.HOST else ''}"
 
     def alone(self) -> dict[str, str]:
-        """Every level in every place."""
+        """Words of the short form: every ZeRO level, on the device and on the host."""
         return {word: word for level in Sharding for word in (level.value, level.value + CPU)}
 
 
 def number(path: str, word: str, least: int = 1) -> int:
-    """A whole number of at least so much."""
+    """A whole number from text, of at least `least`."""
     if not (word.isascii() and word.isdigit() and len(word) <= 9) or int(word) < least:
         raise BadValue(path, word, f"give a whole number of {least} or more")
     return int(word)

@@ -221,7 +221,7 @@ def trainers() -> tuple[str, ...]:
 
 
 def have(names: Sequence[str]) -> str:
-    """Which trainers have something, as the end of a sentence.
+    """The names of trainers that have a feature, as the end of a sentence.
 
     >>> have(["torchtitan"]), have([])
     ('torchtitan has', 'no trainer has')

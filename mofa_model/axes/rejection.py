@@ -72,7 +72,7 @@ class Rejection(Category):
     liftable: bool
 
     def __new__(cls, word: str, meaning: str = "", liftable: bool = False) -> Self:
-        """The word alone is the value."""
+        """Make a reason whose value is its word; its meaning, and whether it may be lifted, stand beside."""
         member = object.__new__(cls)
         member._value_, member.meaning, member.liftable = word, meaning, liftable
         return member

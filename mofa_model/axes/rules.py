@@ -358,7 +358,7 @@ def shard_group(group: int, tp: Numeric, cluster: Cluster) -> NDArray[Any]:
 
 
 def placement_rules(value: Placement, rows: Rows, context: AxisContext) -> Violations:
-    """Optimizer states on the host: what the trainer can keep there."""
+    """Reasons against optimizer states on the host: the trainer, or the layout, cannot keep them there."""
     if value is not Placement.HOST:
         return []
     folded = (rows["ep"] > 1) & (rows["tp"] > 1) & context.framework.keeps("folded_experts")
@@ -401,7 +401,7 @@ def recompute_rules(value: Recomputation, rows: Rows, context: AxisContext) -> V
 
 
 def offload_rules(value: frozenset[str], rows: Rows, _: AxisContext) -> Violations:
-    """Offloaded activations: no campaign has measured what they cost."""
+    """Reasons against offloaded activations: above all, nobody measured what they cost."""
     return [(Rejection.OFFLOAD_UNPROVEN, _all(rows))] if value else []
 
 
@@ -457,7 +457,7 @@ def pipeline_overlap_rules(value: bool, rows: Rows, context: AxisContext) -> Vio
 
 
 def ones(*columns: str) -> Callable[[Rows], Mask]:
-    """Rows on which some degrees are all 1."""
+    """A test for rows on which all of the named degrees are 1."""
     return lambda rows: np.logical_and.reduce([rows[name] == 1 for name in columns])
 
 

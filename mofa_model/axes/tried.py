@@ -51,7 +51,7 @@ def contexts(_: AxisContext) -> tuple[Context, ...]:
 
 
 def context_sizes(sizes: Sequence[int], contexts: Sequence[Context]) -> tuple[Context, ...]:
-    """Listed sizes in the modes that are left; one rank has no mode."""
+    """Values of context parallelism: the listed sizes, each in every mode that is still allowed."""
     modes = dict.fromkeys(value.mode for value in contexts if value.size > 1) or {
         ContextMode.RING: None
     }

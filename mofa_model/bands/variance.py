@@ -219,8 +219,9 @@ def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
 def beyond_scales(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
 ) -> Array:
-    """Scale of each way beyond the measured runs, [layouts, ways]; each value that no run has is a
-    way of its own. [1]
+    """Scale of the error that each layout has because it goes beyond the measured runs, [layouts, ways].
+
+    A way is a size or degree above the largest one measured, or a value that no run has. [1]
     """
     kinds = [(one.stack, EXPERTS in one.blocks.split("+"), one.method) for one in layouts]
     kept = distinct(kinds)

@@ -234,12 +234,12 @@ class Block(ABC):
 
     @property
     def called(self) -> str:
-        """What trainers have or have not: its word, or that of its variant."""
+        """The word by which trainers list that they have this block, or its variant."""
         return self.word
 
     @property
     def name(self) -> str:
-        """What people read."""
+        """What tables call the block."""
         return self.called.replace("_", " ")
 
     @property
@@ -254,7 +254,7 @@ class Block(ABC):
 
     @property
     def heads_told(self) -> str:
-        """Its heads, as tables say them; empty where it has none."""
+        """The block's heads as tables write them; empty where it has none."""
         return ""
 
     @abstractmethod
@@ -270,7 +270,7 @@ class Block(ABC):
         return 0
 
     def cores(self) -> tuple[Core, ...]:
-        """Work of tokens on each other."""
+        """Work of tokens on each other: attention, or a recurrence."""
         return ()
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:  # noqa: ARG002

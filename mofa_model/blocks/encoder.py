@@ -90,12 +90,12 @@ class Encoder(Block):
 
     @property
     def own_tokens(self) -> Count:
-        """Its patches."""
+        """Patches of all images that a sequence holds: the encoder's own tokens. [1]"""
         return self.patches
 
     @property
     def projector_inputs(self) -> Numeric:
-        """What the projector takes. [1]"""
+        """Numbers of a patch that go into the projector. [1]"""
         return self.width if self.pooled else self.merged * self.width
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
@@ -123,7 +123,7 @@ class Encoder(Block):
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
-        """Positions and norms."""
+        """Parameters in no matrix: positions and norms. [1]"""
         return self.width * (
             self.positions + 2 * self.norm_vectors * self.layers + self.final_vectors
         )
@@ -191,9 +191,9 @@ class Encoder(Block):
         return Sight(ring=2 * self.width * self.layers, turned=2 * self.width * self.layers)
 
     def split(self) -> tuple[Count, ...]:
-        """Heads and widths."""
+        """Heads and the feed-forward width, which tensor parallelism has to divide."""
         return (self.heads, self.ffn)
 
     def turned_heads(self) -> Count:
-        """Heads."""
+        """Heads, which ranks of an all-to-all have to divide."""
         return self.heads

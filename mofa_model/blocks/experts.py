@@ -151,7 +151,7 @@ class Experts(Block):
         )
 
     def gathers(self) -> Count:
-        """Routed tokens are gathered by nobody. [1]"""
+        """No tensor-parallel collectives: routed tokens go by all-to-all. [1]"""
         return 0.0 if self.shared_width is None else 2.0
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:
@@ -202,7 +202,7 @@ class Experts(Block):
         )
 
     def exchange(self) -> Exchange:
-        """What goes to experts."""
+        """What expert parallelism sends: experts, choices of a token, width, load."""
         return Exchange(
             top_k=self.top_k,
             count=self.count,
@@ -213,9 +213,9 @@ class Experts(Block):
         )
 
     def split(self) -> tuple[Count, ...]:
-        """The shared width."""
+        """Width of shared experts, which tensor parallelism has to divide."""
         return () if self.shared_width is None else (self.shared_width,)
 
     def split_inside(self) -> tuple[Count, ...]:
-        """The width of one expert."""
+        """Width of an expert, which tensor parallelism inside experts has to divide."""
         return (self.width,)

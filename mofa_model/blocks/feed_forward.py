@@ -85,11 +85,11 @@ class FeedForward(Block):
         return GATED_PASSES if self.gated else PLAIN_PASSES
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """Into the activation function and out of it."""
+        """The matrices before the activation function, and the one behind it."""
         return both_ways(hidden, self.width, gated=self.gated, bias=self.bias)
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
-        """What the activation function learns."""
+        """Parameters that the activation function learns. [1]"""
         return self.learned
 
     def dealt(self, hidden: Count) -> Numeric:
@@ -97,7 +97,7 @@ class FeedForward(Block):
         return 3 * hidden * self.width
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
-        """The activation function."""
+        """Work of the activation function, which only moves memory."""
         return (Elementwise(width=self.width, passes=self.passes, cast=hidden),)
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
@@ -130,5 +130,5 @@ class FeedForward(Block):
         )
 
     def split(self) -> tuple[Count, ...]:
-        """The width."""
+        """Width, which tensor parallelism has to divide."""
         return (self.width,)

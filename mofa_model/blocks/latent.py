@@ -98,7 +98,7 @@ class LatentAttention(Block):
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
-        """Norms of the latents."""
+        """Parameters in no matrix: norms of the latents. [1]"""
         return self.query_latent + self.kv_rank
 
     def cores(self) -> tuple[Core, ...]:
@@ -152,9 +152,9 @@ class LatentAttention(Block):
         return Sight(ring=width, turned=width)
 
     def split(self) -> tuple[Count, ...]:
-        """Heads."""
+        """Heads, which tensor parallelism has to divide."""
         return (self.heads,)
 
     def turned_heads(self) -> Count:
-        """Heads."""
+        """Heads, which ranks of an all-to-all have to divide."""
         return self.heads

@@ -69,7 +69,7 @@ class LinearAttention(Block):
 
     @property
     def called(self) -> str:
-        """The variant, by how a state forgets."""
+        """The word of the variant in lists of trainers: by how a state forgets."""
         return {
             "fixed": "lightning_attention",
             "head": "gated_delta_net",
@@ -175,9 +175,9 @@ class LinearAttention(Block):
         )
 
     def split(self) -> tuple[Count, ...]:
-        """Heads of both kinds."""
+        """Heads of keys and of values, which tensor parallelism has to divide."""
         return (self.key_heads, self.value_heads)
 
     def turned_heads(self) -> Count:
-        """Heads of keys, and so of values."""
+        """Heads of keys, which ranks of an all-to-all have to divide."""
         return self.key_heads

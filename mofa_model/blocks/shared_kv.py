@@ -44,7 +44,7 @@ class SharedAttention(SoftmaxAttention):
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
-        """Norms of queries, and sinks."""
+        """Parameters in no matrix: norms of queries, and attention sinks. [1]"""
         heads = {"": 0, "head": 1, "whole": self.heads}[self.qk_norm]
         return heads * self.head_dim + (self.heads if self.sinks else 0)
 

@@ -79,7 +79,7 @@ class SoftmaxAttention(Block):
 
     @property
     def name(self) -> str:
-        """What people read."""
+        """What tables call this attention."""
         return self.word if self.window is None else f"{self.word} in a window"
 
     @property
@@ -116,7 +116,7 @@ class SoftmaxAttention(Block):
         return 2 if self.gated else 1
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
-        """Norms of queries and keys, and sinks."""
+        """Parameters in no matrix: norms of queries and keys, and attention sinks. [1]"""
         heads = {"": 0, "head": 2, "whole": self.heads + self.kv_heads}[self.qk_norm]
         return heads * self.head_dim + (self.heads if self.sinks else 0)
 
@@ -167,9 +167,9 @@ class SoftmaxAttention(Block):
         return Sight(ring=self.kv_heads * both, turned=self.heads * both)
 
     def split(self) -> tuple[Count, ...]:
-        """Heads of both kinds."""
+        """Heads of queries, and of keys and values, which tensor parallelism has to divide."""
         return (self.heads, self.kv_heads)
 
     def turned_heads(self) -> Count:
-        """Heads of keys and values."""
+        """Heads of keys and values, which ranks of an all-to-all have to divide."""
         return self.kv_heads

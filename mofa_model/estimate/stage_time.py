@@ -108,7 +108,7 @@ def _left_by_graphs(cluster: Cluster, strategy: Strategy) -> Ratio:
 
 
 def feature_effects(cluster: Cluster, strategy: Strategy, stage_kinds: Stages) -> FeatureEffects:
-    """What the features of a strategy make of its stages."""
+    """How a strategy's features change its stages: launches, recomputed layers, overlap."""
     s = strategy
     return FeatureEffects(
         left=_left_by_graphs(cluster, s),

@@ -242,7 +242,7 @@ def estimate(
 def inputs_of(
     workload: Workload, cluster: Cluster, s: Strategy, stage_kinds: Stages, stage: StageTime
 ) -> StepInputs:
-    """What a step is computed from, by the times of its stages."""
+    """The inputs of a step's terms, from the times of its stages."""
     m = micro_batches(workload, s)
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)

@@ -23,7 +23,7 @@ from mofa_model.units import Bytes, Ratio, Seconds
 
 
 def term(equation: str, meaning: str, *, default: Any = MISSING, **more: Any) -> Any:
-    """A field that is a term, with what tables print beside it."""
+    """A dataclass field that is a term, with its equation and meaning for tables."""
     return field(default=default, metadata={"equation": equation, "meaning": meaning, **more})
 
 

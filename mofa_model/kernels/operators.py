@@ -110,7 +110,7 @@ def window_attention(
     value_dim: Count,
     width: Bytes,
 ) -> CallWork:
-    """Each token sees `window` before it. Ours."""
+    """Work of attention in which each token sees the `window` tokens before it. Ours."""
     reach = np.minimum(window, sequence)
     pairs = reach * (sequence - 0.5 * reach)
     work = _attention(batch, sequence, heads, kv_heads, head_dim, value_dim, pairs, 2.0 + width)
@@ -118,7 +118,7 @@ def window_attention(
 
 
 def full_attention(batch: Count, sequence: Count, heads: Count, head_dim: Count) -> CallWork:
-    """Each token sees all: encoders, which keep no cache. Ours."""
+    """Work of attention in which each token sees all others, as in encoders without a cache. Ours."""
     work = _attention(
         batch, sequence, heads, heads, head_dim, head_dim, 1.0 * sequence * sequence, 2.0
     )

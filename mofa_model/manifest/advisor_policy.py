@@ -78,7 +78,7 @@ class LabelSelector(Part):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, given: Any) -> Any:
-        """A plain map of labels is its matchLabels."""
+        """Take a plain map of labels for a selector with these matchLabels."""
         is_plain = (
             isinstance(given, Mapping) and given and not {_LABELS, _EXPRESSIONS} & given.keys()
         )
@@ -95,7 +95,7 @@ class LabelSelector(Part):
         ) and all(one.holds(labels) for one in self.match_expressions or ())
 
     def keys(self) -> set[str]:
-        """Labels on which it depends."""
+        """Names of the labels that the selector looks at."""
         return {*(self.match_labels or {}), *(one.key for one in self.match_expressions or ())}
 
 

@@ -142,7 +142,7 @@ class CalibrationStatus(Part):
 
     @property
     def of_memory(self) -> LearnedMemory:
-        """What it says of device memory."""
+        """The learned factor on device memory, with its spread; the neutral one where none was learned."""
         ratio, spread = float(self.memory_ratio or 0), float(self.memory_spread or 0)
         return (
             LearnedMemory(ratio=round(ratio, 2), spread=round(spread, 2))
@@ -459,5 +459,5 @@ class ClusterProfileStatus(Part):
     """Ready, HistoryComplete, AssumptionsHold, NodesExclusive."""
 
     def evidence(self) -> dict[str, FailureEvidence]:
-        """What was counted, by recovery class."""
+        """Counted failures of the status, by recovery class."""
         return {row.name: row.evidence for row in self.failures}

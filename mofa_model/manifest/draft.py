@@ -63,7 +63,7 @@ class BatchMissing(FactsMissing):
     """A job that says all but its batch; `batches` are worth a row of a table. [1]"""
 
     def __init__(self, message: str, batches: tuple[int, ...]) -> None:
-        """A message, and the batches."""
+        """The error, with the batches that a job may have."""
         super().__init__(message)
         self.batches = batches
 

@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     """The same in Python."""
 
     def as_schema(self) -> dict[str, str]:
-        """As the API server checks it."""
+        """The rule in the form of a CRD, which the API server checks."""
         return {"rule": self.cel, "message": self.message}
 
     def __get_pydantic_core_schema__(
@@ -260,7 +260,7 @@ def _told(model: type[Part]) -> dict[str, str]:
 
 @cache
 def _told_by(model: type) -> dict[str, str]:
-    """What stands below the fields that one class writes itself."""
+    """Docstrings below the fields of one class, by field."""
     try:
         (written,) = ast.parse(inspect.getsource(model)).body
     except (OSError, TypeError):  # it was made, not written

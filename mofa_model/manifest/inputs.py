@@ -192,7 +192,7 @@ def cluster_of(
     release: str | None = None,
     reserve: float = 0.0,
 ) -> Cluster:
-    """A profile's nodes as the model's cluster."""
+    """The cluster of the model that a profile's nodes make."""
     network, host = spec.network, spec.host
     per_node = gpus_of_node(spec)
     return presets.cluster(
@@ -264,7 +264,7 @@ def _constraints(given: Constraints) -> tuple[str, ...]:
 
 
 def _said(bound: AxisBounds | list[str] | bool) -> str:
-    """What a limit says, with its sign."""
+    """A limit on an axis as the text of a constraint: `=1,2`, `>=4`."""
     if isinstance(bound, bool):
         return f"={'true' if bound else 'false'}"
     if isinstance(bound, list):

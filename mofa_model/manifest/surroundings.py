@@ -41,7 +41,7 @@ def bundled_profiles() -> Mapping[str, Profile]:
 
 
 def bundled_text(name: str) -> str:
-    """The manifest of one, comments included."""
+    """The manifest of one bundled profile as text, comments included."""
     if name not in _texts():
         raise UnknownName("profile", name, _texts())
     return _texts()[name]

@@ -94,7 +94,7 @@ def precision(name: str, *, stack: str = "default", fp8_params: bool = False) ->
 
 
 def optimizer(name: str) -> UpdateRule:
-    """What updates the weights.
+    """The optimizer of a name: its states, traffic and products.
 
     >>> optimizer("muon").states, optimizer("Adam").name
     (4.0, 'adamw')

@@ -241,7 +241,7 @@ def constant_tables(names: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
 
 @cache
 def read_constants(name: str) -> Mapping[str, Any]:
-    """What one of the files says."""
+    """The constants in one file that MOFA_CONSTANTS names, checked."""
     from pathlib import Path
 
     try:

@@ -158,7 +158,7 @@ def is_address(name: str) -> bool:
 
 
 def _key(kind: str, name: str) -> str:
-    """What a name is looked up by."""
+    """A name in the form by which it is looked up: lower case, with hyphens, without its maker."""
     word = re.sub(r"[\s_-]+", "-", (model_id(name) if kind == "models" else name).strip().lower())
     maker = next((one for one in _MAKERS if word.startswith(one)), "")
     return word.removeprefix(maker) if kind == "devices" else word
@@ -279,7 +279,7 @@ def entry(kind: str, name: object) -> Entry:
 
 
 def facts(given: Entry) -> dict[str, Any]:
-    """An entry without what is said about it."""
+    """An entry's own fields, without source, notes and aliases."""
     return {key: value for key, value in given.items() if key not in _ABOUT}
 
 

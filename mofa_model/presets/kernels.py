@@ -135,7 +135,7 @@ def _measured(
 
 
 def _gather(held: DeviceKernels) -> MeasuredGather | None:
-    """Gathers by the newest NCCL that was measured."""
+    """Measured all-gathers of a device, by the newest NCCL that was measured; None without any."""
     forms = [
         name
         for operator, name in held.surfaces

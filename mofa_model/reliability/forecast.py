@@ -135,7 +135,7 @@ def outlook(
 
 
 def _chances(of: RateForecasts, exposure: float) -> NDArray[Any]:
-    """Chances of the smallest counts, which are nearly always all that matter. [1]"""
+    """Probabilities of the counts 0, 1, 2, … up to a number that is hardly ever exceeded. [1]"""
     counts = np.arange(float(_COUNTED))[:, None]
     chances: NDArray[Any] = (
         np.exp(log_chance(counts, exposure, of.shape, of.scale, of.spread)) @ of.weight

@@ -251,7 +251,7 @@ def _climbed(
 def _neighbours(
     point: tuple[int, ...], free: int, factor: float, most: int
 ) -> list[tuple[int, ...]]:
-    """Points that differ in one coordinate, by a factor or at least by one."""
+    """Intervals that differ from this one at a single tier, by a factor or at least by one."""
     found = {point}
     for i in range(free):
         for scale in (1 / factor, factor):

@@ -324,7 +324,7 @@ def _report(
 def _present(
     past: tuple[DatedEvidence, ...], assumed: dict[str, float], known: ByClass
 ) -> FailureEvidence | None:
-    """What the past of classes together is worth; None without days or exposure."""
+    """The past of all classes together, weighed for today; None without days or exposure."""
     if set(assumed) <= set(known):
         exposure = rates.total_exposure(assumed, {name: known[name].node_days for name in assumed})
         return FailureEvidence(

@@ -153,7 +153,7 @@ class _Draws:
         self._now = float(self._held[-int(WEEK) :].mean())
 
     def ahead(self, days: float) -> Prospect:
-        """What so many days bring."""
+        """The forecast of some days ahead, from draws of failures and losses."""
         held = max(self._now * days, 1e-9)
         rates = mixture(np.ones(len(self._held)), self._held, self._stops, ahead=days)
         stops = self._counts(rates, held)

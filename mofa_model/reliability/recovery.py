@@ -305,7 +305,7 @@ def _hung_apart(classes: Iterable[FailureMode], hangs: Hangs) -> Iterable[Failur
 
 
 def _restarted(rel: Reliability) -> Reliability:
-    """Every failure recovers as the whole job does."""
+    """The job in which every failure is recovered by starting the whole job again."""
     job = next(
         (c for c in rel.classes if stops_job(c.name)),
         max(rel.classes, key=lambda c: c.recovery.mean),
@@ -331,7 +331,7 @@ def attempt_time(plan: RecoveryPlan, modes: Iterable[FailureMode]) -> float:
 
 
 def _tried(classes: Iterable[FailureMode], plan: RecoveryPlan) -> Iterable[FailureMode]:
-    """Failures by the restart in place that mends them, and those that none does."""
+    """Failures split by the restart in place that mends them, and the rest that needs new pods."""
     classes = tuple(classes)
     each = attempt_time(plan, classes)
     for one in classes:
@@ -509,7 +509,7 @@ class _Away:
         rejoin: float,
         timeout: float,
     ) -> _Away:
-        """A replica that fails at a rate [1/s]."""
+        """The law of replicas of which each fails at a rate [1/s]."""
         away, longer, returns = 0.0, 0.0, 0.0
         for source in sources:
             times, weights = nodes_of_sum(source.recovery_laws)

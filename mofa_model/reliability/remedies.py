@@ -245,7 +245,7 @@ class _Replay:
         )
 
     def _interval(self, interval: float) -> Remedy:
-        """Saves are counted from the start of a run, because it starts at one."""
+        """Replay the past with another time between saves, counted from the start of each run."""
         work = [one.lost_work - one.trained % interval for one in self._stops]
         return self._remedy(
             f"a save every {interval / MINUTE:g} min",
@@ -286,7 +286,7 @@ class _Replay:
         )
 
     def _spares(self) -> Iterator[Remedy]:
-        """Spares beside those that the pool behaves as if it had."""
+        """Replay the past with more spare nodes than the pool seems to have had."""
         hits, now = self._hits(), self._present_spares()
         waits = np.array(waits_for_nodes(hits, now))
         block = np.array([self._block_of(one.outage.at) for one in hits], dtype=int)
@@ -422,7 +422,7 @@ class _Replay:
         paid: float = 0.0,
         note: str = "",
     ) -> Remedy:
-        """What shorter standstills and less lost work gain. [s]"""
+        """A remedy's gain, from standstills that are shorter and work that is not lost. [s]"""
         none = np.zeros(len(self._stops))
         shorter = np.asarray(stands) * self._trains if len(stands) else none
         again = np.asarray(work) if len(work) else none

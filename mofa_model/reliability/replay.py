@@ -160,7 +160,7 @@ def _is_alone(one: Standstill) -> bool:
 def _nearest(
     one: Standstill, outages: dict[tuple[str, str], list[NodeOutage]]
 ) -> NodeOutage | None:
-    """The outage that made a job stop."""
+    """The outage of a node that made a job stop: the nearest one before; None without one."""
     near = outages.get((one.faulty[0], one.cause), []) if one.faulty else []
     return min(near, key=lambda each: abs(each.at - one.at), default=None)
 

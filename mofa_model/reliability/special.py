@@ -181,7 +181,7 @@ def beta_quantile(a: float, b: float, chance: float) -> float:
 
 
 def _left(x: float) -> float:
-    """What Stirling's formula leaves of the logarithm of the gamma function. [1]"""
+    """Logarithm of the gamma function minus Stirling's formula. [1]"""
     if x < _LEAST:
         return math.lgamma(x) - ((x - 0.5) * math.log(x) - x + _HALF_LOG_TAU)
     total, square = 0.0, 1 / (x * x)

@@ -127,7 +127,7 @@ class _Chain:
         self.size = k * n + m + 1
 
     def _depth(self) -> int:
-        """How many misses in a row of the middle tier are told apart."""
+        """How many failed saves of the middle tier in a row the model tells apart."""
         if not self.shares[1]:
             return 1
         wait = np.asarray(self.middle[0, self.g] - self.near[0, self.g])
@@ -224,7 +224,7 @@ class _Masses:
         return steps, unread, gained
 
     def _stayed(self, first: tuple[Matrix, Matrix]) -> Matrix:
-        """Mass that found no middle save durable since the restart."""
+        """Probability that no save of the middle tier was complete since the restart. [1]"""
         early, late = first
         kept = np.where(self.one_behind, 0.0, early) + np.where(self.crossed, 0.0, late)
         total: Matrix = np.sum(kept, axis=1)

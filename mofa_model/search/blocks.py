@@ -84,7 +84,7 @@ class Overlaps:
         )
 
     def strategies(self, mask: Array) -> int:
-        """Strategies behind a mask, [states, rows]. [1]"""
+        """How many strategies a mask of states and rows stands for. [1]"""
         if isinstance(self.repeated, int):
             return int(np.count_nonzero(mask)) * self.repeated
         return int(np.count_nonzero(mask, axis=0) @ self.repeated)
@@ -116,7 +116,7 @@ class ShapeBlock:
     """Choices of overlap, for all bundles."""
 
     def of(self, rows: NDArray[np.int64]) -> ShapeBlock:
-        """Some of its rows."""
+        """The block with some of its rows alone."""
         degrees = {name: getattr(self.layout, name)[rows] for name in DEGREES}
         return ShapeBlock(
             members=self.members[rows],
@@ -134,7 +134,7 @@ class ShapeBlock:
 
 
 def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -> ShapeBlock:
-    """Some shapes of one schedule."""
+    """A block of some shapes that have one schedule."""
     schedule = axes["pipeline"][int(shapes.rows["pipeline"][members[0]])].schedule
     degrees = {name: shapes.rows[name][members] for name in DEGREES}
     layout = varied(Strategy(), schedule=schedule, **degrees)
@@ -344,7 +344,7 @@ class OptimizerStates:
         )
 
     def only(self, kept: NDArray[np.int64]) -> OptimizerStates:
-        """Some of the states."""
+        """Some of these optimizer states."""
         return varied(
             self,
             levels=tuple(self.levels[at] for at in kept),

@@ -133,7 +133,7 @@ class LocalShapes:
         return np.stack([np.broadcast_to(row, sum(self._sizes)) for row in rows])
 
     def _works(self, features: dict[str, Any]) -> tuple[LayerWork, ...]:
-        """Work of layers; then of those with whole experts."""
+        """Work of layers whose experts run in chunks, then of the same layers with whole experts."""
         w, c, parts = self._workload, self._cluster, []
         for family, blocks, whole_blocks in self._families:
             works = layer_works(w, c, varied(family, **features), blocks)
@@ -200,6 +200,6 @@ class LocalShapes:
 
 
 def _together(shapes: list[Strategy]) -> Strategy:
-    """Families as one, whatever their modes of context parallelism."""
+    """Several families of shapes as one; their modes of context parallelism do not count."""
     degrees = {name: np.concatenate([getattr(one, name) for one in shapes]) for name in LOCAL}
     return varied(shapes[0], **degrees)

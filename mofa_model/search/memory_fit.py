@@ -111,7 +111,7 @@ class BlockMemory:
         """States that stand together, with the level that says what beside them depends on it."""
 
     def _like(self, level: Sharding) -> Sharding:
-        """The level whose activations and loss are those of another one."""
+        """The level of sharding to price activations and loss for: levels with equal ones are priced once."""
         context = self._context
         plain = varied(self._block.layout, sharding=level)
         constants = context.cluster.calibration.memory

@@ -289,7 +289,7 @@ def _time(
 
 
 def _sent(exchange: GradientExchange, rows: Array) -> GradientExchange:
-    """The exchange of some of the rows."""
+    """The gradient exchange of some of the rows."""
     embedding = exchange.embedding
     return varied(
         exchange,
@@ -431,7 +431,7 @@ def _by_rows(
 def _values(
     axes: Axes, context: AxisContext, shapes: Shapes, axis: Axis, members: Array
 ) -> list[tuple[dict[str, Any], Any]]:
-    """Fields and rows of every value that the least time can have."""
+    """For every value of features that may be fastest: its fields, and the rows that can have it."""
     values = axes[axis.name]
     if axis.scope is Scope.WORK:
         legal = shapes.in_some_bundle(axis.name, members)

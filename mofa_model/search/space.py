@@ -72,7 +72,7 @@ class Shapes:
     """Raw strategies left out because another one is proved to be at least as good."""
 
     def in_some_bundle(self, axis: str, members: NDArray[np.int64]) -> Mask:
-        """Values that some shapes have in some bundle, [values, members]."""
+        """Which values of an axis some shapes can have in at least one bundle, [values, members]."""
         legal: Mask = reduce(or_, self.allowed[axis]).take(self.sort[members], axis=-1)
         return legal
 
@@ -127,7 +127,7 @@ def _too_many(axes: Axes, nodes: int, shapes: int) -> str:
 def _columns(
     axis: Axis, values: tuple[Any, ...], position: NDArray[Any], rows: Rows, context: AxisContext
 ) -> Rows:
-    """Columns that become known with an axis."""
+    """Columns of the table that an axis adds: its own, and those that follow from it."""
     if axis.columns is not None:
         return axis.columns(values, position)
     columns: Rows = {axis.name: np.array(values, dtype=float)[position]}
@@ -153,7 +153,7 @@ def _derived(rows: Rows, context: AxisContext) -> Rows:
 
 
 def idle_rows(rows: Rows) -> dict[str, Mask]:
-    """For each axis of features the shapes beside which all its values say the same."""
+    """For each axis of features, the shapes on which none of its values has an effect."""
     nowhere = np.zeros(len(rows["tp"]), dtype=bool)
     return {axis.name: nowhere if axis.idle is None else axis.idle(rows) for axis in FEATURES}
 

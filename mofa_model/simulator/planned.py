@@ -120,21 +120,21 @@ class PlannedRun:
         self.begin()
 
     def begin(self) -> None:
-        """Everything that comes by chance is drawn from now on."""
+        """Begin the run: draw when each cause of failure comes first."""
         self.next_failure = self.wait(self.total)
         self.next_pause = self.wait(self.scenario.pauses)
         self.others_take = self.wait((self.scenario.sharers - 1) * self.total * self.node_share())
 
     def node_share(self) -> float:
-        """Share of failures that take a spare. [1]"""
+        """Share of failures after which a spare node takes the place of a lost one. [1]"""
         return sum(k.share for k in self.scenario.kinds if k.takes == NODE)
 
     def wait(self, rate: float) -> float:
-        """When the next event of a rate comes. [s]"""
+        """Draw when the next event of a random process with this rate comes. [s]"""
         return self.now + self.dice.exponential(1 / rate) if rate > 0 else math.inf
 
     def drawn(self, *laws: RecoveryTime) -> float:
-        """Times one after the other. [s]"""
+        """Draw one time of each law, and add them. [s]"""
         return sum(float(draw_times(law, 1, self.dice)[0]) for law in laws)
 
     def work_rate(self) -> float:
@@ -147,7 +147,7 @@ class PlannedRun:
         return share / (1 + self.scenario.slowdown if self.copying else 1)
 
     def advance(self, end: float) -> None:
-        """Goes on to a time, with all that happens by itself before it."""
+        """Go on to a moment, with the saves and copies that are due before it."""
         while self.now < end:
             stop = min([end, *(when for when, _ in self.copying.values())])
             if self.down is not None:
@@ -190,17 +190,17 @@ class PlannedRun:
             self.end_copies()
 
     def due(self) -> list[int]:
-        """Tiers that save here."""
+        """Tiers whose save is due at this step."""
         return [j for j, every in enumerate(self.scenario.every) if self.position % every == 0]
 
     def try_save(self) -> None:
-        """Begins a save, unless the last copy of its tier is in flight."""
+        """Begin a save, unless the last copy of its tier is still on its way."""
         if not any(j in self.copying for j in self.due()):
             self.phase = "save"
             self.until = self.now + sum(self.scenario.blocking[j] for j in self.due())
 
     def saved(self) -> None:
-        """A save no longer blocks."""
+        """End the part of a save that blocks training."""
         self.phase = "work"
         for j in self.due():
             if self.scenario.background[j] > 0:
@@ -209,13 +209,13 @@ class PlannedRun:
                 self.kept(j, self.position)
 
     def kept(self, tier: int, position: int) -> None:
-        """A copy is durable."""
+        """Note that a copy is complete: its work survives failures of its tier."""
         self.durable[tier] = position
         if tier == 0:
             self.stale.clear()
 
     def end_copies(self) -> None:
-        """Copies that are over."""
+        """End the copies that are complete by now."""
         for j, (when, position) in list(self.copying.items()):
             if when <= self.now:
                 del self.copying[j]
@@ -224,7 +224,7 @@ class PlannedRun:
             self.try_save()
 
     def run(self, duration: float = math.inf, failures: float = math.inf) -> float:
-        """The share of time that becomes training that stays, after so long or so many. [1]"""
+        """Run for a time, or until enough failures; returns the share of time that became lasting work. [1]"""
         while self.failures < failures and self.now < duration:
             when = min(self.next_event(), duration)
             self.advance(when)
@@ -234,13 +234,13 @@ class PlannedRun:
         return self.done / self.now
 
     def next_event(self) -> float:
-        """When something comes that is no matter of training and saving. [s]"""
+        """When the next failure, pause, repair or return comes. [s]"""
         back = min(self.away.values(), default=math.inf)
         mended = self.repairs[0] if self.repairs else math.inf
         return min(self.next_failure, self.next_pause, back, mended, self.others_take)
 
     def happen(self, when: float) -> None:
-        """What comes at that time, which is now."""
+        """Let the events of this moment happen."""
         if when == min(self.away.values(), default=math.inf):
             self.come_back()
         elif self.repairs and when == self.repairs[0]:
@@ -273,25 +273,25 @@ class PlannedRun:
         return bool(ready)
 
     def come_back(self) -> None:
-        """Replicas join the others."""
+        """Let replicas that are ready join the others."""
         for one, when in list(self.away.items()):
             if when <= self.now:
                 del self.away[one]
                 self.paused = max(self.paused, self.now + self.scenario.rejoin)
 
     def everyone(self) -> None:
-        """A whole job that starts again has all its replicas."""
+        """Give the job all its replicas: it starts again as a whole."""
         self.away.clear()
         self.paused = 0.0
 
     def missing(self) -> None:
-        """A job that needs all nodes stands still while the pool lacks one."""
+        """Stop the job where the pool lacks a node that it needs."""
         broken = self.scenario.broken
         if broken is not None and len(self.repairs) > broken:
             self.down = max(self.down or 0.0, self.repairs[0])
 
     def stop(self, time: float, tier: int) -> None:
-        """The whole job stops, and starts again from what is left."""
+        """Stop the whole job, which starts again from the newest copy that is left."""
         found = max(self.durable[tier:])
         self.lost[REDONE] += self.done - found * self.interval
         self.durable[: tier + 1] = [found] * (tier + 1)
@@ -301,7 +301,7 @@ class PlannedRun:
         self.down = self.now + time
 
     def fail(self, hit: int) -> None:  # noqa: C901 - one failure, from what is hit to what stops
-        """A node fails."""
+        """Let a node fail, and the plan answer it."""
         scenario, dice = self.scenario, self.dice
         replica = hit * scenario.replicas // scenario.nodes
         if replica in self.away:

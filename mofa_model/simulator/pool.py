@@ -118,7 +118,7 @@ class _Job:
 
     @property
     def order(self) -> tuple[float, float, int]:
-        """Who is served first."""
+        """Sort key of waiting jobs: the least is served first."""
         return (-self.job.priority, self.job.arrives, self.number)
 
     @property
@@ -128,7 +128,7 @@ class _Job:
         return None in replicas or len(replicas) == self.job.scenario.replicas
 
     def next_event(self) -> float:
-        """When something happens to it, or it may be over. [s]"""
+        """When the job's next event comes, or it may be done. [s]"""
         if self.stands:
             return math.inf
         over = self.run.now + max(self.job.work - self.run.done, _DONE)
@@ -158,7 +158,7 @@ class PoolRun:
         self.next_idle = math.inf
 
     def run(self, duration: float) -> PoolOutcome:
-        """So long, or until all jobs are done."""
+        """Run the pool for a time, or until all jobs are done. [s]"""
         while self.now < duration and (self.coming or self.queue or self.running):
             when = min(
                 duration,
@@ -173,7 +173,7 @@ class PoolRun:
         return self.outcome()
 
     def advance(self, when: float) -> None:
-        """Everyone goes on to a time."""
+        """Let all running jobs go on to a moment. [s]"""
         passed = when - self.now
         self.now = when
         self.idle_time += self.free * passed
@@ -188,7 +188,7 @@ class PoolRun:
             one.run.advance(when)
 
     def happen(self, when: float) -> None:
-        """All that comes at this time."""
+        """Let all events of this moment happen: arrivals, repairs, failures, ends."""
         while self.coming and self.coming[0].job.arrives <= when:
             self.queue.append(self.coming.pop(0))
         while self.repairs and self.repairs[0] <= when:
@@ -208,12 +208,12 @@ class PoolRun:
         self.next_idle = when + self.dice.exponential(1 / rate) if rate > 0 else math.inf
 
     def breaks(self) -> None:
-        """A node goes to be mended."""
+        """Send a node to repair."""
         repair = float(draw_times(self.scenario.repair, 1, self.dice)[0])
         heapq.heappush(self.repairs, self.now + repair)
 
     def replace(self, one: _Job) -> None:
-        """A job that lost a node waits until it has another."""
+        """Let a job that lost a node wait for another one."""
         if not one.run.needs:
             return
         run, one.run.needs = one.run, 0
@@ -228,7 +228,7 @@ class PoolRun:
             run.down = math.inf
 
     def serve(self) -> None:
-        """Free nodes go to who lacks some, then to who waits in the queue."""
+        """Give free nodes to jobs that lost one, then to jobs in the queue."""
         lacking = (one for one in self.running if one.holds < one.job.scenario.nodes)
         for one in sorted(lacking, key=lambda one: one.order):
             while (missing := one.job.scenario.nodes - one.holds) and self.room_for(one, 1, 0):
@@ -247,7 +247,7 @@ class PoolRun:
                 one.run.begin()
 
     def goes_on(self, one: _Job) -> None:
-        """A job has the node for which it, or its first replica, waited."""
+        """Let a job go on with the node that it, or its first replica, waited for."""
         stood, (replica, left) = one.stands, one.lacking.pop(0)
         if replica is None:
             one.run.down = self.now + left
@@ -278,18 +278,18 @@ class PoolRun:
         return True
 
     def leave(self, one: _Job) -> None:
-        """A job gives its nodes back."""
+        """Take a job's nodes back into the pool."""
         self.free += one.holds
         one.holds, one.lacking = 0, []
         self.running.remove(one)
 
     def end(self, one: _Job) -> None:
-        """A job is done."""
+        """End a job that is done."""
         one.finished = self.now
         self.leave(one)
 
     def outcome(self) -> PoolOutcome:
-        """What became of everything."""
+        """The outcome of the run: of each job, and of the pool's node-time."""
         return PoolOutcome(
             of_jobs=tuple(
                 JobOutcome(
@@ -314,7 +314,7 @@ class PoolRun:
 
 
 def at_rate(scenario: PoolScenario, factor: float) -> PoolScenario:
-    """A pool whose nodes fail so much more often. []"""
+    """The pool with all failure rates times a factor. []"""
     jobs = (
         replace(one, scenario=replace(one.scenario, rate=one.scenario.rate * factor))
         for one in scenario.jobs

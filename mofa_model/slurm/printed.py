@@ -41,7 +41,7 @@ _COLUMNS: Final = re.compile(r"\S+")
 
 
 def read(outputs: Iterable[tuple[str, str]]) -> SlurmRecords:
-    """Records of outputs, each a text and what it is called."""
+    """Records in outputs of Slurm commands; each output is a text with its name."""
     found = SlurmRecords()
     for text, name in outputs:
         form = _form(text)
@@ -159,7 +159,7 @@ def _of_scontrol(text: str, name: str) -> SlurmRecords:
 
 
 def _pairs(block: str) -> dict[str, str]:
-    """Keys with values, which may have blanks in them."""
+    """Pairs `Key=value` of a text; values may have blanks in them."""
     plain = re.sub(r"\s+", " ", block).strip()
     marks = [
         found

@@ -33,7 +33,7 @@ class FailureEvidence:
     """Their time together. [s]"""
 
     def __add__(self, other: FailureEvidence) -> FailureEvidence:
-        """Evidence of both."""
+        """The sum of two pieces of evidence."""
         return FailureEvidence(
             node_days=self.node_days + other.node_days,
             failures=self.failures + other.failures,
@@ -43,7 +43,7 @@ class FailureEvidence:
         )
 
     def __sub__(self, other: FailureEvidence) -> FailureEvidence:
-        """What came on top of other evidence."""
+        """The evidence without an earlier part of it."""
         return FailureEvidence(
             node_days=self.node_days - other.node_days,
             failures=self.failures - other.failures,

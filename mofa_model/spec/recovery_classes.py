@@ -39,7 +39,7 @@ class RecoveryClass(StrEnum):
         seconds: float = 0.0,
         keeps_pods: bool = False,
     ) -> Self:
-        """A member with its facts."""
+        """Make a class of recovery from its word, sentence, share, time, and whether pods stay."""
         made = str.__new__(cls, name)
         made._value_ = name
         made.told, made.share, made.seconds, made.keeps_pods = told, share, seconds, keeps_pods

@@ -195,7 +195,7 @@ _TIMES: Final = ("attempt", "takeover", "refill", "stall", "rejoin", "watchdog")
 
 
 def _reader(usual: Any, key: str) -> Callable[[str, str], Any]:
-    """How the value of a key is read: by the kind of what is usual."""
+    """The function that reads a key's value, by the type of its default."""
     if key == "peer_bandwidth":
         return lambda text, field: units.parse(text, "B/s", field=field)
     if key in _TIMES:

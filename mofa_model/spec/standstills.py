@@ -44,7 +44,7 @@ class Standstill:
 
     @property
     def seconds(self) -> float:
-        """Until the first step, without the work that was done again. [s]"""
+        """Length of the standstill until the first step, without work done again. [s]"""
         return self.unnoticed + self.ending + self.queued + self.starting + self.loading
 
 

@@ -119,7 +119,7 @@ class Adapters:
 
     @property
     def method(self) -> str:
-        """The word that people have for it.
+        """The common word for adapters of this kind: lora or qlora.
 
         >>> Adapters(rank=16).method
         'lora'

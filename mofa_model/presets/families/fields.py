@@ -198,7 +198,7 @@ class Fields:
         self.asked.update(names)
 
     def bad(self, right: str, *names: str) -> BadValue:
-        """The error of a field that cannot be."""
+        """The error for a field whose value cannot be right."""
         name = self.name(*names)
         return BadValue(f"{self.path}.{name}", self.given.get(name), right)
 

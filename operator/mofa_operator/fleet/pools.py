@@ -114,7 +114,7 @@ def _verdict(profile: LiveProfile) -> str:
 
 
 def _wrong(profile: LiveProfile) -> list[str]:
-    """Conditions that do not hold."""
+    """Conditions of an object that are not as they should be."""
     return [one.message for one in profile.conditions if one.status == "False" and one.message]
 
 

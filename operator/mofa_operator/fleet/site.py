@@ -97,7 +97,7 @@ class Deployed(Shape):
 
     @property
     def image(self) -> str:
-        """Its image."""
+        """The operator's image."""
         return self.containers[0].image if self.containers else ""
 
     @property
@@ -111,12 +111,12 @@ class Deployed(Shape):
 
     @property
     def place(self) -> str:
-        """Where it is, for kubectl."""
+        """Namespace and Deployment of the operator, as arguments of kubectl."""
         return f"-n {self.namespace} deployment/{self.name}"
 
     @property
     def user(self) -> str:
-        """As whom the API server knows it."""
+        """The operator's user name at the API server."""
         return f"system:serviceaccount:{self.namespace}:{self.account}"
 
 
@@ -186,7 +186,7 @@ class Site:
 
 
 async def read_site(api: Api) -> Site:
-    """Read it."""
+    """Read all that the checks of a site need from the API server."""
     refused: dict[Kind, str] = {}
 
     async def listed(kind: Kind, selector: str | None) -> tuple[Body, ...] | None:

@@ -115,7 +115,7 @@ class Spending:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours that it held. [h]"""
+        """GPU-hours that the job held. [h]"""
         return self.gpus * self.hours
 
     @property
@@ -135,7 +135,7 @@ class PoolAccount:
     """[1]"""
 
     def of(self, key: Key, begun: float = 0.0) -> list[NodeTime]:
-        """What it says of a job from the day of a moment on. [s]"""
+        """The ledger's node-time of a job, from the day of a moment on. [s]"""
         name, first = key.full_name, date_of(begun)
         return [one for one in self.rows if one.job == name and one.date >= first]
 
@@ -146,7 +146,7 @@ class PoolAccount:
         return node_days * DAY * each / gpus if gpus else 0.0
 
     def since(self, key: Key, begun: float) -> str:
-        """The first day of it that counts; empty where there is none."""
+        """The first day of the ledger that counts for the job; empty without one."""
         return min((one.date for one in self.of(key, begun)), default="")
 
 

@@ -137,7 +137,7 @@ def _recoveries(figures: PoolFigures) -> Value:
 
 
 def _effective(figures: PoolFigures) -> float | None:
-    """Node-time that was kept, of all. [1]"""
+    """Share of a pool's node-time that became lasting training. [1]"""
     whole = capacity(figures.account)
     kept = sum(one.node_days for one in figures.account if one.state is NodeState.KEPT)
     return kept / whole if whole else None
@@ -178,7 +178,7 @@ def _predicted(name: str) -> Callable[..., Value]:
 
 
 def _seen(name: str) -> Callable[..., Value]:
-    """What a job does while it runs."""
+    """A reader of one number that a running job was seen to have; None where it does not run."""
     return lambda figures, _: getattr(figures.running, name, None)
 
 

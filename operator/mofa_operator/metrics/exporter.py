@@ -132,7 +132,7 @@ class Exporter(Collector):
         self._counts["mofa_advisor_watch_resync_differences_total", ()] += differences
 
     def observe_decision(self, seconds: float) -> None:
-        """Take the time of a decision."""
+        """Record how long a decision took."""
         self._decisions.add(seconds)
 
     def observe_gate(self, seconds: float, outcome: Gate | str) -> None:

@@ -84,7 +84,7 @@ class ShownJob:
 
     @property
     def status(self) -> JobStatus:
-        """Its status; empty for other kinds, whose status is not ours."""
+        """The status of a TrainingJob; empty for other kinds, whose status is not ours."""
         return self.job.status if isinstance(self.job, LiveTrainingJob) else JobStatus()
 
     @property
@@ -237,14 +237,14 @@ def _foot(shown: ShownJob) -> str:
 
 
 def mood(shown: ShownJob) -> ET.Element:
-    """Its state, coloured."""
+    """The job's state as a coloured word."""
     state = shown.state
     look = "bad" if state in BAD else "warn"
     return el("span", state, class_="good" if state == "Recommended" else look)
 
 
 def health(shown: ShownJob) -> Node:
-    """Its health, coloured; a hyphen where it does not run."""
+    """The job's health as a coloured word; a hyphen where it does not run."""
     word = shown.health
     return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
 

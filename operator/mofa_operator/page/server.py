@@ -57,7 +57,7 @@ def runbook_page(name: str) -> str | None:
 
 @cache
 def _pages() -> dict[str, str]:
-    """The text of each by its name."""
+    """The text of every runbook, by name."""
     folder = next(one for one in _FOLDERS if one.is_dir())
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))}
 
