@@ -43,7 +43,7 @@ class Binaries:
             if self._capture
             else contextlib.nullcontext()
         ):
-            return tools.build(tools.tool(name))
+            return tools.path(name)
 
 
 class Kind(kind.Kind):

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TextIO
@@ -57,7 +57,27 @@ def tool(name: str) -> Tool:
 
 def path(name: str) -> Path:
     """The program `name`: found, or built now; the first build of kube-apiserver takes minutes."""
-    return find(name) or build(tool(name))
+    return paths([name])[0]
+
+
+def paths(names: Iterable[str]) -> list[Path]:
+    """The programs of these names: found, or built now, those of one Go module at once."""
+    names = list(names)
+    groups: dict[str, list[Tool]] = {}
+    for wanted in (tool(name) for name in names if find(name) is None):
+        module = wanted.module
+        groups.setdefault(module.folder if isinstance(module, Module) else module.name, []).append(
+            wanted
+        )
+    built = {one.name: where for group in groups.values() for one, where in build(*group).items()}
+    return [built.get(name) or _found(name) for name in names]
+
+
+def _found(name: str) -> Path:
+    found = find(name)
+    if found is None:
+        raise LocalStackError(f"{name}: was here a moment ago, and is gone; ask again")
+    return found
 
 
 def find(name: str) -> Path | None:
@@ -70,26 +90,44 @@ def find(name: str) -> Path | None:
     return None
 
 
-def build(wanted: Tool) -> Path:
-    """Build a tool into the cache; whoever comes second waits, and finds it there."""
-    folder = cache() / wanted.module.key
-    folder.mkdir(parents=True, exist_ok=True)
-    kubectl = path("kubectl") if isinstance(wanted.module, Published) else None
-    with _only_one(wanted.name):
-        found = _cached(wanted)
-        if found is not None:
-            return found
-        command = go.find(wanted.module.go, cache())
-        unfinished = folder / f".{wanted.name}.unfinished"
+def build(*wanted: Tool) -> dict[Tool, Path]:
+    """Build tools of one Go module into the cache; whoever comes second waits, and finds them there.
+
+    Some packages are compiled one after another. Where all tools are built at once, another core has work meanwhile.
+    """
+    places = {one: cache() / one.module.key / one.name for one in wanted}
+    for place in places.values():
+        place.parent.mkdir(parents=True, exist_ok=True)
+    module = wanted[0].module
+    kubectl = path("kubectl") if isinstance(module, Published) else None
+    with _only_one(", ".join(one.name for one in wanted)):
+        missing = [one for one in wanted if _cached(one) is None]
+        if not missing:
+            return places
+        command = go.find(module.go, cache())
+        kept = places[missing[0]].parent
+        unfinished = kept / f".{missing[0].name}.unfinished"
         try:
-            with wanted.module.source(command, folder, kubectl) as place:
-                _compile(command, wanted, place, unfinished)
-            unfinished.replace(folder / wanted.name)
+            with module.source(command, kept, kubectl) as source:
+                _compile(command, missing, source, unfinished)
+            for one in missing:
+                (unfinished / _called_by_go(one) if len(missing) > 1 else unfinished).replace(
+                    places[one]
+                )
         finally:
+            if unfinished.is_dir():
+                shutil.rmtree(unfinished)
             unfinished.unlink(missing_ok=True)
-        _say_what_is_here(wanted.module)
-        _tidy(wanted.module)
-        return folder / wanted.name
+        for one in missing:
+            _say_what_is_here(one.module)
+            _tidy(one.module)
+        return places
+
+
+def _called_by_go(wanted: Tool) -> str:
+    """How `go build` calls a program among several: after the last part of its package that is no version."""
+    parts = wanted.package.split("/")
+    return parts[-2] if re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
 
 def _asset(wanted: Tool) -> Path | None:
@@ -147,22 +185,26 @@ def _only_one(name: str) -> Iterator[None]:
         yield
 
 
-def _compile(command: Path, wanted: Tool, place: Path, target: Path) -> None:
-    module = wanted.module
-    version = ".".join(str(part) for part in module.version)
-    usual = f"usually {span(wanted.seconds)} on two cores, more where modules have to be fetched"
-    _say(f"{wanted.name} {version}: building once from its Go module ({usual})")
+def _compile(command: Path, wanted: list[Tool], place: Path, target: Path) -> None:
+    """Build one tool into the file `target`, several into the folder of that name."""
+    name = _named(wanted)
+    seconds = sum(one.seconds for one in wanted)
+    usual = f"usually {span(seconds)} on two cores, more where modules have to be fetched"
+    versions = ", ".join(f"{one.name} {_version(one)}" for one in wanted)
+    _say(f"{versions}: building once from Go modules ({usual})")
     environment = os.environ | go.ENVIRONMENT
     log = target.with_suffix(".log")
     start = time.monotonic()
-    total = progress.to_build(command, module.flags, wanted.package, place, environment)
+    flags, packages = wanted[0].module.flags, [one.package for one in wanted]
+    total = progress.to_build(command, flags, packages, place, environment)
+    into = str(target) if len(wanted) == 1 else f"{target}{os.sep}"
     with log.open("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [str(command), "build", "-v", *module.flags, "-o", str(target), wanted.package],
+            [str(command), "build", "-v", *flags, "-o", into, *packages],
             cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
-            _wait(process, wanted, start, log, total)
+            _wait(process, name, seconds, start, log, total)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -170,14 +212,20 @@ def _compile(command: Path, wanted: Tool, place: Path, target: Path) -> None:
         said = _last_lines(output)
     log.unlink()
     if process.returncode:
-        raise LocalStackError(
-            f"{wanted.name}: `go build` failed in {place}; its last lines:\n{said}"
-        )
-    _say(f"{wanted.name} {version}: built in {span(time.monotonic() - start)}")
+        raise LocalStackError(f"{name}: `go build` failed in {place}; its last lines:\n{said}")
+    _say(f"{versions}: built in {span(time.monotonic() - start)}")
+
+
+def _named(wanted: list[Tool]) -> str:
+    return wanted[0].name if len(wanted) == 1 else f"{len(wanted)} programs"
+
+
+def _version(wanted: Tool) -> str:
+    return ".".join(str(part) for part in wanted.module.version)
 
 
 def _wait(
-    process: subprocess.Popen[bytes], wanted: Tool, start: float, log: Path, total: int
+    process: subprocess.Popen[bytes], name: str, usual: float, start: float, log: Path, total: int
 ) -> None:
     person = progress.Told()
     while True:
@@ -185,7 +233,7 @@ def _wait(
             process.wait(person.pause)
         except subprocess.TimeoutExpired:
             done, took = progress.begun(log), time.monotonic() - start
-            text = progress.told(wanted.name, done, total, took, wanted.seconds)
+            text = progress.told(name, done, total, took, usual)
             person.say(text, progress.share(done, total))
         else:
             person.end()
@@ -232,23 +280,23 @@ def main(names: list[str]) -> int:
     tools = [name for name, one in TOOLS.items() if not one.apart]
     try:
         if names == [FOR_TESTS]:
-            _for_tests([*tools, *NEIGHBOURS])
+            _for_tests(tools)
         else:
-            for name in names or tools:
-                print(path(name))
+            print(*paths(names or tools), sep="\n")
     except MofaError as error:
         print(f"mofa_local: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
-def _for_tests(names: list[str]) -> None:
+def _for_tests(tools: list[str]) -> None:
     """Build what is missing. A neighbour that cannot be fetched is named and left out: its tests are skipped then."""
-    missing = [name for name in names if find(name) is None]
+    missing = [name for name in (*tools, *NEIGHBOURS) if find(name) is None]
     if missing:
         usual = span(sum(tool(name).seconds for name in missing))
         _say(f"{len(missing)} programs of the tests are built once: usually {usual} on two cores")
-    for name in missing:
+    paths(tools)
+    for name in NEIGHBOURS:
         try:
             path(name)
         except NotFetched as error:

@@ -76,12 +76,18 @@ class Module:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags of `go build` for every tool of the module."""
+        """The flags of `go build`: the same for all modules of a folder, so that their tools can be built at once."""
+        beside = [one for one in MODULES.values() if one.folder == self.folder]
+        tags = sorted({tag for one in beside for tag in one.tags})
+        stamps = [stamp for one in beside for stamp in one.stamped()]
+        named = ("-tags", ",".join(tags)) if tags else ()
+        return (*FLAGS, *named, "-ldflags", " ".join(["-s", "-w", *stamps]))
+
+    def stamped(self) -> list[str]:
+        """What the linker is told of this module's version; a program without these variables takes no notice."""
         major, minor, patch = self.version
         words = {"version": f"{major}.{minor}.{patch}", "major": major, "minor": minor}
-        stamps = [f"-X {variable}={text.format(**words)}" for variable, text in self.stamps]
-        tags = ("-tags", ",".join(self.tags)) if self.tags else ()
-        return (*FLAGS, *tags, "-ldflags", " ".join(["-s", "-w", *stamps]))
+        return [f"-X {variable}={text.format(**words)}" for variable, text in self.stamps]
 
     @property
     def key(self) -> str:

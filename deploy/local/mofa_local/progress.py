@@ -19,10 +19,14 @@ _LISTING: Final = 300.0
 
 
 def to_build(
-    command: Path, flags: Sequence[str], package: str, place: Path, environment: Mapping[str, str]
+    command: Path,
+    flags: Sequence[str],
+    packages: Sequence[str],
+    place: Path,
+    environment: Mapping[str, str],
 ) -> int:
     """Packages that have to be built, those that Go has in its cache left out; 0 where it does not say. [1]"""
-    question = [str(command), "list", "-deps", "-f", "{{if .Stale}}x{{end}}", *flags, package]
+    question = [str(command), "list", "-deps", "-f", "{{if .Stale}}x{{end}}", *flags, *packages]
     try:
         done = subprocess.run(
             question,

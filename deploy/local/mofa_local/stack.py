@@ -129,8 +129,7 @@ def start(
     programs = (*tools, *(one.tool.name for one in chosen(size.beside)))
     if told := first_build(programs):
         progress(told)
-    for name in programs:
-        binaries.path(name)
+    binaries.paths(programs)
     progress("the programs are there")
     with ThreadPoolExecutor(1) as aside:  # the history is written while the control plane starts
         history = aside.submit(
