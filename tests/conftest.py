@@ -9,10 +9,12 @@ import workers
 from hypothesis import HealthCheck, settings
 
 from mofa_model.cli import SELDOM, THREADS
+from mofa_model.large_pages import prefer_large_pages
 
 for variable in THREADS:  # before numpy is imported, as the command line does
     os.environ.setdefault(variable, "1")
 gc.set_threshold(SELDOM)  # as there, too
+prefer_large_pages()
 
 settings.register_profile(
     "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60

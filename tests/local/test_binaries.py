@@ -270,14 +270,18 @@ def test_the_command_says_an_error_in_words_and_not_as_a_traceback(capsys):
     assert "did you mean kube-apiserver" in capsys.readouterr().err
 
 
-def test_what_tests_start_is_built_before_them_and_what_cannot_be_fetched_is_named(bare, capfd):
+@pytest.mark.parametrize("real", [False, True])
+def test_what_tests_start_is_built_before_them_and_what_cannot_be_fetched_is_named(bare, capfd, monkeypatch, real):  # fmt: skip
+    monkeypatch.setattr("mofa_local.real.machine.missing", lambda: "" if real else "needs root")
     assert binaries.main(["--for-tests"]) == 0
     here = {name for name in TOOLS if binaries.find(name) is not None}
-    assert here == {name for name, one in TOOLS.items() if not one.apart}
+    node = {"kubelet", "kube-proxy", "coredns"}
+    assert here - node == {name for name, one in TOOLS.items() if not one.apart}
+    assert here & node == (node if real else set())
     said = capfd.readouterr().err
-    assert f"{len(here) + len(NEIGHBOURS)} programs of the tests are built once" in said
-    for name in NEIGHBOURS:
-        assert f"tests that need {name} are skipped" in said
+    beside = [name for name in NEIGHBOURS if f"tests that need {name} are skipped" in said]
+    assert len(beside) == (len(NEIGHBOURS) if real else 4)
+    assert f"{len(here) + len(beside)} programs of the tests are built once" in said
 
     built = [call for call in called(bare) if " build " in call]
     assert len(built) == len({TOOLS[name].module.folder for name in here}), "one for each Go module"

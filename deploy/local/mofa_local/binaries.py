@@ -2,7 +2,7 @@
 
     python -m mofa_local.binaries              the paths of all tools, built where they are missing, but those of a real node
     python -m mofa_local.binaries etcd kwok    of these, and of neighbours
-    python -m mofa_local.binaries --for-tests  all that tests start: of all tools, and of all neighbours
+    python -m mofa_local.binaries --for-tests  what tests start here: these tools, neighbours, and a real node's where one can be
 
 The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
 environment reads them; then PATH for tools that people have, when their version fits; then the cache; then a build.
@@ -289,14 +289,24 @@ def main(names: list[str]) -> int:
     return 0
 
 
+_QUICKLY: Final = ("kube-state-metrics", "jobset", "kueue", "trainer")
+"""Neighbours that tests start on fake nodes, too."""
+
+
 def _for_tests(tools: list[str]) -> None:
     """Build what is missing. A neighbour that cannot be fetched is named and left out: its tests are skipped then."""
-    missing = [name for name in (*tools, *NEIGHBOURS) if find(name) is None]
+    from mofa_local.real.machine import missing as no_real_node
+    from mofa_local.real.node import TOOLS as OF_A_NODE
+
+    real = not no_real_node()
+    tools = [*tools, *OF_A_NODE] if real else tools
+    neighbours = tuple(NEIGHBOURS) if real else _QUICKLY
+    missing = [name for name in (*tools, *neighbours) if find(name) is None]
     if missing:
         usual = span(sum(tool(name).seconds for name in missing))
         _say(f"{len(missing)} programs of the tests are built once: usually {usual} on two cores")
     paths(tools)
-    for name in NEIGHBOURS:
+    for name in neighbours:
         try:
             path(name)
         except NotFetched as error:
