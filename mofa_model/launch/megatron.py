@@ -290,6 +290,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         if settings.asynchronous:
             flags.add("async-save")
             flags.add("use-persistent-ckpt-worker")  # without it the save is not asynchronous
+            # The default, nvrx, needs one more package, without which 0.19 stops before its first step.
+            flags.add("async-strategy", "mcore")
     return flags.launch(
         environment=environment(strategy, settings),
         notes=_notes(strategy, settings),

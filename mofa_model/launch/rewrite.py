@@ -31,7 +31,8 @@ from mofa_model.launch.shell import (
 from mofa_model.launch.table import is_flag_of, table
 
 _STATED: Final = frozenset(
-    {"num-layers", "seq-length", "save-interval", "async-save", "fp8-param-gather"}
+    {"num-layers", "seq-length", "save-interval", "async-save", "async-strategy"}
+    | {"fp8-param-gather"}
     | {"training.mixed_precision_param"}
     | {"hybrid-layer-pattern", "model.hybrid_layer_pattern"}
     | {"use-persistent-ckpt-worker", "no-check-for-nan-in-loss-and-grad"}
@@ -42,7 +43,9 @@ _STATED: Final = frozenset(
 )  # fmt: skip
 """Names that decide no layout: they go only where the new arguments say them too."""
 _DISPATCHERS: Final = frozenset({"moe-token-dispatcher-type", "model.moe_token_dispatcher_type"})
-"""What sends tokens to experts; a command that chose `flex`, with flags of its own, keeps it."""
+"""What sends tokens to experts."""
+_CHOSEN: Final = dict.fromkeys(_DISPATCHERS, "flex") | {"async-strategy": "nvrx"}
+"""Values that a command keeps where it chose them: they have flags or a package of their own."""
 KEPT_BY_THEMSELVES: Final = (
     _STATED
     | _DISPATCHERS
@@ -81,7 +84,7 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
     at = _line_in(words, trainer, arguments)
     if at is not None:
         return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
-    arguments = _without_dispatcher(words, trainer, arguments)
+    arguments = _without_chosen(words, trainer, arguments)
     gone = _layout(words, trainer, arguments)
     for word in () if gone else words:
         if any(blank in word for blank in " \t\n") and _mentions(word, trainer, arguments):
@@ -142,7 +145,7 @@ def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
     at = _line_in(texts, trainer, arguments)
     if at is not None:
         return _inside(words[at], trainer, arguments)
-    arguments = _without_dispatcher(texts, trainer, arguments)
+    arguments = _without_chosen(texts, trainer, arguments)
     gone = _layout(texts, trainer, arguments)
     _check_values(words, gone, trainer)
     spot = _spot(texts, gone)
@@ -306,18 +309,20 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
     return any(_layout(one.split(), trainer, arguments) for one in texts)
 
 
-def _without_dispatcher(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
-    """The new arguments, without a token dispatcher where the command's own is `flex`."""
+def _without_chosen(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
+    """The new arguments, without those for which the command has a value of its own that it keeps."""
 
-    def places(line: Sequence[str]) -> list[int]:
-        return [i for i, word in enumerate(line) if argument_of(word, trainer) in _DISPATCHERS]
+    def named(line: Sequence[str], name: str) -> list[int]:
+        return [i for i, word in enumerate(line) if argument_of(word, trainer) == name]
 
-    values = [words[i].partition("=")[2] or "".join(words[i + 1 : i + 2]) for i in places(words)]
-    if "flex" not in values:
-        return list(arguments)
     dropped: set[int] = set()
-    for i in places(arguments):
-        dropped |= {i} if "=" in arguments[i] else {i, i + 1}
+    for name, value in _CHOSEN.items():
+        own = [
+            words[i].partition("=")[2] or "".join(words[i + 1 : i + 2]) for i in named(words, name)
+        ]
+        if value in own:
+            for i in named(arguments, name):
+                dropped |= {i} if "=" in arguments[i] else {i, i + 1}
     return [word for i, word in enumerate(arguments) if i not in dropped]
 
 

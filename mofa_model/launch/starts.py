@@ -37,9 +37,7 @@ def program_text(name: str) -> str:
     return Path(__file__).with_name("programs").joinpath(f"{name}.template").read_text("utf-8")
 
 
-def _megatron(model: Transformer, settings: LaunchSettings, launch: Launch) -> Start:
-    # Megatron's default strategy for saves in the background needs one more package; mcore does not.
-    asynchronous = ("--async-strategy mcore",) if "--async-save" in launch.arguments else ()
+def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
     return Start(
         program="pretrain_hybrid.py" if listed(model) else "pretrain_gpt.py",
         variables=variables(
@@ -66,7 +64,6 @@ def _megatron(model: Transformer, settings: LaunchSettings, launch: Launch) -> S
             "--eval-iters 0",
             '--eval-interval "$STEPS"',  # 0.19 divides by it, with no default
             "--log-interval 1",
-            *asynchronous,
             '"${data[@]}"',
             '"${tokenizer[@]}"',
             '${saved[@]+"${saved[@]}"}',

@@ -63,7 +63,7 @@ def test_the_published_layout_of_llama_405b_reads_as_megatron_users_write_it():
         " --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --context-parallel-size 1"
         " --sequence-parallel --micro-batch-size 1 --global-batch-size 2048 --seq-length 8192"
         " --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --no-overlap-p2p-communication --bf16"
-        " --save-interval 120 --async-save --use-persistent-ckpt-worker"
+        " --save-interval 120 --async-save --use-persistent-ckpt-worker --async-strategy mcore"
     )
 
 

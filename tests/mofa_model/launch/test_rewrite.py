@@ -357,6 +357,19 @@ def test_a_command_that_chose_the_flexible_dispatcher_keeps_it(chosen, left):
         assert text.count("dispatcher") == 1
 
 
+@pytest.mark.parametrize("chosen, left", [(["--async-strategy", "nvrx"], "nvrx"), (["--async-strategy=mcore"], "mcore"), ([], "mcore")])  # fmt: skip
+def test_a_command_that_chose_how_it_saves_in_the_background_keeps_it(chosen, left):
+    """Megatron's default needs a package of its own; who names it has it."""
+    new = ["--tensor-model-parallel-size", "8", "--async-save", "--async-strategy", "mcore"]
+    words = ["python", "pretrain_gpt.py", *chosen, "--lr", "1e-4"]
+    once = rewritten(words, new)
+    assert rewritten(once, new) == once
+    line = rewritten_line(" ".join(words), new)
+    for text in (" ".join(once), line):
+        assert [word for word in ("nvrx", "mcore") if word in text] == [left]
+        assert text.count("--async-strategy") == 1
+
+
 @pytest.mark.parametrize(
     "command",
     [
