@@ -178,8 +178,8 @@ def _has_file(words: Sequence[str]) -> bool:
 
 
 def _are_its_own(words: Sequence[str]) -> bool:
-    """Whether words are options of `advise` with their values, or a manifest: then nothing is read
-    that knows other programs' words.
+    """Whether all words are options of `advise` with their values, or a manifest: then the readers of
+    other programs' words are not even imported.
     """
     from mofa_model.answers.options import switch
     from mofa_model.answers.questions import AdviceQuestion

@@ -332,6 +332,7 @@ def _unit_of_base(context: AxisContext) -> int:
 
 
 def _shard_group_rules(group: NDArray[Any], rows: Rows, context: AxisContext) -> Violations:
+    """Reasons against sharding over `group` ranks instead of all."""
     trainer, ranks, expert_ranks = context.framework, rows["data_ranks"], rows["expert_data_ranks"]
     violations = [
         (Rejection.NOT_IN_FRAMEWORK, _other_context("group_context", rows, context)),

@@ -83,6 +83,7 @@ class _Row:
 
 @cache
 def _rows(kind: str) -> tuple[_Row, ...]:
+    """Rows of one kind in vocabulary.toml: patterns of programs or images, and what these say of a job."""
     given = tomllib.loads(Path(__file__).with_name("vocabulary.toml").read_text("utf-8"))
     return tuple(
         _Row(

@@ -189,6 +189,7 @@ class Expander:
         return found
 
     def _field(self, word: Any) -> Iterator[Traced]:
+        """The words that one word of a script becomes: split at blanks that are neither quoted nor in brackets."""
         current = list[Traced]()
         some = False
         for piece in self._pieces(word.get("Parts") or (), quoted=False):
@@ -491,6 +492,7 @@ class Expander:
 
 
 def _counted(op: str, one: int, other: int) -> int:
+    """The result of an arithmetic operator on whole numbers, as a shell computes it."""
     if op in {"/", "%"}:
         whole = abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
         return whole if op == "/" else one - other * whole

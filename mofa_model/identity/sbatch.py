@@ -525,6 +525,7 @@ def is_srun(call: Call) -> bool:
 def _sheet(
     said: Said, settings: Sequence[Setting], evidence: Sequence[Clue], request: DeviceRequest
 ) -> FactSheet:
+    """The facts of a batch script, read from its settings, commands and the devices that it asks for."""
     trainers = [one for one in evidence if one.trainer]
     by = next((one for one in trainers if one.trainer != "composer"), next(iter(trainers), None))
     return read_facts(

@@ -233,6 +233,7 @@ class _Places:
 
 
 def _leaves(value: Any, source: TextFile) -> list[Setting]:
+    """Settings in a nested value: each text or number under its dotted path, with its line."""
     found: list[Setting] = []
     place = _Places(source).of
 

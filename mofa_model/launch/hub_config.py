@@ -46,6 +46,7 @@ def _same(one: Transformer, other: Transformer) -> bool:
 
 
 def _candidates(model: Transformer, sequence: int) -> Iterator[dict[str, Any]]:
+    """Contents of config.json that may describe a model: one for each family that has its kinds of blocks."""
     parts: dict[type, Any] = {type(block): block for block in model.blocks}
     experts = parts.get(Experts)
     attention = parts.get(LatentAttention) or parts.get(SoftmaxAttention)

@@ -260,6 +260,7 @@ class _Editor:
                 return
 
     def _write(self, name: str) -> None:
+        """Give one option the wanted value in the script, or note that it could not be changed."""
         wanted = self._wanted[name]
         words = self._call().traced_words
         same = [one for one in self._today() if one.name == name]
@@ -353,6 +354,7 @@ class _Editor:
         return end
 
     def _behind(self, end: int, new: str) -> Iterator[Edit]:
+        """Edits that put a new option behind a place: on a line of its own, or on the same line."""
         text = self._text
         start, stop = text.rfind("\n", 0, end) + 1, text.find("\n", end)
         stop = len(text) if stop < 0 else stop

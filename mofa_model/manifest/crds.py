@@ -310,6 +310,7 @@ def structural(part: type[Part], *, defaults: bool = True) -> dict[str, Any]:
 
 
 def _plain(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON schema in the subset that CRDs know: references written out, lists atomic."""
     schema = _resolved(given, shared)
     made: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
     if "const" in schema:

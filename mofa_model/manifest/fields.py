@@ -75,6 +75,7 @@ class Part(BaseModel):
 
     @model_validator(mode="after")
     def _keep_rules(self) -> Part:
+        """Refuse a part that breaks one of its rules, or has two items with one key."""
         for rule in self.rules:
             rule.kept(self)
         for name, by in _keyed(type(self)):

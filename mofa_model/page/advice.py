@@ -199,6 +199,7 @@ def _strategy(view: AdviceView) -> list[ET.Element]:
 
 
 def _parts(view: AdviceView) -> list[ET.Element]:
+    """The sections with the parts of a step and of the memory, as bars."""
     sizes = {name: size / GIB for name, size in view.memory_parts.items()}
     return [
         el("h2", "Where the time of a step goes"),

@@ -18,6 +18,7 @@ from mofa_model.pasted.told import OFF, Rule, Told, number, said_of
 
 
 def _eight_bits(told: Told) -> Fact | None:
+    """FP8, where a switch of any known name is on; None where none says it."""
     switch = told.on(
         "fp8",
         "enable_fp8",
@@ -37,6 +38,7 @@ def _eight_bits(told: Told) -> Fact | None:
 
 
 def _flags(told: Told) -> Fact | None:
+    """bf16 or fp16 by a switch of its own; None where none is on."""
     for word in ("bf16", "pure_bf16", "use_bf16", "enable_bf16", "fp16", "use_fp16"):
         one = told.first(word)
         on = one.value.lower() in {"true", "1", "yes", "full"} if one is not None else False
@@ -212,6 +214,7 @@ def _of_mesh(told: Told) -> Fact | None:
 
 
 def _by_recipe(told: Told) -> Fact | None:
+    """How ranks share their states by the name of a recipe or starter, where these always do the same."""
     if (
         told.trainer == "torchtune"
         and told.call is None
@@ -233,6 +236,7 @@ def _by_recipe(told: Told) -> Fact | None:
 
 
 def _granularity(told: Told) -> Fact | None:
+    """Recomputation by Megatron's words: full, selective or none; None where nothing says it."""
     one = told.first("recompute_granularity", "activations_checkpoint_granularity")
     if one is not None and one.value in {"full", "selective"}:
         return Fact(one.value, one.where)

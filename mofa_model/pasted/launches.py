@@ -108,6 +108,7 @@ def _whole_job(
     facts: dict[str, Fact], starter: str, total: Fact | None, slurm: Mapping[str, Fact],
     launch_options: Sequence[Setting], said: Said,
 ) -> dict[str, Fact]:  # fmt: skip
+    """Facts on nodes and GPUs, completed by the total number that a starter or Slurm says."""
     known = {"nodes", "gpus_per_node"} <= facts.keys()
     counts = starter in {"accelerate", "plain", "mpirun", "composer", "srun"}
     if total is not None and counts and (starter == "accelerate" or not known):

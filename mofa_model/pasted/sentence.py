@@ -330,6 +330,7 @@ class Sentence:
                 self.words[at : at + 2] = [f"{one} {other}"]
 
     def _kind(self, at: int) -> str:
+        """What sort of word stands at a position, as a letter: GPU, node, number, word between, other."""
         word = self.words[at].lower()
         singular = word.removesuffix("s")
         if not word:

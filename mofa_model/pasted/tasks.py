@@ -43,6 +43,7 @@ _NO_MODEL: Final = re.compile(r"(run|ckpt|checkpoint|output|iter|step|epoch|exp)
 
 
 def _in_two_words(told: Told) -> Fact | None:
+    """The model of trainers that name it in two settings: a family and a size."""
     if told.trainer == "torchtitan":
         name, flavor = told.first("model.name"), told.first("model.flavor")
         module, config = told.first("module"), told.first("config")
@@ -306,6 +307,7 @@ def _of_tuner(told: Told) -> Fact | None:
 
 
 def _of_others(told: Told) -> Fact | None:
+    """Fine-tuning or pre-training, by weights to start from, data, or the program's name; else pre-training."""
     from_weights = told.first("initialize_from_hf")
     if from_weights is not None and from_weights.value.lower() not in OFF:
         return Fact(_FINE, from_weights.where)

@@ -200,6 +200,7 @@ def flat_range(curve: Curve, best_steps: int, most: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)  # alternatives often differ in what an interval does not see
 def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
+    """The best interval of a job with several tiers: a climb over steps and saves for one of the next tier."""
     seen: dict[tuple[int, ...], float] = {}
 
     steps, ratios = first_order(job, most)

@@ -231,6 +231,7 @@ class _Replay:
         yield from self._lemons()
 
     def _plan(self, plan: RecoveryPlan) -> Remedy:
+        """Replay the past under a recovery plan; returns what that would have gained."""
         saved = replayed(plan, self._past, self._settings.replicas)
         days = (self._past.end - self._past.begin) / DAY
         return self._remedy(

@@ -279,6 +279,7 @@ def _of_one_axis(constraints: Iterable[Constraint]) -> list[Constraint]:
 
 
 def _sharding_and_place(constraint: Constraint) -> list[Constraint]:
+    """A constraint on `optimizer` as one on the level of sharding and one on the place of its states."""
     words, known = constraint.words, [level.value for level in Sharding]
     pairs = {(word.removesuffix(CPU), _PLACES[word.endswith(CPU)]): None for word in words}
     levels, places = (tuple(dict.fromkeys(some)) for some in zip(*pairs, strict=True))

@@ -213,6 +213,7 @@ class Leaders:
         index: Array,
         shapes: Array,
     ) -> None:
+        """Merge new strategies into the leaders and keep the best."""
         expected = np.concatenate([self.expected, expected])
         scores, steps = (
             np.concatenate([self.scores, scores]),

@@ -103,6 +103,7 @@ class Fleet:
         self._save_if_ready(who[self.phase[who] == WAIT])
 
     def _end_phase(self, who: NDArray[np.int_], stop: float) -> None:
+        """Let some runs end their phase: recovery becomes work, work a save, a save work again."""
         phase = self.phase[who]
         self.phase[who[phase == RECOVER]] = WORK
         worked, saved = who[phase == WORK], who[phase == SAVE]

@@ -177,6 +177,7 @@ def _joined(text: str, field: str) -> RecoveryPlan:
 
 
 def _one_of(text: str, field: str) -> RecoveryPlan:
+    """A recovery plan from text: its name, with changed values as `NAME:KEY=VALUE`."""
     name, *changes = text.split(":")
     if name not in PLANS:
         raise UnknownName(field, name, tuple(PLANS))

@@ -70,7 +70,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read, price, compare, print."""
+    """Read launches, price them, compare them with those before, print the findings."""
     from mofa_model import VERSION, files
     from mofa_model.answers.check import ReviewBounds, review, sarif
     from mofa_model.answers.reviewed import launches_in

@@ -350,6 +350,7 @@ def _assumed(arguments: Namespace, observed: ObservedFailures) -> dict[str, floa
 
 
 def _pairs(text: str, field: str) -> dict[str, float]:
+    """Numbers by class from text: `pod=0.1,job=0.02`."""
     pairs: dict[str, float] = {}
     for part in text.split(","):
         name, sign, number = part.strip().partition("=")

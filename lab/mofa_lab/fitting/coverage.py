@@ -254,6 +254,7 @@ def _sets(known: Sequence[LeftOut], name_of: Callable[[LeftOut], str]) -> list[H
 
 
 def _held(name: str, runs: Sequence[LeftOut]) -> Held:
+    """How many of some left-out runs lie in their bands, counted by runs and by groups."""
     groups: dict[str, list[bool]] = {}
     for one in runs:
         groups.setdefault(KEYS["group"](one.row), []).append(one.inside)

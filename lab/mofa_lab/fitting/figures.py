@@ -40,6 +40,7 @@ class Subject:
 
 
 def _of(name: str, predicted: Iterable[str], part: Choice = lambda _: True) -> Choice:
+    """A choice of rows: of one set, with a measured figure that some predictions answer, and `part` true."""
     wanted = frozenset(predicted)
 
     def chosen(row: FitRow) -> bool:

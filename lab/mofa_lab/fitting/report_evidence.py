@@ -106,6 +106,7 @@ def _map(runs: MeasuredRuns) -> Iterator[str]:
 
 
 def _features(runs: MeasuredRuns) -> Iterator[tuple[str, Mask]]:
+    """Names of features (formats, blocks, sizes, values of axes), each with a mask of the runs that have it."""
     for name in ("format", "blocks"):
         for word in sorted(runs.words[name]):
             yield f"{name} {word.replace('+', ' ')}", runs.have(name, word)

@@ -62,6 +62,7 @@ def published(found: CampaignResult) -> Iterator[str]:
 
 
 def _by(found: CampaignResult, key: Callable[[FitRow], str]) -> Iterator[tuple[Cell, ...]]:
+    """Rows of errors of published steps in groups by `key`: left out, and with all runs fitted."""
     part = found.time
 
     def chosen(row: FitRow) -> bool:

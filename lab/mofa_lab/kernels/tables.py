@@ -143,6 +143,7 @@ def _unpacked(file: str) -> bytes:
 
 
 def _calls(file: str, table: KernelTable, columns: Columns) -> Iterator[Calls]:
+    """Measured calls of a table, one record for each device, operator and form."""
     keys = ("device", *table.forms)
     joined, families = _joined(columns, keys), _joined(columns, table.family)
     ids = _joined(columns, (*keys, *table.sizes))

@@ -136,6 +136,7 @@ class _Columns:
         return self.lanes.setdefault(key, len(self.lanes))
 
     def _keep(self, kind: int, said: Mapping[str, Any]) -> int:
+        """The number under which details of an event are kept, equal ones once; 0 where nothing is kept."""
         if not said or (kind <= 1 and not any(key in said for key in _COMMUNICATION)):
             return 0
         kept = {key: said[key] for key in _DETAILS if key in said}

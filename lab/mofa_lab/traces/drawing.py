@@ -92,6 +92,7 @@ class Stage:
         waits: list[int],
         meeting: Any = None,
     ) -> int:
+        """Add a launch on the host and the kernel that it starts; returns the kernel's number."""
         d, rank = self._drawing, self._rank
         call = d.task("launch", f"rank {rank} thread", rank, HOST, host)
         if self._call >= 0:

@@ -115,6 +115,7 @@ def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> StepPasses:
 
 
 def _ops(trace: Trace, rows: Array, called: Array) -> list[Op]:
+    """Kernels as records: class, time, launch, sizes, and what they say of a collective."""
     numbers = classes_of(trace)[rows]
     events = trace.events.rows(rows)
     host = np.diff(called, prepend=called[0])

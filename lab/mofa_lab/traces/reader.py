@@ -187,6 +187,7 @@ class _Pieces:
         yield events
 
     def _tail(self, held: bytes) -> None:
+        """Read what stands behind the list of events into the document's head; a truncated file is refused."""
         while len(held) < LONGEST:
             more = self._read()
             if not more:

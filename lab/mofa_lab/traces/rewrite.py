@@ -147,6 +147,7 @@ class _Writer:
     def _key(
         self, forward: bool, source: int, target: int, microbatch: int
     ) -> tuple[bool, int, int, int]:
+        """What both ends of one transfer between stages are found by."""
         return forward, source, target, microbatch
 
     def _hop_seconds(self) -> float:
@@ -269,6 +270,7 @@ def _inserted(
     seconds: float,
     host: float,
 ) -> list[Piece]:
+    """Pieces with new collectives put in at some places; `places` gives for each the piece that waits for it."""
     new = dict(places)
     found: list[Piece] = []
     for i in range(len(pieces) + 1):

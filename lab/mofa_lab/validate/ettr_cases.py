@@ -78,6 +78,9 @@ def _tolerance(record: Record) -> Record:
 
 
 def _close(predicted: Any, expected: Any, absolute: float, relative: float, *, floor: bool) -> bool:
+    """Whether a prediction equals what is expected within tolerances, also inside lists and mappings; with
+    `floor` it may be higher.
+    """
     if isinstance(expected, Mapping):
         return isinstance(predicted, Mapping) and all(
             _close(predicted.get(key), value, absolute, relative, floor=floor)

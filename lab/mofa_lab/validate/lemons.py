@@ -79,6 +79,7 @@ def lemon_scores(folder: Path) -> list[LemonScore]:
 
 
 def _judged(fleet: _Fleet, origin: float) -> tuple[int, float, float, float]:
+    """Bad nodes that a fleet's past names at a moment: their number, and forecast and real failures after."""
     begin = max(fleet.begin, origin - PAST)
     spans = max(2, int((origin - begin) / _FORTNIGHT))
     seen = (fleet.times >= begin) & (fleet.times < origin)

@@ -133,6 +133,7 @@ def _scale(
 
 
 def _shared(dense: Dense, runs: Any, hopping: Any) -> dict[str, float]:
+    """Constants of the columns that both pipelines share: updates, tensor and data parallelism."""
     s = dense.shared
     found: dict[str, float] = {}
     for name, on_host in (("host_update", True), ("device_update", False)):

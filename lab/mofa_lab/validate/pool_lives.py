@@ -177,6 +177,7 @@ class _Pool:
     def _stop(
         self, time: float, job: _Job, cause: str, luck: dict[str, Any], node: int | None
     ) -> None:
+        """Let a job stop for a cause: lose work, replace a node, and plan its return."""
         s = self._s
         if job.pending:  # it stands still already, and loses one more node
             self._replace(job, node)
@@ -224,6 +225,7 @@ class _Pool:
             self._queue.append(job)
 
     def _repaired(self, time: float, node: int) -> None:
+        """Give a repaired node to the first job that lacks one, else to the spares."""
         del self._broken[node]
         if not self._queue:
             self._free.append(node)

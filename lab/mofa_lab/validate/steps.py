@@ -93,6 +93,7 @@ def calibrated(batch: Batch, resolve: Resolve) -> Batch:
 def _fill(
     columns: dict[str, NDArray[Any]], batch: Batch, resolve: Resolve, price: Estimator
 ) -> None:
+    """Price a batch and write the figures of its cases into the columns."""
     ready = calibrated(batch, resolve)
     result = price(ready.workload, ready.cluster, ready.strategy)
     figures = (

@@ -18,7 +18,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Tables, and where to write."""
+    """Add the tables of measured calls, and where to write."""
     parser.add_argument(
         "files",
         nargs="+",

@@ -29,7 +29,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Case files, and where to write."""
+    """Add the files of cases, and where to write."""
     parser.add_argument(
         "files", nargs="+", metavar="CASES.json", help="case files, as for `mofa validate steps`"
     )

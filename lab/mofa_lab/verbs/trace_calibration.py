@@ -49,7 +49,7 @@ def add_action(actions: _SubParsersAction[ArgumentParser]) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Learn, show, and write where `--to` says."""
+    """Learn constants from traces, print them, and write them where `--to` says."""
     from mofa_lab.traces.constants import constants_of
 
     runs = _runs(arguments)

@@ -124,7 +124,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Each kind of cases with its options."""
+    """Add each kind of cases with its options."""
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     steps = kinds.add_parser(
         "steps", help="step time and memory of measured runs", description=_STEPS

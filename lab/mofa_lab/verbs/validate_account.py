@@ -16,7 +16,7 @@ against it, as node-days. Causes that no exporter shows, by the generator, are l
 
 
 def configure(kinds: Any) -> None:
-    """The kind with its options."""
+    """Add the kind `account` of cases, with its options."""
     parser = kinds.add_parser(
         "account", help="accounts of pools, against the generator's own", description=_ABOUT
     )
@@ -31,7 +31,7 @@ def configure(kinds: Any) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Make each truth, compare and print."""
+    """Make the true account of each scenario, compare answers with it, print."""
     from mofa_lab.validate.account import read, scored, told, true_account
 
     rows = []

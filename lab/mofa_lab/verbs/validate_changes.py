@@ -16,7 +16,7 @@ a watchdog of ten minutes, bad nodes made good, or two more nodes. The table com
 
 
 def configure(kinds: Any) -> None:
-    """The kind with its options."""
+    """Add the kind `changes` of cases, with its options."""
     parser = kinds.add_parser(
         "changes", help="what would have helped, against reruns", description=_ABOUT
     )
@@ -34,7 +34,7 @@ def configure(kinds: Any) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Make, replay, make again, compare and print."""
+    """Simulate a past, replay it with each change, simulate again with it, compare, print."""
     from mofa_lab.validate.reruns import agreements, reruns
 
     tables, documents = [], []

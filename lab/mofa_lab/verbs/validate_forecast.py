@@ -23,7 +23,7 @@ examples:
 
 
 def configure(kinds: Any) -> None:
-    """The kind with its options."""
+    """Add the kind `forecast` of cases, with its options."""
     parser = kinds.add_parser(
         "forecast",
         help="predictions that are written before their results",
@@ -46,7 +46,7 @@ def configure(kinds: Any) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Forecast, check or score, and print."""
+    """Write a forecast, check one, or score one against results."""
     from mofa_lab.validate import forecast
 
     if forecast.is_forecast(from_json(read_text(arguments.file), arguments.file)):

@@ -15,7 +15,7 @@ _JOBS: Final = ("id", "gain", "out_of_memory", "strategy", "published")
 
 
 def configure(kinds: Any) -> None:
-    """The kind with its options."""
+    """Add the kind `odds` of cases, with its options."""
     parser = kinds.add_parser(
         "odds", help="what the rule picks, and how true its odds are", description=_ABOUT
     )
@@ -29,7 +29,7 @@ def configure(kinds: Any) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Ask, score and print."""
+    """Ask for advice on measured runs, score the odds, print."""
     from mofa_lab.validate import odds, odds_report
     from mofa_lab.validate.cases import load
 

@@ -14,7 +14,7 @@ memory is known, and how many of the runs that are sure to fit did not."""
 
 
 def configure(kinds: Any) -> None:
-    """The kind with its options."""
+    """Add the kind `sizes` of cases, with its options."""
     parser = kinds.add_parser(
         "sizes", help="sizes that are picked, against what was measured to fit", description=_ABOUT
     )
@@ -25,7 +25,7 @@ def configure(kinds: Any) -> None:
 
 
 def run(arguments: Namespace) -> None:
-    """Fit without each run, pick and print."""
+    """Fit without each run, pick sizes by that, print what they would have met."""
     from mofa_lab.fitting import sizes
     from mofa_lab.validate.cases import load
 

@@ -94,6 +94,7 @@ class Lease:
         return f"it is lost, {self._why_lost()}"
 
     async def _renew(self) -> None:
+        """Renew the Lease again and again; returns once that did not succeed in time."""
         loop = asyncio.get_running_loop()
         held, pause = loop.time(), self._pause
         while loop.time() - held < self._settings.duration * _MARGIN:

@@ -238,6 +238,7 @@ class Operator:
             await lease.release(_HANDOVER)
 
     async def _lead(self, stopped: Task, *also: Task) -> int:
+        """Work as the leader: prove the fence, list everything, then run all parts until one ends."""
         self._exporter.lead(True)
         for work in (self._fence.wait_until_proven, self._resync.fill):
             reached = until_reached(work, self._credentials.access.server)

@@ -57,6 +57,7 @@ def _at_once(*_: Any) -> NoReturn:
 
 
 def _by_force(loop: asyncio.AbstractEventLoop) -> NoReturn:
+    """End the process at once: log what still runs, kill child processes, exit."""
     tasks = [] if loop.is_closed() else [task.get_name() for task in asyncio.all_tasks(loop)]
     threads = [thread.name for thread in threading.enumerate() if not thread.daemon]
     left = ", ".join(sorted({*tasks, *threads}))

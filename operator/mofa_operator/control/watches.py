@@ -137,6 +137,7 @@ class Watches:
                 group.create_task(self._keep(watch))
 
     async def _keep(self, watch: AnyWatch) -> Never:
+        """Keep one watch open for ever: after each end it is opened anew, later after failures."""
         loop, attempt, absent = asyncio.get_running_loop(), -1, 0
         while True:
             since = loop.time()

@@ -382,6 +382,7 @@ def _since(report: RateReport) -> str:
 
 
 def _row(memory: History, report: RateReport) -> Written:
+    """A row of `status.failures`: counts, exposure, rates and verdict of one class."""
     seen = memory.classes[report.name]
     row: Written = {
         "name": report.name,

@@ -354,6 +354,7 @@ def _saves(spent: Spending, told: Told, speaker: LiveTrainingJob | None) -> tupl
 
 
 def _unasked(stance: Handling, job: LiveObject) -> str:
+    """What makes a job ask for advice; empty where it asks, or wants none."""
     if stance is Handling.DISABLED:
         return ""
     if stance is Handling.PAUSED:

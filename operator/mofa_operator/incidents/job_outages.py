@@ -293,6 +293,7 @@ def _place_outages(
     helpers: Sequence[HelperExit],
     pool: PoolTimelines,
 ) -> list[PlaceOutage]:
+    """Outages of one place in a job: containers that restarted, and pods that ended or were replaced."""
     found, step, until = [], pool.sample_spacing, pool.sampled[-1].end
     for number, pod in enumerate(pods):
         after = pods[number + 1] if number + 1 < len(pods) else None

@@ -328,6 +328,9 @@ def _by_boots(run: ValueRun, span: Span, boots: Sequence[_Boot]) -> Span:
 def _outage(
     node: NodeTimeline, span: Span, last_ready: float, boots: Sequence[_Boot], *, long: bool
 ) -> Incident:
+    """An outage as an incident, with its cause: planned work, a reboot, a failed host, a kubelet
+    that was away, or a short flap.
+    """
     start, end = span
     lasted = f"not ready for {span.seconds - GRACE:.0f} s"
     if _planned(node, last_ready, start):

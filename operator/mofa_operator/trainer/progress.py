@@ -153,6 +153,7 @@ def _missing(line: Line, known: Facts) -> str:
 
 
 def _with_speed(now: Progress, shown: Speed) -> Progress:
+    """The progress with a speed that was seen now."""
     if shown.tokens_per_second is None:
         seconds = shown.step_seconds if shown.step_seconds is not None else now.step_seconds
         return replace(now, step_seconds=seconds, missing=shown.basis, unknown=now.unknown + 1)
@@ -167,6 +168,7 @@ def _with_speed(now: Progress, shown: Speed) -> Progress:
 
 
 def _with_step(now: Progress, step: int, at: float) -> Progress:
+    """The progress with a step that was finished at a moment."""
     last, lost = now.step, 0
     if last is not None and now.starting:
         spacing = 1 if now.before is None else max(1, last - now.before)

@@ -27,7 +27,7 @@ BROKEN: Final = 4
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Which cluster, and which Prometheus."""
+    """Add options for the cluster and for Prometheus."""
     parser.add_argument(
         "--prometheus",
         metavar="URL",
@@ -39,7 +39,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read, judge, print."""
+    """Read the cluster, check it, print what is wrong and what mends it."""
     from mofa_operator.fleet.checks import checks
     from mofa_operator.fleet.findings import Weight
     from mofa_operator.fleet.site import read_site

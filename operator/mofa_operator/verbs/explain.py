@@ -21,7 +21,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Which job, and which of its layouts."""
+    """Add options for the job and for one of its layouts."""
     cluster_options.add_job_options(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(

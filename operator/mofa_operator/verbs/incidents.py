@@ -99,7 +99,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read, deduce, print."""
+    """Read the past of a pool, deduce its incidents, print them."""
     from mofa_model.manifest.cluster_profile import IncidentRules, PrometheusSpec
     from mofa_model.manifest.surroundings import named_profile
     from mofa_operator.evidence import date_of

@@ -187,6 +187,7 @@ def _typed(owner: Any) -> Iterator[tuple[Field[Any], Any]]:
 
 
 def _fields(owner: Any, group: str) -> Iterator[tuple[str, Field[Any], type]]:
+    """All fields of nested settings, each with its group and the plain type of its option."""
     for field, hint in _typed(owner):
         if is_dataclass(hint):
             yield from _fields(hint, field.name)
@@ -234,7 +235,7 @@ exit codes: 0 stopped by a signal, 1 something failed, 2 bad settings,
 
 
 def configure(parser: ArgumentParser) -> None:
-    """One flag for each setting."""
+    """Add one option for each setting of the operator."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",

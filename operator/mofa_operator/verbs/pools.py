@@ -23,13 +23,13 @@ _FACTS: Final = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Which cluster."""
+    """Add options for the cluster."""
     cluster_options.add_options(parser, namespace="all of them")
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Read, count, print."""
+    """Read the cluster, count nodes and GPUs of each pool, print a table."""
     from mofa_operator.fleet.fleet import read_fleet
     from mofa_operator.fleet.pools import pools
 

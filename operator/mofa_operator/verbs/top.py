@@ -29,7 +29,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Which jobs, and how they are shown."""
+    """Add options that choose the jobs, and how they are shown."""
     parser.add_argument(
         "--all", action="store_true", help="also show jobs that wait and jobs that have ended"
     )
@@ -43,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read, reckon, print."""
+    """Read the cluster, reckon what each job spends, print a table."""
     from mofa_operator.fleet.survey import pool_accounts, read_survey, survey
     from mofa_operator.incidents.document import account_document
     from mofa_operator.verbs.account_tables import account_table

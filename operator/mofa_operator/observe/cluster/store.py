@@ -332,6 +332,7 @@ class Store:
         return self._existing(stands, named, now) if key.kind in JOBS else None
 
     def _training_job(self, job: LiveTrainingJob, named: Named, now: float) -> JobSnapshot:
+        """The snapshot of a TrainingJob with what surrounds it."""
         dependencies = self._dependencies(job.key)
         profile, target = self.profile(dependencies.profile or ""), dependencies.target
         owners = [] if target is None else self._dependents.owners(target)
@@ -349,6 +350,7 @@ class Store:
         )
 
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
+        """The snapshot of a job of another kind with what surrounds it."""
         dependencies, meant = self._dependencies(job.key), self.means(job.key)
         policies = self.policies.of(job.key.namespace)
         opted = job.key.namespace in self.policies.opted_in

@@ -276,6 +276,7 @@ def _differing(
 
 
 def _record(given: Mapping[str, Any]) -> RunRecord:
+    """A record from its parts as text has them."""
     return RunRecord(
         **{name: _field(name, given[name]) for name in _PLAIN if name in given},
         earlier={RecoveryClass(level): int(n) for level, n in given.get("earlier", {}).items()},

@@ -154,6 +154,7 @@ def _alive(
     running: Running | None,
     now: float,
 ) -> Alive | None:
+    """Whether a job is there to train, and since when; None where it is not, or that is unknown."""
     observations = _observed(target, now)
     if any(one.ended is not None or one.suspended is not None for one in observations):
         memory.alive = None

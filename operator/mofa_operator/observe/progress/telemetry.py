@@ -346,6 +346,7 @@ async def running(
 async def _figures(
     prometheus: Prometheus, exporter: _Exporter, now: float, window: float
 ) -> dict[JobName, Running]:
+    """Figures of jobs that share an exporter: tokens per second, step time, steps, memory and more."""
     trainer, pool = exporter.trainer, exporter.pool
     queries = {
         "steps": trainer.advancing(pool),
