@@ -153,7 +153,7 @@ def pods_of(spec: Mapping[str, Any], where: str = "spec") -> list[PodForm]:
 
 
 def with_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The spec of a workflow in which parameters that have one value have it.
+    """The spec of a workflow, with the values of parameters put in; one with several values stays.
 
     >>> step = {"container": {"args": ["{{workflow.parameters.n}}", "{{inputs.parameters.m}}"]}}
     >>> given = {"parameters": [{"name": "n", "value": 8}]}

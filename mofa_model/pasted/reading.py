@@ -193,6 +193,7 @@ def _secret(one: Setting) -> bool:
 
 
 def _of_file(one: Pasted, kind: PastedKind) -> PastedFacts:
+    """The facts of a trainer's file of settings; comments in it may name the GPUs."""
     found = _settings_of(one, kind)
     trainer = trainer_of_file(found, one.text, kind)
     told = Told(settings=tuple(found), trainer=trainer, kind=kind, text=one.text, name=one.name)
