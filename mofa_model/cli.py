@@ -373,6 +373,7 @@ def extra_of(module: str) -> str | None:
 
 
 def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> int:
+    """Find the verb's module, read its options and run it; returns the exit status."""
     if instead is not None:
         verb = verbs.load(name, instead)
     elif name in verbs.ours():

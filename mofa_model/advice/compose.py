@@ -329,6 +329,7 @@ def _alternative(
     of_best: Predicted,
     to_beat: _ChanceToBeat,
 ) -> Alternative:
+    """Another layout beside the best one: its figures, why it is not advised, and its chance to be faster."""
     mine, base = one.exact, best.exact
     _, interval, figures = predicted_run(request, mine, one.nodes, ran=one.ran)
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)

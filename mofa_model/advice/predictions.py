@@ -149,10 +149,11 @@ def _priced(
     local: LocalShapes,
     parts: Sequence[NDArray[Any]],
 ) -> Iterator[tuple[int, StepInputs, NDArray[Any]]]:
-    """Price layouts of one schedule together; yields each one's row, its inputs by the closed forms,
-    and the times of its passes.
+    """Time layouts of one schedule together. Yields, for each, its index in `layouts`, what the
+    closed forms of the step time take, and the times of its forward and backward passes.
 
-    `every` has the degrees of all layouts, and `parts` the rows with equal work.
+    `every` has the degrees of all layouts as columns; each of `parts` holds the indices of layouts
+    with equal work per device.
     """
     w, c = problem.workload, problem.cluster
     rows = np.concatenate(parts)

@@ -222,6 +222,7 @@ def restarts_line(advice: Advice) -> str:
 
 
 def _first(advice: Advice) -> Table:
+    """The table with the advised strategy and its predictions, or with why there is none."""
     place = f"{advice.model} on {advice.gpus} {advice.device}"
     title = "; ".join((f"{place}: {advice.status.value}", *advice.beside))
     if advice.strategy is None or advice.predicted is None:

@@ -126,6 +126,7 @@ def _stood(one: ReviewFinding, before: ReviewFinding) -> bool:
 def _findings(
     reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
 ) -> list[ReviewFinding]:
+    """What is wrong with one launch; also whether it is slower than the launch that it replaces."""
     found = list(_of_slurm(reviewed))
     try:
         refused = _refused(reviewed)

@@ -143,6 +143,7 @@ def bare_of(job: Job) -> Job:
 
 
 def _tables(answer: dict[str, Any]) -> list[Table]:
+    """The answer of `mofa ettr` as tables for a terminal."""
     interval, band = answer["interval"], answer["ettr"]
     rows: list[tuple[Any, ...]] = [
         (

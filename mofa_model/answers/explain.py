@@ -228,6 +228,7 @@ def _names(kinds: Sequence[Layer]) -> list[str]:
 def _summary(
     workload: Workload, cluster: Cluster, strategy: Strategy, found: Estimate
 ) -> dict[str, Any]:
+    """The main figures of an estimate by their names in a JSON answer."""
     step, load, uneven = (
         float(found.step_time),
         uneven_load(workload, strategy),
@@ -307,6 +308,7 @@ def _at(values: Any, kind: int) -> Any:
 
 
 def _summary_table(d: Mapping[str, Any]) -> Table:
+    """The first table of `mofa explain`: step, throughput, memory and whether it fits."""
     s = d["summary"]
     rows: tuple[tuple[Cell, ...], ...] = (
         ("step", format(s["step_seconds"], "s")),

@@ -49,6 +49,7 @@ def launches_in(text: str, name: str) -> list[ReviewedLaunch]:
 
 
 def _of_manifest(text: str, name: str) -> Iterator[ReviewedLaunch]:
+    """The launches in a file of Kubernetes objects, each with the facts that its object states."""
     from mofa_model.manifest.documents import Documents
     from mofa_model.manifest.parsing import is_ours, training_job
     from mofa_model.manifest.surroundings import refusal

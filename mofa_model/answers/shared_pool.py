@@ -106,6 +106,7 @@ def _document(
     outcomes: Sequence[PoolOutcome],
     duration: float,
 ) -> dict[str, Any]:
+    """The answer for jobs that share a pool: how each fares, and how the pool's time was spent."""
     import numpy as np
 
     def quantiles(values: Any) -> dict[str, float | None]:

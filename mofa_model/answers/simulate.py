@@ -189,6 +189,7 @@ def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
 
 
 def _tables(document: dict[str, Any]) -> list[Table]:
+    """The answer of `mofa simulate` as tables for a terminal."""
     ettr = document["ettr"]
     names = {
         "mean": "mean",

@@ -46,6 +46,7 @@ def past_of(document: object, path: str) -> PoolPast:
 
 
 def _past(document: Any) -> PoolPast:
+    """A pool's past from the document that `mofa incidents` writes."""
     rows = tuple(
         NodeTime(
             state=NodeState(row["state"]),

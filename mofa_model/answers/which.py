@@ -230,6 +230,7 @@ class WhichAnswer(UserAnswer):
 
     @property
     def _table(self) -> Table:
+        """The machines that were found, best first, with what each takes and costs."""
         shown = self.machine_choices[: self.question.top]
         rows: list[tuple[Cell, ...]] = []
         for one in shown:

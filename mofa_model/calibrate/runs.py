@@ -139,6 +139,7 @@ def _case(row: Mapping[str, Any], position: int) -> Case:
 
 
 def _job(row: Mapping[str, Any], position: int) -> Case:
+    """The job of one row of a user's file of runs, with its cluster and layout."""
     gpus, stack = _count(row, "gpus"), presets.resolve("stacks", row.get("stack", "default"))
     precision = presets.precision(str(row.get("precision", "bf16")), stack=stack)
     strategy = parse_strategy(row["strategy"], gpus=gpus)

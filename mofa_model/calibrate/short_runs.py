@@ -90,6 +90,7 @@ def _run(
 def _read(
     request: Request, row: Mapping[str, Any], folder: Path
 ) -> tuple[ShortRun, dict[str, float]]:
+    """A short run from its row, and by how much its prediction was off."""
     for name in row:
         if name not in (*COLUMNS, "stack"):
             raise UnknownName("column", name, COLUMNS)

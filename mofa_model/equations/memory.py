@@ -66,8 +66,8 @@ def expert_shard(copies: Count, data: Count, shard: Count) -> Count:
 
 
 def state_bytes(width: Bytes, kept: Bytes, replaced: Bytes) -> Bytes:
-    """Master weight and states of a parameter, from the width that a precision has under AdamW.
-    Ours. [B]
+    """Master weight and optimizer states of a parameter: `width`, which they take under AdamW, with
+    `kept`, the states of this optimizer, in the place of AdamW's (`replaced`). Ours. [B]
 
     >>> state_bytes(12.0, 4.0, 8.0)
     8.0

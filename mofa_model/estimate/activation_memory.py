@@ -348,6 +348,7 @@ def _layer(
     layer: Layer,
     tensors: list[_Stored],
 ) -> StoredLayer:
+    """Memory of one layer's activations for the backward pass, and what is held for a moment besides."""
     tokens, h = tokens_held(workload, strategy), workload.model.hidden
     precision, scale = workload.training.precision, constants.activation_scale
     width: Bytes = precision.activation

@@ -126,6 +126,7 @@ def _work(
     gather: Seconds,
     scatter: Seconds,
 ) -> LayerWork:
+    """The work of one layer by its sorts, and the messages of its tensor and context parallelism."""
     s, precision = strategy, workload.training.precision
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     stream = stream_time(workload, cluster, s, layer)
@@ -196,6 +197,7 @@ def layer_times(
 
 
 def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seconds) -> LayerTime:
+    """Times of one layer's forward and backward pass, with the messages that its work does not hide."""
     s, layer, blocks, scale = strategy, work.layer, work.block_times, work.scale
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     linear, core, elementwise, weight = (

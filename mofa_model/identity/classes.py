@@ -173,6 +173,7 @@ _STARTS_BINARIES: Final = frozenset(
 
 
 def _of_command(command: ProgramCall) -> Iterator[Clue]:
+    """What a command says of the class of its job, such as training or evaluation; each clue with its weight."""
     texts, program = command.texts, command.program
     first = texts[0].rpartition("/")[2]
     line = " ".join((first, *texts[1:2])) if first != program.rpartition("/")[2] else first

@@ -222,6 +222,7 @@ def _found(
     depth: int,
     annotations: Mapping[str, Any] | None = None,
 ) -> Iterator[PodForm]:
+    """The pod specifications anywhere inside an object, each with its place and the number of its pods."""
     if depth > _DEEPEST:
         return
     if isinstance(value, list):

@@ -205,6 +205,7 @@ class _Walker:
         return found
 
     def _CallExpr(self, node: Any, inside: tuple[Call, ...], given: Traced) -> bool | None:
+        """Follow a simple command with the assignments before it; returns whether it succeeds, None if unknown."""
         rows = node.get("Args") or ()
         assigned = node.get("Assigns") or ()
         if not rows:
@@ -378,6 +379,7 @@ class _Walker:
     def _call(
         self, words: list[Traced], place: int, inside: tuple[Call, ...], given: Traced
     ) -> bool | None:
+        """Follow one command of a script; returns whether it succeeds, None where that is not known."""
         name = words[0].text
         if name in self._functions and self._depth < _DEEPEST:
             return self._function(name, words[1:], inside)

@@ -224,6 +224,7 @@ def _reading(
     said: Settings,
     open_file: OpenFile | None,
 ) -> Reading:
+    """The layout and settings that accelerate's options and file state."""
     refuse_degrees(known, said)
     engine = said.value("distributed_type")
     if engine is None and options and "--config_file" not in options:

@@ -247,6 +247,7 @@ class _Editor:
         self._left.append(f"{name}={value} has to be in the environment; no place for it was found")
 
     def _remove(self, name: str) -> None:
+        """Take an option out of the script wherever it is given, or note that it could not be found."""
         for _ in range(8):  # however often it is given
             said = next((one for one in self._today() if one.name == name), None)
             if said is None:

@@ -408,6 +408,8 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
 
 
 def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
+    """The layout and settings that Megatron-LM's options state."""
+
     def number(name: str) -> int | None:
         return known.number(f"--{name}", next(iter(given[name]), None)) if name in given else None
 

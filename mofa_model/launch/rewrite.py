@@ -251,7 +251,9 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
 
 
 def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> int | None:
-    """Which word is a shell line with the trainer in it; None where there is none."""
+    """Index of the word that is a shell's script (`bash -c WORD`) and holds the trainer's arguments;
+    None where they are words of the command itself.
+    """
     at = line_of(words)
     if at is None:
         return None

@@ -38,6 +38,7 @@ def program_text(name: str) -> str:
 
 
 def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
+    """How a job of Megatron-LM starts: its program, shell variables and preparations."""
     return Start(
         program="pretrain_hybrid.py" if listed(model) else "pretrain_gpt.py",
         variables=variables(

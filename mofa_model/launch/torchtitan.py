@@ -161,6 +161,7 @@ def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _reading(raw: Mapping[str, str | None]) -> Reading:
+    """The layout and settings that torchtitan's options state."""
     known = table(TRAINER)
     given = dict(known.today(name, value) for name, value in raw.items())
     unpriced = known.not_priced(given)

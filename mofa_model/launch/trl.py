@@ -140,6 +140,7 @@ def _documents(said: Mapping[str, Any]) -> str:
 
 
 def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None) -> Reading:
+    """The layout, settings and kind of fine-tuning that TRL's options and file state."""
     said = dict(document)
     path = said.pop("accelerate_config", None) or said.pop("config_file", None)
     beside = {"distributed_type": "MULTI_GPU"} if path is None else _SHIPPED.get(str(path))

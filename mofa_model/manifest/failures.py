@@ -112,6 +112,7 @@ def _class(
     tiers: list[str],
     path: str,
 ) -> FailureMode:
+    """A class of failures with the rate and recovery that are assumed, counted, or a blend of both."""
     own: ClassAssumption = getattr(assumed.per_class, base.name) or ClassAssumption()
     rate = float(own.failures_per_thousand_node_days or base.failures_per_thousand_node_days)
     counted = seen.get(base.name) if assumed.source != "Assumed" else None

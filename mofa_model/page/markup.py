@@ -297,6 +297,7 @@ def form_errors(errors: Mapping[str, str], fields: Sequence[FormField]) -> list[
 
 
 def _field(field: FormField, value: str, error: str) -> ET.Element:
+    """One field of a form in HTML, with its label, hint and error."""
     marks = [
         f"{field.name}-{kind}" for kind, said in (("hint", field.hint), ("error", error)) if said
     ]

@@ -137,6 +137,7 @@ def _is_read(one: Pasted, found: Sequence[PastedFacts]) -> bool:
 def _together(
     found: Sequence[PastedFacts], parts: tuple[tuple[str, PastedKind], ...]
 ) -> PastedFacts:
+    """Facts of several pasted parts as one; where two differ the first holds, and the difference is told."""
     facts = dict[str, Fact]()
     disagree = [one for part in found for one in part.disagree]
     for part in found:
@@ -217,6 +218,7 @@ def _of_script(
     one: Pasted, kind: PastedKind, scripts: Mapping[str, str],
     files: Sequence[tuple[Pasted, PastedKind]],
 ) -> PastedFacts:  # fmt: skip
+    """Facts from a pasted script, and from the files beside it that its command names."""
     said, batch = follow(one.text, one.name, scripts)
     slurm = {} if batch is None else machines.asked_of_slurm(batch)
     call = _call_of(said)

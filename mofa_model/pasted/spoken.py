@@ -74,6 +74,7 @@ def read_words(given: Sequence[str]) -> SpokenWords:
 
 
 def _renamed(given: Sequence[str]) -> Iterator[str]:
+    """Words of a command as options of ours, where they go by other names."""
     degrees, at = list[str](), 0
     while at < len(given):
         word = given[at]

@@ -351,6 +351,7 @@ def run_after(
 
 
 def _delays(sources: tuple[FailureSource, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Times to recover from a failure of any source, and the chance of each. [s], [1]"""
     total = sum(source.share for source in sources)
     values, weights = [], []
     for source in sources:

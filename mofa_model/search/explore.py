@@ -217,6 +217,7 @@ def _axes_of(question: SearchQuestion) -> Axes:
 
 
 def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
+    """Try all degrees of parallelism on all numbers of nodes; returns the best strategies by rank."""
     full, rejected = _axes_of(question), Counter[Rejection]()
     axes = _searched_axes(question, full, rejected)
     best: dict[int, list[Candidate]] = {}

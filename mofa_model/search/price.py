@@ -368,7 +368,7 @@ def grouped(axes: Axes, shapes: Shapes, bounds: Array) -> list[Array]:
 
 
 def _by_schedule(axes: Axes, shapes: Shapes) -> dict[Schedule, Array]:
-    """The shapes of each schedule that some shape has."""
+    """Indices of the shapes that have each pipeline schedule."""
     schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
     found = {}
     for schedule in dict.fromkeys(schedules):

@@ -228,7 +228,9 @@ def _ruled_out(
 def with_features(
     axes: Axes, context: AxisContext, shapes: Shapes, rejected: Counter[Rejection]
 ) -> Shapes:
-    """The shapes with the features that each can have; the others are counted."""
+    """The shapes (degrees of parallelism), each with the features, like recompute or offload, that it
+    can have. Combinations that a rule forbids are counted in `rejected`.
+    """
     every = idle_rows(shapes.rows), violations_of(axes, context, shapes.rows)
     sort = _sorts(*every, len(shapes.index))
     first = row_of_each(sort)

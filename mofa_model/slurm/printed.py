@@ -340,6 +340,7 @@ def _json_sinfo(row: Any) -> list[SlurmNode]:
 
 
 def _json_run(one: Mapping[str, Any]) -> SlurmRun:
+    """A run of a Slurm job from one entry of Slurm's JSON output."""
     state = one.get("state")
     current = state.get("current") if isinstance(state, Mapping) else one.get("job_state", state)
     states = [str(part) for part in (_list(current) or [current or ""])]

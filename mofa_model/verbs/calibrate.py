@@ -151,6 +151,7 @@ def _logged(arguments: Namespace) -> dict[str, Any]:
 
 
 def _refined(item: Refinement) -> Table:
+    """A table of one section that was fitted to runs: the errors of its runs before and after."""
     rows = tuple(
         (case.id, case.measured[0].value, before, after)
         for case, before, after in zip(item.cases, item.before, item.after, strict=True)

@@ -138,6 +138,7 @@ def _switched(
 
 
 def _pod(life: Life, past: Past) -> Iterator[Series]:
+    """The series that kube-state-metrics exports of a pod during its life."""
     job = life.job
     until = past.end if life.died is None else life.died
     name = f"{job.name}-trainer-0-{life.slot}-{life.uid[:5]}"

@@ -267,6 +267,7 @@ class SlurmSite:
             raise LocalStackError(f"mysql: {done.stderr.strip()}")
 
     def _write(self) -> None:
+        """Write the configuration files of this local Slurm, and files that stand for its nodes' GPUs."""
         here = self.folder
         host = socket.gethostname().partition(".")[0]
         cpus = max(1, self.devices * 4)

@@ -64,7 +64,9 @@ def ablate(
 
 
 def without(entries: tuple[Free, ...], changes: Mapping[str, Any]) -> tuple[Free, ...]:
-    """Entries with those factors of stacks at 1 that an effect names."""
+    """The constants to fit (`entries`), as they are without an effect: where its `changes` name a factor of
+    stacks, that factor is fixed at 1 for every stack.
+    """
     path = changes.get("stacks")
     return tuple(
         replace(entry, prior=1.0, spread=0.0)

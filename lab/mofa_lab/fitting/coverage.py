@@ -88,7 +88,9 @@ class Held:
 
 @cache
 def first_predictions() -> Mapping[str, float]:
-    """Logarithms of step times by the names of runs, as the last release said that had not seen them. [1]"""
+    """The step time that was predicted for a run before any release was fitted to it: its logarithm, by
+    the run's name. Empty where no such predictions are stored. [1]
+    """
     if not FIRST.exists():
         return {}
     steps = from_json(read_text(FIRST), FIRST)["step_s"]

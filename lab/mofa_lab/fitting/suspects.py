@@ -31,7 +31,9 @@ def rules() -> list[Mapping[str, Any]]:
 
 
 def suspects(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Suspect]:
-    """Every run that a rule means, with the reason of the first."""
+    """Every measured run that a rule marks as doubtful, with its error and the reason that the first such
+    rule gives.
+    """
     known = [(re.compile(rule["id"]), rule) for rule in rules()]
     for row, value in zip(part.evidence.rows, part.values, strict=True):
         if row.figure is None or row.figure.quantity != quantity:

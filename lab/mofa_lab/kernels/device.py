@@ -34,10 +34,12 @@ def calls_of(files: Iterable[str]) -> list[Calls]:
     return [_together(parts) for parts in found.values()]
 
 
-def made(
+def surfaces_of(
     calls: Sequence[Calls], source: str, told: Callable[[str], None] = lambda _: None
 ) -> dict[str, Surfaces]:
-    """Surfaces by device."""
+    """By device: for each operator and form, a fitted surface that gives its time by its sizes. `told` is
+    called with what was done.
+    """
     devices: dict[str, dict[tuple[str, str], Surface]] = {}
     for some in calls:
         if len(some.seconds) >= FEWEST:

@@ -204,6 +204,7 @@ def _graph(
     edges: EdgeList,
     duration: Array,
 ) -> Graph:
+    """The graph of one rank: its events from a common zero of time, and what waits for what."""
     columns = edges.columns()
     start = events.start + shift
     waited_for = np.zeros(len(events), dtype=bool)

@@ -97,6 +97,7 @@ class _Writer:
         *,
         last: bool,
     ) -> None:
+        """Add one pass of a micro-batch to a stage: what it receives, computes and sends."""
         forward, depth = o.kind is Work.FORWARD, self._new.depth
         come, go = (
             (o.virtual_stage - 1, o.virtual_stage + 1)

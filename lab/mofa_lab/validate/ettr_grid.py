@@ -158,6 +158,7 @@ def markdown(rows: Iterable[Compared]) -> str:
 def _regime(
     number: int, nodes: int, rate: int, save: int, mode: int, tiers: int, law: int
 ) -> Regime:
+    """A case of the grid from the indices of its values: the job, its failures and its checkpoints."""
     every, cost = EVERY[tiers], SAVES[save]
     blocking, background = _times(cost, len(every), synchronous=mode == 0)
     job_rate = NODES[nodes] * RATES[rate] / 86400

@@ -210,7 +210,7 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
             ),
         ),
         Table(
-            title="Pairs by the chance that is said",
+            title="Pairs by their predicted chance",
             columns=(
                 Column("sweep"),
                 *(Column(name, unit="%") for name in ("said", "was", "standard error")),

@@ -196,6 +196,7 @@ def _some(
     looks: int,
     generator: np.random.Generator,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Simulate some pools day by day; returns the day of the first verdict "higher" of each, and of "lower"."""
     by_class = np.array([one.share for one in RecoveryClass if one.share]) * PAPER_RATE * nodes
     week = np.ones((len(rate), pools))
     if wander:

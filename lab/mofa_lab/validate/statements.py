@@ -80,7 +80,7 @@ def judged(case: Mapping[str, Any]) -> Judged:
 
 
 def score(cases: Sequence[Mapping[str, Any]]) -> list[Judged]:
-    """What we say of each statement."""
+    """Our verdict on each published statement that a fine-tune fits a machine, or does not."""
     return [judged(case) for case in cases]
 
 

@@ -113,8 +113,8 @@ class TuningRun:
         submitter = str(self.row["submitter"])
         return PUBLISHERS.get(submitter, submitter)
 
-    def place(self, path: str) -> tuple[str, ...]:
-        """Runs with which it shares a constant."""
+    def fitted_with(self, path: str) -> tuple[str, ...]:
+        """Key of a constant's fitted value: runs whose keys are equal share one value."""
         return (path, self.family, *((self.device,) if path == "compute.frozen_scale" else ()))
 
 
@@ -141,6 +141,7 @@ def runs_of(path: Path | str) -> tuple[list[TuningRun], list[dict[str, str]]]:
 
 
 def _run(row: Mapping[str, Any]) -> TuningRun:
+    """A fine-tuning run of the table of measured runs, with the job and layout that it had."""
     adapted = row["method"] in {"lora", "qlora"}
     asked: dict[str, Any] = {
         "model": row["model"],
@@ -214,11 +215,11 @@ def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
     its systems. [1]
     """
     runs = [run for run in runs if "step" in run.row["use"] and run.row["method"] != "full"]
-    names = sorted({run.place(path) for run in runs for path in PRIORS})
+    names = sorted({run.fitted_with(path) for run in runs for path in PRIORS})
 
     def constants(run: TuningRun, moves: Mapping[tuple[str, ...], float]) -> dict[str, float]:
         return {
-            path: value * float(np.exp(spread * moves[run.place(path)]))
+            path: value * float(np.exp(spread * moves[run.fitted_with(path)]))
             for path, (value, spread) in PRIORS.items()
         }
 
@@ -236,7 +237,7 @@ def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
         slopes = np.zeros((len(runs), len(names)))
         for row, run in enumerate(runs):
             for path in PRIORS:
-                name = run.place(path)
+                name = run.fitted_with(path)
                 moved = {**moves, name: moves[name] + _MOVE}
                 slopes[row, names.index(name)] = (error(run, moved) - errors[row]) / _MOVE
         at = at + _step(slopes, errors, known, at)

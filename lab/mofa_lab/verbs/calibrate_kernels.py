@@ -42,7 +42,7 @@ def run(arguments: Namespace) -> int:
     from mofa_lab.kernels import device
 
     with output.progress("fitting") as advance:
-        found = device.made(
+        found = device.surfaces_of(
             device.calls_of(arguments.files), arguments.source, lambda _: advance(1.0)
         )
     written = device.write(found, arguments.to)

@@ -63,6 +63,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _score(arguments: Namespace) -> None:
+    """Compare a forecast with results, and print how good it was."""
     from mofa_lab.validate import forecast
 
     if arguments.to:

@@ -99,6 +99,7 @@ def decoder(
     """
 
     def read(f: Fields) -> Transformer:
+        """A model from the fields of its config.json."""
         f.skip(*skip)
         for name, value in only.items():
             f.only(name, value)

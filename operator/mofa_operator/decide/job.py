@@ -208,7 +208,9 @@ def _held(
 
 
 def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
-    """Annotations of a stored answer that another writer changed or removed, with the writer."""
+    """Annotations of the answer that another writer changed or removed, with the writer. Empty where
+    the job did not carry this very answer: then its annotations are an older one.
+    """
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
     stood = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
     return differing if stood else {}
@@ -306,7 +308,7 @@ def _answered(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]:
 
 
 def _history(profile: LiveProfile | None) -> NewCondition:
-    """The profile's own condition: advice rests on the profile as it stands."""
+    """Condition HistoryComplete of a job: that of its profile, else unknown with the reason."""
     reason, why = Reason.HISTORY_UNAVAILABLE, "the ClusterProfile's history was not read yet"
     if profile is None:
         reason, why = Reason.PROFILE_MISSING, "the ClusterProfile does not exist"

@@ -78,7 +78,9 @@ def _existing(question: Question) -> JobQuestion:
 
 
 def placed(question: Question) -> tuple[Item, Surroundings]:
-    """A job of another kind, and what surrounds it, as the command reads them from files."""
+    """A job that is no TrainingJob, such as a JobSet, and the objects around it that its advice rests on, in
+    the form in which `mofa annotate` reads them from files.
+    """
     item = Item(question.job, None)
     around = Surroundings(
         profiles={profile.name: profile for profile in map(cluster_profile, question.profiles)},

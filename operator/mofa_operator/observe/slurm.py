@@ -346,6 +346,9 @@ def _of_job(
     begun: Mapping[str, Sequence[float]],
     whole: Span,
 ) -> Iterable[Incident]:
+    """Interruptions of a Slurm job: each run of it that did not complete within `whole`, with its cause and
+    the fault of a node where one explains it.
+    """
     for number, run in enumerate(runs):
         if (
             not run.ended

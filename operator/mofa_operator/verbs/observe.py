@@ -216,6 +216,7 @@ def _lines(table: Table) -> Iterator[str]:
 
 
 def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
+    """What was read from a trainer's log, as a table; beside it what was predicted."""
     forecast = answer["predicted"] or {}
     predicted = {
         "tokens per second": forecast.get("tokens_per_second"),

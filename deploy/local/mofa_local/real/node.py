@@ -212,6 +212,7 @@ class RealNode:
             time.sleep(STEP)
 
     def _write_files(self) -> None:
+        """Write the configuration files of the node's kubelet, proxy, containerd and name server."""
         keys = self._cluster.folder / "keys"
         (self._folder / "resolv.conf").write_text(f"nameserver {ADDRESS}\n", encoding="ascii")
         kubelet = {

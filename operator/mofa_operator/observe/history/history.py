@@ -202,10 +202,12 @@ def _left_out(
     *,
     replayed: bool,
 ) -> SettledDays | None:
-    """The days that a look at a window from `start` on leaves out. [s]
+    """Days of the ledger that are not read again from Prometheus, in a window that begins at `start`;
+    None where every day is read. [s]
 
-    Those that the ledger held at the first look: what is read since is kept in memory, so that no
-    more are left out later. A replay needs all days, and after it none is.
+    These are the days that the ledger (`settled`) held at the first reading under `key`. Days that
+    were read since are in memory. A replay of remedies (`replayed`) reads every day, and so does each
+    reading after it.
     """
     if replayed:
         known[key] = None

@@ -380,6 +380,7 @@ class _Queries:
         self._within = f"[{duration(day.seconds)}]"
 
     async def read(self) -> PoolSamples:
+        """Ask Prometheus for the pool's nodes, pods and devices in this piece of time."""
         ask, by = self._ask, self._naming.label
         counted = await ask(f"max by ({by}) (count_over_time({self._pool.ready}{self._within}))")
         counts = {intern(s.label(by)): s.value for s in counted.samples}
