@@ -375,14 +375,18 @@ class Site:
         )
 
 
+def no_real_node():
+    """Why no real node can be started at once; empty where one can."""
+    unbuilt = [name for name in TOOLS if binaries.find(name) is None]
+    words = " ".join(unbuilt)
+    return missing() or (unbuilt and f"not built: `python -m mofa_local.binaries {words}` does it, in minutes") or ""  # fmt: skip
+
+
 @contextlib.contextmanager
 def on_real_node(folder, *controllers):
     """A `Site` with these controllers; without what it needs, a test is skipped."""
-    if why := missing() or neighbours_missing(*controllers):
+    if why := no_real_node() or neighbours_missing(*controllers):
         pytest.skip(why)
-    for name in TOOLS:
-        if binaries.find(name) is None:
-            pytest.skip(f"{name} is not built; `python -m mofa_local.binaries {' '.join(TOOLS)}` builds it, in minutes")  # fmt: skip
     with Processes(folder / "run") as processes:
         made = Site(folder, processes, *controllers)
         try:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from advisor import until
-from mofa_local import binaries
 from mofa_local.control_plane import ControlPlane
 from mofa_local.processes import Processes
 from mofa_local.real.containers import PAUSE
 from mofa_local.real.machine import missing
-from mofa_local.real.node import NAME, TOOLS, RealNode
+from mofa_local.real.node import NAME, RealNode
+from started import no_real_node
 
 ARGUMENTS = "--tensor-model-parallel-size 2 --micro-batch-size 8"
 ADVISED = {"advisor.mofa.dev/launch-args": ARGUMENTS}
@@ -62,13 +62,8 @@ def traces(folder, cgroup):
 def test_a_pod_runs_under_its_limits_with_the_advised_arguments_and_nothing_is_left_of_its_node(
     tmp_path,
 ):
-    if why := missing():
+    if why := no_real_node():
         pytest.skip(why)
-    for name in TOOLS:
-        if binaries.find(name) is None:
-            pytest.skip(
-                f"{name} is not built; `python -m mofa_local.binaries {' '.join(TOOLS)}` builds it, in minutes"
-            )
     with Processes(tmp_path / "run") as processes, ControlPlane(tmp_path / "plane", processes, real_nodes=True) as cluster:  # fmt: skip
         node = RealNode(cluster, tmp_path / "node", processes)
         try:

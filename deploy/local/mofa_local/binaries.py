@@ -2,7 +2,7 @@
 
     python -m mofa_local.binaries              the paths of all tools, built where they are missing, but those of a real node
     python -m mofa_local.binaries etcd kwok    of these, and of neighbours
-    python -m mofa_local.binaries --for-tests  what tests start here: these tools, neighbours, and a real node's where one can be
+    python -m mofa_local.binaries --for-tests  what tests start: these tools and neighbours, more of them where a real node's are built
 
 The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
 environment reads them; then PATH for tools that people have, when their version fits; then the cache; then a build.
@@ -298,8 +298,7 @@ def _for_tests(tools: list[str]) -> None:
     from mofa_local.real.machine import missing as no_real_node
     from mofa_local.real.node import TOOLS as OF_A_NODE
 
-    real = not no_real_node()
-    tools = [*tools, *OF_A_NODE] if real else tools
+    real = not no_real_node() and all(find(name) for name in OF_A_NODE)
     neighbours = tuple(NEIGHBOURS) if real else _QUICKLY
     missing = [name for name in (*tools, *neighbours) if find(name) is None]
     if missing:
