@@ -22,8 +22,8 @@ from time import process_time
 import numpy as np
 
 from mofa_model import presets
+from mofa_model.cli import prefer_large_pages
 from mofa_model.estimate import estimate
-from mofa_model.large_pages import prefer_large_pages
 from mofa_model.schedules import INTERLEAVED
 from mofa_model.search import Ranking, SearchCase, SearchQuestion, search
 from mofa_model.spec import Cluster, Training, Workload

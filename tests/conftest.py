@@ -8,8 +8,7 @@ import pytest
 import workers
 from hypothesis import HealthCheck, settings
 
-from mofa_model.cli import SELDOM, THREADS
-from mofa_model.large_pages import prefer_large_pages
+from mofa_model.cli import SELDOM, THREADS, prefer_large_pages
 
 for variable in THREADS:  # before numpy is imported, as the command line does
     os.environ.setdefault(variable, "1")

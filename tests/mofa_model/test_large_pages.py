@@ -1,11 +1,14 @@
 """A command takes large pages for its arrays where the system has them, and answers the same where it has none."""
 
+import ctypes
 import subprocess
 import sys
 
+from mofa_model.cli import prefer_large_pages
+
 HEAP = """
 from pathlib import Path
-from mofa_model.large_pages import prefer_large_pages
+from mofa_model.cli import prefer_large_pages
 taken = prefer_large_pages()
 kept = [bytearray(2**20) for _ in range(20)]
 parts = Path("/proc/self/smaps").read_text().split("VmFlags:")
@@ -21,7 +24,5 @@ def test_memory_of_the_heap_is_in_large_pages_where_the_system_says_so():
 
 
 def test_a_library_without_that_switch_is_left_as_it_is(monkeypatch):
-    from mofa_model import large_pages
-
-    monkeypatch.setattr(large_pages.ctypes, "CDLL", lambda _: object())
-    assert large_pages.prefer_large_pages.__wrapped__() is False
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    assert prefer_large_pages.__wrapped__() is False
