@@ -57,4 +57,4 @@ def test_a_rank_holds_what_megatron_itself_holds(kind):
 
 
 def test_bytes_are_among_what_is_held_to():
-    assert sum(len(stage) > 2 for one in LAYOUTS for stage in one["held"].values()) > 40
+    assert sum(len(stage) > 2 for one in LAYOUTS for stage in one["held"].values()) >= 40
