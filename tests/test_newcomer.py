@@ -35,6 +35,7 @@ def test_a_toy_works_in_few_files(toy, files):
     assert said(toy).startswith(f"{toy}: {files} files, ")
 
 
+@pytest.mark.timeout(1800)  # it runs other tests, beside those of clusters
 def test_beside_a_toy_kind_of_jobs_the_quick_tests_of_its_room_are_green_and_none_is_edited():
     told = said("--near", "kind")
     assert told.startswith(f"kind: {TOYS['kind']} files, ")

@@ -158,7 +158,7 @@ class PoolRun:
         self.next_idle = math.inf
 
     def run(self, duration: float) -> PoolOutcome:
-        """Run the pool for a time, or until all jobs are done; returns the outcome. [s]"""
+        """Run the pool for a time, or until all jobs are done; returns the outcome."""
         while self.now < duration and (self.coming or self.queue or self.running):
             when = min(
                 duration,
