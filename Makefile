@@ -11,6 +11,8 @@ JOBS   ?= auto
 TRAINERS_HOME ?= $(HOME)/.cache/mofa-oracle-trainers
 TRAINERS_PYTHON ?= python3.12
 DIST ?= dist
+# uv does not read pip's settings: the index that this pip has.
+index_of = $${UV_DEFAULT_INDEX-$${PIP_INDEX_URL-$$($(1) config get global.index-url 2>/dev/null)}}
 PLATFORMS ?= amd64
 
 # Tests start hundreds of processes; without byte code each of them would compile every module again.
@@ -32,7 +34,7 @@ $(STAMP): requirements/dev.txt requirements/models.txt requirements/uv.txt pypro
 	else tool="$(PYTHON) -m pip --python $(BIN)/python"; fi; \
 	pip="$$tool install --quiet --disable-pip-version-check"; \
 	$$pip --require-hashes -r requirements/uv.txt; \
-	export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX-$${PIP_INDEX_URL-$$($$tool config get global.index-url 2>/dev/null)}}"; \
+	export UV_DEFAULT_INDEX="$(call index_of,$$tool)"; \
 	for install in "$(BIN)/uv pip install --quiet --python $(BIN)/python" "$$pip"; do \
 		$$install --require-hashes -r requirements/dev.txt \
 		&& $$install --require-hashes --no-deps -r requirements/models.txt \
@@ -107,7 +109,7 @@ oracle: $(TRAINERS_HOME)/bin/python $(STAMP) ## ask the trainers' own code wheth
 
 $(TRAINERS_HOME)/bin/python: | $(STAMP) # Python 3.12 and 7 GB, outside the lock; uv takes two minutes where pip takes twenty
 	$(TRAINERS_PYTHON) -m venv $(TRAINERS_HOME)
-	@export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX-$${PIP_INDEX_URL-$$($(PYTHON) -m pip config get global.index-url 2>/dev/null)}}"; \
+	@export UV_DEFAULT_INDEX="$(call index_of,$(PYTHON) -m pip)"; \
 	install="$(BIN)/uv pip install --quiet --python $@"; $$install -r tools/validators/requirements.txt \
 	&& $$install --no-deps -r tools/validators/alone.txt \
 	&& for own in axolotl llamafactory torchtune; do $$install --no-deps --target $(TRAINERS_HOME)/own/$$own -r tools/validators/own/$$own.txt \

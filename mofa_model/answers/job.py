@@ -246,7 +246,9 @@ def _storage_times(
 
 
 def every_of(text: str | None, count: int) -> tuple[int, ...] | None:
-    """How many saves of the nearest tier come for one of each tier, from text: `1,10`."""
+    """For each checkpoint tier, every which save of the nearest tier goes there, from text: with `1,10`
+    the second tier gets every tenth.
+    """
     if text is None:
         return None
     numbers = tuple(units.count(part, field="--every") for part in text.split(","))

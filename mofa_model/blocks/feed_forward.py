@@ -85,7 +85,7 @@ class FeedForward(Block):
         return GATED_PASSES if self.gated else PLAIN_PASSES
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
-        """The matrices before the activation function, and the one behind it."""
+        """Products with matrices: one or two before the activation function, and one after it."""
         return both_ways(hidden, self.width, gated=self.gated, bias=self.bias)
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002

@@ -105,7 +105,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
 def _add_model(
     keys: Words, model: Mapping[str, Any], folder: str, tuning: FineTuning, settings: LaunchSettings
 ) -> None:
-    """Add the keys of a configuration that name the model, its tokenizer and its adapters."""
+    """Add to a torchtune configuration the keys for the model, its tokenizer and its adapters."""
     family, _, size = str(model["builder"]).rpartition(".")
     keys.add("tokenizer._component_", f"torchtune.models.{model['tokenizer']}")
     name = {"LLAMA2": "tokenizer.model", "MISTRAL": "tokenizer.model", "QWEN2": "vocab.json"}

@@ -253,7 +253,7 @@ def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) 
 
 
 def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[TextEdit]:
-    """Edits that change annotations written as a block: those to remove, to replace and to add."""
+    """Text edits that remove, replace and add annotations, which the manifest writes one a line."""
     annotations = pair[1]
     column = _column(annotations.value[0][0])
     present = {key.value for key, _ in annotations.value}

@@ -243,7 +243,7 @@ def _check(arguments: Namespace) -> None:
 
 
 def _observed(arguments: Namespace) -> ObservedFailures:
-    """The failures that were observed, from the one source that the options name."""
+    """Observed failures, read from the one source that the options name."""
     from mofa_model.reliability.observed import ObservedFailures
 
     ways = [

@@ -63,21 +63,14 @@ def path(name: str) -> Path:
 def paths(names: Iterable[str]) -> list[Path]:
     """The programs of these names: found, or built now, those of one Go module at once."""
     names = list(names)
+    found = {name: find(name) for name in names}
     groups: dict[str, list[Tool]] = {}
-    for wanted in (tool(name) for name in names if find(name) is None):
-        module = wanted.module
-        groups.setdefault(module.folder if isinstance(module, Module) else module.name, []).append(
-            wanted
-        )
+    for name in (name for name, where in found.items() if where is None):
+        module = tool(name).module
+        group = module.folder if isinstance(module, Module) else module.name
+        groups.setdefault(group, []).append(tool(name))
     built = {one.name: where for group in groups.values() for one, where in build(*group).items()}
-    return [built.get(name) or _found(name) for name in names]
-
-
-def _found(name: str) -> Path:
-    found = find(name)
-    if found is None:
-        raise LocalStackError(f"{name}: was here a moment ago, and is gone; ask again")
-    return found
+    return [found[name] or built[name] for name in names]
 
 
 def find(name: str) -> Path | None:
@@ -91,7 +84,7 @@ def find(name: str) -> Path | None:
 
 
 def build(*wanted: Tool) -> dict[Tool, Path]:
-    """Build tools of one Go module into the cache; whoever comes second waits, and finds them there.
+    """Build tools of one Go module into the cache. Where another process builds already, wait for it and take its result.
 
     Some packages are compiled one after another. Where all tools are built at once, another core has work meanwhile.
     """
@@ -190,7 +183,7 @@ def _compile(command: Path, wanted: list[Tool], place: Path, target: Path) -> No
     name = _named(wanted)
     seconds = sum(one.seconds for one in wanted)
     usual = f"usually {span(seconds)} on two cores, more where modules have to be fetched"
-    versions = ", ".join(f"{one.name} {_version(one)}" for one in wanted)
+    versions = ", ".join(f"{one.name} {_version(one.module)}" for one in wanted)
     _say(f"{versions}: building once from Go modules ({usual})")
     environment = os.environ | go.ENVIRONMENT
     log = target.with_suffix(".log")
@@ -220,8 +213,8 @@ def _named(wanted: list[Tool]) -> str:
     return wanted[0].name if len(wanted) == 1 else f"{len(wanted)} programs"
 
 
-def _version(wanted: Tool) -> str:
-    return ".".join(str(part) for part in wanted.module.version)
+def _version(module: Module | Published) -> str:
+    return ".".join(str(part) for part in module.version)
 
 
 def _wait(
@@ -249,7 +242,7 @@ def _say_what_is_here(module: Module | Published) -> None:
     """Write a README into the cache, for whoever finds a gigabyte there."""
     text = (
         "Programs of MoFa Advisor's local stack, built by `python -m mofa_local.binaries` from Go modules.\n"
-        f"Module: {module.requires} {'.'.join(str(part) for part in module.version)}\n"
+        f"Module: {module.requires} {_version(module)}\n"
         f"Flags:  {' '.join(module.flags)}\n"
         "This folder may be removed at any time; what is missing is built again when it is needed.\n"
     )
@@ -304,8 +297,8 @@ def _for_tests(tools: list[str]) -> None:
     if missing:
         usual = span(sum(tool(name).seconds for name in missing))
         _say(f"{len(missing)} programs of the tests are built once: usually {usual} on two cores")
-    paths(tools)
-    for name in neighbours:
+    paths(name for name in missing if name in TOOLS)
+    for name in (name for name in missing if name in NEIGHBOURS):
         try:
             path(name)
         except NotFetched as error:

@@ -122,7 +122,7 @@ def compare(regime: Regime) -> Compared:
 
 
 def told(found: Sequence[Compared]) -> str:
-    """A comparison of model and simulator, summed up in three sentences."""
+    """Three sentences on how far the exact model and the paper's form are from the simulator."""
     z = np.array([row.z for row in found])
     off = 100 * np.abs(np.array([float(row.paper - row.simulated) for row in found]))
     return (

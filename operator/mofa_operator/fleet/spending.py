@@ -146,7 +146,7 @@ class PoolAccount:
         return node_days * DAY * each / gpus if gpus else 0.0
 
     def since(self, key: Key, begun: float) -> str:
-        """The first day of the ledger that counts for the job; empty without one."""
+        """Date of the first day in the ledger since the job began; empty where the ledger has none."""
         return min((one.date for one in self.of(key, begun)), default="")
 
 
