@@ -53,7 +53,7 @@ demo: $(STAMP) ## Llama 3.1 405B on a cluster that fails: manifest, alternatives
 studies: $(STAMP) ## every command of docs/studies, its pictures and results.md
 	$(BIN)/python tools/studies.py
 
-programs: $(STAMP) ## build what tests start, once: up to half an hour on two cores, kept in the user's cache
+programs: $(STAMP) ## build what tests start, once: some ten minutes on two cores, kept in the user's cache
 	@PYTHONPATH=deploy/local $(BIN)/python -m mofa_local.binaries --for-tests
 
 test: programs ## every test; the image is built and asked where podman is

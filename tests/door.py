@@ -2,10 +2,10 @@
 
 import http.client
 import json
-import time
 from contextlib import contextmanager
 from urllib.parse import urlencode, urlsplit
 
+from advisor import until
 from kubernetes import client, config
 
 from mofa_operator.credentials import Credentials
@@ -72,15 +72,6 @@ def path(kind, namespace="", name="", status=False):
     root = f"/apis/{kind.group}" if kind.group else "/api"
     inside = f"/namespaces/{namespace}" if namespace else ""
     return f"{root}/{kind.version}{inside}/{kind.plural}{'/' + name if name else ''}{'/status' if status else ''}"
-
-
-def until(happens, timeout=20.0):
-    """Wait until something happens: roles and policies take a moment before they bite."""
-    deadline = time.monotonic() + timeout
-    while not (seen := happens()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.05)
-    return seen
 
 
 @contextmanager

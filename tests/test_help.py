@@ -41,6 +41,8 @@ LONG = (
     "mofa validate sizes",
     "mofa validate fleets",
     "mofa validate assumptions",
+    "mofa validate tuning",
+    "mofa which --model llama3-8b --examples",
     "mofa simulate --nodes 2048 --step 10s --save 0.2s,1s,2s",
 )
 """Examples that take ten seconds of a core and more: `make soak` runs them."""
@@ -94,7 +96,6 @@ def test_every_example_is_parsed(verb, line):
     parser_of(name).parse_args(words[len(name.split()) :])
 
 
-@pytest.mark.slow
 def committed(folder, branch):
     """Make a repository of a folder, whose files all stand in that branch."""
     author = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
@@ -107,6 +108,7 @@ def committed(folder, branch):
         subprocess.run(["git", *words], cwd=folder, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "verb, line",
     [

@@ -7,12 +7,10 @@ something big.
 xdist's own groups (`--dist loadgroup`) would keep files together, but they know of no two sorts of workers.
 """
 
-import os
-
+from mofa_local.processes import CORES
 from xdist.scheduler import LoadScopeScheduling
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-BESIDE = 4
+BESIDE = 2
 """Workers beside those of the cores, where there is something to wait for."""
 WAITING = (
     "tests/cluster",
@@ -29,14 +27,10 @@ WAITING = (
 FIRST = (
     # what waits
     "tests/cluster/test_documents.py",
-    "tests/dashboards/test_live_panels.py",
-    "tests/hostile/test_siege.py",
-    "tests/cluster/test_history_outages.py",
-    "tests/faults/test_prometheus.py",
     "tests/faults/test_api_server.py",
+    "tests/faults/test_prometheus.py",
     "tests/cluster/test_operator.py",
     "tests/cluster/test_kinds.py",
-    "tests/cluster/test_real_controllers.py",
     "tests/cluster/test_live.py",
     "tests/cluster/test_ledger.py",
     "tests/cluster/test_apply.py",

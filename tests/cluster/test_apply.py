@@ -136,7 +136,14 @@ def told(cluster, namespace, reason):
     return until(lambda: events(cluster, namespace).get(reason), 60.0, f"an Event {reason}")
 
 
-@pytest.mark.parametrize("kind", CAN, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.soak] * (kind in {TRAIN_JOB, PYTORCH_JOB}))
+        for kind in CAN
+    ],
+    ids=lambda kind: kind.kind,
+)
 def test_a_job_that_waits_starts_with_the_advised_arguments(cluster, running, place, kind):
     cluster.apply(waiting(kind, place))
     found = let_go(cluster, kind, place)

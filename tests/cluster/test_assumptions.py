@@ -121,6 +121,7 @@ def test_one_event_says_it_with_exposure_interval_and_coverage(lived):
     assert "with 90 % confidence" in message
 
 
+@pytest.mark.soak
 def test_the_command_line_says_the_same_verdicts_and_figures(lived, capsys):
     world, names = lived
     for key, code in (("higher", 5), ("as assumed", 0)):

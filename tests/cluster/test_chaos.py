@@ -229,9 +229,8 @@ def scored(truth, told):
     return found
 
 
-@pytest.mark.parametrize(
-    "seconds", [pytest.param(125, id="sample"), pytest.param(300, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("seconds", [125, 300])
 def test_what_a_killer_does_is_found_and_nothing_else(
     cluster, binaries, processes, tmp_path, capsys, seconds
 ):

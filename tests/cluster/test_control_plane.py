@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from advisor import until
 from mofa_local import audit
 from mofa_local.cluster import KubectlFailed
 from mofa_local.control_plane import ControlPlane
@@ -58,14 +58,6 @@ def gone(pid):
     return subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()[:1] in {"Z", ""}
-
-
-def eventually(test, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not (found := test()):
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.1)
-    return found
 
 
 # ------------------------------------------------------------------------------------------------ CRDs
@@ -359,7 +351,7 @@ def test_the_audit_log_counts_each_write_and_who_made_it(cluster, namespace):
             cluster.audit(), resource="trainingjobs", namespace=namespace, accepted=accepted
         )
 
-    eventually(lambda: len(seen(True)) == 3 and len(seen(False)) == 1)
+    until(lambda: len(seen(True)) == 3 and len(seen(False)) == 1)
     assert audit.per_user(seen(True)) == {"admin": 3}
     patches = [event for event in seen(True) if event["verb"] == "patch"]
     assert audit.per_object(patches) == {f"trainingjobs/{namespace}/llama3-405b": 2}
@@ -406,7 +398,7 @@ def test_an_outage_of_etcd_loses_nothing(cluster, namespace):
         except KubectlFailed:
             return ""
 
-    assert json.loads(eventually(answered))["spec"] == before["spec"]
+    assert json.loads(until(answered))["spec"] == before["spec"]
 
 
 def test_nothing_is_left_running_after_a_control_plane(binaries, tmp_path):
@@ -438,7 +430,7 @@ time.sleep(600)
         pids = [int(pid) for pid in child.stdout.readline().split()]
         assert len(pids) == 2
         child.send_signal(signal.SIGKILL)
-    eventually(lambda: all(gone(pid) for pid in pids))
+    until(lambda: all(gone(pid) for pid in pids))
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,9 @@ def test_the_runbook_url_of_every_alert_opens(where):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", UP)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.soak] * ("/for-" in one)) for one in UP]
+)
 def test_what_a_page_has_people_type_runs_on_the_stack(reader, name):
     lines = [one for one in typed(name) if not INSTALLS.match(one)]
     assert lines
@@ -203,7 +205,7 @@ def newcomer(binaries, tmp_path_factory):
         yield Reader(folder / "clone", binaries, instead, KUBECONFIG=str(plane.kubeconfig))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_the_pages_have_people_install_upgrade_and_remove_is(newcomer):
     first, other, last = ([one for one in typed(name) if INSTALLS.match(one)] for name in EMPTY)
     server = [one for one in first if "--server-side" in one]

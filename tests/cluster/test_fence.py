@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from door import ADVISOR, APPLY, JSON, MERGE, PATCH, administrator, path, until
+from advisor import until
+from door import ADVISOR, APPLY, JSON, MERGE, PATCH, administrator, path
 from foreign import KINDS, install, job
 from ruamel.yaml import YAML
 

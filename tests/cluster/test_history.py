@@ -217,6 +217,7 @@ def test_the_days_of_a_history_add_up_to_it_and_are_those_of_the_truth(found):
     assert misplaced(days, ((one.at, one.level) for one in PAST.incidents)) <= 4
 
 
+@pytest.mark.soak
 def test_a_gap_within_a_long_stretch_lies_on_its_own_days(serve):
     """Sixty hours without a server, two weeks ago: stretches are seven days long there."""
     gap = Gap(at=END - 15 * DAY, until=END - 15 * DAY + 60 * HOUR, server=True)
@@ -263,6 +264,7 @@ def test_two_replicas_of_the_exporter_count_nothing_twice(serve):
     assert found.node_days == pytest.approx(100, rel=0.01)
 
 
+@pytest.mark.soak
 def test_samples_an_hour_apart_are_too_coarse_for_time_but_not_for_counts(serve):
     found = look(serve(dataclasses.replace(PAST, pod_step=HOUR)))
     assert failures(found) == COUNTS
@@ -350,6 +352,7 @@ def test_a_server_without_the_exporter_has_no_history(serve):
     )
 
 
+@pytest.mark.soak
 def test_wrong_matchers_and_wrong_labels_say_what_to_set(url):
     assert "matchers leave none" in look(url, profile(cluster="nowhere")).message
     assert (
@@ -515,6 +518,7 @@ def test_simulated_runs_fail_by_a_server_as_they_do_by_the_status_that_the_opera
     assert "--profile" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_a_ledger_of_other_rules_is_read_anew(url):
     settled = ledger.settled_days(written_at(url, END))
     body = profile()
@@ -525,6 +529,7 @@ def test_a_ledger_of_other_rules_is_read_anew(url):
 # ----------------------------------------------------------------------------------------- throughput
 
 
+@pytest.mark.soak
 def test_steps_that_are_sampled_every_five_minutes_tell_the_same_loss_as_those_of_half_a_minute(
     serve,
 ):
@@ -572,6 +577,7 @@ def test_all_running_jobs_are_seen_at_once_and_none_after_the_end(url):
 # ------------------------------------------------------------------------------------- the command line
 
 
+@pytest.mark.soak
 def test_the_command_checks_assumptions_against_the_server(url, tmp_path, capsys):
     body = profile(days=31)
     rates = {"process": 44 / 0.3, "pod": 85 / 0.3, "job": 1}
@@ -629,6 +635,7 @@ def test_no_text_leaves_its_quotes_as_prometheus_reads_it(url):
     check()
 
 
+@pytest.mark.soak
 def test_samples_that_are_back_filled_into_the_last_hour_are_seen_once_the_grid_moves(
     processes, tmp_path, binaries
 ):

@@ -67,6 +67,7 @@ def test_a_server_that_never_answered_leaves_the_assumption_and_says_so_once(
         assert again["status"]["inputsHash"] != asked["status"]["inputsHash"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("episodes", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_outages_and_renamed_nodes_keep_what_was_learned_and_the_advice(
     cluster, processes, binaries, tmp_path, capsys, episodes

@@ -251,6 +251,7 @@ def test_every_sample_is_advised_or_told_why_not_in_its_own_words(cluster, advis
 # ------------------------------------------------------------------- the examples and what the projects publish
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", [TRAIN_JOB, JOB_SET], ids=lambda kind: kind.kind)
 def test_examples_are_what_the_trainer_project_publishes(kind):
     models = pytest.importorskip("kubeflow_trainer_api.models")

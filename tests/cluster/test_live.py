@@ -32,6 +32,7 @@ def site(cluster, processes, binaries, tmp_path_factory):
     made.stop()
 
 
+@pytest.mark.soak
 def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predictions(
     site, namespace
 ):

@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from advisor import until
 from mofa_local import nodes
 from mofa_local.blocks import write_block
 from mofa_local.neighbourhood import missing, start
@@ -46,13 +47,6 @@ def prometheus(binaries, processes, tmp_path):
     yield make
     for server in made:
         server.stop()
-
-
-def eventually(there, seconds=120):
-    end = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.2)
 
 
 def past_of(**changes):
@@ -114,7 +108,7 @@ def test_rules_are_read_at_the_start_and_at_a_reload(prometheus, tmp_path):
     server.start()
     server.configure([], [rules])
     server.reload()
-    eventually(lambda: server.ask("two") == [({"__name__": "two"}, 2.0)])
+    until(lambda: server.ask("two") == [({"__name__": "two"}, 2.0)])
 
 
 def test_the_series_of_kube_state_metrics_follow_a_node(cluster, processes, prometheus):
@@ -134,14 +128,14 @@ def test_the_series_of_kube_state_metrics_follow_a_node(cluster, processes, prom
         return {labels["node"]: value for labels, value in found}
 
     try:
-        eventually(lambda: ready() == dict.fromkeys(names, 1.0))
+        until(lambda: ready() == dict.fromkeys(names, 1.0))
         nodes.fail(cluster, names[0])
-        eventually(lambda: ready() == dict.fromkeys(names, 1.0) | {names[0]: 0.0})
+        until(lambda: ready() == dict.fromkeys(names, 1.0) | {names[0]: 0.0})
         nodes.recover(cluster, names[0])
         nodes.delete(cluster, names[1])
-        eventually(lambda: ready() == {names[0]: 1.0, names[2]: 1.0})
+        until(lambda: ready() == {names[0]: 1.0, names[2]: 1.0})
         nodes.cordon(cluster, names[2])
-        eventually(lambda: server.ask(f'kube_node_spec_unschedulable{{node="{names[2]}"}} == 1'))
+        until(lambda: server.ask(f'kube_node_spec_unschedulable{{node="{names[2]}"}} == 1'))
     finally:
         states.stop()
         for name in (names[0], names[2]):

@@ -201,6 +201,7 @@ def test_a_changed_spec_is_advised_anew_and_the_old_advice_stands_until_then(
         )
 
 
+@pytest.mark.soak
 def test_six_nodes_that_are_away_for_seconds_change_no_advice_and_that_stay_away_are_one_new_advice(
     cluster, running, namespace
 ):
@@ -477,6 +478,7 @@ def refusing(cluster, namespace):
         cluster.kubectl("delete", "validatingadmissionpolicy", name)
 
 
+@pytest.mark.soak
 def test_a_dry_run_decides_and_writes_nothing(cluster, running, namespace):
     running.stop()
     with pool(cluster) as profile:
@@ -489,6 +491,7 @@ def test_a_dry_run_decides_and_writes_nothing(cluster, running, namespace):
     running.stop()
 
 
+@pytest.mark.soak
 def test_of_two_operators_one_leads_and_the_other_takes_over(
     cluster, running, processes, namespace
 ):
@@ -531,6 +534,7 @@ OLD = "0.0.9+older"
 RATE, BURST = 25.0, 5
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("jobs", [20, pytest.param(500, marks=pytest.mark.soak)])
 def test_an_upgrade_answers_every_job_once_spread_out_and_says_why(
     cluster, running, namespace, jobs

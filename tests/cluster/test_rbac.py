@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from advisor import Advisor
-from door import ADVISOR, APPLY, JSON, Door, path, until
+from advisor import Advisor, until
+from door import ADVISOR, APPLY, JSON, Door, path
 from foreign import install, job
 from ruamel.yaml import YAML
 

@@ -48,6 +48,8 @@ from mofa_model.kinds import (
 )
 from mofa_model.kinds.shape import at
 
+pytestmark = pytest.mark.soak
+
 NAMES = ("jobset", "kueue", "trainer")
 QUICK = (
     "--settle=1",
@@ -404,7 +406,6 @@ def test_a_part_is_admitted_with_advice_for_its_size(site):
         site.end(pod, "Succeeded")
 
 
-@pytest.mark.soak
 def test_kueue_and_we_may_start_again_at_any_point(site):
     place, kueue = site.place("restarts"), site.neighbours["kueue"]
     site.advisor.stop()
@@ -437,7 +438,6 @@ OTHERS = [
 ]
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "of"), OTHERS, ids=lambda one: one if isinstance(one, str) else one.kind
 )

@@ -128,6 +128,7 @@ def whole(url):
     return told(url, "w00")
 
 
+@pytest.mark.soak
 def test_what_lies_on_the_seams_is_there_at_all(whole):
     causes = [one.cause.word for one in whole.incidents]
     assert {"node-down", "gpu-lost", "planned-drain"} <= set(causes), causes

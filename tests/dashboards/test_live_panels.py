@@ -20,7 +20,7 @@ from operator_objects import small_job
 
 from mofa_operator.metrics.declared import TABLE, Type
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.soak]
 
 GRAFANA = Path(__file__).resolve().parents[2] / "deploy" / "grafana"
 BOARDS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(GRAFANA.glob("*.json"))}

@@ -1,5 +1,6 @@
 """A control plane of its own for the faults: here the API server is killed and its store is stopped."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -33,15 +34,14 @@ def processes(tmp_path_factory):
 @pytest.fixture(scope="session")
 def cluster(processes, tmp_path_factory):
     """The local stack's control plane, with our CRDs, JobSet and the operator's manifests."""
-    try:
-        plane = ControlPlane(tmp_path_factory.mktemp("cluster"), processes)
-        plane.start()
-    except LocalStackError as problem:
-        pytest.fail(str(problem), pytrace=False)
-    plane.install(ROOT / "crds", ROOT / "deploy" / "manifests")
-    foreign.install(plane, JOB_SET)
-    yield plane
-    plane.stop()
+    with contextlib.ExitStack() as stack:
+        try:
+            plane = stack.enter_context(ControlPlane(tmp_path_factory.mktemp("cluster"), processes))
+        except LocalStackError as problem:
+            pytest.fail(str(problem), pytrace=False)
+        plane.install(ROOT / "crds", ROOT / "deploy" / "manifests")
+        foreign.install(plane, JOB_SET)
+        yield plane
 
 
 @pytest.fixture(scope="session")

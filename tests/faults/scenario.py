@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_local import LocalStackError, nodes
+from mofa_local.processes import crowded
 from operator_objects import QUICK, small_job
 from ruamel.yaml import YAML
 
@@ -144,12 +145,12 @@ def tear_down(cluster: Any) -> None:
 
 def persist(act: Callable[[], Any], seconds: float = 60.0) -> Any:
     """People try again while the API server is away."""
-    end = time.monotonic() + seconds
+    start = time.monotonic()
     while True:
         try:
             return act()
         except Exception as error:
-            if time.monotonic() > end or not _is_outage(error):
+            if time.monotonic() - start > seconds * crowded() or not _is_outage(error):
                 raise
             time.sleep(0.3)
 

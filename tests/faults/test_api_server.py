@@ -34,6 +34,7 @@ def test_a_clean_run_repeats_itself(cluster, processes, clean):
     held_against(clean, run)
 
 
+@pytest.mark.soak
 def test_requests_that_fail_in_every_way(cluster, processes, clean, seed):
     run = play(
         "requests fail",

@@ -16,7 +16,7 @@ from mofa_local.prometheus import Prometheus
 from mofa_local.series import sampled
 from mofa_local.synthetic import DAY, HOUR, Job, draw, node_names
 
-DAYS, NODES = 30, 12
+DAYS, NODES = 10, 12
 JOBS = (Job(name="pretrain-a", nodes=5), Job(name="pretrain-b", nodes=5))
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 FLAGS = ("--prometheus-interval=1", "--prometheus-timeout=3", "--quiet=0")
@@ -132,6 +132,7 @@ def campaign(cluster, liar, advised, names):
     assert advised.lives == 1
 
 
+@pytest.mark.soak
 def test_no_lie_changes_what_was_learned_and_each_is_named(cluster, liar, advised):
     campaign(cluster, liar, advised, QUICK)
 

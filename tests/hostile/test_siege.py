@@ -144,6 +144,7 @@ def hold_out(site, seconds, capsys):
     return attacks
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.parametrize("besieged", [(30, 5000)], indirect=True)
 def test_twenty_seconds_of_siege_fail_no_probe_and_change_nothing_of_the_victim(besieged, capsys):

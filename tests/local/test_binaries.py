@@ -270,23 +270,18 @@ def test_the_command_says_an_error_in_words_and_not_as_a_traceback(capsys):
     assert "did you mean kube-apiserver" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("real", [False, True])
-def test_what_tests_start_is_built_before_them_and_what_cannot_be_fetched_is_named(bare, capfd, monkeypatch, real):  # fmt: skip
-    monkeypatch.setattr("mofa_local.real.machine.missing", lambda: "")
-    node = {"kubelet", "kube-proxy", "coredns"}
-    before = binaries.paths(sorted(node)) if real else []
+def test_what_tests_start_is_built_before_them_and_what_cannot_be_fetched_is_named(bare, capfd):
     assert binaries.main(["--for-tests"]) == 0
     here = {name for name in TOOLS if binaries.find(name) is not None}
-    assert here - node == {name for name, one in TOOLS.items() if not one.apart}
-    assert here & node == {one.name for one in before}
+    assert here == {name for name, one in TOOLS.items() if not one.apart}
     said = capfd.readouterr().err
+    assert f"{len(here) + 1} programs of the tests are built once" in said
     beside = [name for name in NEIGHBOURS if f"tests that need {name} are skipped" in said]
-    assert len(beside) == (len(NEIGHBOURS) if real else 4)
-    assert f"{len(here - node) + len(beside)} programs of the tests are built once" in said
+    assert beside == ["kube-state-metrics"]
 
     built = [call for call in called(bare) if " build " in call]
-    modules_built = {TOOLS[name].module.folder for name in here - node}
-    assert len(built) == len(modules_built) + (2 if real else 0), "one for each Go module"
+    modules_built = {TOOLS[name].module.folder for name in here}
+    assert len(built) == len(modules_built), "one for each Go module"
     assert binaries.main(["--for-tests"]) == 0
     assert [call for call in called(bare) if " build " in call] == built
 

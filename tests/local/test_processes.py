@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from advisor import until
 from mofa_local import LocalStackError, processes
 from mofa_local.processes import Processes, answers, running_recorded, stop_recorded
 from signals import BACKGROUND, HEED
@@ -25,13 +25,6 @@ time.sleep(600)
 
 def runs(pid):
     return processes._start_of(pid) is not None
-
-
-def eventually(test, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)
 
 
 def test_a_server_is_ready_when_it_answers(tmp_path):
@@ -101,7 +94,7 @@ def test_what_a_child_started_goes_with_it(tmp_path):
         started.start("parent", command, ready=lambda: there.exists() and there.read_text() != "")
         grandchild = int(there.read_text())
         started.kill("parent")
-    eventually(lambda: not runs(grandchild))
+    until(lambda: not runs(grandchild))
 
 
 def owner(folder, *, outlive, before=()):
@@ -130,7 +123,7 @@ def test_children_end_with_their_owner_however_it_ends(tmp_path, number, before)
         assert len(pids) == 2
         assert all(runs(pid) for pid in pids)
         child.send_signal(number)
-    eventually(lambda: not any(runs(pid) for pid in pids))
+    until(lambda: not any(runs(pid) for pid in pids))
 
 
 def test_children_that_outlive_their_owner_are_stopped_by_their_pid_files(tmp_path):

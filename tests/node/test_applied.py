@@ -27,6 +27,8 @@ from started import (
 
 from mofa_model.annotations import RUNS
 
+pytestmark = pytest.mark.soak
+
 CONTROLLERS = ("jobset", "trainer-2.2", "training-operator", "mpi-operator")
 MADE = {"jobset": job_set, "job": batch, "trainjob": train_job, "pytorchjob": pytorch_job}  # fmt: skip
 
@@ -74,7 +76,6 @@ def test_the_launcher_of_an_mpijob_keeps_its_arguments_and_that_is_said(site):
     site.gone("mpijob", "ml-1", "mpi")
 
 
-@pytest.mark.soak
 def test_what_is_said_of_a_rayjob_is_what_ray_started(site):
     """KubeRay makes a RayCluster, and a Job that submits the entrypoint; Ray starts it in the pod of the head."""
     site.add("kuberay")
@@ -85,7 +86,6 @@ def test_what_is_said_of_a_rayjob_is_what_ray_started(site):
         site.gone("rayjob", "ml-1", "ray")
 
 
-@pytest.mark.soak
 def test_a_hundred_jobs_through_kills_of_the_operator_and_of_the_api_server(site):
     site.add("kuberay")
     kinds = {**MADE, "rayjob": ray_job}

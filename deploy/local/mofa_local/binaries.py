@@ -2,7 +2,7 @@
 
     python -m mofa_local.binaries              the paths of all tools, built where they are missing, but those of a real node
     python -m mofa_local.binaries etcd kwok    of these, and of neighbours
-    python -m mofa_local.binaries --for-tests  what tests start: these tools and neighbours, more of them where a real node's are built
+    python -m mofa_local.binaries --for-tests  what `make test` starts: all of these, and kube-state-metrics
 
 The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
 environment reads them; then PATH for tools that people have, when their version fits; then the cache; then a build.
@@ -282,27 +282,22 @@ def main(names: list[str]) -> int:
     return 0
 
 
-_QUICKLY: Final = ("kube-state-metrics", "jobset", "kueue", "trainer")
-"""Neighbours that tests start on fake nodes, too."""
+_BESIDE: Final = "kube-state-metrics"
+"""The neighbour that tests start. The others are for `make soak` and `make e2e`, which build what they need."""
 
 
 def _for_tests(tools: list[str]) -> None:
     """Build what is missing. A neighbour that cannot be fetched is named and left out: its tests are skipped then."""
-    from mofa_local.real.machine import missing as no_real_node
-    from mofa_local.real.node import TOOLS as OF_A_NODE
-
-    real = not no_real_node() and all(find(name) for name in OF_A_NODE)
-    neighbours = tuple(NEIGHBOURS) if real else _QUICKLY
-    missing = [name for name in (*tools, *neighbours) if find(name) is None]
+    missing = [name for name in (*tools, _BESIDE) if find(name) is None]
     if missing:
         usual = span(sum(tool(name).seconds for name in missing))
         _say(f"{len(missing)} programs of the tests are built once: usually {usual} on two cores")
-    paths(name for name in missing if name in TOOLS)
-    for name in (name for name in missing if name in NEIGHBOURS):
+    paths(name for name in missing if name != _BESIDE)
+    if _BESIDE in missing:
         try:
-            path(name)
+            path(_BESIDE)
         except NotFetched as error:
-            _say(f"{error}; tests that need {name} are skipped")
+            _say(f"{error}; tests that need {_BESIDE} are skipped")
 
 
 if __name__ == "__main__":

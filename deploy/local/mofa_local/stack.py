@@ -17,7 +17,7 @@ from mofa_local.control_plane import ControlPlane
 from mofa_local.identities import bound, write_private
 from mofa_local.neighbours import chosen
 from mofa_local.ports import HOST, free_ports
-from mofa_local.processes import Processes, answers
+from mofa_local.processes import Processes, answers, crowded
 from mofa_local.prometheus import Prometheus, Scrape
 from mofa_local.real import supply
 from mofa_local.real.machine import missing as lacking
@@ -356,11 +356,11 @@ def _start_operator(
 
 
 def _wait(what: str, there: Callable[[], bool], deadline: float = 300.0) -> None:
-    end = time.monotonic() + deadline
+    began = time.monotonic()
     while not there():
-        if time.monotonic() > end:
+        if (waited := time.monotonic() - began) > deadline * crowded():
             raise LocalStackError(
-                f"{what}: not there after {deadline:.0f} s; the logs are in .cache/up/run"
+                f"{what}: not there after {waited:.0f} s; the logs are in .cache/up/run"
             )
         time.sleep(0.25)
 
