@@ -145,7 +145,6 @@ def _(s):
 def _(s):
     j = s.job("drifted", range(8))
     new = 10
-    why = "no sample has the eviction's reason, and a node deleted 200 s after its taint may be reclaimed"
     for night in range(2):
         for k in range(2):
             t, n = s.at(2 + 24 * night) + 1500 * k, 2 * night + k
@@ -154,9 +153,9 @@ def _(s):
             slot = next(slot for slot, pod in j.pods.items() if pod.n == n)
             j.pods[slot].disrupted(t + 130, "EvictionByEvictionAPI")
             j.anew(t + 135, first=slot, moved={n: new})
-            j.says(t + 130, t + 600, "planned-drain", False, contested=why)
+            j.says(t + 130, t + 600, "planned-drain", False)
             s.deleted(n, t + 200)
-            s.node(n, t, t + 200, "planned-drain", False, contested=why)
+            s.node(n, t, t + 200, "planned-drain", False)
             new += 1
 
 

@@ -5,6 +5,7 @@ ACTED    what happened, and what hosts, controllers and trainers make of it (`si
 """
 
 from traps import nodes, exits, late, stories, sites, acted_later, acted_apart, acted_apart_second  # noqa: F401, I001 - in the order in which they were written
+from traps import swapped  # noqa: F401 - after them
 from traps.acted import TRAPS as ACTED
 from traps.kept import MADE
 

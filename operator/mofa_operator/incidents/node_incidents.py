@@ -7,6 +7,7 @@ its first sign.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,6 +62,9 @@ NOTICE: Final = 600.0
 SHORT_NOTICE: Final = 120.0
 """The notice of clouds that evict pods in order before they take a machine back: AWS gives two
 minutes, others less. [s]"""
+FIRST: Final = 300.0
+"""How long before a cordon the node may join that comes in place of the cordoned one: an upgrade with
+nodes to spare has it first. Ours. [s]"""
 MENDED: Final = 1800.0
 """How long after a fault of a part a reboot is what mends it: that a host boots by itself within half an
 hour of another fault has a chance of one in ten thousand. Ours. [s]"""
@@ -203,10 +207,8 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
     """All outages of a node, planned or not; `shortest` is the least length without a boot. [s]"""
     boots, step, gap = _boots(node), node.sample_spacing, 3 * node.sample_spacing
     used: set[_Boot] = set()
-    deleted = [*node.away, *([Span(node.gone, node.gone)] if node.gone is not None else [])]
+    deleted, joins = node.deletions, node.joins
     told: set[Span] = set()
-    joins = [span.end for span in node.away]
-    joins += [at for at, _ in node.presence[:1] if at > node.sampled[0].start + gap]
     for number, run in enumerate(node.ready):
         if run.value or any(abs(run.start - at) <= gap for at in joins):
             continue  # a machine that joins is not ready at first
@@ -219,8 +221,8 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
         )
         if took is not None:
             told.add(took)
-            if _planned(node, last_ready, span.start):
-                yield _taken_away(node, took)
+            if _planned(node, last_ready, span.start, ahead=0.0):
+                yield _taken_away(node, took, last=span.start)
             elif _shut_down(node.pod_timelines, span, node.sample_spacing):
                 evidence = "shut down in order while pods trained on it, then deleted"
                 yield of_node(node.name, span.start, took.end, causes.RECLAIMED, evidence)
@@ -279,27 +281,57 @@ def _shut_down(timelines: Sequence[PodTimeline], span: Span, step: float) -> boo
     return any(pod.shut_down and first <= pod.ended(step) <= last for pod in timelines)
 
 
-def _taken_away(node: NodeTimeline, deleted: Span) -> Incident:
-    """A node whose object was deleted while nothing was wrong with it.
+def _taken_away(node: NodeTimeline, deleted: Span, last: float = math.inf) -> Incident:
+    """A node whose object was deleted while nothing was wrong with it; `last` is when its machine
+    ended, where that was seen. [s]
 
     A provider that takes a machine back tells it minutes before, and what trains there ends. Who
-    drains a node waits for longer, evicts its pods in order, or makes it again under its name.
+    drains a node waits for longer, evicts its pods in order, has another node first, or makes it
+    again under its name.
     """
     at, until = deleted
     step = node.sample_spacing
-    begins = [a for a, b in node.cordons if a < at and b >= at - 3 * step - DELETED]
-    notice = at - min(begins, default=at)
+    begins = _cordons_before(node, at)
+    begin = min(begins, default=at)
+    notice = max(0.0, min(at, last) - begin)
+    if begins and _replaced_first(node, begin, at):
+        evidence = "cordoned, and another node joined before what trained there had ended"
+        return of_node(node.name, begin, until, causes.DRAIN, evidence)
     longest = NOTICE if until == at else NOTICE / 2
-    if any(pod.drained and pod.last >= at - notice - step for pod in node.pod_timelines):
-        longest = SHORT_NOTICE
-    if notice <= longest + step and ended(node.pod_timelines, at - notice - step, at + NOTICE):
-        evidence = f"deleted {notice:.0f} s after its first cordon, while pods trained on it"
-        return of_node(node.name, at - notice, at, causes.RECLAIMED, evidence)
+    if any(pod.drained and pod.last >= begin - step for pod in node.pod_timelines):
+        longest = SHORT_NOTICE + GRACE  # the control plane misses a machine only then
+    if notice <= longest + step and ended(node.pod_timelines, begin - step, at + NOTICE):
+        evidence = f"deleted {at - begin:.0f} s after its first cordon, while pods trained on it"
+        alike = ["a provider's notice or an end by age, which look alike"] if begins else []
+        return of_node(node.name, begin, at, causes.RECLAIMED, evidence, *alike)
     taints = [line.part[0] for line in node.of(TAINT) if line.part[0].startswith("ToBeDeleted")]
     if begins and not taints:
         evidence = "cordoned, then deleted"
-        return of_node(node.name, min(begins), until, causes.DRAIN, evidence)
+        return of_node(node.name, begin, until, causes.DRAIN, evidence)
     return of_node(node.name, at, at, causes.SCALE_DOWN, "deleted while ready", *taints)
+
+
+def _cordons_before(node: NodeTimeline, at: float) -> list[float]:
+    """Starts of the cordons that led to the deletion of a node. [s]"""
+    since = at - 3 * node.sample_spacing - DELETED
+    return [a for a, b in node.cordons if a < at and b >= since]
+
+
+def _replaced_first(node: NodeTimeline, begin: float, at: float) -> bool:
+    """Whether another node joined before what trained on one had ended, which was cordoned at `begin`
+    and deleted at `at`. [s]
+
+    Who swaps a machine waits for the new one before it evicts a pod: Karpenter where nodes drift
+    or are consolidated, upgrades with nodes to spare. On a notice, or where a node ends by age,
+    pods are evicted at once. Source: Karpenter, "Disruption".
+    """
+    step = node.sample_spacing
+    ends = [
+        end
+        for pod in node.pod_timelines
+        if pod.created < begin <= (end := pod.ended(step)) <= at + step
+    ]
+    return any(begin - FIRST <= one <= max(ends) - step / 2 for one in node.additions if ends)
 
 
 def _bounds(
@@ -375,13 +407,13 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
     return replace(found, unsure=max(0.0, start - boot.alive) if unseen else 0.0)
 
 
-def _planned(node: NodeTimeline, last_ready: float, start: float) -> bool:
+def _planned(node: NodeTimeline, last_ready: float, start: float, ahead: float = AGENT) -> bool:
     """Whether a cordon stood for a while when the node was last ready, and was no wait for a job
-    that still trained.
+    that still trained; `ahead` is how long it stood at least. [s]
     """
     step = node.sample_spacing
     return any(
-        a <= last_ready - AGENT
+        a <= last_ready - ahead
         and b >= min(last_ready, start) - step
         and not (
             start - a > WAITED and any(_trained(pod, a, start, step) for pod in node.pod_timelines)

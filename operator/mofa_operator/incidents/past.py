@@ -22,7 +22,12 @@ from mofa_operator.incidents.incident import (
 from mofa_operator.incidents.job_incidents import JobIncidents
 from mofa_operator.incidents.lasting import begun_before, lasting, out_before
 from mofa_operator.incidents.node_incidents import node_incidents
-from mofa_operator.incidents.shared_incidents import configured, domains, seen_by_observer
+from mofa_operator.incidents.shared_incidents import (
+    additions,
+    configured,
+    domains,
+    seen_by_observer,
+)
 from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Span, joined, overlap
 
 
@@ -124,9 +129,14 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
     for pod in timelines.pod_timelines.values():
         on_node[pod.node].append(pod)
     nodes, repairing = timelines.node_timelines, {one.name for one in lasted if one.kind == "node"}
-    keys = configured(nodes, on_node, repairing)
+    keys, added = configured(nodes, on_node, repairing), additions(nodes)
     told = {
-        name: replace(node, pod_timelines=tuple(on_node.get(name, ())), configured=keys(name))
+        name: replace(
+            node,
+            pod_timelines=tuple(on_node.get(name, ())),
+            configured=keys(name),
+            additions=added,
+        )
         for name, node in nodes.items()
     }
     return replace(timelines, node_timelines=told)

@@ -98,6 +98,32 @@ def configured(
     return keys
 
 
+def additions(timelines: Mapping[str, NodeTimeline]) -> tuple[float, ...]:
+    """When nodes joined a pool in which none was missing. [s]
+
+    A node that joins within an hour of another's deletion takes its place, and one that is deleted
+    within an hour of an addition leaves it its place.
+    """
+    events = [
+        (span.start, name, False) for name, node in timelines.items() for span in node.deletions
+    ]
+    events += [(at, name, True) for name, node in timelines.items() for at in node.joins]
+    missing: list[float] = []
+    spare: list[float] = []
+    found: list[float] = []
+    for at, _, joins in sorted(events):
+        missing = [other for other in missing if at - other <= HOUR]
+        spare = [other for other in spare if at - other <= HOUR]
+        waiting, others = (spare, missing) if joins else (missing, spare)
+        if others:
+            others.pop(0)
+            continue
+        waiting.append(at)
+        if joins:
+            found.append(at)
+    return tuple(found)
+
+
 def seen_by_observer(
     incidents: Sequence[Incident],
     timelines: Mapping[str, NodeTimeline],

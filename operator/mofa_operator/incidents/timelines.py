@@ -347,6 +347,8 @@ class NodeTimeline:
     """GPUs that it offers at most; 0 = unknown. [1]"""
     configured: frozenset[str] = frozenset()
     """Keys of taints that are configuration here and no cordon; empty text: unschedulable is."""
+    additions: tuple[float, ...] = ()
+    """When nodes joined its pool in which none was missing. [s]"""
 
     def of(self, signal: Signal) -> list[SignalTimeline]:
         """Time lines of a signal, one for each part of the node."""
@@ -440,6 +442,18 @@ class NodeTimeline:
         """When it was deleted; None = it is still there. [s]"""
         last, whole = self.presence[-1].end, self.sampled[-1].end
         return last if whole - last > max(_ABSENT, 3 * self.sample_spacing) else None
+
+    @property
+    def deletions(self) -> list[Span]:
+        """From when its object was deleted until it was made again, or of no length if it was not."""
+        return [*self.away, *([Span(self.gone, self.gone)] if self.gone is not None else [])]
+
+    @property
+    def joins(self) -> list[float]:
+        """When its object was made, if that was seen. [s]"""
+        first, began = self.presence[0].start, self.sampled[0].start
+        came = [first] if first > began + 3 * self.sample_spacing else []
+        return [*came, *(span.end for span in self.away)]
 
     def exposed(self, failing: list[Span], shortest_outage: float) -> list[Span]:
         """When failures would count: ready, not cordoned, not failing; `shortest_outage` in [s]."""

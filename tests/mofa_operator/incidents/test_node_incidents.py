@@ -410,7 +410,7 @@ def test_a_machine_that_is_taken_away_idle_and_made_again_did_not_reboot():
 
 @pytest.mark.parametrize(
     ("notice", "drained", "word"),
-    [(110, True, "reclaimed"), (210, True, "planned-drain"), (210, False, "reclaimed")],
+    [(110, True, "reclaimed"), (230, True, "planned-drain"), (230, False, "reclaimed")],
 )
 def test_a_machine_whose_pods_are_evicted_longer_than_a_notice_before_was_swapped_by_its_owner(
     notice, drained, word
@@ -419,6 +419,68 @@ def test_a_machine_whose_pods_are_evicted_longer_than_a_notice_before_was_swappe
     one = life(taint=(line[0], ValueRun(START + 20000 - notice, START + 20000, 1.0)), seen=20000.0)
     gone = trained("a", until=19950, drained=drained)
     assert words(node_incidents(replace(one, pod_timelines=(gone,)))) == [word]
+
+
+def swapped(joins, *, ends=20100.0, left=()):
+    """What is told of a node that is tainted at 20000 s and deleted two minutes later, in a pool where others join and leave."""
+    old = life(
+        taint=(ValueRun(START + 20000, START + 20120, 1.0),), seen=20120.0, ready=switched(until=20120.0)
+    )  # fmt: skip
+    new = [
+        replace(life(f"n{at:.0f}"), presence=(Span(START + at, END),), timelines=()) for at in joins
+    ]
+    gone = [life(f"g{at:.0f}", seen=at) for at in left]
+    pods = [trained("a", until=ends)]
+    return [
+        one.cause.word
+        for one in pool_past(old, *new, *gone, pods=pods).incidents
+        if one.name == "a"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("joins", "more", "word"),
+    [
+        ([20040.0], {}, "planned-drain"),
+        ([19880.0], {}, "planned-drain"),
+        ([20160.0], {}, "reclaimed"),
+        ([20040.0], {"ends": 20010.0}, "reclaimed"),
+        ([20040.0], {"left": [18000.0]}, "reclaimed"),
+        ([19000.0], {}, "reclaimed"),
+        ([], {}, "reclaimed"),
+    ],
+    ids=[
+        "the new one came before the pods went",
+        "it came before the taint",
+        "it came after the machine",
+        "the pods went at once",
+        "it came for another that is missing",
+        "it came long before",
+        "none came",
+    ],
+)
+def test_a_machine_whose_place_is_taken_before_its_pods_go_was_swapped_by_its_owner(
+    joins, more, word
+):
+    assert swapped(joins, **more) == [word]
+
+
+def test_a_machine_that_ends_within_its_notice_was_reclaimed_however_late_its_node_is_deleted():
+    taint = (ValueRun(START + 19860, START + 20160, 1.0),)
+    ready = (ValueRun(START, START + 19980, 1.0), ValueRun(START + 20040, START + 20160, 0.0))
+    one = life(taint=taint, ready=ready, seen=20160.0)
+    evicted = trained("a", until=19920, drained=True)
+    assert words(node_incidents(replace(one, pod_timelines=(evicted,)))) == ["reclaimed"]
+
+
+def test_a_node_that_is_cordoned_just_before_its_machine_ends_was_not_lost():
+    taint = (ValueRun(START + 8940, START + 9120, 1.0),)
+    ready = (ValueRun(START, START + 8940, 1.0), ValueRun(START + 9000, START + 9120, 0.0))
+    one, gone = life(ready=ready, seen=9120.0), trained("a", until=8940)
+    line = SignalTimeline("a", TAINT, ("leaving",), taint)
+    told = replace(one, timelines=(*one.timelines, line), pod_timelines=(gone,))
+    assert words(node_incidents(told)) == ["reclaimed"]
+    assert words(node_incidents(replace(one, pod_timelines=(gone,)))) == ["node-lost"]
 
 
 def test_a_host_that_ends_its_pods_in_order_and_is_deleted_was_taken_back():
