@@ -5,6 +5,7 @@ from mofa_operator.incidents.timelines import (
     CORDON,
     PRESSURE,
     READY,
+    TAINT,
     XID,
     ContainerExit,
     NodeTimeline,
@@ -39,7 +40,9 @@ def exits(*given, again=20.0):
 
 def life(name, **told):
     signals = {"ready": READY, "cordon": CORDON, "xid": XID, "pressure": PRESSURE, "boot": BOOT}
+    signals["removal"] = TAINT
     parts = {"xid": ("0", "u"), "pressure": ("DiskPressure",)}
+    parts["removal"] = ("ToBeDeletedByClusterAutoscaler",)
     lines = (
         SignalTimeline(name, signals[word], parts.get(word, ()), runs)
         for word, runs in told.items()

@@ -302,7 +302,7 @@ class JobCauses:
         slack = self._pool.sample_spacing
         known = self._pool.node_timelines
         for node in sorted(outage.nodes & known.keys()) if outage.replaced else ():
-            for cordon in known[node].cordons:
+            for cordon in (*known[node].cordons, *known[node].removals):
                 if -(slack if asked else 0.0) <= stopped - cordon.start <= DRAINING + slack:
                     return node, cordon.start
         return None

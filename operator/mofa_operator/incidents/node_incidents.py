@@ -25,7 +25,6 @@ from mofa_operator.incidents.timelines import (
     DETECTED,
     PROBLEM,
     REMAP,
-    TAINT,
     XID,
     XID_COUNT,
     NodeTimeline,
@@ -304,11 +303,11 @@ def _taken_away(node: NodeTimeline, deleted: Span, last: float = math.inf) -> In
         evidence = f"deleted {at - begin:.0f} s after its first cordon, while pods trained on it"
         alike = ["a provider's notice or an end by age, which look alike"] if begins else []
         return of_node(node.name, begin, at, causes.RECLAIMED, evidence, *alike)
-    taints = [line.part[0] for line in node.of(TAINT) if line.part[0].startswith("ToBeDeleted")]
-    if begins and not taints:
+    if begins and not node.removals:
         evidence = "cordoned, then deleted"
         return of_node(node.name, begin, until, causes.DRAIN, evidence)
-    return of_node(node.name, at, at, causes.SCALE_DOWN, "deleted while ready", *taints)
+    by = ["by the cluster autoscaler"] if node.removals else []
+    return of_node(node.name, at, at, causes.SCALE_DOWN, "deleted while ready", *by)
 
 
 def _cordons_before(node: NodeTimeline, at: float) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +17,8 @@ HOST_SILENCE: Final = 1.6
 """The same of exporters on a node: one missing sample may mean that the host was down. [1]"""
 _ABSENT: Final = 600.0
 """Time without a node's object, before the last sample of all, from which it is deleted. Ours. [s]"""
+_BY_AUTOSCALER: Final = ("ToBeDeleted", "DeletionCandidate")
+"""How keys of the cluster autoscaler's taints begin: of nodes that it drains, and of those that it may."""
 Point: TypeAlias = tuple[float, float]
 """A moment and a value. [s, …]"""
 
@@ -373,13 +375,23 @@ class NodeTimeline:
     @_kept
     def cordons(self) -> list[Span]:
         """Times in which the node accepted no new pods, without those that are its configuration."""
+        # the cluster autoscaler taints a node that it removes: that is no repair
+        return self._closed(
+            lambda key: not key.startswith(_BY_AUTOSCALER) and key not in self.configured
+        )
+
+    @_kept
+    def removals(self) -> list[Span]:
+        """Times in which the cluster autoscaler evicted what ran on the node, to delete it."""
+        return self._closed(lambda key: key.startswith(_BY_AUTOSCALER[0]))
+
+    def _closed(self, told: Callable[[str], bool]) -> list[Span]:
+        """Times of cordons and taints whose keys a rule picks; unschedulable has none."""
         spans = [
             span
             for signal in (CORDON, TAINT)
             for line in self.of(signal)
-            # the cluster autoscaler taints a node that it removes: that is no repair
-            if not "".join(line.part).startswith(("ToBeDeleted", "DeletionCandidate"))
-            and "".join(line.part) not in self.configured
+            if told("".join(line.part))
             for span in spans_of(line.runs, 1.0, self.spacing.get(signal, 0.0))
         ]
         return joined(spans, 2 * self.sample_spacing)

@@ -199,11 +199,12 @@ def test_a_node_that_failed_first_is_the_cause_and_the_time():
     assert found[0].nodes == ("a",)
 
 
-def test_a_node_that_was_cordoned_first_was_drained():
-    cordon = switched((8940, 1.0), (20000, 0.0), first=0.0)
+@pytest.mark.parametrize("by", ["cordon", "removal"])
+def test_a_node_that_was_cordoned_first_or_that_an_autoscaler_removes_was_drained(by):
+    closed = switched((8940, 1.0), (20000, 0.0), first=0.0)
     old = [pod(slot=n, until=START + 9000) for n in range(2)]
     new = [pod(slot=n, at=START + 9040, attempt="1", node=NODES[n + 2]) for n in range(2)]
-    assert only(seen(*old, *new, a=life("a", cordon=cordon))) == "planned-drain"
+    assert only(seen(*old, *new, a=life("a", **{by: closed}))) == "planned-drain"
 
 
 def test_work_that_stopped_long_before_the_pods_went_was_a_hang():

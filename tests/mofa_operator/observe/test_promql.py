@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mofa_model.errors import BadValue
+from mofa_operator.observe.prometheus.client import Sample
 from mofa_operator.observe.prometheus.promql import (
     any_of,
     duration,
     filled,
     matcher,
     node_label,
+    pod_slot,
     quoted,
     selector,
 )
@@ -85,3 +87,18 @@ def test_a_duration_is_above_zero():
 def test_an_administrators_query_is_filled_with_names_of_objects_only(name):
     with pytest.raises(BadValue, match="name of a Kubernetes object"):
         filled('tokens{job="$job"}', {"namespace": "ml", "job": name})
+
+
+@pytest.mark.parametrize(
+    ("name", "slot"),
+    [
+        ("sft-w-0-3-k7x2d", "sft-w-0-3"),
+        ("sft-w-0-3-25626", "sft-w-0-3"),
+        ("sft-worker-3", "sft-worker-3"),
+        ("sft-worker-10316", "sft-worker-10316"),
+    ],
+)
+def test_the_end_that_the_api_server_draws_is_no_part_of_a_pods_slot_also_where_it_is_a_number(
+    name, slot
+):
+    assert pod_slot(Sample({"pod": name, "owner_name": "sft"}, ())) == slot

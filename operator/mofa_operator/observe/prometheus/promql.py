@@ -334,6 +334,12 @@ class Pool:
         ]
 
 
+_DRAWN: Final = 5
+"""Length of the end that the API server draws for a pod's name. [1]"""
+_NEVER_DRAWN: Final = frozenset("013")
+"""Digits that are in no such end; a number of five others may be one: of 1,000 pods one has it."""
+
+
 def labels_of(sample: Sample) -> PodLabels:
     """The labels by which pods of this pod's kind of jobs name their job. The kind is the first whose
     label the pod has, or whose object owns it.
@@ -370,7 +376,8 @@ def pod_slot(sample: Sample) -> str:
     if labels.owner and name.startswith(above):
         name = labels.job_name(above) + name.removeprefix(above)
     stem, _, last = name.rpartition("-")
-    return stem if len(last) == 5 and not last.isdigit() else name
+    is_drawn = len(last) == _DRAWN and (not last.isdigit() or not set(last) & _NEVER_DRAWN)
+    return stem if is_drawn else name
 
 
 # ------------------------------------------------------------------------------- trusted exporters
