@@ -76,9 +76,10 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     rule = _rule(model, rule)
     patterns = _patterns(model)
     given = (strategy.pp, strategy.vpp, *_numbers(model))
-    flat = [column.reshape(-1) for column in np.broadcast_arrays(*np.atleast_1d(*given))]
-    shape = np.broadcast_shapes(*(np.shape(x) for x in given))
-    inverse = groups(flat)
+    shape = np.broadcast_shapes(*map(np.shape, given))
+    flat = [np.broadcast_to(column, shape).reshape(-1) for column in given]
+    unlike = [column for column, one in zip(flat, given, strict=True) if np.ndim(one)]
+    inverse = groups(unlike or flat[:1])
     first = row_of_each(inverse)
     keys = np.stack([column[first] for column in flat], axis=1)
     tables = [_kinds(rule, strategy.schedule.folded, patterns, *key) for key in keys.tolist()]
@@ -135,17 +136,18 @@ def row_of_each(group: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows
 
 
-def spread(terms: _Terms, position: NDArray[np.int64]) -> _Terms:
+def spread(terms: _Terms, position: NDArray[np.int64] | None) -> _Terms:
     """Values of each of the `groups` for every row, by its `position` in them; a number stays one.
+    Without a position each row is a group.
 
     >>> spread((np.array([5.0, 7.0]), 3.0), np.array([1, 0, 1]))
     (array([7., 5., 7.]), 3.0)
     """
     given: Any = terms
+    if position is None or isinstance(given, float | int | np.generic):
+        return terms
     if isinstance(given, np.ndarray):
         values: Any = given.take(position, axis=0) if given.ndim else given
-    elif isinstance(given, float | int | np.generic):
-        return terms
     elif isinstance(given, tuple):
         values = tuple(spread(part, position) for part in given)
     elif isinstance(given, Mapping):

@@ -44,9 +44,9 @@ def bandwidth_at_scale(bandwidth: BytesPerSecond, nodes: Count, decay: Ratio) ->
     return bandwidth / np.power(np.maximum(nodes, 1.0), decay)
 
 
-def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
-    """Path of a group of `size` ranks that lie `stride` apart, Eq. (18): a ring over the NICs of a
-    domain's members. []
+def ring_bandwidth(cluster: Cluster, size: Count, stride: Count) -> BytesPerSecond:
+    """Bandwidth of a member of a group of `size` ranks that lie `stride` apart, Eq. (18): a ring
+    over the NICs of a domain's members. [B/s]
 
     A group inside the scale-up domain uses its links. One that leaves it runs a ring that enters
     and leaves each domain through the NICs of all its members there, so it has min(scale-up,
@@ -56,26 +56,36 @@ def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
     >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
     >>> nodes = Cluster(device=gpu, gpus=64, scale_up=fast, scale_out=slow)
-    >>> [round(float(path_between(nodes, size, 1).bandwidth) / 1e9) for size in (8, 16)]
+    >>> [round(float(ring_bandwidth(nodes, size, 1)) / 1e9) for size in (8, 16)]
     [315, 149]
     """
-    constants, kernels = cluster.calibration.links, cluster.calibration.kernels
+    constants, span = cluster.calibration.links, size * stride
     up = cluster.scale_up.bandwidth * constants.scale_up_efficiency
-    inside = size * stride <= cluster.domain
     members = np.minimum(size, np.maximum(1.0, cluster.domain / stride))
-    nodes = size * stride / cluster.gpus_per_node
-    thin = np.where(
-        (np.asarray(cluster.spine_nodes) > 0) & (nodes > cluster.spine_nodes),
-        cluster.oversubscription,
-        1.0,
-    )
-    out = bandwidth_at_scale(
-        members * (cluster.scale_out.bandwidth * constants.scale_out_efficiency) / thin,
-        nodes,
-        constants.scale_decay,
-    )
+    nodes = span / cluster.gpus_per_node
+    out = members * (cluster.scale_out.bandwidth * constants.scale_out_efficiency)
+    if anything(cluster.spine_nodes):
+        beyond = (np.asarray(cluster.spine_nodes) > 0) & (nodes > cluster.spine_nodes)
+        out = out / np.where(beyond, cluster.oversubscription, 1.0)
+    out = bandwidth_at_scale(out, nodes, constants.scale_decay)
+    return np.where(span <= cluster.domain, up, np.minimum(up, out))
+
+
+def path_between(cluster: Cluster, size: Count, stride: Count) -> Path:
+    """Path of a group of `size` ranks that lie `stride` apart: its bandwidth, and latencies of the
+    links that it uses. Ours. []
+
+    >>> from mofa_model.spec import Device, Link
+    >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
+    >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9, latency=5e-6)
+    >>> nodes = Cluster(device=gpu, gpus=64, scale_up=fast, scale_out=slow)
+    >>> [float(path_between(nodes, size, 1).inside) for size in (8, 16)]
+    [1.0, 0.0]
+    """
+    constants, kernels = cluster.calibration.links, cluster.calibration.kernels
+    inside = size * stride <= cluster.domain
     return Path(
-        bandwidth=np.where(inside, up, np.minimum(up, out)),
+        bandwidth=ring_bandwidth(cluster, size, stride),
         hop=np.where(
             inside,
             cluster.scale_up.latency + constants.scale_up_hop,

@@ -375,12 +375,12 @@ def weight_fetch_time(
 
 
 def host_activation(
-    in_flight: Count, layers: Count, layer_bytes: Bytes, layer_input: Bytes, devices: Count
+    in_flight: Count, layers: Count, layer_bytes: Bytes, layer_input: Bytes
 ) -> Bytes:
-    """Activations that the devices of a node park in its host: n_inflight l (A - A_in) G, what Eq.
-    (33) takes from them. [B]
+    """Activations that a device parks in its host: n_inflight l (A - A_in), what Eq. (33) takes
+    from it. [B]
 
-    >>> host_activation(2, 16, 5.0e8, 1.0e8, 8)
-    102400000000.0
+    >>> host_activation(2, 16, 5.0e8, 1.0e8)
+    12800000000.0
     """
-    return in_flight * layers * (layer_bytes - layer_input) * devices
+    return in_flight * layers * (layer_bytes - layer_input)

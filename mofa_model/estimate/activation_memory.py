@@ -19,7 +19,12 @@ from mofa_model.blocks import Block, Cut, Kept, Layer, Ranks, Rows
 from mofa_model.blocks.block import ALL, EACH, NOTHING, Projection
 from mofa_model.checks import anything
 from mofa_model.equations import memory
-from mofa_model.estimate.block_time import block_tokens, on_distinct_rows, tokens_held
+from mofa_model.estimate.block_time import (
+    DistinctRows,
+    block_tokens,
+    distinct_rows,
+    tokens_held,
+)
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import (
     dense_weights,
@@ -29,7 +34,7 @@ from mofa_model.estimate.model_states import (
     outputs,
 )
 from mofa_model.estimate.terms import Footprint
-from mofa_model.placement import Stages
+from mofa_model.placement import Stages, spread
 from mofa_model.records import dataclass, varied
 from mofa_model.spec import Adapters, Cluster, MemoryConstants, Workload
 from mofa_model.spec.tuning import Loss, Task
@@ -87,10 +92,15 @@ class _Stored:
 
 
 def activation_memory(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stage_kinds: Stages,
+    rows: DistinctRows | None = None,
 ) -> Footprint:
-    """Activations, head and loss on every kind of stage."""
-    layers = on_distinct_rows(workload, cluster, strategy, _stored_layers)
+    """Activations, head and loss on every kind of stage; `rows` where they are known."""
+    distinct, position = rows or distinct_rows(workload, cluster, strategy)
+    layers = spread(_stored_layers(workload, cluster, distinct), position)
     flight = in_flight(workload, strategy, stage_kinds)
     stored = stored_activations(workload, strategy, stage_kinds, layers, flight)
     head = head_memory(workload, cluster, strategy, stage_kinds)
@@ -101,7 +111,7 @@ def _stored_layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[S
     constants = cluster.calibration.memory
     layers = stored_layers(workload, constants, s)
     if anything(s.chunk_layers):
-        layers += stored_layers(workload, constants, replace(s, chunks=1))
+        layers += stored_layers(workload, constants, varied(s, chunks=1))
     return layers
 
 
@@ -172,6 +182,14 @@ def _frozen_shards(workload: Workload, s: Strategy) -> bool:
     return sharded and s.recompute is Recompute.FULL
 
 
+def recomputed_share(s: Strategy, stage_kinds: Stages) -> Ratio:
+    """Share of a stage's layers that are recomputed as a whole. [1]"""
+    if s.recompute is not Recompute.FULL:
+        return 0.0
+    some = anything(s.recompute_layers)
+    return memory.recomputed_share(stage_kinds.layers, s.recompute_layers) if some else 1.0
+
+
 def stored_activations(
     workload: Workload,
     strategy: Strategy,
@@ -188,25 +206,24 @@ def stored_activations(
     s, numbers = strategy, layers_on(workload, stage_kinds)
     if len(stored_layers) > len(numbers):
         numbers = in_chunks_and_whole(workload, s, stage_kinds, numbers)
-    share: Ratio = 0.0
-    if s.recompute is Recompute.FULL:
-        some = anything(s.recompute_layers)
-        share = memory.recomputed_share(stage_kinds.layers, s.recompute_layers) if some else 1.0
+    share = recomputed_share(s, stage_kinds)
     stored: list[Bytes] = []
     backward: list[Bytes] = []
     parked: list[Bytes] = []
     captured: Bytes = 0.0
     for layer, number in zip(stored_layers, numbers, strict=True):
         kept, again = _kept(layer, s, share), _backward(layer, s)
-        surge = layer.surge if s.recompute is not Recompute.FULL else (1.0 - share) * layer.surge
+        surge = layer.surge
+        if anything(surge) and s.recompute is Recompute.FULL:
+            surge = (1.0 - share) * surge
         # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
             whole = ACTIVATIONS in s.offload
             back = kept if whole else _offloaded(layer, s, share)
             left = layer.input if whole else kept - back
-            if whole:
+            if whole and anything(surge):
                 back, surge = back + surge, 0.0
-            parked.append(memory.host_activation(chunks, number, kept / s.vpp, left / s.vpp, 1.0))
+            parked.append(memory.host_activation(chunks, number, kept / s.vpp, left / s.vpp))
             kept, again = left, again + back
         if s.graphs is not Graphs.NONE:
             captured = captured + memory.captured_buffers(chunks, number, layer.input / s.vpp)

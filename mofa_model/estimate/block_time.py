@@ -7,29 +7,29 @@ laws in `equations.compute`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.blocks import Block, Core, Cut, Elementwise, Layer, Projection, Rows
 from mofa_model.blocks.block import STREAM_PASSES
 from mofa_model.equations import collectives, compute, parameters
 from mofa_model.estimate.expert_load import all_to_all_time, expert_load
-from mofa_model.placement import groups, row_of_each, spread
-from mofa_model.records import dataclass
+from mofa_model.placement import groups, row_of_each
+from mofa_model.records import dataclass, varied
 from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import ContextMode, Strategy
 from mofa_model.units import Bytes, BytesPerSecond, Count, FlopPerSecond, Seconds
-
-Priced = TypeVar("Priced")
 
 MANY: Final = 256
 """Rows from which looking for equal rows costs less than pricing them all. Ours, measured."""
 PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "recompute_layers")
 """Degrees on which the work of one device on a layer or on the head depends. A new one that changes
 it stands here too."""
+DistinctRows = tuple[Strategy, NDArray[np.int64] | None]
+"""Rows of a family, and the one of them that each row of the family equals; None = they are all."""
 
 
 @dataclass(frozen=True)
@@ -95,24 +95,19 @@ def memory_rate(cluster: Cluster) -> BytesPerSecond:
     return cluster.device.memory_bandwidth * cluster.calibration.compute.memory_efficiency
 
 
-def on_distinct_rows(
-    workload: Workload,
-    cluster: Cluster,
-    strategy: Strategy,
-    price: Callable[[Workload, Cluster, Strategy], Priced],
-) -> Priced:
-    """Prices of the work of one device for a family: rows with equal `PRICED_BY` are priced once.
+def distinct_rows(workload: Workload, cluster: Cluster, strategy: Strategy) -> DistinctRows:
+    """Rows of a family for which the work of one device is priced: of many with equal `PRICED_BY`,
+    one.
 
-    Where it is asked of other fields of many rows, numpy says that shapes differ.
+    Where such rows are asked of other fields of many, numpy says that shapes differ.
     """
     given = {name: value for name in PRICED_BY if np.ndim(value := getattr(strategy, name))}
     sizes = {np.shape(column) for column in given.values()}
     if len(sizes) != 1 or min(sizes.pop()) < MANY or workload.axes or cluster.axes:
-        return price(workload, cluster, strategy)
+        return strategy, None
     position = groups(list(given.values()))
     first = row_of_each(position)
-    distinct = replace(strategy, **{name: column[first] for name, column in given.items()})
-    return spread(price(workload, cluster, distinct), position)
+    return varied(strategy, **{name: column[first] for name, column in given.items()}), position
 
 
 def block_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[BlockTime]:

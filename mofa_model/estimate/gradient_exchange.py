@@ -127,8 +127,9 @@ def _collective_time(
     """Gradient and parameter collectives of one group in a step. [s]"""
     p, links = workload.training.precision, cluster.calibration.links
     shard = np.where(np.asarray(s.shard) > 0, np.minimum(s.shard, ranks), ranks)
-    path = collectives.path_between(cluster, ranks, stride)
-    inner = collectives.path_between(cluster, shard, stride) if anything(s.shard) else path
+    bandwidth = inner_bandwidth = collectives.ring_bandwidth(cluster, ranks, stride)
+    if anything(s.shard):
+        inner_bandwidth = collectives.ring_bandwidth(cluster, shard, stride)
     ring, inner_ring = (ranks - 1.0) / ranks, (shard - 1.0) / shard
     gathered = held if s.sharding is Sharding.WEIGHTS else trained
     frozen = workload.training.adapters is not None and s.sharding is Sharding.WEIGHTS
@@ -138,18 +139,17 @@ def _collective_time(
     if s.sharding is Sharding.NONE:
         factor = 1.0 if cluster.in_network_reduction else 2.0
         time = (
-            tensors * ranks * links.tensor_latency_replicated
-            + factor * ring * reduce / path.bandwidth
+            tensors * ranks * links.tensor_latency_replicated + factor * ring * reduce / bandwidth
         )
         return np.where(alone, 0.0, time)
     latency = tensors * shard * links.tensor_latency
     # Every gradient crosses the whole group once, and parameters come back within the shard group.
     each = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
     rounds = _rounds(s, micro_batches) if each else 1.0
-    scatter = rounds * inner_ring * reduce / inner.bandwidth
-    across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / path.bandwidth, 0.0)
+    scatter = rounds * inner_ring * reduce / inner_bandwidth
+    across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / bandwidth, 0.0)
     gathers = 2.0 * rounds if s.sharding is Sharding.WEIGHTS else 1.0
-    back = gathers * inner_ring * gather / inner.bandwidth
+    back = gathers * inner_ring * gather / inner_bandwidth
     fetched: Seconds = 0.0
     if s.host_weights and s.sharding is Sharding.WEIGHTS:
         fetched = memory.weight_fetch_time(held, shard, width, gathers, _host_link(cluster))
@@ -173,9 +173,9 @@ def _tied_embedding_time(
     model = workload.model
     if not model.embedding.tied or s.schedule.folded or workload.training.adapters is not None:
         return 0.0
-    path = collectives.path_between(cluster, s.pp, s.tp * ranks)
+    bandwidth = collectives.ring_bandwidth(cluster, s.pp, s.tp * ranks)
     size = model.embedding.vocabulary * model.hidden / s.tp * workload.training.precision.reduce
-    return np.where(np.asarray(s.pp) > 1, size / path.bandwidth, 0.0)
+    return np.where(np.asarray(s.pp) > 1, size / bandwidth, 0.0)
 
 
 def _update_time(
@@ -261,10 +261,10 @@ def _newton_schulz_time(
                 flops = flops + optimizers.newton_schulz_flops(some, side, rule.iterations)
         if anything(held):
             held, flops = np.max(held, axis=0), np.max(flops, axis=0)
-            sharing = collectives.path_between(cluster, np.minimum(shared, ranks), stride)
-            across = collectives.path_between(cluster, slices, 1.0)
-            sent = rule.gather * held * (shared - 1.0) / shared / sharing.bandwidth
+            sharing = collectives.ring_bandwidth(cluster, np.minimum(shared, ranks), stride)
+            across = collectives.ring_bandwidth(cluster, slices, 1.0)
+            sent = rule.gather * held * (shared - 1.0) / shared / sharing
             own_part = held / shared
-            sent = sent + 2.0 * rule.gather * own_part * (slices - 1.0) / slices / across.bandwidth
+            sent = sent + 2.0 * rule.gather * own_part * (slices - 1.0) / slices / across
             time = time + flops / shared / rate + sent
     return time

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add, mul
 from typing import Final
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from mofa_model.blocks import Layer, Rows
 from mofa_model.checks import anything
 from mofa_model.equations import collectives, compute, host, overlap, parameters, routing
+from mofa_model.estimate.activation_memory import recomputed_share
 from mofa_model.estimate.block_time import memory_rate, product_time, tokens_per_rank
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import outputs
@@ -118,7 +121,7 @@ def feature_effects(cluster: Cluster, strategy: Strategy, stage_kinds: Stages) -
             Recompute.FULL: 1.0,
         }[s.recompute],
         overlapped=float(s.expert_overlap),
-        repeated=_recomputed_layers(s, stage_kinds),
+        repeated=1.0 if s.recompute is not Recompute.FULL else recomputed_share(s, stage_kinds),
     )
 
 
@@ -204,18 +207,13 @@ def stage_times(
     weight = weight + stage_kinds.head * (tail / 3.0)
     launch = launch + stage_kinds.head * (head_launch + modules * (launches[at] + head_launch))
 
-    crosses = np.asarray(s.tp) > cluster.gpus_per_node
-    total = host.serialised(
-        device,
-        launch,
-        overlap.smooth_max(device, launch, c.uneven),
-        np.where(crosses, c.serial, 0.0),
-    )
+    total, crosses = overlap.smooth_max(device, launch, c.uneven), s.tp > cluster.gpus_per_node
+    if anything(crosses):
+        total = host.serialised(device, launch, total, np.where(crosses, c.serial, 0.0))
     total = np.where(stage_kinds.count > 0, total + c.micro_batch, 0.0)
     slowest = _slowest_pair(total, stage_kinds) if s.schedule.both_ends else np.max(total, axis=0)
     all_stages, busy, forward, weight = (
-        sum(stage_kinds.count[k] * part[k] for k in range(len(stage_kinds.count)))
-        for part in (total, device, forward, weight)
+        reduce(add, map(mul, stage_kinds.count, part)) for part in (total, device, forward, weight)
     )
     shortest = host.shortest_pass((forward, busy - forward - weight, weight), all_stages)
     return StageTime(
@@ -241,14 +239,3 @@ def _slowest_pair(total: Seconds, stages: Stages) -> Seconds:
     outer = 0.5 * (outer + np.max(np.where(stages.head > 0, total, 0.0), axis=0))
     slowest: Seconds = np.maximum(outer, np.max(np.where(ends > 0, 0.0, total), axis=0))
     return slowest
-
-
-def _recomputed_layers(strategy: Strategy, stages: Stages) -> Ratio:
-    """Share of a stage's layers that are recomputed; full recomputation may name a number of
-    layers. [1]
-    """
-    if strategy.recompute is not Recompute.FULL or not anything(strategy.recompute_layers):
-        return 1.0
-    wanted = np.asarray(strategy.recompute_layers)
-    layers = np.maximum(stages.layers, 1.0)
-    return np.where(wanted > 0, np.minimum(wanted, layers) / layers, 1.0)

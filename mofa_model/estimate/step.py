@@ -15,11 +15,12 @@ from operator import add
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mofa_model.checks import anything, array_axes
 from mofa_model.equations import collectives, compute, parameters, routing
 from mofa_model.estimate.activation_memory import activation_memory
-from mofa_model.estimate.block_time import on_distinct_rows, tokens_per_rank
+from mofa_model.estimate.block_time import DistinctRows, distinct_rows, tokens_per_rank
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
 from mofa_model.estimate.gradient_exchange import (
     GradientExchange,
@@ -27,10 +28,10 @@ from mofa_model.estimate.gradient_exchange import (
     gradient_exchange,
 )
 from mofa_model.estimate.layer_time import layer_times
-from mofa_model.estimate.model_states import model_states
+from mofa_model.estimate.model_states import HeldParameters, held_parameters, model_states
 from mofa_model.estimate.stage_time import StageTime, head_time, stage_times
 from mofa_model.estimate.terms import Footprint, LayerTime, device_memory_limit, term, terms_of
-from mofa_model.placement import Stages, stages_of
+from mofa_model.placement import Stages, spread, stages_of
 from mofa_model.records import dataclass, varied
 from mofa_model.schedules import Flow
 from mofa_model.schedules.schedule import bubble_time
@@ -176,10 +177,16 @@ class Estimate:
 
     stage_kinds: Stages
     """Layers, embedding and head of every kind of stage."""
-    layer_times: tuple[LayerTime, ...]
-    """One layer of each kind."""
-    head_time: Mapping[str, Seconds]
-    """Head and loss, by part. [s]"""
+    device_parameters: HeldParameters
+    """Parameters on one device of every kind of stage."""
+    distinct: Strategy
+    """Rows for which layers and head are priced."""
+    position: NDArray[np.int64] | None
+    """The one of them that each row equals; None = they are all."""
+    distinct_layers: tuple[LayerTime, ...]
+    """One layer of each kind, for these rows."""
+    distinct_head: Mapping[str, Seconds]
+    """Head and loss by part, for these rows. [s]"""
     stage_time: StageTime
     step_inputs: StepInputs
     step_terms: StepTime
@@ -188,7 +195,24 @@ class Estimate:
     def footprint(self) -> Footprint:
         """Memory, term by term; the price of time alone does not ask for it."""
         given = self.step_inputs
-        return footprint(given.workload, given.cluster, given.strategy, self.stage_kinds)
+        return footprint(
+            given.workload,
+            given.cluster,
+            given.strategy,
+            self.stage_kinds,
+            self.device_parameters,
+            (self.distinct, self.position),
+        )
+
+    @cached_property
+    def layer_times(self) -> tuple[LayerTime, ...]:
+        """One layer of each kind, of every layout."""
+        return spread(self.distinct_layers, self.position)
+
+    @cached_property
+    def head_time(self) -> Mapping[str, Seconds]:
+        """Head and loss of every layout, by part. [s]"""
+        return spread(self.distinct_head, self.position)
 
     @property
     def micro_batches(self) -> Count:
@@ -225,14 +249,20 @@ def estimate(
     s = strategy
     axes = max(workload.axes, cluster.axes, array_axes(s))
     stages = stages_of(workload.model, s, cluster.calibration.placement, axes)
-    layers = on_distinct_rows(workload, cluster, s, _layers)
-    head = on_distinct_rows(workload, cluster, s, head_time)
-    stage = stage_times(workload, cluster, s, stages, layers, sum(head.values()))
-    inputs = inputs_of(workload, cluster, s, stages, stage)
+    distinct, position = distinct_rows(workload, cluster, s)
+    layers, head = _layers(workload, cluster, distinct), head_time(workload, cluster, distinct)
+    sums = tuple(layer.sums for layer in layers)
+    spread_sums, whole_head = spread((sums, sum(head.values())), position)
+    stage = stage_times(workload, cluster, s, stages, spread_sums, whole_head)
+    parameters = held_parameters(workload, s, stages)
+    inputs = inputs_of(workload, cluster, s, stages, stage, parameters)
     return Estimate(
         stage_kinds=stages,
-        layer_times=layers[: len(workload.model.kinds)],
-        head_time=head,
+        device_parameters=parameters,
+        distinct=distinct,
+        position=position,
+        distinct_layers=layers[: len(workload.model.kinds)],
+        distinct_head=head,
         stage_time=stage,
         step_inputs=inputs,
         step_terms=step_time(inputs),
@@ -240,7 +270,12 @@ def estimate(
 
 
 def inputs_of(
-    workload: Workload, cluster: Cluster, s: Strategy, stage_kinds: Stages, stage: StageTime
+    workload: Workload,
+    cluster: Cluster,
+    s: Strategy,
+    stage_kinds: Stages,
+    stage: StageTime,
+    device_parameters: HeldParameters,
 ) -> StepInputs:
     """The inputs of a step's terms, from the times of its stages."""
     m = micro_batches(workload, s)
@@ -254,14 +289,14 @@ def inputs_of(
         slowest=stage.slowest,
         pipeline=pipeline,
         hops=exposed_hops(s, flow, pipeline, hop_time(workload, cluster, s)),
-        exchange=gradient_exchange(workload, cluster, s, stage_kinds, m),
+        exchange=gradient_exchange(workload, cluster, s, stage_kinds, m, device_parameters),
     )
 
 
 def _layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[LayerTime, ...]:
     """A layer of each kind; then the same with whole experts, where not all run in chunks."""
     some = anything(s.chunk_layers)
-    whole = layer_times(workload, cluster, replace(s, chunks=1)) if some else ()
+    whole = layer_times(workload, cluster, varied(s, chunks=1)) if some else ()
     return (*layer_times(workload, cluster, s), *whole)
 
 
@@ -336,11 +371,18 @@ def _flops(workload: Workload, convention: str) -> Flop:
 
 
 def footprint(
-    workload: Workload, cluster: Cluster, strategy: Strategy, stage_kinds: Stages
+    workload: Workload,
+    cluster: Cluster,
+    strategy: Strategy,
+    stage_kinds: Stages,
+    device_parameters: HeldParameters | None = None,
+    rows: DistinctRows | None = None,
 ) -> Footprint:
-    """Every memory term of a layout, or of a family of them."""
-    states = model_states(workload, cluster, strategy, stage_kinds)
-    moving = activation_memory(workload, cluster, strategy, stage_kinds)
+    """Every memory term of a layout, or of a family of them; `device_parameters` and `rows` where they
+    are known.
+    """
+    states = model_states(workload, cluster, strategy, stage_kinds, device_parameters)
+    moving = activation_memory(workload, cluster, strategy, stage_kinds, rows)
     held = {
         item.name: getattr(states, item.name)
         for item in terms_of(Footprint)
@@ -358,7 +400,7 @@ def footprint(
         fresh=states.fresh,
         host_states=states.host_states,
         host=host_bytes(cluster, states.host_states, moving.host_activations),
-        last=np.argmax(stage_kinds.position, axis=0),
+        position=stage_kinds.position,
     )
 
 
@@ -366,7 +408,9 @@ def host_bytes(cluster: Cluster, kept: Bytes, activations: Bytes) -> Bytes:
     """Host memory of the fullest node, from what one device of each kind of stage keeps there.
     [B]
     """
-    host = activations * cluster.gpus_per_node + kept * cluster.gpus_per_node
+    host = activations * cluster.gpus_per_node
+    if anything(kept):
+        host = host + kept * cluster.gpus_per_node
     return np.max(host, axis=0) if np.ndim(host) else host
 
 

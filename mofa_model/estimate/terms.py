@@ -19,7 +19,7 @@ from mofa_model.checks import anything
 from mofa_model.equations.memory import excess
 from mofa_model.records import dataclass
 from mofa_model.spec import Cluster
-from mofa_model.units import Bytes, Ratio, Seconds
+from mofa_model.units import Bytes, Count, Ratio, Seconds
 
 
 def term(equation: str, meaning: str, *, default: Any = MISSING, **more: Any) -> Any:
@@ -53,6 +53,16 @@ class LayerTime:
     communication: Seconds = term("(2) (3)", "all collectives, exposed or not", default=0.0)
     weight: Seconds
     """Part of the backward pass that computes weight gradients, which some schedules postpone."""
+
+    @property
+    def sums(self) -> LayerTime:
+        """The four sums alone. [s]"""
+        return LayerTime(
+            forward=self.forward,
+            backward=self.backward,
+            recompute=self.recompute,
+            weight=self.weight,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +108,8 @@ class Footprint:
     """Gradients that come as activations go: whole beside the last backward pass. [K, ...]"""
     ending: Bytes = 0.0
     """What the last backward pass needs beside them. [K, ...]"""
-    last: NDArray[np.intp] | None = None
-    """Position of the last stage among the kinds, [...]."""
+    position: Count = 0.0
+    """Index of each kind's first stage: the last of the kinds has the largest, [K, ...]. [1]"""
 
     @property
     def static(self) -> Bytes:
@@ -184,9 +194,9 @@ class Footprint:
         return self._on_last(self.static + self.update - self.above + self.gather - self.reserve)
 
     def _on_last(self, memory: Bytes) -> Bytes:
-        position = np.expand_dims(np.asarray(self.last), 0)
-        last: Bytes = np.take_along_axis(np.asarray(memory), position, axis=0)[0]
-        return last
+        last = np.expand_dims(np.argmax(self.position, axis=0), 0)
+        found: Bytes = np.take_along_axis(np.asarray(memory), last, axis=0)[0]
+        return found
 
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
         """True where the fullest device has enough memory, and the host what is known of it."""

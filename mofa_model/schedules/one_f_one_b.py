@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from mofa_model.checks import anything
 from mofa_model.equations.compute import THIRD
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
@@ -174,17 +175,15 @@ class OneFOneB(Schedule):
     ) -> Count:
         """Most chunks whose activations the stage at a position holds at one time, Eq. (5). [1]
 
-        n = min(m, p - i); with virtual stages min(m v, (v - 1) p + 2 (p - i - 1) + 1), of L / (p v)
-        layers each.
+        n = min(m v, (v - 1) p + k (p - 1 - i) + 1), of L / (p v) layers each; k is 2 with virtual
+        stages, else 1.
 
         >>> float(OneFOneB().in_flight(position=1, microbatches=32, stages=8))
         7.0
         """
         i, m, p, v = position, microbatches, stages, virtual
-        below = p - i - 1
-        return np.where(
-            v > 1, np.minimum(m * v, (v - 1) * p + 2 * below + 1), np.minimum(m, below + 1)
-        )
+        k = np.where(v > 1, 2.0, 1.0)
+        return np.minimum(m * v, k * (p - 1 - i) + ((v - 1) * p + 1))
 
     def time(self, flow: Flow) -> Seconds:
         """Warm-up, steady phase, cool-down and exposed hops, Eq. (9). [s]
@@ -207,6 +206,8 @@ class OneFOneB(Schedule):
     def exposed_hops(self, pipeline: Seconds, flow: Flow) -> Seconds:
         """The term of Eq. (9) itself, without the rounding of a difference. [s]"""
         del pipeline
+        if not anything(flow.hop):
+            return 0.0
         return exposed_hops(**{name: getattr(flow, name) for name in _OF_HOPS})
 
     def fill(self, flow: Flow) -> Seconds:
