@@ -13,7 +13,13 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from mofa_model.spec.recovery_classes import RecoveryClass
-from mofa_operator.incidents.timelines import ContainerExit, PodTimeline, PoolTimelines, Stall
+from mofa_operator.incidents.timelines import (
+    ContainerExit,
+    PodTimeline,
+    PoolTimelines,
+    Stall,
+    slack_of_silence,
+)
 
 SETTLED: Final = 400.0
 """Run time of all containers after which an end is a new outage: before, no training began. [s]"""
@@ -305,8 +311,9 @@ def _place_outages(
         ]
         end = pod.ended(step)
         if after is not None:
+            near = end + slack_of_silence(step)
             if after.created - end > 3 * step and any(
-                a <= end + 3 * step and b >= after.created for a, b in pool.silences
+                a <= near and b >= after.created for a, b in pool.silences
             ):
                 end = after.created  # nothing was sampled when it went
             start = min(end, after.created)

@@ -35,6 +35,7 @@ from mofa_operator.incidents.timelines import (
     joined,
     length,
     overlap,
+    slack_of_silence,
     without,
 )
 
@@ -387,7 +388,7 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
     step = node.sample_spacing
     start, end = boot.alive + node.gap(BOOT) / 2, boot.at + START_UP
     silences = without([Span(node.sampled[0].start, node.sampled[-1].end)], node.sampled)
-    slack = max(180.0, 3 * step)  # silences are read on a grid of a minute
+    slack = slack_of_silence(step)
     around = [b for a, b in silences if a - slack <= boot.alive and boot.at <= b + slack]
     unseen = bool(around)
     if boot.at - boot.alive < A_REBOOT or unseen:

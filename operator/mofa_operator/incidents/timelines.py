@@ -111,6 +111,15 @@ def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
     return gaps[len(gaps) // 2 if len(gaps) < _MANY else 3 * len(gaps) // 4] if gaps else 0.0
 
 
+def slack_of_silence(spacing: float) -> float:
+    """How far off the ends of a silence of all nodes may be, which are read on a grid of a minute. [s]
+
+    >>> slack_of_silence(15.0), slack_of_silence(300.0)
+    (180.0, 900.0)
+    """
+    return max(180.0, 3 * spacing)
+
+
 def value_runs(
     points: Iterable[Point], spacing: float, silence: float = SILENCE
 ) -> tuple[ValueRun, ...]:

@@ -13,9 +13,11 @@ from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.account import capacity, node_days_lost, summed
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.incidents.incident import Incident, JobFacts
+from mofa_operator.incidents.job_outages import job_outages
 from mofa_operator.incidents.past import past
 from mofa_operator.incidents.timelines import (
     ContainerExit,
+    Span,
     Stall,
     ValueRun,
 )
@@ -205,6 +207,15 @@ def test_a_node_that_was_cordoned_first_or_that_an_autoscaler_removes_was_draine
     old = [pod(slot=n, until=START + 9000) for n in range(2)]
     new = [pod(slot=n, at=START + 9040, attempt="1", node=NODES[n + 2]) for n in range(2)]
     assert only(seen(*old, *new, a=life("a", **{by: closed}))) == "planned-drain"
+
+
+def test_pods_that_were_replaced_while_nothing_was_sampled_were_out_from_when_the_new_ones_were_made():
+    old = [pod(slot=n, until=START + 9000) for n in range(2)]
+    new = [pod(slot=n, at=START + 12000, attempt="1") for n in range(2)]
+    sampled = (Span(START, START + 9120), Span(START + 16000, END))  # by the minute, pods by 15 s
+    blind = replace(pool_of(*old, *new), sampled=sampled, sample_spacing=15.0)
+    (found,) = job_outages(JOB, [*old, *new], [], blind)
+    assert (found.start, found.running) == (START + 12000, START + 12030)
 
 
 def test_work_that_stopped_long_before_the_pods_went_was_a_hang():
