@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from functools import cached_property
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,6 +25,10 @@ LIFE: Final = 86400
 """How long a ServiceAccount's token holds. [s]"""
 SERVED: Final = 60.0
 """Longest wait for a new kind. [s]"""
+PAGE: Final = 100
+"""Objects that one request deletes. [1]"""
+TRIES: Final = 10
+"""Requests of one deletion that may fail because the API server is slow. [1]"""
 OWN: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "mofa-system"})
 """Namespaces of the cluster itself and of the operator."""
 _GET: Final = re.compile(
@@ -113,8 +118,7 @@ class Cluster:
         fields: str = "",
     ) -> None:
         """Delete an object, or all of its kind with some labels and fields; a missing one is no error."""
-        chosen = f"?labelSelector={quote(labels)}&fieldSelector={quote(fields)}"
-        self._delete(self._path(kind, namespace, name) + chosen)
+        self._delete(self._path(kind, namespace, name), labels, fields)
 
     def empty(self, namespace: str) -> None:
         """Delete every object in a namespace, but its events."""
@@ -138,13 +142,28 @@ class Cluster:
             and told["resource"] != "events"
         }
 
-    def _delete(self, path: str) -> None:
+    def _delete(self, path: str, labels: str = "", fields: str = "") -> None:
+        """Delete an object, or all of a collection in pages. An API server ends a request after a minute, in which
+        a busy one cannot delete thousands of objects; where a page takes that long it is asked again.
+        """
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-        try:
-            self._client.ask("DELETE", path, options)
-        except Refused as error:
-            if error.code != 404:
-                raise
+        chosen = f"limit={PAGE}&labelSelector={quote(labels)}&fieldSelector={quote(fields)}"
+        page: str | None = ""
+        failed = 0
+        while page is not None:
+            try:
+                said = self._client.ask(
+                    "DELETE", f"{path}?{chosen}&continue={quote(page)}", options
+                )
+            except LocalStackError as error:
+                if isinstance(error, Refused) and error.code == 404:
+                    return
+                failed += 1
+                if failed == TRIES or not _too_slow(error):
+                    raise
+                page = ""  # from the start: what is gone is in no page
+            else:
+                page = said["metadata"].get("continue") or None
 
     def await_served(self, *definitions: dict[str, Any]) -> None:
         """Wait until what these CustomResourceDefinitions define is served."""
@@ -268,3 +287,12 @@ class Cluster:
         return json.dumps(
             found[0] if is_one else {"apiVersion": "v1", "kind": "List", "items": found}
         )
+
+
+def _too_slow(error: LocalStackError) -> bool:
+    """Whether a request failed because the API server is slow: it gave up (504), does not know the page any more
+    (410), or has not answered to the end.
+    """
+    if isinstance(error, Refused):
+        return error.code in {410, 504}
+    return isinstance(error.__cause__, TimeoutError | HTTPException)
