@@ -77,12 +77,20 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     patterns = _patterns(model)
     given = (strategy.pp, strategy.vpp, *_numbers(model))
     shape = np.broadcast_shapes(*map(np.shape, given))
-    flat = [np.broadcast_to(column, shape).reshape(-1) for column in given]
-    unlike = [column for column, one in zip(flat, given, strict=True) if np.ndim(one)]
-    inverse = groups(unlike or flat[:1])
+    # What all layouts share has no column: numpy is slow at many of them.
+    columns = {
+        at: np.broadcast_to(one, shape).reshape(-1) for at, one in enumerate(given) if np.ndim(one)
+    }
+    inverse = groups([*columns.values()]) if columns else np.zeros(1, dtype=np.int64)
     first = row_of_each(inverse)
-    keys = np.stack([column[first] for column in flat], axis=1)
-    tables = [_kinds(rule, strategy.schedule.folded, patterns, *key) for key in keys.tolist()]
+    keys = zip(
+        *(
+            columns[at][first].tolist() if at in columns else [float(one)] * len(first)
+            for at, one in enumerate(given)
+        ),
+        strict=True,
+    )
+    tables = [_kinds(rule, strategy.schedule.folded, patterns, *key) for key in keys]
     width = max(len(table) for table in tables)
     padded = np.zeros((4 + len(model.kinds), width, len(tables)))
     for index, table in enumerate(tables):
