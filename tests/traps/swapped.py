@@ -6,7 +6,7 @@ notices     evict at once; another node comes meanwhile or later, and the old on
 Rules that knew how long a deletion took, and nothing of other nodes, told none of the first four right.
 """
 
-from site_histories import END
+from site_histories import END, TOLERATED
 from traps.acted import trap
 from traps.acted_apart import joins
 
@@ -122,3 +122,62 @@ def _(s):
         machine_ends(s, k, t + 36, t + 110)
         s.node(k, t, t + 110, "planned-drain", False, contested=why)
         j.says(t, t + 700, "planned-drain", False, contested=why)
+
+
+@trap(
+    "a node that drifted waits five hours for its job, by a grace of its own; then the pod is evicted, and the machine ended",
+    nodes=12,
+    stem="pt-",
+)
+def _(s):
+    j = s.job("waited-for", range(8))
+    for k, h in enumerate((3.1, 22.4)):
+        t = s.at(h)
+        end = s.at(h + 5)
+        comes(s, 9 + k, t + 130, t + 245)
+        s.taint(k, t, END, "karpenter.sh/disrupted")
+        moved(s, j, k, 9 + k, end, end + 31)
+        machine_ends(s, k, end + 34, end + 130)
+        s.node(k, t, end + 130, "planned-drain", False)
+        j.says(end, end + 600, "planned-drain", False)
+
+
+@trap(
+    "four nodes of one job are taken back within a minute, and four others come within five minutes",
+    nodes=18,
+    stem="wave-",
+    scrape=30,
+)
+def _(s):
+    j = s.job("wave", range(8))
+    t = s.at(20)
+    for k in range(4):
+        comes(s, 9 + k, t + 200 + 20 * k, t + 260 + 20 * k)
+        s.taint(k, t + 12 * k, END, "house/leaving")
+        machine_ends(s, k, t + 36 + 12 * k, t + 150 + 12 * k)
+        s.node(k, t + 12 * k, t + 150 + 12 * k, "reclaimed")
+    j.pods[0].disrupted(t + 2, "EvictionByEvictionAPI")
+    j.anew(t + 33, first=0, moved={k: 9 + k for k in range(4)}, wait=330)
+    j.says(t, t + 900, "reclaimed")
+
+
+@trap(
+    "a pool grows for a queue while a host dies for good; its node is deleted after eleven minutes, once another has come in its place",
+    nodes=16,
+    stem="grow-",
+    scrape=30,
+)
+def _(s):
+    j = s.job("grown", range(8))
+    t = s.at(28)
+    for k in range(4):
+        comes(s, 10 + k, t - 60 + 40 * k, t + 30 + 40 * k)
+    comes(s, 14, t + 600, t + 640)
+    s.taint(5, t + 70, END, "house/unhealthy")
+    s.away(5, t + 45, t + 660)
+    for what in ("host", "dcgm"):
+        s.silent[what, 5].append((t, END))
+    s.deleted(5, t + 660)
+    s.node(5, t, t + 660, "node-lost")
+    j.anew(t + TOLERATED + 45, first=5, moved={5: 9})
+    j.says(t, t + 800, "node-lost")

@@ -6,6 +6,7 @@ Where only that is known, signs for the machines and for the program are weighed
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from mofa_model.units import DAY, HOUR
 from mofa_operator.incidents.blame import REPLAY, SOON, Signs, alike, infrastructure_share, timed
 from mofa_operator.incidents.incident import Incident
 from mofa_operator.incidents.job_outages import JobOutage
+from mofa_operator.incidents.node_incidents import DELETED
 from mofa_operator.incidents.timelines import PoolTimelines, Span, overlap
 
 STALLED: Final = 240.0
@@ -297,13 +299,17 @@ class JobCauses:
         return min(near, key=unlikely, default=None)
 
     def _cordoned(self, outage: JobOutage, stopped: float) -> tuple[str, float] | None:
-        """The node whose cordon ended what ran there, and when it was cordoned. [s]"""
+        """The node whose cordon ended what ran there, and when it was cordoned: however long before,
+        where the node was then deleted. [s]
+        """
         asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
         slack = self._pool.sample_spacing
         known = self._pool.node_timelines
         for node in sorted(outage.nodes & known.keys()) if outage.replaced else ():
+            took = any(0 <= one.start - stopped <= DELETED for one in known[node].deletions)
+            longest = math.inf if asked and took else DRAINING + slack
             for cordon in (*known[node].cordons, *known[node].removals):
-                if -(slack if asked else 0.0) <= stopped - cordon.start <= DRAINING + slack:
+                if -(slack if asked else 0.0) <= stopped - cordon.start <= longest:
                     return node, cordon.start
         return None
 

@@ -221,7 +221,8 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
         )
         if took is not None:
             told.add(took)
-            if _planned(node, last_ready, span.start, ahead=0.0):
+            in_order = _replaced_first(node, took.start, last_ready)
+            if in_order or _planned(node, last_ready, span.start, ahead=0.0):
                 yield _taken_away(node, took, last=span.start)
             elif _shut_down(node.pod_timelines, span, node.sample_spacing):
                 evidence = "shut down in order while pods trained on it, then deleted"
@@ -294,7 +295,7 @@ def _taken_away(node: NodeTimeline, deleted: Span, last: float = math.inf) -> In
     begins = _cordons_before(node, at)
     begin = min(begins, default=at)
     notice = max(0.0, min(at, last) - begin)
-    if begins and _replaced_first(node, begin, at):
+    if _replaced_first(node, at):
         evidence = "cordoned, and another node joined before what trained there had ended"
         return of_node(node.name, begin, until, causes.DRAIN, evidence)
     longest = NOTICE if until == at else NOTICE / 2
@@ -317,21 +318,23 @@ def _cordons_before(node: NodeTimeline, at: float) -> list[float]:
     return [a for a, b in node.cordons if a < at and b >= since]
 
 
-def _replaced_first(node: NodeTimeline, begin: float, at: float) -> bool:
-    """Whether another node joined before what trained on one had ended, which was cordoned at `begin`
-    and deleted at `at`. [s]
+def _replaced_first(node: NodeTimeline, at: float, last_ready: float = math.inf) -> bool:
+    """Whether another node joined before what trained on one had ended, which was deleted at a moment
+    and had been cordoned while it was ready. [s]
 
     Who swaps a machine waits for the new one before it evicts a pod: Karpenter where nodes drift
     or are consolidated, upgrades with nodes to spare. On a notice, or where a node ends by age,
     pods are evicted at once. Source: Karpenter, "Disruption".
     """
-    step = node.sample_spacing
+    step, begin = node.sample_spacing, min(_cordons_before(node, at), default=math.inf)
     ends = [
         end
         for pod in node.pod_timelines
         if pod.created < begin <= (end := pod.ended(step)) <= at + step
     ]
-    return any(begin - FIRST <= one <= max(ends) - step / 2 for one in node.additions if ends)
+    return begin <= last_ready and any(
+        begin - FIRST <= one <= max(ends) - step / 2 for one in node.additions if ends
+    )
 
 
 def _bounds(

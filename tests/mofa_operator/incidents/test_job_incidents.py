@@ -209,6 +209,17 @@ def test_a_node_that_was_cordoned_first_or_that_an_autoscaler_removes_was_draine
     assert only(seen(*old, *new, a=life("a", **{by: closed}))) == "planned-drain"
 
 
+@pytest.mark.parametrize(("deleted", "word"), [(9120, "planned-drain"), (DAY, "process-crash")])
+def test_a_job_that_leaves_a_node_long_after_its_cordon_was_drained_if_the_node_is_deleted_then(
+    deleted, word
+):
+    node = life("a", cordon=switched((2000, 1.0), first=0.0))
+    old = [pod(slot=n, until=START + 9000) for n in range(2)]
+    new = [pod(slot=n, at=START + 9040, attempt="1", node=NODES[n + 2]) for n in range(2)]
+    there = replace(node, presence=(Span(START, START + deleted),))
+    assert only(seen(*old, *new, a=there)) == word
+
+
 def test_pods_that_were_replaced_while_nothing_was_sampled_were_out_from_when_the_new_ones_were_made():
     old = [pod(slot=n, until=START + 9000) for n in range(2)]
     new = [pod(slot=n, at=START + 12000, attempt="1") for n in range(2)]

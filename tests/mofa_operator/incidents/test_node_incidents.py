@@ -465,6 +465,18 @@ def test_a_machine_whose_place_is_taken_before_its_pods_go_was_swapped_by_its_ow
     assert swapped(joins, **more) == [word]
 
 
+def test_a_node_that_waits_hours_for_its_job_is_swapped_if_another_came_first_and_else_its_host_died():
+    taint = (ValueRun(START + 2000, START + 20160, 1.0),)
+    ready = (ValueRun(START, START + 20000, 1.0), ValueRun(START + 20060, START + 20160, 0.0))
+    old, pods = life(taint=taint, ready=ready, seen=20160.0), [trained("a", until=20000)]
+    new = replace(life("n"), presence=(Span(START + 2400, END),), timelines=())
+    told = [pool_past(*nodes, pods=pods).incidents for nodes in ((old, new), (old,))]
+    assert [[one.cause.word for one in found if one.name == "a"] for found in told] == [
+        ["planned-drain"],
+        ["node-lost"],
+    ]
+
+
 def test_a_machine_that_ends_within_its_notice_was_reclaimed_however_late_its_node_is_deleted():
     taint = (ValueRun(START + 19860, START + 20160, 1.0),)
     ready = (ValueRun(START, START + 19980, 1.0), ValueRun(START + 20040, START + 20160, 0.0))
