@@ -142,7 +142,8 @@ def _(s):
     t = s.at(33)
     j.pods[2].disrupted(t, "EvictionByEvictionAPI")
     j.anew(t + 5, first=2, moved={2: 9})
-    j.says(t, t + 500, "planned-drain", False)
+    why = "where no sample has the eviction's reason, it may as well have crashed under the cordon"
+    j.says(t, t + 500, "planned-drain", False, contested=why)
     s.node(2, s.at(4), END, "planned-drain", False)
 
 
