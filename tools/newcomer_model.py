@@ -9,6 +9,8 @@ import json
 
 from newcomer_copy import Copy, Fails
 
+from mofa_model.search.axes import EVERY
+
 JOB = (
     "--model",
     "llama3-8b",
@@ -194,7 +196,7 @@ FIELD = """    muon: bool = False
     tensor_overlap: bool = False
 """
 ROW = """    switch(
-        "muon", "muon", Scope.STATE, tried.of_all(False, True), 22, example="muon=true",
+        "muon", "muon", Scope.STATE, tried.of_all(False, True), COMPLEXITY, example="muon=true",
         about="Whether Muon updates the weights.", feature="muon", assumed=False,
     ),
     switch(
@@ -217,8 +219,10 @@ spec:
 def axis(copy: Copy) -> str:
     """A toy axis that changes memory, the time of a step, and the bytes of a checkpoint."""
     copy.change("mofa_model/strategy.py", "    tensor_overlap: bool = False\n", FIELD)
+    free = max(axis.complexity for axis in EVERY) + 1  # no two axes break a tie alike
+    row = ROW.replace("COMPLEXITY", str(free))
     copy.change(
-        "mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', ROW
+        "mofa_model/strategy.py", '    switch(\n        "tensor_overlap", "tp-overlap",', row
     )
     rule = "mofa_model/estimate/model_states.py"
     copy.change(rule, "    return workload.training.optimizer\n", RULE)

@@ -282,6 +282,11 @@ def test_what_tests_start_is_built_before_them_and_what_cannot_be_fetched_is_nam
     built = [call for call in called(bare) if " build " in call]
     modules_built = {TOOLS[name].module.folder for name in here}
     assert len(built) == len(modules_built), "one for each Go module"
+    stack = next(call.split() for call in built if "kube-apiserver" in call)
+    costs = {one.package: one.seconds for one in TOOLS.values()}
+    order = [costs[word] for word in stack if word in costs]
+    assert len(order) > 6
+    assert order == sorted(order, reverse=True), "the largest first"
     assert binaries.main(["--for-tests"]) == 0
     assert [call for call in called(bare) if " build " in call] == built
 
