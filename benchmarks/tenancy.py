@@ -151,15 +151,14 @@ async def page(store: Store) -> None:
 
 def main() -> int:
     """Print what was measured; the result is 1 where it is out of its range."""
-    pods = Pods()
-    gc.set_threshold(SELDOM)  # as the command has it
-    gc.freeze()  # what a server answers is in no operator, and is not looked through for garbage
-    store = cluster()
+    store, pods = cluster(), Pods()
     for number in range(PROFILES):
         store.put(
             TRAINING_JOB,
             training_job(f"job-{number}", cluster={"profile": f"p{number}", "nodes": 2}),
         )
+    gc.set_threshold(SELDOM)  # as the command has it, and as the operator when it has started:
+    gc.freeze()
     watch_the_loop()
     asyncio.run(looks(store, pods))
     print(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from functools import partial
 from typing import Final
@@ -263,6 +264,8 @@ class Operator:
             if self._history is not None:
                 parts["history"] = self._history.run
             running = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
+            # What was listed is no garbage: a look through it would hold the loop for 0.3 s.
+            gc.freeze()
             _log.info("the operator has started: %d objects are queued", len(self._queue))
             done, _ = await asyncio.wait(
                 {stopped, *also, *running, *reconcilers}, return_when=asyncio.FIRST_COMPLETED
