@@ -16,7 +16,7 @@ from typing import Any
 
 from mofa_local import audit
 from mofa_local.ports import HOST, free_ports
-from mofa_local.processes import crowded
+from mofa_local.processes import is_late
 
 from mofa_model.annotations import PREFIX
 
@@ -33,12 +33,10 @@ def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> An
         began = time.monotonic()
         if found := check():
             return found
-        now = time.monotonic()
-        if now - start > seconds * crowded():
-            raise AssertionError(f"not within {now - start:.0f} s: {what or check}")
-        time.sleep(
-            min(1.0, max(0.1, 2 * (now - began)))
-        )  # a look that costs much is taken less often
+        took = time.monotonic() - began
+        if is_late(start, seconds):
+            raise AssertionError(f"not within {time.monotonic() - start:.0f} s: {what or check}")
+        time.sleep(min(1.0, max(0.1, 2 * took)))  # a look that costs much is taken less often
 
 
 class Advisor:

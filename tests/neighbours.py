@@ -10,7 +10,7 @@ from pathlib import Path
 
 from advisor import ours
 from mofa_local.client import Client, Refused
-from mofa_local.processes import crowded
+from mofa_local.processes import is_late
 from ruamel.yaml import YAML
 
 from mofa_model.kinds import KINDS, job_kind
@@ -111,7 +111,7 @@ def asks(value):
 def outcomes(cluster, wanted, seconds=120.0):
     """Our annotations of objects, by (kind, namespace, name), once all have an outcome or the time is over."""
     start, found = time.monotonic(), {}
-    while len(found) < len(wanted) and time.monotonic() - start < seconds * crowded():
+    while len(found) < len(wanted) and not is_late(start, seconds):
         for kind in {kind for kind, _, _ in wanted}:
             for one in json.loads(cluster.kubectl("get", kind.resource, "-A", "-o", "json"))[
                 "items"

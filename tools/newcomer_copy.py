@@ -93,9 +93,8 @@ class Copy:
     def suite(self) -> str:
         """Check, and run the whole quick tier; what pytest says at its end."""
         self.generate()
-        ours = (
-            ROOT / ".venv"
-        )  # old enough: set up anew it would be the copy's, and broken once that is gone
+        # Set up anew, our environment would be the copy's, and broken once the copy is gone.
+        ours = ROOT / ".venv"
         for target in ("check", "verify"):
             self.run("make", f"VENV={ours}", f"--old-file={ours / '.set-up-from-lock'}", target)
         return self.tested("-n", "2", "--ignore=tests/test_newcomer.py")

@@ -29,7 +29,8 @@ PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "recompute_layers"
 """Degrees on which the work of one device on a layer or on the head depends. A new one that changes
 it stands here too."""
 DistinctRows = tuple[Strategy, NDArray[np.int64] | None]
-"""Rows of a family, and the one of them that each row of the family equals; None = they are all."""
+"""Layouts of a family that differ in `PRICED_BY`, and for each layout of the family the index of the
+one that it equals there; None where all are kept."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def distinct_rows(workload: Workload, cluster: Cluster, strategy: Strategy) -> D
     """Rows of a family for which the work of one device is priced: of many with equal `PRICED_BY`,
     one.
 
-    Where such rows are asked of other fields of many, numpy says that shapes differ.
+    A price may read no other field that has a value for each layout: numpy would say that the shapes
+    differ.
     """
     given = {name: value for name in PRICED_BY if np.ndim(value := getattr(strategy, name))}
     sizes = {np.shape(column) for column in given.values()}

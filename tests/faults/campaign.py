@@ -18,7 +18,7 @@ from faults import scenario
 from faults.proxy import Fault, Proxy, behind
 from faults.scenario import State, persist
 from mofa_local import audit
-from mofa_local.processes import crowded
+from mofa_local.processes import is_late
 
 FLAGS = (
     "--settle=0.5",
@@ -176,7 +176,8 @@ def play(
 def _reach(cluster: Any, wanted: State, bound: float, where: str) -> State:
     start = time.monotonic()
     while (found := persist(lambda: scenario.state(cluster))) != wanted:
-        if (waited := time.monotonic() - start) > bound * crowded():
+        if is_late(start, bound):
+            waited = time.monotonic() - start
             raise AssertionError(
                 f"{where}, after {waited:.0f} s:\n{scenario.difference(found, wanted)}"
             )
@@ -188,10 +189,7 @@ def _events(cluster: Any, wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
     """Events follow the writes, and wait longer than these while the API server is away."""
     start = time.monotonic()
     time.sleep(QUIET)
-    while (
-        not (found := scenario.events(cluster)) >= wanted
-        and time.monotonic() - start < PATIENCE * crowded()
-    ):
+    while not (found := scenario.events(cluster)) >= wanted and not is_late(start, PATIENCE):
         time.sleep(0.5)
     return found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_local import LocalStackError, nodes
-from mofa_local.processes import crowded
+from mofa_local.processes import is_late
 from operator_objects import QUICK, small_job
 from ruamel.yaml import YAML
 
@@ -150,7 +150,7 @@ def persist(act: Callable[[], Any], seconds: float = 60.0) -> Any:
         try:
             return act()
         except Exception as error:
-            if time.monotonic() - start > seconds * crowded() or not _is_outage(error):
+            if is_late(start, seconds) or not _is_outage(error):
                 raise
             time.sleep(0.3)
 

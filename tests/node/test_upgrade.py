@@ -226,10 +226,9 @@ def models(site):
 
 def running(site):
     """Processes of the 24 jobs, by number and as they were started, and how often their containers began; None before all run."""
-    started = [(pid, line) for pid, line in site.commands(STUB) if line[1:2] == [STUB]]
-    found = frozenset(
-        (pid, " ".join(line)) for pid, line in started
-    )  # a shell that is about to become it is none yet
+    # A shell that is about to become the program is none yet.
+    commands = [(pid, line) for pid, line in site.commands(STUB) if line[1:2] == [STUB]]
+    found = frozenset((pid, " ".join(line)) for pid, line in commands)
     pods = json.loads(site.kubectl("get", "pods", "-n", PLACE, "-o", "json"))["items"]
     began = Counter(one["metadata"]["uid"] for one in pods)
     again = [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from mofa_local.neighbourhood import missing as neighbours_missing
-from mofa_local.processes import Processes
+from mofa_local.processes import Processes, crowded
 from mofa_local.real.machine import missing
 from real_page import written
 from real_site import GPUS, HOME, RELEASE, TOY, RealSite, until
@@ -71,7 +71,7 @@ def installed(site):
         f"helm has installed the chart; the operator's pod is Ready {took:.0f} s after its container began",
         f"$ cat /proc/{process}/cmdline\n{' '.join(command)}",
     )
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    busy = crowded()
     assert took <= READY * busy, "on a machine that is busy with others, as much longer as that"
     watched = until(lambda: watches(site), what="every kind that is there is watched")
     assert {"nodes", "clusterprofiles.mofa.dev", "jobsets.jobset.x-k8s.io"} <= watched

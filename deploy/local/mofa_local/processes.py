@@ -44,6 +44,11 @@ def crowded() -> float:
     return max(1.0, os.getloadavg()[0] / CORES)
 
 
+def is_late(since: float, seconds: float) -> bool:
+    """Whether more time has gone than these seconds of a machine with a free core; `since` is monotonic. [s]"""
+    return time.monotonic() - since > seconds * crowded()
+
+
 GUARD: Final = """
 import os, signal, sys, time
 groups = []
@@ -202,8 +207,8 @@ class Processes:
         while not ready():
             if not process.running:
                 why = f"ended with code {process.child.returncode} before it was ready"
-            elif (waited := time.monotonic() - began) > deadline * crowded():
-                why = f"not ready after {waited:.0f} s"
+            elif is_late(began, deadline):
+                why = f"not ready after {time.monotonic() - began:.0f} s"
             else:
                 time.sleep(STEP)
                 continue

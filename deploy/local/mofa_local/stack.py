@@ -17,7 +17,7 @@ from mofa_local.control_plane import ControlPlane
 from mofa_local.identities import bound, write_private
 from mofa_local.neighbours import chosen
 from mofa_local.ports import HOST, free_ports
-from mofa_local.processes import Processes, answers, crowded
+from mofa_local.processes import Processes, answers, is_late
 from mofa_local.prometheus import Prometheus, Scrape
 from mofa_local.real import supply
 from mofa_local.real.machine import missing as lacking
@@ -358,7 +358,8 @@ def _start_operator(
 def _wait(what: str, there: Callable[[], bool], deadline: float = 300.0) -> None:
     began = time.monotonic()
     while not there():
-        if (waited := time.monotonic() - began) > deadline * crowded():
+        if is_late(began, deadline):
+            waited = time.monotonic() - began
             raise LocalStackError(
                 f"{what}: not there after {waited:.0f} s; the logs are in .cache/up/run"
             )

@@ -264,7 +264,8 @@ class Operator:
             if self._history is not None:
                 parts["history"] = self._history.run
             running = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
-            # What was listed is no garbage: a look through it would hold the loop for 0.3 s.
+            # The garbage collector leaves out all that was listed: it is no garbage, and a look
+            # through it would hold the loop for 0.3 s.
             gc.freeze()
             _log.info("the operator has started: %d objects are queued", len(self._queue))
             done, _ = await asyncio.wait(

@@ -18,7 +18,8 @@ HOST_SILENCE: Final = 1.6
 _ABSENT: Final = 600.0
 """Time without a node's object, before the last sample of all, from which it is deleted. Ours. [s]"""
 _BY_AUTOSCALER: Final = ("ToBeDeleted", "DeletionCandidate")
-"""How keys of the cluster autoscaler's taints begin: of nodes that it drains, and of those that it may."""
+"""Prefixes of the cluster autoscaler's taints. It puts the first on nodes that it drains, and the second
+on nodes that it may drain later."""
 Point: TypeAlias = tuple[float, float]
 """A moment and a value. [s, …]"""
 
@@ -466,7 +467,9 @@ class NodeTimeline:
 
     @property
     def deletions(self) -> list[Span]:
-        """From when its object was deleted until it was made again, or of no length if it was not."""
+        """Times without its object, each from its deletion until it was made again. A deletion for good
+        has no length.
+        """
         return [*self.away, *([Span(self.gone, self.gone)] if self.gone is not None else [])]
 
     @property

@@ -97,7 +97,7 @@ def routes(source: Source, away: Callable[[], str] = str) -> list[web.RouteDef]:
         words = request.query.get("search", "").strip()[:200]
         number = request.query.get("page", "")
         at = int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 1
-        # thousands of jobs are freed where they end: by the iterator that the thread goes through
+        # The thread frees thousands of jobs: only its iterator holds them, so the loop need not.
         found = iter(await source.jobs(namespace))
         shown = asyncio.to_thread(jobs_page, found, namespace, words, at)
         del found
