@@ -1,12 +1,14 @@
-"""What a list and a watch of 2,000 objects cost with each client, and what each does where a kind is absent or a watch is cut.
+"""What a list and a watch of 2,000 objects cost with each client, and what each does where a kind
+is absent or a watch is cut.
 
     ours        `mofa_operator.api`
     aio         `kubernetes.aio`: `CustomObjectsApi` and `watch.Watch`
     informer    `kubernetes.informer.SharedInformer`, on the synchronous client, in a thread
 
-Each runs in a process of its own against the same API server. Printed are seconds of a core and resident memory, by which importing,
-listing and watching grow; and requests, as the API server's audit log counts them. ranges.toml holds the reasons for which the operator
-has a client of its own (ARCHITECTURE): where one no longer holds, the exit code is 1.
+Each runs in a process of its own against the same API server. Printed are seconds of a core and
+resident memory, by which importing, listing and watching grow; and requests, as the API server's
+audit log counts them. ranges.toml holds the reasons for which the operator has a client of its own
+(ARCHITECTURE): where one no longer holds, the exit code is 1.
 
     python benchmarks/clients.py [OBJECTS]
 """
@@ -222,8 +224,8 @@ def main() -> int:
 
 
 def stray_requests(plane: Any, given: dict[str, str]) -> float:
-    """Requests of an informer that may not watch, in `WINDOW`; what it does without a kind is printed
-    before.
+    """Requests of an informer that may not watch, in `WINDOW`; what it does without a kind is
+    printed before.
     """
     from cluster import PLACE
 

@@ -1,17 +1,22 @@
-"""What the operator costs at 5,000 jobs, against operators of kopf that decide nothing, and what its restart costs.
+"""What the operator costs at 5,000 jobs, against operators of kopf that decide nothing, and what
+its restart costs.
 
-Each clears the same 5,000 TrainingJobs (200 distinct specs, shuffled) on the same API server, in the same run:
+Each clears the same 5,000 TrainingJobs (200 distinct specs, shuffled) on the same API server, in
+the same run:
 
     bare      a kopf operator that patches one short field of each job's status
-    same      a kopf operator that asks the model what ours asks, each distinct question once, in a worker process of its own, and then
-              writes what ours writes: annotations, status and one Event; what both wrote is compared field by field
+    same      a kopf operator that asks the model what ours asks, each distinct question once, in a
+    worker process of its own, and then
+              writes what ours writes: annotations, status and one Event; what both wrote is
+              compared field by field
     ours      the operator as it is shipped, decisions and Events included
     restart   ours, begun anew where all is settled
     nodes     1,000 updates of a pool's nodes
 
-Ratios of processor time are compared, never times of the clock. The time of the workers, in which the model searches, is counted for
-both: 200 searches, which make both alike where there are fewer jobs than 5,000. Updates of nodes that come so slowly that a settling
-window ends on the way may have a decision for each window; the audit log says how many there were.
+Ratios of processor time are compared, never times of the clock. The time of the workers, in which
+the model searches, is counted for both: 200 searches, which make both alike where there are fewer
+jobs than 5,000. Updates of nodes that come so slowly that a settling window ends on the way may
+have a decision for each window; the audit log says how many there were.
 
     python benchmarks/cluster.py [JOBS] [PART,…]
 """
@@ -61,8 +66,8 @@ SPECS = 200
 AFFECTED = 100
 PLACE = "bench"
 STILL = 600.0
-"""How long nothing may move before a part has failed: twice what the operator waits for a node to come back. A slow machine may take
-any time in all. [s]"""
+"""How long nothing may move before a part has failed: twice what the operator waits for a node to
+come back. A slow machine may take any time in all. [s]"""
 FAST = ApiSettings(writes_per_second=1e9, burst=10**9, concurrency=32, timeout=STILL)
 RANGES = tomllib.loads((ROOT / "benchmarks" / "ranges.toml").read_text(encoding="utf-8"))["cluster"]
 
@@ -120,7 +125,9 @@ class Tail:
 
 
 class Progress:
-    """How far something came. A slow machine takes long, but what stands still for `STILL` has failed."""
+    """How far something came. A slow machine takes long, but what stands still for `STILL`
+    has failed.
+    """
 
     def __init__(self, what: str) -> None:
         self._what, self._most, self._since = what, 0.0, time.monotonic()
@@ -378,8 +385,8 @@ def judged(figures: dict[str, float], ranges: dict[str, Any] = RANGES) -> int:
 
 
 def settling_windows(moments: list[float], settle: float, longest: float) -> int:
-    """Windows in which changes at these moments settle: one ends when it was quiet for so long, or is so
-    long. [1]
+    """Windows in which changes at these moments settle: one ends when it was quiet for so long, or
+    is so long. [1]
 
     >>> settling_windows([0.0, 1.0, 2.0, 6.0, 7.0], settle=2.5, longest=30.0)
     2
@@ -395,8 +402,8 @@ def settling_windows(moments: list[float], settle: float, longest: float) -> int
 
 
 async def _restless(bench: Bench, pool: list[dict[str, Any]]) -> float:
-    """Most decisions that a job needs for 1,000 updates of its pool's nodes, over the windows in which they
-    settle.
+    """Most decisions that a job needs for 1,000 updates of its pool's nodes, over the windows in
+    which they settle.
     """
     await bench.fill(AFFECTED)
     log = Tail(bench.plane)

@@ -1,12 +1,13 @@
 """Strategies that the cost model prices in a second, beside the llm-analysis package, in one run.
 
-block      families of 16,384 rows with every feature on, through the same `estimate` that prices one strategy
-scalar     one strategy alone
+block      families of 16,384 rows with every feature on, through the same `estimate` that prices
+one strategy scalar     one strategy alone
 search     the search, which asks once for what families share
 
-llm-analysis runs in an environment of its own, outside the lock: `.cache/bench`, made here where it is missing. Both take
-turns of a tenth of a second, so that each works with warm caches; of each the best of several turns counts, in time of a processor, so
-that neighbours change little. ranges.toml holds the ratios that we promise.
+llm-analysis runs in an environment of its own, outside the lock: `.cache/bench`, made here where it
+is missing. Both take turns of a tenth of a second, so that each works with warm caches; of each the
+best of several turns counts, in time of a processor, so that neighbours change little. ranges.toml
+holds the ratios that we promise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the history of a large pool costs Prometheus: a look a minute, and the first look after a restart.
+"""What the history of a large pool costs Prometheus: a look a minute, and the first look after a
+restart.
 
-A real server holds two days of a pool at a scrape a minute: kube-state-metrics, node-exporter, DCGM of eight GPUs a node, pods of
-jobs that fill it, their trainers, and failures. The operator's looks are told by the server's own counts of the samples that queries
-read, and by its time of a core.
+A real server holds two days of a pool at a scrape a minute: kube-state-metrics, node-exporter, DCGM
+of eight GPUs a node, pods of jobs that fill it, their trainers, and failures. The operator's looks
+are told by the server's own counts of the samples that queries read, and by its time of a core.
 
     python benchmarks/history.py [NODES]
 """
@@ -128,7 +129,9 @@ async def look(
 
 
 async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
-    """What the looks of some minutes cost, the first of them with nothing known, and one after a restart."""
+    """What the looks of some minutes cost, the first of them with nothing known, and one after
+    a restart.
+    """
     known, costs = KnownPools(), []
     for minute in range(1 + minutes):
         print(f"minute {minute:2d}: ", end="")

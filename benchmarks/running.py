@@ -1,7 +1,9 @@
-"""What it costs to look at running jobs: a thousand of them against a hundred, and the server's part of it.
+"""What it costs to look at running jobs: a thousand of them against a hundred, and the server's
+part of it.
 
-Two real Prometheus servers hold the last hours of that many jobs, trainers and pods; the operator's look (`observe.progress`)
-is timed on each. Ratios are compared, never times; of several looks the best counts, so that neighbours change little.
+Two real Prometheus servers hold the last hours of that many jobs, trainers and pods; the operator's
+look (`observe.progress`) is timed on each. Ratios are compared, never times; of several looks the
+best counts, so that neighbours change little.
 
     python benchmarks/running.py [JOBS]
 """

@@ -1,8 +1,9 @@
-"""The whole `mofa advise` command against `python -c "import numpy"`, in interleaved runs, in time of a processor.
+"""The whole `mofa advise` command against `python -c "import numpy"`, in interleaved runs, in time
+of a processor.
 
-A model of 8B on 64 H100s, llama3.1-405b on 16,384 H100s and deepseek-v3 on 2,048 H800s, any trainer and Megatron; full space, one
-process. ranges.toml says how many times as long each may take, and how much memory. Of each command the median of several turns
-counts.
+A model of 8B on 64 H100s, llama3.1-405b on 16,384 H100s and deepseek-v3 on 2,048 H800s, any trainer
+and Megatron; full space, one process. ranges.toml says how many times as long each may take, and
+how much memory. Of each command the median of several turns counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How long one call holds the operator's loop in a large cluster, and what very many jobs cost it; no cluster is needed.
+"""How long one call holds the operator's loop in a large cluster, and what very many jobs cost it;
+no cluster is needed.
 
     python benchmarks/tenancy.py [PROFILES] [NODES] [PODS] [JOBS]
 
@@ -118,7 +119,9 @@ def resident() -> float:
 
 
 def settled() -> tuple[Store, float, float, int, int]:
-    """Very many jobs that were advised and ask the same: memory that each takes [B], time of a restart's decision each [s], its writes, its searches."""
+    """Very many jobs that were advised and ask the same: memory that each takes [B], time of a
+    restart's decision each [s], its writes, its searches.
+    """
     world = World()
     for name in "mnop":
         world.put(NODE, node(name))

@@ -3,7 +3,8 @@
 python benchmarks/traces.py            a quarter of a gigabyte
 python benchmarks/traces.py 1.0        gigabytes of JSON
 
-Ratios of processor time are compared, never times of the clock; ranges.toml says how much more than the reading it may take.
+Ratios of processor time are compared, never times of the clock; ranges.toml says how much more than
+the reading it may take.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ print(time.process_time() - t, 0)
 
 
 def generate(path: Path, size: float) -> None:
-    """Steps of a training loop as the profiler writes them: an operator, a call, a kernel, and the arrow between."""
+    """Steps of a training loop as the profiler writes them: an operator, a call, a kernel, and the
+    arrow between.
+    """
     names = [
         "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas",
         "flash_fwd_kernel<192,128>",

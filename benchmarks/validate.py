@@ -1,6 +1,8 @@
-"""Validating all 1,938 runs of the sweeps, in units of `python -c "import numpy"` on the same machine, which take turns.
+"""Validating all 1,938 runs of the sweeps, in units of `python -c "import numpy"` on the same
+machine, which take turns.
 
-Ratios of processor time in one run are compared, never times of the clock; ranges.toml says how much it may be.
+Ratios of processor time in one run are compared, never times of the clock; ranges.toml says how
+much it may be.
 """
 
 from __future__ import annotations

@@ -83,14 +83,16 @@ WITHOUT_LAYOUT: Final = tuple(key for key in OUTPUTS if key.removeprefix(PREFIX)
 RECORD: Final = PREFIX + "run-record"
 """The operator's notes on a TrainingJob that runs, for its own restart. Its form may change."""
 RUNS: Final = PREFIX + "runs"
-"""What the processes of a job were seen to be told, where its manifest does not say it: options that
-decide layout, batch, sequence and shape of the model, and nothing else."""
+"""What the processes of a job were seen to be told, where its manifest does not say it: options
+that decide layout, batch, sequence and shape of the model, and nothing else."""
 MEASURED: Final = PREFIX + "measured-step-seconds"
 """The time of a step of a running job's own layout, as its trainer's series say it. [s]"""
 SEEN: Final = (RUNS, MEASURED)
 """What was seen of a running job, and its next answer depends on."""
 FINISH: Final = PREFIX + "finish"
-"""When a TrainingJob that runs has trained its tokens, with P10 and P90; on it and on its target."""
+"""When a TrainingJob that runs has trained its tokens, with P10 and P90; on it and on
+its target.
+"""
 
 UNANSWERED: Final = tuple(
     error.status for error in (InputError, FactsMissing, FactsDisagree, NotApplicable, NotTraining)

@@ -45,8 +45,8 @@ SELDOM: Final = 100_000
 own 700 they took a sixth of every start, for the modules that are imported then all stay. [1]"""
 
 _RESERVED: Final = 64 * 2**20
-"""Address space of the heap that large pages may fill: more than a search needs. None of it is taken
-before it is used. [B]"""
+"""Address space of the heap that large pages may fill: more than a search needs. None of it is
+taken before it is used. [B]"""
 _NEVER: Final = 2**30
 """A threshold that no array reaches. [B]"""
 
@@ -155,8 +155,8 @@ def pasted_words(given: list[str], instead: Mapping[str, str]) -> list[str]:
 
 
 def _advised(given: list[str]) -> list[str]:
-    """Words behind `advise`: as they are where they are its own and say all, else as `paste` understands
-    them, which takes a usual sequence and batch where a model is all that is trained.
+    """Words behind `advise`: as they are where they are its own and say all, else as `paste`
+    understands them, which takes a usual sequence and batch where a model is all that is trained.
     """
     rest = given[1:]
     if _are_its_own(rest):
@@ -185,8 +185,8 @@ def _has_file(words: Sequence[str]) -> bool:
 
 
 def _are_its_own(words: Sequence[str]) -> bool:
-    """Whether all words are options of `advise` with their values, or a manifest: then the readers of
-    other programs' words are not even imported.
+    """Whether all words are options of `advise` with their values, or a manifest: then the readers
+    of other programs' words are not even imported.
     """
     from mofa_model.answers.options import switch
     from mofa_model.answers.questions import AdviceQuestion
@@ -212,7 +212,9 @@ OF_BOTH: Final = {
     **dict.fromkeys(("-o", "--output", "--save-dir"), True),
     **dict.fromkeys(("--json", "--overwrite"), False),
 }
-"""What `advise` and `paste` have beside the options of their questions, and whether a value stands behind it."""
+"""What `advise` and `paste` have beside the options of their questions, and whether a value stands
+behind it.
+"""
 OF_ADVISE: Final = {
     **dict.fromkeys(("--as", "--plots", "--sbatch"), True),
     **dict.fromkeys(("--flags-only", "-h", "--help"), False),
@@ -275,7 +277,9 @@ def _starts_program(words: Sequence[str]) -> bool:
 
 
 def _typed_command(words: Sequence[str]) -> list[str]:
-    """A command that was typed without quotes; a GPU behind it is for us, because no trainer asks for one."""
+    """A command that was typed without quotes; a GPU behind it is for us, because no trainer asks
+    for one.
+    """
     from mofa_model.pasted.sentence import is_gpu
 
     at = next(
@@ -323,7 +327,9 @@ def _is_piped() -> bool:
 
 
 _SLOW: Final = 10.0
-"""How long a program before a pipe may take to say its first word, as nvidia-smi or kubectl do. [s]"""
+"""How long a program before a pipe may take to say its first word, as nvidia-smi or kubectl
+do. [s]
+"""
 PASTE: Final = "paste"
 """The verb of what has no verb."""
 
@@ -351,8 +357,8 @@ def _is_input(word: str) -> bool:
 
 @cache
 def _collect_seldom() -> None:
-    """Look for garbage seldom, and not through all that is there once more when Python ends: that took
-    as long as a tenth of an answer.
+    """Look for garbage seldom, and not through all that is there once more when Python ends: that
+    took as long as a tenth of an answer.
     """
     gc.set_threshold(SELDOM)
     atexit.register(gc.freeze)

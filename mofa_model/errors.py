@@ -174,7 +174,9 @@ class BadValue(InputError):
 
 
 class NotRead(BadValue):
-    """A value that stands where nobody looked: in a file that was not given, in a shell's variable."""
+    """A value that stands where nobody looked: in a file that was not given, in a
+    shell's variable.
+    """
 
 
 class DoesNotFit(BadValue):
@@ -201,7 +203,9 @@ class BadFile(InputError):
 
 
 class BadShell(InputError):
-    """A command or script that no shell can read; `line` is where reading ends, 0 where nobody says. [1]"""
+    """A command or script that no shell can read; `line` is where reading ends, 0 where nobody
+    says. [1]
+    """
 
     def __init__(self, parser_says: str) -> None:
         super().__init__(f"launch command: no shell can read it: {parser_says}")

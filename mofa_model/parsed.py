@@ -51,8 +51,8 @@ def parsed(path: str, parse: Callable[[bytes], Any]) -> Any:
 
 
 def kept(path: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """What `parse` makes of the bytes of one of our files. It is kept beside the byte code, and made
-    anew when the bytes are others. None where it cannot be kept, or `parse` raises ValueError.
+    """What `parse` makes of the bytes of one of our files. It is kept beside the byte code, and
+    made anew when the bytes are others. None where it cannot be kept, or `parse` raises ValueError.
     """
     folder = cache_from_source(path).rpartition(os.sep)[0]
     place = f"{folder}/{path.rpartition('/')[2]}.parsed"

@@ -171,7 +171,9 @@ def spread(terms: _Terms, position: NDArray[np.int64] | None) -> _Terms:
 
 
 def picked(value: Any, places: NDArray[Any]) -> Any:
-    """The entries of an array at some places. A single number is the same at all places, and stays one."""
+    """The entries of an array at some places. A single number is the same at all places, and
+    stays one.
+    """
     return value[places] if np.ndim(value) else value
 
 

@@ -215,8 +215,8 @@ def _refuse(_self: object, name: str, *_value: object) -> NoReturn:
 
 
 def varied(record: R, **changes: Any) -> R:
-    """A record with other values: as `dataclasses.replace`, for a class that checks nothing or where
-    nothing has to be checked again. It must have no cached properties.
+    """A record with other values: as `dataclasses.replace`, for a class that checks nothing or
+    where nothing has to be checked again. It must have no cached properties.
     """
     other = object.__new__(type(record))
     _SET(other, "__dict__", vars(record) | changes)

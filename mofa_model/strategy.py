@@ -1,5 +1,5 @@
-"""What is chosen: the parallel layout and the features that trade time for memory; its axes; and its
-text.
+"""What is chosen: the parallel layout and the features that trade time for memory; its axes; and
+its text.
 
 Degrees (tp, pp, …) are numbers or arrays; categories (schedule, sharding, …) are Python values.
 So one `Strategy` is either a single layout or a *family* of layouts that differ in degrees alone,
@@ -491,8 +491,8 @@ def parse_strategy(
     field: str = "strategy",
     alone: Sharding = Sharding.OPTIMIZER,
 ) -> Strategy:
-    """A layout from its text; `gpus` [1] gives dp where the text does not, else checks it. `alone` is
-    the level of one data-parallel rank where the text has none.
+    """A layout from its text; `gpus` [1] gives dp where the text does not, else checks it. `alone`
+    is the level of one data-parallel rank where the text has none.
 
     >>> parse_strategy("tp=8,pp=4", gpus=64).dp
     2

@@ -357,7 +357,8 @@ def _is_bar(text: str) -> bool:
 
 
 def _shortened(bar: str, share: float) -> str:
-    """A bar at a share of its length: in a narrow page all of a column become shorter, and none is broken.
+    """A bar at a share of its length: in a narrow page all of a column become shorter, and none is
+    broken.
 
     >>> _shortened("████", 0.5), _shortened("█▌", 0.5)
     ('██', '▊')

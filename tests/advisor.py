@@ -27,7 +27,9 @@ WATCHED = re.compile(r'^mofa_advisor_watch_up\{kind="([^"]+)"\} 1\.0$', re.MULTI
 
 
 def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
-    """The first true answer of a check; an error when none comes in the time that a machine with a free core has for it."""
+    """The first true answer of a check; an error when none comes in the time that a machine with a
+    free core has for it.
+    """
     start = time.monotonic()
     while True:
         began = time.monotonic()
@@ -52,9 +54,11 @@ class Advisor:
         memory: int | None = None,
         program: Sequence[str | Path] = (MOFA,),
     ) -> None:
-        """`kubeconfig` is another one than the account's own: with something between it and the API server.
+        """`kubeconfig` is another one than the account's own: with something between it and the API
+        server.
 
-        `memory` bounds the address space of each of its processes [B]; `program` is another installation of the command.
+        `memory` bounds the address space of each of its processes [B]; `program` is another
+        installation of the command.
         """
         self._program = program
         self.cluster = cluster

@@ -1,4 +1,6 @@
-"""A real Chromium through its own protocol: pages are opened, measured and judged by axe-core's rules."""
+"""A real Chromium through its own protocol: pages are opened, measured and judged by
+axe-core's rules.
+"""
 
 import asyncio
 import base64
@@ -60,7 +62,9 @@ class Page:
         self._socket = socket
         self._number = itertools.count(1)
         self.said = []
-        """What the page complained about: scripts or styles that its policy forbids, files that are not there."""
+        """What the page complained about: scripts or styles that its policy forbids, files that are
+        not there.
+        """
 
     async def call(self, method, **words):
         number = next(self._number)

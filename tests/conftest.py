@@ -24,7 +24,8 @@ settings.register_profile(
 )
 settings.register_profile("same", parent=settings.get_profile("calm"), derandomize=True)
 
-# `make test` answers for a change, so it draws the same examples everywhere and every time; `make nightly` draws anew.
+# `make test` answers for a change, so it draws the same examples everywhere and every time; `make
+# nightly` draws anew.
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
@@ -52,7 +53,9 @@ def pytest_xdist_auto_num_workers(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Each sort of test has workers of its own; what takes long starts first, and not what has many tests."""
+    """Each sort of test has workers of its own; what takes long starts first, and not what has
+    many tests.
+    """
     config.option.loadscopereorder = False
     return workers.Sorts(config, log)
 
@@ -70,8 +73,10 @@ def pytest_collection_finish():
 
 
 AGAIN = 2
-"""How often a test against real processes is tried again: it holds them to deadlines that a busy machine may miss. A test
-that fails each time has failed; one that needed another try is counted as rerun in the last line."""
+"""How often a test against real processes is tried again: it holds them to deadlines that a busy
+machine may miss. A test that fails each time has failed; one that needed another try is counted as
+rerun in the last line.
+"""
 
 
 LAST = 40
@@ -109,7 +114,9 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def asked_once(monkeypatch):
-    """An advice depends on its request and on nothing else, so what was asked before, by whatever verb, is not searched again."""
+    """An advice depends on its request and on nothing else, so what was asked before, by whatever
+    verb, is not searched again.
+    """
     # A request with runs of its own holds dicts, so it is no key.
     monkeypatch.setattr(
         "mofa_model.advice.advise",

@@ -1,4 +1,6 @@
-"""What the tests of the operator's loop put in the place of the model: importable, since a spawned process runs it."""
+"""What the tests of the operator's loop put in the place of the model: importable, since a spawned
+process runs it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Questions of the whole schema, drawn to be dear: sizes with many divisors, many numbers of nodes, long lists, unlike layers."""
+"""Questions of the whole schema, drawn to be dear: sizes with many divisors, many numbers of nodes,
+long lists, unlike layers.
+"""
 
 import json
 from functools import cache
@@ -119,7 +121,9 @@ def config(layers, kinds, experts):
 
 @st.composite
 def questions(draw):
-    """A TrainingJob with its profile, as the operator would ask the model; most of it can be understood."""
+    """A TrainingJob with its profile, as the operator would ask the model; most of it can
+    be understood.
+    """
     spec, profile = draw(_specs(TrainingJobSpec)), draw(_specs(ClusterProfileSpec))
     files = {}
     kind = draw(st.sampled_from(["preset", "architecture", "architecture", "configMapRef"]))

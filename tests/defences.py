@@ -2,7 +2,8 @@
 
     MOFA_DEFENCE="answers are bounded" pytest -p defences TEST     the test, without that defence
 
-`test_defences.py` does this for all; where a threat stands in docs/security.md, its test is the one that is named there.
+`test_defences.py` does this for all; where a threat stands in docs/security.md, its test is the one
+that is named there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def _value(value):
 
 
 def _refuse_when_full(_):
-    """As ports were kept before: who comes when all places are taken is refused, and nobody makes room."""
+    """As ports were kept before: who comes when all places are taken is refused, and nobody
+    makes room.
+    """
 
     def add(self, connection):
         if len(self._open) >= self._most:

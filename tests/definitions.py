@@ -1,4 +1,6 @@
-"""The definitions of our kinds, as they are shipped; tests/mofa_model/manifest/test_crds.py holds them to the models."""
+"""The definitions of our kinds, as they are shipped; tests/mofa_model/manifest/test_crds.py holds
+them to the models.
+"""
 
 from pathlib import Path
 

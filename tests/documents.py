@@ -1,4 +1,6 @@
-"""Commands of the README and of the documents, as a reader would type them, and where each of them is run."""
+"""Commands of the README and of the documents, as a reader would type them, and where each of them
+is run.
+"""
 
 import re
 from pathlib import Path
@@ -47,7 +49,8 @@ ELSEWHERE = {
 
 
 def commands(page):
-    """What a page has people type, in its order: indented lines and blocks of a shell, without what is said beside them.
+    """What a page has people type, in its order: indented lines and blocks of a shell, without what
+    is said beside them.
 
     What a transcript shows of our command is run and compared by tests/docs/test_transcripts.py.
     """

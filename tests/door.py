@@ -1,4 +1,6 @@
-"""The API server by plain HTTP, as anybody: the administrator's connection that speaks for another user."""
+"""The API server by plain HTTP, as anybody: the administrator's connection that speaks for
+another user.
+"""
 
 import http.client
 import json
@@ -21,7 +23,9 @@ PATCH = "application/json-patch+json"
 
 
 class Door:
-    """Requests to a cluster; `ask` gives the status code and what was answered, `warnings` what was said beside it."""
+    """Requests to a cluster; `ask` gives the status code and what was answered, `warnings` what was
+    said beside it.
+    """
 
     def __init__(self, cluster):
         configuration = client.Configuration()
@@ -54,7 +58,9 @@ class Door:
         return answer.status, json.loads(raw) if is_json else {"message": raw.decode()}
 
     def _exchange(self, method, where, data, headers):
-        """One request over the connection that is open, or over a new one where the server has closed it."""
+        """One request over the connection that is open, or over a new one where the server has
+        closed it.
+        """
         for attempt in (1, 2):
             try:
                 self._connection.request(method, where, data, headers)
@@ -76,7 +82,9 @@ def path(kind, namespace="", name="", status=False):
 
 @contextmanager
 def administrator(cluster):
-    """A door for the operator's account as cluster administrator, so that only the fence can refuse it anything."""
+    """A door for the operator's account as cluster administrator, so that only the fence can refuse
+    it anything.
+    """
     api = "rbac.authorization.k8s.io"
     cluster.apply(
         {

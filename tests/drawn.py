@@ -5,8 +5,9 @@
     faster(cluster, "scale_up", 1.5)            the same machines with one thing faster
     same_kinds(wide, narrow)                    whether a term is the same among other layouts
 
-One seed is one family: a model, a cluster and every category of a strategy, with that many layouts. Models and schedules take
-turns, so that fifteen seeds have every block and every schedule; the rest is drawn.
+One seed is one family: a model, a cluster and every category of a strategy, with that many layouts.
+Models and schedules take turns, so that fifteen seeds have every block and every schedule; the rest
+is drawn.
 """
 
 from dataclasses import replace

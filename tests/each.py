@@ -2,7 +2,9 @@
 
 
 def each(cases):
-    """Runs a test for every case, arguments or a `pytest.param`; all cases that fail are told together, each by its name."""
+    """Runs a test for every case, arguments or a `pytest.param`; all cases that fail are told
+    together, each by its name.
+    """
     named = [(getattr(case, "id", case), getattr(case, "values", case)) for case in cases]
     assert named
 

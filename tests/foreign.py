@@ -1,7 +1,8 @@
-"""The kinds of jobs that people already have, with small definitions of our own (tests/data/crds) for their groups.
+"""The kinds of jobs that people already have, with small definitions of our own (tests/data/crds)
+for their groups.
 
-These hold the fields that are read or written, the fields that cannot be changed, and whatever else comes. The examples are
-objects of every kind, as a person would write them.
+These hold the fields that are read or written, the fields that cannot be changed, and whatever else
+comes. The examples are objects of every kind, as a person would write them.
 """
 
 import json
@@ -20,7 +21,9 @@ from mofa_model.kinds import (
 
 TESTS = Path(__file__).parent
 KINDS = tuple(kind for kind in kinds.KINDS if kind != BATCH_JOB)
-"""Those that a cluster does not have by itself; each one's definition and example are files of its word."""
+"""Those that a cluster does not have by itself; each one's definition and example are files of
+its word.
+"""
 
 
 def definition(kind):
@@ -73,7 +76,9 @@ RUNTIME = {
 
 
 def reading(kind, body):
-    """A job whose container reads the launch arguments out of its pod's annotation, where its kind has them there."""
+    """A job whose container reads the launch arguments out of its pod's annotation, where its kind
+    has them there.
+    """
     if kind == TRAIN_JOB:
         every = [body["spec"]["trainer"]]
     elif kind == BATCH_JOB:
@@ -112,7 +117,9 @@ RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
 
 
 def install(cluster, *some):
-    """Have these kinds in a cluster, all of them by default, and what they name; returns when they are served."""
+    """Have these kinds in a cluster, all of them by default, and what they name; returns when they
+    are served.
+    """
     made = [definition(kind) for kind in some or (*KINDS, *RUNTIMES)]
     cluster.apply(*made)
     cluster.await_served(*made)

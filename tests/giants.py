@@ -1,4 +1,6 @@
-"""An API server's list of jobs of megabytes: pages, continuation, and metadata alone where that is asked for."""
+"""An API server's list of jobs of megabytes: pages, continuation, and metadata alone where that is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Body = dict[str, Any]
 
 
 def giant(namespace: str, name: str, *, empty: bool = False, size: int = SIZE) -> Body:
-    """A Job of that size [B]; with `empty` values that cost forty times their bytes once they are read."""
+    """A Job of that size [B]; with `empty` values that cost forty times their bytes once they
+    are read.
+    """
     filler: Any = [{}] * (size // 3) if empty else "x" * size
     return {
         "metadata": {

@@ -280,7 +280,9 @@ def text(values=None, *options, namespace=HOME, release=RELEASE):
 
 @cache
 def documents(rendered):
-    """The objects of a rendered text, for reading only: whoever asks for the same text gets the same objects."""
+    """The objects of a rendered text, for reading only: whoever asks for the same text gets the
+    same objects.
+    """
     return tuple(yaml.load_all(rendered, yaml.CSafeLoader))
 
 
@@ -351,7 +353,9 @@ _MONITORING = {
     },
     "PrometheusRule": {"groups": {"type": "array", "items": _GROUP}},
 }
-"""The parts of the Prometheus operator's kinds that we use; anything else in them is an error under strict validation."""
+"""The parts of the Prometheus operator's kinds that we use; anything else in them is an error under
+strict validation.
+"""
 
 
 def monitoring():

@@ -1,4 +1,6 @@
-"""One site with an attacker and a victim: what the attacker makes and publishes, and what the victim is told."""
+"""One site with an attacker and a victim: what the attacker makes and publishes, and what the
+victim is told.
+"""
 
 import contextlib
 import json
@@ -84,7 +86,9 @@ REASONS = {
     "PromQL in a matcher": (mine("promql", throughput={"matchers": {"run": '"} or vector(1) or mofa{x="'}}), ""),
     "a namesake of the victim": (mine("train"), ""),
 }  # fmt: skip
-"""Jobs that the API server takes, and what their condition Ready says; empty = whatever it says, it is an outcome."""
+"""Jobs that the API server takes, and what their condition Ready says; empty = whatever it says, it
+is an outcome.
+"""
 TAKEN_NEVER = {
     "a label that is none": mine(
         "bad-label", throughput={"matchers": {"app.kubernetes.io/name": "trainer"}}
@@ -116,7 +120,9 @@ def trainer(whose, name, tokens, **more):
 
 
 def forged(tokens):
-    """What the attacker's pod publishes: the victim's names, numbers that are none, labels without end, other times."""
+    """What the attacker's pod publishes: the victim's names, numbers that are none, labels without
+    end, other times.
+    """
     wild = "".join(
         trainer(EVIL, f"w-{n}", value)
         for n, value in enumerate(("NaN", "+Inf", "-Inf", -1, "1e308", "-1e308", 0))
@@ -170,7 +176,9 @@ class Site:
     """The cluster with the victim in it, before and after."""
 
     def __init__(self, cluster, processes, prometheus, advisor=None):
-        """`advisor` makes the operator; by default each of its processes may have 1 GiB of addresses."""
+        """`advisor` makes the operator; by default each of its processes may have 1 GiB
+        of addresses.
+        """
         self.cluster, self.prometheus = cluster, prometheus
         for name in (VICTIM, EVIL):
             cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

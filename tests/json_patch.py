@@ -1,4 +1,6 @@
-"""JSON patch (RFC 6902) as the API server applies it: a failed test or a missing path refuses the whole."""
+"""JSON patch (RFC 6902) as the API server applies it: a failed test or a missing path refuses
+the whole.
+"""
 
 import copy
 

@@ -1,7 +1,9 @@
-"""deploy/kind/up.sh on a control plane of our own, with stand-ins for `kind` and `docker` that record what they are told.
+"""deploy/kind/up.sh on a control plane of our own, with stand-ins for `kind` and `docker` that
+record what they are told.
 
-Everything that the script applies is applied for real. Three things are played: nodes run pods that kwok starts, the pod of
-`helm test` ends well, and the operator's container is the operator as a process, with the arguments of its Deployment.
+Everything that the script applies is applied for real. Three things are played: nodes run pods that
+kwok starts, the pod of `helm test` ends well, and the operator's container is the operator as a
+process, with the arguments of its Deployment.
 """
 
 import contextlib

@@ -1,4 +1,6 @@
-"""A site where jobs are trained: fake trainers, a real Prometheus that scrapes them, and the operator beside a real API server."""
+"""A site where jobs are trained: fake trainers, a real Prometheus that scrapes them, and the
+operator beside a real API server.
+"""
 
 import itertools
 import json

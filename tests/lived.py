@@ -1,7 +1,8 @@
-"""Pools whose past is made up and held by a real Prometheus, an operator that looks at it, and a job for each pool.
+"""Pools whose past is made up and held by a real Prometheus, an operator that looks at it, and a
+job for each pool.
 
-Every pool here has 40 nodes, trains on 38 of them and assumes five failures in a thousand node-days (0.5 % a day), over a
-window of 30 days.
+Every pool here has 40 nodes, trains on 38 of them and assumes five failures in a thousand node-days
+(0.5 % a day), over a window of 30 days.
 """
 
 import dataclasses
@@ -73,7 +74,9 @@ class World:
         )
 
     def learned(self, name, reason, words=""):
-        """A pool's profile and job once both say this of its history, in these words, and the job is advised."""
+        """A pool's profile and job once both say this of its history, in these words, and the job
+        is advised.
+        """
 
         def look():
             found, asked = self.profile(name), self.job(name)
@@ -106,7 +109,9 @@ class World:
         return None
 
     def rates(self, name, capsys, *more):
-        """What `mofa rates --prometheus` says of the live profile: exit code, document, standard error."""
+        """What `mofa rates --prometheus` says of the live profile: exit code, document,
+        standard error.
+        """
         file = self.folder / f"{name}.yaml"
         file.write_text(self.cluster.kubectl("get", "clusterprofile", name, "-o", "yaml"))
         capsys.readouterr()
@@ -156,7 +161,9 @@ def own(name):
 
 @contextmanager
 def world_of(cluster, processes, folder, pasts, *flags, serving=True, before=float("inf")):
-    """A world of pools: for each, a function from its name to its past, of which Prometheus holds what lies before a moment."""
+    """A world of pools: for each, a function from its name to its past, of which Prometheus holds
+    what lies before a moment.
+    """
     made = World(cluster, processes, folder)
     with ExitStack() as stack:
         names = {

@@ -1,4 +1,5 @@
-"""Machines and questions that a test can do sums with: nothing takes time but what the test gives a time.
+"""Machines and questions that a test can do sums with: nothing takes time but what the test gives a
+time.
 
 ideal(8, scale_out=50e9)                      eight perfect devices whose fabric alone has a limit
 ideal(1, host=dict(layer=1e-3))               one whose launches take a millisecond a layer
@@ -56,7 +57,9 @@ LINKS = nothing(
 def ideal(
     gpus, *, memory=ENDLESS, scale_up=ENDLESS, scale_out=ENDLESS, host_link=ENDLESS, **groups
 ):
-    """Perfect devices; `groups` are constants of `Calibration` by group, for example host=dict(step=1.0)."""
+    """Perfect devices; `groups` are constants of `Calibration` by group, for example
+    host=dict(step=1.0).
+    """
     known = {
         "compute": KERNELS,
         "host": nothing(HostConstants),
@@ -91,6 +94,8 @@ def workload(model="llama3-8b", *, sequence=8192, batch=64, precision="bf16"):
 
 
 def overlapping_for_nothing(cluster):
-    """The same machines where overlap of experts costs no launches: there the search leaves out what does without it."""
+    """The same machines where overlap of experts costs no launches: there the search leaves out
+    what does without it.
+    """
     host = replace(cluster.calibration.host, expert_overlap=0.0)
     return replace(cluster, calibration=replace(cluster.calibration, host=host))

@@ -1,7 +1,9 @@
-"""What megatron-core 0.19 asserts before it trains, in our own words, for launches as they are printed. No test by itself.
+"""What megatron-core 0.19 asserts before it trains, in our own words, for launches as they are
+printed. No test by itself.
 
-Read in the wheel megatron-core 0.19.2; each rule names the file and the function below megatron/. The rules look at words and
-variables alone: they know nothing of strategies, and share no code with what writes them.
+Read in the wheel megatron-core 0.19.2; each rule names the file and the function below megatron/.
+The rules look at words and variables alone: they know nothing of strategies, and share no code with
+what writes them.
 """
 
 import re
@@ -71,7 +73,9 @@ class Started:
 
     @property
     def stages(self):
-        """The layout's stages, each a string of E, t, m and L; None where layers are dealt by a rule."""
+        """The layout's stages, each a string of E, t, m and L; None where layers are dealt by
+        a rule.
+        """
         text = self.word("pipeline-model-parallel-layout")
         if text is None:
             return None

@@ -1,6 +1,8 @@
-"""What a question costs: a small process, warm as the operator's worker is, answers each in a child of its own.
+"""What a question costs: a small process, warm as the operator's worker is, answers each in a child
+of its own.
 
-Its time is what the child computed, so a busy machine changes nothing; its memory is the most that the child held.
+Its time is what the child computed, so a busy machine changes nothing; its memory is the most that
+the child held.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Samples of jobs as people have them, opted in by the policy of their namespace alone, and what becomes of each.
+"""Samples of jobs as people have them, opted in by the policy of their namespace alone, and what
+becomes of each.
 
-A person opts in a namespace: an AdvisorPolicy there lists the kinds and says what no sample can say, the model and the size of a
-step. Nothing of a sample is changed but the namespace it is in, and that a name is given where it leaves that to the API server.
+A person opts in a namespace: an AdvisorPolicy there lists the kinds and says what no sample can
+say, the model and the size of a step. Nothing of a sample is changed but the namespace it is in,
+and that a name is given where it leaves that to the API server.
 """
 
 import json
@@ -35,7 +37,9 @@ def documents(path):
 
 
 def _plain(value):
-    """A value without fields that hold nothing: a key that stands alone is as one that does not stand there."""
+    """A value without fields that hold nothing: a key that stands alone is as one that does not
+    stand there.
+    """
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items() if one is not None}
     return [_plain(one) for one in value] if isinstance(value, list) else value
@@ -53,10 +57,11 @@ def policy(namespace, profile, **more):
 
 
 def put(cluster, namespace, profile, bodies, **more):
-    """Create a sample in a namespace of its own; the result is what was taken of kinds that are advised, and what was refused.
+    """Create a sample in a namespace of its own; the result is what was taken of kinds that are
+    advised, and what was refused.
 
-    Unknown fields are dropped, as kubectl has it where a person asks for no more; a sample of a version that is not served is
-    created in one that says the same.
+    Unknown fields are dropped, as kubectl has it where a person asks for no more; a sample of a
+    version that is not served is created in one that says the same.
     """
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     cluster.apply(policy(namespace, profile, **more))
@@ -109,7 +114,9 @@ def asks(value):
 
 
 def outcomes(cluster, wanted, seconds=120.0):
-    """Our annotations of objects, by (kind, namespace, name), once all have an outcome or the time is over."""
+    """Our annotations of objects, by (kind, namespace, name), once all have an outcome or the time
+    is over.
+    """
     start, found = time.monotonic(), {}
     while len(found) < len(wanted) and not is_late(start, seconds):
         for kind in {kind for kind, _, _ in wanted}:
@@ -124,6 +131,8 @@ def outcomes(cluster, wanted, seconds=120.0):
 
 
 def field_of(explanation):
-    """The field that an explanation names: what stands before its first colon, without a reference to another object."""
+    """The field that an explanation names: what stands before its first colon, without a reference
+    to another object.
+    """
     text = explanation.partition("': ")[2] if "': spec" in explanation else explanation
     return text.partition(": ")[0]

@@ -1,6 +1,7 @@
 """Objects of a small cluster, and a cluster in memory that obeys decisions as the API server would.
 
-world = World(); world.put(PROFILE, profile()); world.put(TRAINING_JOB, training_job()); world.rest()
+world = World(); world.put(PROFILE, profile()); world.put(TRAINING_JOB,
+training_job()); world.rest()
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ def training_job(name="a", *, nodes=2, namespace="ns", annotations=None, status=
 
 
 def small_job(namespace, name, pool, *, batch=64, **spec):
-    """A TrainingJob on two nodes of a pool, as people apply it; next to nothing is left to search."""
+    """A TrainingJob on two nodes of a pool, as people apply it; next to nothing is left
+    to search.
+    """
     training = {
         "tokens": "1T",
         "sequenceLength": 4096,
@@ -239,7 +242,9 @@ def ref(body):
 
 
 def applied(body, decision):
-    """The body after the writes of a decision, as server-side apply leaves it; the schema is checked as the server would."""
+    """The body after the writes of a decision, as server-side apply leaves it; the schema is
+    checked as the server would.
+    """
     body = copy.deepcopy(body)
     metadata = body["metadata"]
     for write in decision.annotate:
@@ -260,7 +265,9 @@ def applied(body, decision):
 
 
 def ledger_after(decision):
-    """The FailureLedger after a decision about its profile that writes it; the schema is checked as the server would."""
+    """The FailureLedger after a decision about its profile that writes it; the schema is checked as
+    the server would.
+    """
     said = FailureLedgerStatus.model_validate(copy.deepcopy(dict(decision.ledger)))
     return {
         "apiVersion": FAILURE_LEDGER.api_version,
@@ -312,7 +319,9 @@ FORECAST = {
 
 
 def known_pool():
-    """A pool of which everything is known, as it is decided: a metric of any figure has a value there."""
+    """A pool of which everything is known, as it is decided: a metric of any figure has a
+    value there.
+    """
     body = profile("h100-east")
     calibration = {"stepTimeRatio": "1.04", "memoryRatio": "1.10", "jobs": 3}
     gained = {"lower": "310", "target": "453", "upper": "620"}
@@ -364,7 +373,9 @@ class Model:
 
 
 class World:
-    """A cluster of one store: what is put is seen, what is decided is done, until nothing is left to do."""
+    """A cluster of one store: what is put is seen, what is decided is done, until nothing is left
+    to do.
+    """
 
     def __init__(self, now=NOW):
         self.now = now

@@ -1,8 +1,10 @@
-"""A job under a recovery plan as an outsider would simulate it: processes in SimPy, and not a line of ours.
+"""A job under a recovery plan as an outsider would simulate it: processes in SimPy, and not a line
+of ours.
 
-It is told what users are told: nodes, failures of a node and day, the plan's words, what a save stops, what a copy takes. Nodes fail, the
-trainer trains and is interrupted, copies are on their way, replicas are away and come back, spares are taken and refilled. Of the product
-it reads the record of the plan alone; it has no formula but those that draw times.
+It is told what users are told: nodes, failures of a node and day, the plan's words, what a save
+stops, what a copy takes. Nodes fail, the trainer trains and is interrupted, copies are on their
+way, replicas are away and come back, spares are taken and refilled. Of the product it reads the
+record of the plan alone; it has no formula but those that draw times.
 """
 
 from __future__ import annotations
@@ -15,14 +17,18 @@ from typing import Any
 import simpy
 
 CLASSES = (("process", 0.3, 141.0), ("pod", 0.6, 262.0), ("job", 0.1, 307.0))
-"""Section 3.4 of the paper: what starts again, its share of failures, and how long that takes. [s]"""
+"""Section 3.4 of the paper: what starts again, its share of failures, and how long that
+takes. [s]
+"""
 
 _INSTANT = 1e-5
 """Time below which something is over: a clock of many years cannot tell less. [s]"""
 
 
 class Outsider:
-    """One run. `told` has nodes, rate, plan, replicas, step, block, state, snapshot, micro, stages and hangs."""
+    """One run. `told` has nodes, rate, plan, replicas, step, block, state, snapshot, micro, stages
+    and hangs.
+    """
 
     def __init__(self, told: Any, plan: Any, steps: int, every: tuple[int, ...], seed: int) -> None:
         self.told, self.plan, self.every = told, plan, every

@@ -15,8 +15,8 @@ _pools = itertools.count()
 
 @contextmanager
 def pool(cluster, size=2, *, spec=None, form="{}-{}"):
-    """A ClusterProfile of a few ready nodes that are nobody else's; `spec` gives more of its spec, by its name, and `form` the
-    names of its nodes.
+    """A ClusterProfile of a few ready nodes that are nobody else's; `spec` gives more of its spec,
+    by its name, and `form` the names of its nodes.
     """
     name = f"pool-{next(_pools)}-{secrets.token_hex(3)}"
     labels = {"example.org/pool": name}

@@ -1,6 +1,8 @@
-"""Commands that our own words tell people to type: each is run as it is printed, and says what refused it.
+"""Commands that our own words tell people to type: each is run as it is printed, and says what
+refused it.
 
-What would change the cluster is tried by the API server alone (`--dry-run=server`); an editor changes nothing.
+What would change the cluster is tried by the API server alone (`--dry-run=server`); an editor
+changes nothing.
 """
 
 import os
@@ -23,7 +25,9 @@ def command_in(text):
 
 
 def refused(text, kubeconfig, folder, binaries):
-    """What refused the command in a sentence; empty where nothing did, or where there is no command."""
+    """What refused the command in a sentence; empty where nothing did, or where there is
+    no command.
+    """
     if not (command := command_in(text)):
         return ""
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,6 @@
-"""Which series a PromQL expression reads: what is left of its words when functions, labels and text are taken away."""
+"""Which series a PromQL expression reads: what is left of its words when functions, labels and text
+are taken away.
+"""
 
 import re
 

@@ -1,4 +1,6 @@
-"""A model with its training and machines, from few words: what a search or a launch is asked for."""
+"""A model with its training and machines, from few words: what a search or a launch is
+asked for.
+"""
 
 from mofa_model import presets
 from mofa_model.search import SearchCase

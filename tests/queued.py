@@ -19,7 +19,9 @@ GPUS = 8
 
 
 def policy(namespace, profile, *, constraints=FEW, **admission):
-    """The policy of a namespace: a small model, next to nothing to search, and what is said of admission."""
+    """The policy of a namespace: a small model, next to nothing to search, and what is said
+    of admission.
+    """
     return {
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "AdvisorPolicy",
@@ -46,7 +48,9 @@ def profile(name, labels):
 
 
 def queues(namespace, gpus, *, check=True):
-    """A ClusterQueue with room for so many GPUs, that asks us where a check is wanted, and the namespace's way into it."""
+    """A ClusterQueue with room for so many GPUs, that asks us where a check is wanted, and the
+    namespace's way into it.
+    """
     api = "kueue.x-k8s.io/v1beta1"
     room = [{"name": "nvidia.com/gpu", "nominalQuota": gpus}]
     group = {

@@ -1,4 +1,6 @@
-"""A cluster with a real node, the chart installed in it as people install it, and a Prometheus that scrapes its pods."""
+"""A cluster with a real node, the chart installed in it as people install it, and a Prometheus that
+scrapes its pods.
+"""
 
 import json
 import subprocess
@@ -66,7 +68,8 @@ class RealSite:
             binaries.path(name)
         self.cluster.start()
         self.node.start()
-        # Others stand beside it: where no node at all is ready, Kubernetes takes that for its own fault and moves nothing.
+        # Others stand beside it: where no node at all is ready, Kubernetes takes that for its own
+        # fault and moves nothing.
         nodes.start_kwok(self.processes, self.cluster.kubeconfig)
         nodes.create(self.cluster, [nodes.node(f"fake-{number}", gpus=0) for number in range(3)])
         self.seen.note(
@@ -82,7 +85,9 @@ class RealSite:
         self.marks.append((time.time(), what))
 
     def over_time(self, query, seconds):
-        """A series of Prometheus over the last so many seconds, a value a second; nan where it has none."""
+        """A series of Prometheus over the last so many seconds, a value a second; nan where it
+        has none.
+        """
         end = time.time()
         form = {"query": query, "start": str(end - seconds), "end": str(end), "step": "1"}
         found = self.prometheus._post("/api/v1/query_range", form)["data"]["result"]
@@ -126,7 +131,9 @@ class RealSite:
         return done.stdout
 
     def install(self, *sets, chart=ROOT / "charts" / "mofa-advisor", image=""):
-        """A chart by helm, into a namespace that refuses all that is not restricted; without an image, with this tree's."""
+        """A chart by helm, into a namespace that refuses all that is not restricted; without an
+        image, with this tree's.
+        """
         space = {
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -164,7 +171,9 @@ class RealSite:
         return mine[0] if mine else None
 
     def scrape(self):
-        """Have Prometheus scrape what runs: the exporter here, the operator's Service and the job's in the cluster."""
+        """Have Prometheus scrape what runs: the exporter here, the operator's Service and the job's
+        in the cluster.
+        """
 
         def service(name, namespace, port):
             return f"{name}.{namespace}.svc.cluster.local:{port}"

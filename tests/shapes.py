@@ -26,7 +26,9 @@ def decoder(
     dense_layers=0,
     **more,
 ):
-    """Layers of attention and a feed-forward part, or experts in all but the first `dense_layers`."""
+    """Layers of attention and a feed-forward part, or experts in all but the
+    first `dense_layers`.
+    """
     plain = Layer((attention, FeedForward(width=ffn, gated=gated)))
     runs = [Run((plain,), layers)]
     if experts is not None:
@@ -42,7 +44,9 @@ def decoder(
 
 
 def deeper(model, layers):
-    """So many layers in all: the last run is longer or shorter, and stands alone where there is no room for the others."""
+    """So many layers in all: the last run is longer or shorter, and stands alone where there is no
+    room for the others.
+    """
     *first, last = model.runs
     left = layers - sum(len(run.layers) * run.repeats for run in first)
     if np.any(np.asarray(left) < len(last.layers)):

@@ -1,7 +1,8 @@
-"""Forty attacks of a tenant who may do everything in his own namespace, and a kernel's limit of memory.
+"""Forty attacks of a tenant who may do everything in his own namespace, and a kernel's limit of
+memory.
 
-An attack is a function of the site and of random numbers; it does one thing and returns. `Siege` draws attacks by a seed and runs
-them side by side until it is told to stop.
+An attack is a function of the site and of random numbers; it does one thing and returns. `Siege`
+draws attacks by a seed and runs them side by side until it is told to stop.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ LISTED = "/apis/batch/v1/jobs"
 
 
 class Cgroup:
-    """Memory that the kernel bounds, for one process and its children; where that cannot be, nothing is bounded."""
+    """Memory that the kernel bounds, for one process and its children; where that cannot be,
+    nothing is bounded.
+    """
 
     def __init__(self, most: int) -> None:
         self.folder = Path(f"/sys/fs/cgroup/memory/mofa-siege-{os.getpid()}-{time.monotonic_ns()}")
@@ -71,7 +74,9 @@ class Cgroup:
 
 
 class Giants(Fault):
-    """Behind the last Job that the API server lists come thousands of megabytes each, which it never had."""
+    """Behind the last Job that the API server lists come thousands of megabytes each, which it
+    never had.
+    """
 
     def __init__(self, count: int) -> None:
         shared = giant(EVIL, "x")
@@ -128,9 +133,11 @@ class Prober:
 
 
 class LeastOperator:
-    """An operator that does next to nothing, beside ours: it watches one namespace and writes twice to each job that comes.
+    """An operator that does next to nothing, beside ours: it watches one namespace and writes twice
+    to each job that comes.
 
-    What a job waits for it is the API server's own slowness, which a besieged namespace causes whoever runs there.
+    What a job waits for it is the API server's own slowness, which a besieged namespace causes
+    whoever runs there.
     """
 
     def __init__(self, cluster, namespace) -> None:
@@ -153,7 +160,8 @@ class LeastOperator:
     def _watch(self):
         while not self._end.is_set():
             with contextlib.suppress(Exception):  # whatever ends a watch, the next one begins
-                # from whatever the server has: one that lags behind its store refuses the newest version
+                # from whatever the server has: one that lags behind its store refuses the newest
+                # version
                 for event in self._kind.watch(
                     namespace=self._namespace, resource_version="0", timeout=30
                 ):
@@ -186,7 +194,9 @@ class LeastOperator:
 
 
 class Attacker:
-    """Whoever may do everything in one namespace, reach the operator's ports from a thousand addresses, and publish."""
+    """Whoever may do everything in one namespace, reach the operator's ports from a thousand
+    addresses, and publish.
+    """
 
     def __init__(self, site, proxy=None) -> None:
         self.site = site

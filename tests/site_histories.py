@@ -1,9 +1,11 @@
-"""A second generator of small histories. Hosts, controllers and trainers act by their own rules; exporters show what can be seen of that.
+"""A second generator of small histories. Hosts, controllers and trainers act by their own rules;
+exporters show what can be seen of that.
 
-`small_histories.py` writes down what was scraped. Here a trap says what happened, and what follows is made by who would do it: the node
-controller evicts after 300 s, a JobSet makes all its pods anew, a pod with `OnFailure` starts its container again after 10, 20, 40 s up to
-five minutes, NCCL gives up after ten minutes, and the scheduler takes a free node that is ready. Names, offsets, times of reaction and
-times between scrapes are drawn by the history's own seed.
+`small_histories.py` writes down what was scraped. Here a trap says what happened, and what follows
+is made by who would do it: the node controller evicts after 300 s, a JobSet makes all its pods
+anew, a pod with `OnFailure` starts its container again after 10, 20, 40 s up to five minutes, NCCL
+gives up after ten minutes, and the scheduler takes a free node that is ready. Names, offsets, times
+of reaction and times between scrapes are drawn by the history's own seed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ TOLERATED = 300
 
 
 class Site:
-    """A small cluster: its hosts, what truly happened to them, and the samples that Prometheus has of it."""
+    """A small cluster: its hosts, what truly happened to them, and the samples that Prometheus has
+    of it.
+    """
 
     def __init__(
         self, name, note, nodes=11, scrape=None, pool="gpu", activity=False, racks=4, stem=None
@@ -321,7 +325,9 @@ class Pod:
         return back
 
     def backoff(self, t):
-        """How many restarts count for the next wait. After ten minutes without one the count begins anew."""
+        """How many restarts count for the next wait. After ten minutes without one the count
+        begins anew.
+        """
         self.lately = 0 if self.started is None or t - self.started > 600 else self.lately + 1
         return self.lately
 
@@ -382,7 +388,9 @@ class Job:
             pod.again(t + late, code if own else others, reason if own else "Error")
 
     def anew(self, t, moved=None, first=None, wait=None, pulls=None, reason="", counted=True):
-        """One pod fails, and the controller makes all anew; nodes that are `moved` are others then."""
+        """One pod fails, and the controller makes all anew; nodes that are `moved` are
+        others then.
+        """
         first = first if first is not None else self.s.r.choice(sorted(self.pods))
         self.pods[first].fails(t, reason)
         gone = t + self.s.soon(1, 4)

@@ -1,4 +1,6 @@
-"""The history of a real Slurm as the exporters of a Kubernetes cluster would tell it, and as Prometheus then has it."""
+"""The history of a real Slurm as the exporters of a Kubernetes cluster would tell it, and as
+Prometheus then has it.
+"""
 
 import json
 from collections import defaultdict
@@ -130,7 +132,9 @@ def hours(rows):
 
 
 def both_tellings(seen, names, processes, folder, capsys):
-    """Node-hours by state and nodes' incidents that count: by Slurm's records, and by a Prometheus of the same truth."""
+    """Node-hours by state and nodes' incidents that count: by Slurm's records, and by a Prometheus
+    of the same truth.
+    """
     truth = json.loads((seen / "truth.json").read_text())
     records = records_in(seen, names)
     exporters = told_by_exporters(truth, records)

@@ -94,10 +94,11 @@ def of_nodes(incidents):
 
 
 def scored(folder, names=TEXT, factor=100.0):
-    """What was counted, compared with the log of the program that did the harm: incidents of jobs and nodes, and hours of jobs.
+    """What was counted, compared with the log of the program that did the harm: incidents of jobs
+    and nodes, and hours of jobs.
 
-    Time on the test site runs many times faster than on a real one. So all times are stretched by `factor` first: three nodes
-    that fail within one minute count as one failure.
+    Time on the test site runs many times faster than on a real one. So all times are stretched by
+    `factor` first: three nodes that fail within one minute count as one failure.
     """
     truth = json.loads((folder / "truth.json").read_text())
     records = records_in(folder, names)

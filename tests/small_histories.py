@@ -1,8 +1,10 @@
-"""What usual exporters tell of a small cluster over two days, while something happens to it; written down from their documentation.
+"""What usual exporters tell of a small cluster over two days, while something happens to it;
+written down from their documentation.
 
 Every second history is `tuned` (the rules
-were looked at with it), the others are `kept` aside: both figures are told apart. Names of nodes, labels and taints, hours, sizes and times
-between scrapes are drawn by the history's own seed, so that nothing can be read from them.
+were looked at with it), the others are `kept` aside: both figures are told apart. Names of nodes,
+labels and taints, hours, sizes and times between scrapes are drawn by the history's own seed, so
+that nothing can be read from them.
 """
 
 import random

@@ -1,6 +1,8 @@
-"""Jobs whose pods really run on the real node: a stub, whose command line tells what it was started with.
+"""Jobs whose pods really run on the real node: a stub, whose command line tells what it was started
+with.
 
-`Site` is the node, the controllers of other projects and the operator; `checked` holds what is said of a job against the kernel.
+`Site` is the node, the controllers of other projects and the operator; `checked` holds what is said
+of a job against the kernel.
 """
 
 import contextlib
@@ -30,7 +32,9 @@ from mofa_model.annotations import PREFIX
 ROOT = Path(__file__).resolve().parents[1]
 CRD = "CustomResourceDefinition"
 RIGHTS = {"rbac": {"pods": True, "sizes": True}, "operator": {"admissionChecks": True}}
-"""Values of the chart: all that a person may let the operator do, which it is told by --pods and more."""
+"""Values of the chart: all that a person may let the operator do, which it is told by --pods
+and more.
+"""
 QUICK = ("--settle=1", "--settle-longest=1", "--backoff=0.2", "--prometheus-interval=1", "--quiet=2")  # fmt: skip
 GPUS = 2
 """GPUs of a job, which has one pod. [1]"""
@@ -148,7 +152,9 @@ def pytorch_job(place, name):
 
 
 def mpi_job(place, name):
-    """An MPIJob. Its operator makes the launcher at once, with the arguments that it has, whatever its policy says."""
+    """An MPIJob. Its operator makes the launcher at once, with the arguments that it has, whatever
+    its policy says.
+    """
     launcher = pod(container("launcher", ["bash", STUB], OWN, reads=False, gpus=0))
     worker = pod(container("worker", ["sleep", "100000"], [], reads=False))
     spec = {
@@ -169,7 +175,9 @@ def mpi_job(place, name):
 
 
 def ray_job(place, name):
-    """A RayJob. Its program runs in the head's pod, where Ray's job server starts the entrypoint."""
+    """A RayJob. Its program runs in the head's pod, where Ray's job server starts
+    the entrypoint.
+    """
     little = {"num-cpus": "1", "object-store-memory": "100000000"}
     head, worker = (
         {
@@ -265,7 +273,9 @@ class Site:
         self.neighbours |= start(self.cluster, self._processes, *new)
 
     def _install(self):
-        """What the chart installs, but for its pod; the result is what the operator is started with."""
+        """What the chart installs, but for its pod; the result is what the operator is
+        started with.
+        """
         made = helm.template(RIGHTS)
         home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.HOME}}
         rights = [one for one in made if one["kind"] not in {"Deployment", "Service", "Pod", CRD}]
@@ -403,7 +413,9 @@ def told(site, place, name):
 
 
 def checked(site, kind, place, name):
-    """What was said of a job, held against the kernel's word; whether it is said to run as advised."""
+    """What was said of a job, held against the kernel's word; whether it is said to run
+    as advised.
+    """
     said = site.said(place, name)
     words, *others = until(lambda: site.dumped(place, name), SLOWLY, f"the program of {name} runs")
     assert all(one == words for one in others), others

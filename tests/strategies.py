@@ -2,7 +2,8 @@
 
     from strategies import clusters, families, workloads
 
-A *family* is a Strategy whose degrees are arrays; `one()` draws it with a single row, as plain numbers.
+A *family* is a Strategy whose degrees are arrays; `one()` draws it with a single row, as
+plain numbers.
 """
 
 from dataclasses import replace
@@ -29,7 +30,9 @@ from mofa_model.strategy import (
 DENSE = ("llama3.1-8b", "llama3.1-405b", "gpt3-175b")
 """Grouped-query and multi-head attention, gated and plain FFN, own and tied embedding."""
 MIXTURES = ("mixtral-8x7b", "deepseek-v3", "gpt-oss-20b")
-"""Plain experts; latent attention with shared experts, first dense layers and a prediction module; windows."""
+"""Plain experts; latent attention with shared experts, first dense layers and a prediction
+module; windows.
+"""
 
 ROWS = 7
 """Layouts of a family: few enough to ask for each alone."""
@@ -52,7 +55,9 @@ def workloads(draw, models=DENSE + MIXTURES):
 
 @st.composite
 def calibrations(draw):
-    """A generic stack, with the constants that change a form: unfused attention, buckets, thin links."""
+    """A generic stack, with the constants that change a form: unfused attention, buckets,
+    thin links.
+    """
     return Calibration(
         placement=draw(st.sampled_from(["even", "slots", "cost"])),
         memory=draw(

@@ -1,4 +1,6 @@
-"""A real browser walks the what-if page and the operator's page, on a desk and on a phone, light and dark."""
+"""A real browser walks the what-if page and the operator's page, on a desk and on a phone, light
+and dark.
+"""
 
 import asyncio
 import os
@@ -60,7 +62,9 @@ QUICKER = {
     "tp": {"values": [8]}, "cp": {"values": [1, 2]}, "mbs": {"values": [1]}, "recompute": ["none"], "offload": ["none"],
     "sharding": ["distributed"],
 }  # fmt: skip
-"""Constraints that leave the same best layout, and a third of the search: a form is answered in time on a busy machine."""
+"""Constraints that leave the same best layout, and a third of the search: a form is answered in
+time on a busy machine.
+"""
 LONG = {1280: 4500, 390: 8000}
 """Heights that no page exceeds, by width. [px]"""
 TALL = {1280: 130, 390: 440}
@@ -68,7 +72,9 @@ TALL = {1280: 130, 390: 440}
 
 
 def fleet():
-    """The operator's own answers on a pool that has room for what runs: the documents' job five times, each in another mood."""
+    """The operator's own answers on a pool that has room for what runs: the documents' job five
+    times, each in another mood.
+    """
     yaml = YAML(typ="safe")
     pool, asked = (
         yaml.load(ROOT / "examples" / name) for name in ("h100-east.yaml", "llama3-405b.yaml")
@@ -155,7 +161,9 @@ async def served():
 
 
 async def walk(desk):
-    """Every page at every width in both schemes: what is too wide, what axe finds, what the page complains of, pictures."""
+    """Every page at every width in both schemes: what is too wide, what axe finds, what the page
+    complains of, pictures.
+    """
     runner, site = await served()
     job = f"{site}/jobs/trainingjobs.mofa.dev/research/pretrain-llama3-405b-run-1"
     pages = {
@@ -212,7 +220,9 @@ async def walk(desk):
 
 
 async def pasted(page):
-    """Write a few words into the form for a paste, press the button, and open all that the answer folds away."""
+    """Write a few words into the form for a paste, press the button, and open all that the answer
+    folds away.
+    """
     await page.js(f"document.getElementById('pasted').value = '{WORDS}'; 0")
     await page.js("document.querySelector('form button').click(); 0")
     for _ in range(1200):
@@ -225,7 +235,9 @@ async def pasted(page):
 
 
 async def best(page, url, field, *values):
-    """The first answer that is there in time, else the last: a machine may be busy once, and no value is asked twice."""
+    """The first answer that is there in time, else the last: a machine may be busy once, and no
+    value is asked twice.
+    """
     for value in values:
         told = await sent(page, url, field, value)
         if 0 < told[0] < PATIENCE:
@@ -234,7 +246,9 @@ async def best(page, url, field, *values):
 
 
 async def sent(page, url, field, value):
-    """Fill a field, press the button; seconds until the answer is there, and what its first heading and the field say."""
+    """Fill a field, press the button; seconds until the answer is there, and what its first heading
+    and the field say.
+    """
     await page.open(url)
     await page.js(f"document.getElementById('{field}').value = '{value}'; 0")
     await page.js("""new Promise(done => { sessionStorage.began = performance.timeOrigin + performance.now();
@@ -299,7 +313,9 @@ def test_no_page_is_wider_than_its_window(walked):
 
 
 def test_no_text_lies_off_the_screen_and_no_row_or_page_is_endless(walked):
-    """At 390 px a job's page was 13,363 px tall, and the messages of its conditions lay off the screen."""
+    """At 390 px a job's page was 13,363 px tall, and the messages of its conditions lay off
+    the screen.
+    """
     assert {key: one["lost"] for key, one in seen(walked).items() if one["lost"]} == {}
     sizes = {(*key[:2], *one["sizes"]) for key, one in seen(walked).items()}
     assert [one for one in sizes if one[2] > LONG[one[1]] or one[3] > TALL[one[1]]] == []

@@ -1,4 +1,6 @@
-"""Nothing is built and inert: what the product defines, the product calls. A test is no caller, nor is the lab."""
+"""Nothing is built and inert: what the product defines, the product calls. A test is no caller, nor
+is the lab.
+"""
 
 import ast
 from collections import Counter
@@ -32,11 +34,15 @@ PYTHON = {
         "log_message",
     ),
 }
-"""What whoever asks from Python reads of an answer, and what the standard library's server calls by name."""
+"""What whoever asks from Python reads of an answer, and what the standard library's server calls
+by name.
+"""
 
 
 def names_in(node):
-    """Every name and attribute that code reads, and every name in text: entry points, quoted types."""
+    """Every name and attribute that code reads, and every name in text: entry points,
+    quoted types.
+    """
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):
             yield inner.id

@@ -1,4 +1,6 @@
-"""What is written is true: equations cite their source, and every name in the documents exists in the code."""
+"""What is written is true: equations cite their source, and every name in the documents exists in
+the code.
+"""
 
 import ast
 import functools
@@ -29,7 +31,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "la
 
 
 def equations():
-    """Public functions of the paper's room, and those that only the paper's tables need, by the name that pages use."""
+    """Public functions of the paper's room, and those that only the paper's tables need, by the
+    name that pages use.
+    """
     room = importlib.import_module("mofa_model.equations")
     modules = [
         importlib.import_module(f"{room.__name__}.{one.name}")

@@ -1,4 +1,6 @@
-"""Fifty things that people get wrong in their first hour, through the real command: one line that says what to do, and its exit code."""
+"""Fifty things that people get wrong in their first hour, through the real command: one line that
+says what to do, and its exit code.
+"""
 
 import json
 import shlex

@@ -1,4 +1,6 @@
-"""Habits that nobody has to remember: actions are pinned, every Python that we promise is tested, a change has its sentence."""
+"""Habits that nobody has to remember: actions are pinned, every Python that we promise is tested, a
+change has its sentence.
+"""
 
 import importlib.util
 import os

@@ -1,4 +1,6 @@
-"""What `--help` promises: examples of every verb, which parse and run, and the exit codes that there are."""
+"""What `--help` promises: examples of every verb, which parse and run, and the exit codes that
+there are.
+"""
 
 import argparse
 import io
@@ -32,10 +34,12 @@ PARSED = (
     "mofa observe '",
     "mofa ui",
 )
-"""Examples that need a cluster, a trace or a trainer that goes on writing, or that serve until they are ended: they are parsed, and run
-elsewhere."""
+"""Examples that need a cluster, a trace or a trainer that goes on writing, or that serve until they
+are ended: they are parsed, and run elsewhere."""
 MINUTES = "mofa fit"
-"""Examples that take minutes, and one of which writes this installation's presets: they are parsed as well."""
+"""Examples that take minutes, and one of which writes this installation's presets: they are parsed
+as well.
+"""
 LONG = (
     "mofa validate odds",
     "mofa validate sizes",
@@ -62,7 +66,9 @@ VERBS = sorted({*verbs.ours(), *(point.name for point in entry_points(group=verb
 
 
 def examples(verb):
-    """Command lines of the epilogue, continuation lines joined, from `mofa` to the end of their pipe's part."""
+    """Command lines of the epilogue, continuation lines joined, from `mofa` to the end of their
+    pipe's part.
+    """
     text = parser_of(verb).epilog or ""
     text = re.sub(r"\\\n\s*", " ", text)
     found = []

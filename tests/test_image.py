@@ -1,7 +1,8 @@
-"""The operator's image: what it installs is known, it is built as a person builds it, and it answers in a container.
+"""The operator's image: what it installs is known, it is built as a person builds it, and it
+answers in a container.
 
-Where podman and mmdebstrap are, the image is really built, on a base of Debian's packages that is made once a machine; elsewhere the
-tests that need it are skipped, and say what is missing.
+Where podman and mmdebstrap are, the image is really built, on a base of Debian's packages that is
+made once a machine; elsewhere the tests that need it are skipped, and say what is missing.
 """
 
 import json

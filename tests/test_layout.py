@@ -1,4 +1,6 @@
-"""The tree keeps its shape: what must be absent is absent, rooms say what they may import, modules stay short."""
+"""The tree keeps its shape: what must be absent is absent, rooms say what they may import, modules
+stay short.
+"""
 
 import ast
 import importlib

@@ -1,7 +1,9 @@
-"""Nothing is built and inert: every setting, set otherwise, changes a decision, a request, a wait or a figure.
+"""Nothing is built and inert: every setting, set otherwise, changes a decision, a request, a wait
+or a figure.
 
-`BEHAVIOUR` has for each setting another value and what is done with it, without a cluster. `SERVED` are those whose work is to open a
-port or to hold a real process; it names the test against real servers that sets them.
+`BEHAVIOUR` has for each setting another value and what is done with it, without a cluster. `SERVED`
+are those whose work is to open a port or to hold a real process; it names the test against real
+servers that sets them.
 """
 
 import asyncio
@@ -70,7 +72,9 @@ def put_together(settings):
 
 
 def asked(settings):
-    """The form and the headers of a query, what becomes of an answer of two series, and how far back one goes."""
+    """The form and the headers of a query, what becomes of an answer of two series, and how far
+    back one goes.
+    """
 
     async def ask():
         sent = {}
@@ -178,7 +182,9 @@ def steady(settings):
 
 
 def failing(settings):
-    """Waits after the first and after the hundredth failure, as far as chance leaves them alike. [s]"""
+    """Waits after the first and after the hundredth failure, as far as chance leaves them
+    alike. [s]
+    """
 
     async def waits():
         queue, found = put_together(settings)._queue, []
@@ -191,7 +197,9 @@ def failing(settings):
 
 
 def stalled(settings):
-    """Whether an operator is well that has had work for a minute and a half, and finished nothing."""
+    """Whether an operator is well that has had work for a minute and a half, and
+    finished nothing.
+    """
 
     async def live_after():
         queue, part = WorkQueue(backoff=1.0, longest=1.0), SimpleNamespace(behind=0.0, is_busy=True)
@@ -230,7 +238,9 @@ def due(settings, *, stepped=True, seconds=600.0):
 
 
 def shown(settings):
-    """How long a reading waits that differs by four percent, ten seconds after the last; and one that differs by half."""
+    """How long a reading waits that differs by four percent, ten seconds after the last; and one
+    that differs by half.
+    """
     stands = ObservedFigures.model_validate(
         {"tokensPerSecond": 100, "time": "1970-01-01T00:00:00Z"}
     )

@@ -1,4 +1,6 @@
-"""A fresh environment with the wheel and nothing else of ours: Python, the notebook and the page work there."""
+"""A fresh environment with the wheel and nothing else of ours: Python, the notebook and the page
+work there.
+"""
 
 import json
 import re

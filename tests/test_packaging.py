@@ -1,4 +1,6 @@
-"""The product's wheel and the lab's: each holds what it should; the product works and passes its own tests alone."""
+"""The product's wheel and the lab's: each holds what it should; the product works and passes its
+own tests alone.
+"""
 
 import os
 import re

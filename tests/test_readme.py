@@ -1,4 +1,6 @@
-"""What the documents tell people to type runs: the README, the demo, and the recipes of the studies."""
+"""What the documents tell people to type runs: the README, the demo, and the recipes of
+the studies.
+"""
 
 import argparse
 import importlib.util

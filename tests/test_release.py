@@ -1,4 +1,6 @@
-"""What a release publishes is made here as the workflow makes it: packages, chart, bills of materials; and nothing leaves unsigned."""
+"""What a release publishes is made here as the workflow makes it: packages, chart, bills of
+materials; and nothing leaves unsigned.
+"""
 
 import json
 import re

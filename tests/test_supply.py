@@ -1,4 +1,6 @@
-"""What a release installs: each part has a licence that it may have, and no version with a known vulnerability."""
+"""What a release installs: each part has a licence that it may have, and no version with a
+known vulnerability.
+"""
 
 import importlib.util
 import tomllib

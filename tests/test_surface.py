@@ -1,4 +1,6 @@
-"""The public surface is a sorted list, every name on it exists, and importing the package stays cheap."""
+"""The public surface is a sorted list, every name on it exists, and importing the package
+stays cheap.
+"""
 
 import importlib
 import pkgutil

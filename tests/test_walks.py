@@ -1,4 +1,6 @@
-"""A fact passes few files and few kinds of records on its way; what tools/walks.py counts may only fall."""
+"""A fact passes few files and few kinds of records on its way; what tools/walks.py counts may
+only fall.
+"""
 
 import subprocess
 import sys

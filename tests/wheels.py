@@ -41,7 +41,8 @@ def built(source, folder):
 def environment(name, lock, wheel):
     """The Python of an environment with a lock and a wheel.
 
-    The locked part is kept in `.cache/` under the hash of the lock, so that only its first use takes long.
+    The locked part is kept in `.cache/` under the hash of the lock, so that only its first use
+    takes long.
     """
     key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
     folder = ROOT / ".cache" / f"{name}-{key}"

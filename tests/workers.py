@@ -1,10 +1,12 @@
-"""Who runs which test: some wait for processes and clocks, the others compute, and each sort has workers of its own.
+"""Who runs which test: some wait for processes and clocks, the others compute, and each sort has
+workers of its own.
 
-Workers up to the number of cores take what computes. Those beyond take what waits, each with a cluster of its own; they
-collect nothing else. Without workers beyond, everybody takes everything. A worker takes a whole file, whose tests may share
-something big.
+Workers up to the number of cores take what computes. Those beyond take what waits, each with a
+cluster of its own; they collect nothing else. Without workers beyond, everybody takes everything. A
+worker takes a whole file, whose tests may share something big.
 
-xdist's own groups (`--dist loadgroup`) would keep files together, but they know of no two sorts of workers.
+xdist's own groups (`--dist loadgroup`) would keep files together, but they know of no two sorts
+of workers.
 """
 
 from mofa_local.processes import CORES
@@ -90,13 +92,17 @@ def _beside(name, count):
 
 
 class Sorts(LoadScopeScheduling):
-    """Two queues in one: a worker takes the first piece of its own sort, and of the other one when there is no more."""
+    """Two queues in one: a worker takes the first piece of its own sort, and of the other one when
+    there is no more.
+    """
 
     def _split_scope(self, nodeid):
         return nodeid.partition("::")[0]
 
     def _check_nodes_have_same_collection(self):
-        """They need not: what waits is all that the workers beside collect. The longest stands first."""
+        """They need not: what waits is all that the workers beside collect. The longest
+        stands first.
+        """
         by_size = sorted(self.registered_collections.items(), key=lambda item: -len(item[1]))
         self.registered_collections = dict(by_size)
         return True

@@ -1,10 +1,13 @@
-"""Made histories of jobs that stop by themselves or by the machines; the weights of `incidents/blame.py` are fitted on them.
+"""Made histories of jobs that stop by themselves or by the machines; the weights of
+`incidents/blame.py` are fitted on them.
 
-    python tools/blame.py            weights that fit 3,000 histories (a minute), and how well shares hold on others
+    python tools/blame.py            weights that fit 3,000 histories (a minute), and how well
+    shares hold on others
 
-A house is drawn with a launcher (torchrun, where all end with 1; programs' own codes; gangs whose codes nobody sees), with rates of
-its machines and of its programs' errors, and with how these look: one at a time, again from the same checkpoint, at start-up, in
-several jobs at once. `strange=True` draws other rates, other times and other habits, for what was left out of the fit.
+A house is drawn with a launcher (torchrun, where all end with 1; programs' own codes; gangs whose
+codes nobody sees), with rates of its machines and of its programs' errors, and with how these look:
+one at a time, again from the same checkpoint, at start-up, in several jobs at once. `strange=True`
+draws other rates, other times and other habits, for what was left out of the fit.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ class House:
     replay: float
     """Median time after which an error comes again. [s]"""
     clocks: float
-    """Share of programs that end after the same hours each time: a token that expires, a leak. [1]"""
+    """Share of programs that end after the same hours each time: a token that expires, a
+    leak. [1]
+    """
 
 
 def house(r: random.Random, *, strange: bool = False) -> House:

@@ -1,7 +1,8 @@
 """Whether a change has its sentence for users: python tools/changelog.py --since origin/main.
 
-A change of what users meet (the packages, the chart, the definitions, the rules, the dashboards) adds or changes a file of
-`changelog.d/`. One that users do not notice says so in a commit, with a line `Changelog: none`.
+A change of what users meet (the packages, the chart, the definitions, the rules, the dashboards)
+adds or changes a file of `changelog.d/`. One that users do not notice says so in a commit, with a
+line `Changelog: none`.
 """
 
 import argparse

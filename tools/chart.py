@@ -37,7 +37,9 @@ FOLDERS = {
     "deployment": MANIFESTS / "operator",
     "service": MANIFESTS / "operator",
 }
-"""Where the documents of a template go. The operator's own folder is apart: tests run it as a process."""
+"""Where the documents of a template go. The operator's own folder is apart: tests run it as
+a process.
+"""
 TEAM = "team-a"
 """The namespace in the example of an operator that watches some."""
 HELM_ONLY = re.compile(r"^ *(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n", re.MULTILINE)
@@ -57,7 +59,9 @@ class Document:
 
 
 def render(*options: str) -> list[Document]:
-    """What `helm template` makes with these options: names as helm has them, what has the same name together."""
+    """What `helm template` makes with these options: names as helm has them, what has the same
+    name together.
+    """
     # Our helm is built without the version of Kubernetes in it, so it is told one.
     version = ".".join(str(part) for part in binaries.tool("kubectl").module.version[:2])
     command = [binaries.path("helm"), "template", "mofa-advisor", CHART, f"--namespace={NAMESPACE}"]
@@ -135,7 +139,9 @@ def overlays() -> dict[Path, str]:
 
 
 def made(steps: tuple[Callable[[], dict[Path, str]], ...]) -> list[Path]:
-    """Write what differs, step by step, since later ones read what earlier ones wrote; the paths written."""
+    """Write what differs, step by step, since later ones read what earlier ones wrote; the
+    paths written.
+    """
     written = []
     for step in steps:
         for path, text in step().items():

@@ -1,4 +1,6 @@
-"""What the chart says of kinds of jobs, from mofa_model/kinds: templates/_kinds.tpl, and the choice in values.yaml."""
+"""What the chart says of kinds of jobs, from mofa_model/kinds: templates/_kinds.tpl, and the choice
+in values.yaml.
+"""
 
 import re
 import textwrap
@@ -27,7 +29,9 @@ def template() -> str:
 
 
 def values(text: str) -> str:
-    """values.yaml with the kinds that can be chosen, which are all chosen unless somebody says otherwise."""
+    """values.yaml with the kinds that can be chosen, which are all chosen unless somebody
+    says otherwise.
+    """
     every = ", ".join(kind.setting for kind in KINDS)
     made, count = re.subn(
         r"(  # -- [^\n]*@enum )[^\n]*\n  kinds: [^\n]*\n", rf"\1{every}\n  kinds: [{every}]\n", text
@@ -48,7 +52,9 @@ def _settings() -> str:
 
 
 def _beside(*, namespaced: bool) -> str:
-    """Each group with its resources and the kinds of jobs that name them: those of its own group, or all."""
+    """Each group with its resources and the kinds of jobs that name them: those of its own group,
+    or all.
+    """
     found: dict[str, list[str]] = {}
     for kind in BESIDE:
         if kind.namespaced == namespaced:
@@ -103,7 +109,8 @@ def _untouched() -> str:
 
 
 def _same_but_stamped(old: str, new: str, stamped: Sequence[tuple[str, ...]]) -> str:
-    """CEL: two mappings are the same, but that pod templates at some paths may have got a creation time, which is null.
+    """CEL: two mappings are the same, but that pod templates at some paths may have got a creation
+    time, which is null.
 
     >>> print(_same_but_stamped("o", "n", [("t",)]))
     n.all(k, k == "t" || (k in o && o[k] == n[k]))

@@ -1,4 +1,6 @@
-"""The values of the chart as values.yaml documents them: their types and bounds as a JSON schema, and a table of them."""
+"""The values of the chart as values.yaml documents them: their types and bounds as a JSON schema,
+and a table of them.
+"""
 
 import json
 import re
@@ -14,7 +16,9 @@ WORDS = {"text": "string", "map": "object"}
 MARKS = {"enum": "enum", "pattern": "pattern", "least": "minimum", "most": "maximum"}
 """Marks that constrain, as the schema calls them."""
 PLAIN, LINES = r"^[^\x00-\x1f\x7f]*$", r"^[^\x00-\x08\x0b-\x1f\x7f]*$"
-"""What a text matches where nothing else is said: it stays in its line; in a map, where YAML quotes it, in its lines."""
+"""What a text matches where nothing else is said: it stays in its line; in a map, where YAML quotes
+it, in its lines.
+"""
 LINE = re.compile(r"^( *)([A-Za-z][A-Za-z0-9]*):")
 
 
@@ -72,7 +76,9 @@ class Value:
 
 
 def read(path: Path) -> list[Value]:
-    """The documented keys in their order; a key that is neither documented nor a section is an error."""
+    """The documented keys in their order; a key that is neither documented nor a section is
+    an error.
+    """
     return list(_walk(YAML(typ="safe").load(path), _comments(path), ()))
 
 

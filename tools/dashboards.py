@@ -1,4 +1,6 @@
-"""Make deploy/grafana/*.json from deploy/grafana/mofa_dashboards; --check compares. Needs grafana-foundation-sdk."""
+"""Make deploy/grafana/*.json from deploy/grafana/mofa_dashboards; --check compares. Needs
+grafana-foundation-sdk.
+"""
 
 import argparse
 import importlib.util

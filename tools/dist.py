@@ -1,13 +1,15 @@
 """Make everything that a release publishes, in one folder, from a clean tree.
 
-    python tools/dist.py dist --version 0.2.0 [--image registry.example/ml/mofa-advisor] [--platforms amd64,arm64] [--key cosign.key]
+    python tools/dist.py dist --version 0.2.0 [--image registry.example/ml/mofa-advisor]
+    [--platforms amd64,arm64] [--key cosign.key]
 
-`make release` runs this, here and in the workflow; a second run makes the same packages, chart, plugin and layers to the byte, because
-every time in them is that of the commit. `tools/release_check.py` then installs each file as a user would.
+`make release` runs this, here and in the workflow; a second run makes the same packages, chart,
+plugin and layers to the byte, because every time in them is that of the commit.
+`tools/release_check.py` then installs each file as a user would.
 
     mofa_advisor-*.whl, .tar.gz       packages of the product and of the lab
-    mofa-advisor-image-*.tar          the operator's image for all platforms, an OCI archive; needs podman
-    mofa-advisor-*.tgz                the chart, with the image's name in it
+    mofa-advisor-image-*.tar          the operator's image for all platforms, an OCI archive; needs
+    podman mofa-advisor-*.tgz                the chart, with the image's name in it
     kubectl-mofa-*.tar.gz, krew.yaml  the plugin of kubectl, and what krew reads
     *.cdx.json                        bills of materials, by CycloneDX
     NOTES.md                          what changed, for users
@@ -40,7 +42,9 @@ import release  # noqa: E402
 from mofa_local import LocalStackError, binaries, images  # noqa: E402
 
 MATERIALS = {"package": "core", "image": "operator"}
-"""What has a bill of materials, and the lock that it is made of: all that is installed, each with its hashes."""
+"""What has a bill of materials, and the lock that it is made of: all that is installed, each with
+its hashes.
+"""
 SUMS = "SHA256SUMS"
 PLUGIN = ROOT / "deploy" / "krew"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -102,7 +106,9 @@ def packages(tree: Path, folder: Path, moment: int) -> None:
 def operator_image(
     tree: Path, folder: Path, version: str, platforms: Sequence[str], moment: int, base: str
 ) -> str:
-    """The operator's image for all platforms as one OCI archive; the digest by which a registry will know it."""
+    """The operator's image for all platforms as one OCI archive; the digest by which a registry
+    will know it.
+    """
     with tempfile.TemporaryDirectory(prefix="mofa-image-") as work:
         layout = Path(work) / "layout"
         entries = []
@@ -182,7 +188,9 @@ def write_archive(path: Path, files: dict[str, bytes], moment: int) -> None:
 
 
 def plugin(tree: Path, folder: Path, version: str, moment: int, downloads: str) -> None:
-    """The plugin of kubectl: the wheel, its lock and a script that puts both into an environment; and what krew reads."""
+    """The plugin of kubectl: the wheel, its lock and a script that puts both into an environment;
+    and what krew reads.
+    """
     (wheel,) = folder.glob("mofa_advisor-*.whl")
     archive = folder / f"kubectl-mofa-{version}.tar.gz"
     files = {
@@ -247,9 +255,12 @@ def sums(folder: Path) -> None:
 
 
 def sign(folder: Path, key: str) -> None:
-    """A signature beside each file, by cosign: with a key, or by the identity of the workflow that runs."""
+    """A signature beside each file, by cosign: with a key, or by the identity of the workflow
+    that runs.
+    """
     cosign = shutil.which("cosign") or binaries.path("cosign")
-    # A key of one's own needs no public record of its use, and a machine without a network has none.
+    # A key of one's own needs no public record of its use, and a machine without a network has
+    # none.
     words = (
         []
         if key == KEYLESS

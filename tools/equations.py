@@ -1,9 +1,11 @@
-"""The tables of docs/equations.md from the code's own references: which function computes an equation, and where one is from.
+"""The tables of docs/equations.md from the code's own references: which function computes an
+equation, and where one is from.
 
     .venv/bin/python tools/equations.py [--check]
 
-A function that cites `Eq. (n)` in the first sentences of its docstring stands in row n; quantity, test and status are written
-by hand. Functions of the paper's room without a number fill the other tables, in the order of their source.
+A function that cites `Eq. (n)` in the first sentences of its docstring stands in row n; quantity,
+test and status are written by hand. Functions of the paper's room without a number fill the other
+tables, in the order of their source.
 """
 
 from __future__ import annotations

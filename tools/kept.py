@@ -1,9 +1,10 @@
-"""Bytes that PyTorch keeps for the backward pass of a layer, and bytes of weights, into tests/data/kept_counted.json; and copies of
-the logits at the peak of the loss.
+"""Bytes that PyTorch keeps for the backward pass of a layer, and bytes of weights, into
+tests/data/kept_counted.json; and copies of the logits at the peak of the loss.
 
-Run it with an environment of its own that has torch, transformers, peft and bitsandbytes, gigabytes, so in no lock:
-`make oracle-kept ORACLE=PATH/bin/python`. Small models run on the CPU under hooks that see every saved tensor; a storage counts
-once, and weights do not. What a layer keeps is the difference between a model with three layers and one with one, halved.
+Run it with an environment of its own that has torch, transformers, peft and bitsandbytes,
+gigabytes, so in no lock: `make oracle-kept ORACLE=PATH/bin/python`. Small models run on the CPU
+under hooks that see every saved tensor; a storage counts once, and weights do not. What a layer
+keeps is the difference between a model with three layers and one with one, halved.
 """
 
 from __future__ import annotations

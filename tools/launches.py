@@ -1,11 +1,14 @@
-"""Launches that the trainers themselves accept: random layouts are searched, written, and handed to each trainer's own checks.
+"""Launches that the trainers themselves accept: random layouts are searched, written, and handed to
+each trainer's own checks.
 
-    python tools/launches.py                 every trainer; the record is tests/data/launches_verified.json
-    python tools/launches.py megatron -n 50  one trainer, fewer layouts: printed, not recorded
+    python tools/launches.py                 every trainer; the record is
+    tests/data/launches_verified.json python tools/launches.py megatron -n 50  one trainer, fewer
+    layouts: printed, not recorded
 
-The trainers live in an environment of their own, which `make oracle` builds outside the lock; `tools/validators/` runs there.
-Asked are layouts that a search can reach (`drawn`), layouts that it leaves out as NotInFramework (`left_out`: how many of them the
-trainer would take), and what examples and documents show (`SHOWN`).
+The trainers live in an environment of their own, which `make oracle` builds outside the lock;
+`tools/validators/` runs there. Asked are layouts that a search can reach (`drawn`), layouts that it
+leaves out as NotInFramework (`left_out`: how many of them the trainer would take), and what
+examples and documents show (`SHOWN`).
 """
 
 from __future__ import annotations
@@ -53,7 +56,9 @@ from mofa_model.strategy import (
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "launches_verified.json"
 VERIFIED: Final = ROOT / "mofa_model" / "launch" / "verified.json"
-"""What of the record the product knows: releases that were asked, and names of arguments that they took."""
+"""What of the record the product knows: releases that were asked, and names of arguments that
+they took.
+"""
 PACKAGES: Final = {
     "megatron": "megatron-core",
     "torchtitan": "torchtitan",
@@ -64,7 +69,9 @@ PACKAGES: Final = {
 """The distribution whose version is a trainer's."""
 WORDS: Final = ("arguments", "environment", "files")
 KEPT: Final = 48
-"""Launches that the record keeps whole, so that a test sees when the launcher says something else."""
+"""Launches that the record keeps whole, so that a test sees when the launcher says
+something else.
+"""
 SHOWN: Final = {
     "torchtitan": {},
     "deepspeed": {},
@@ -90,7 +97,9 @@ def verified(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(options: str, trainer: str) -> dict[str, Any]:
-    """What `mofa advise` answers, with its launch; `refused` where it has no such model or nothing fits."""
+    """What `mofa advise` answers, with its launch; `refused` where it has no such model or
+    nothing fits.
+    """
     said, why = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(why):
         cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
@@ -107,8 +116,9 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
 
 
 def told(trainer: str, names: list[str]) -> dict[str, Any]:
-    """What examples and documents show and what ordinary questions give, by hash, and which of these are refused before the
-    search; that a trainer refuses a launch ends all. `names` of arguments are those that it took before.
+    """What examples and documents show and what ordinary questions give, by hash, and which of
+    these are refused before the search; that a trainer refuses a launch ends all. `names` of
+    arguments are those that it took before.
     """
     answers = {
         part: {name: shown(options, trainer) for name, options in asked.items()}
@@ -261,7 +271,9 @@ def _record() -> dict[str, Any]:
 
 
 def _write(trainer: str, found: Mapping[str, Any]) -> None:
-    """The same checks took names before that this draw may not have met; of other checks nothing is kept."""
+    """The same checks took names before that this draw may not have met; of other checks nothing
+    is kept.
+    """
     record = _record()  # as it is now: others may have written meanwhile
     before = record.get(trainer, {})
     if all(before.get(key) == found[key] for key in ("versions", "sources", "validator")):

@@ -1,5 +1,6 @@
-"""Layouts that a trainer is asked about, and what it has to be told of each: random ones that a search reaches (`drawn`) or leaves
-out (`left_out`), and ordinary questions over the families of models.
+"""Layouts that a trainer is asked about, and what it has to be told of each: random ones that a
+search reaches (`drawn`) or leaves out (`left_out`), and ordinary questions over the families
+of models.
 """
 
 from __future__ import annotations
@@ -63,21 +64,29 @@ _FAMILIES: Final = (
     ("nemotron4-15b", "h100", 128, 1024, 4096), ("command-a", "h100", 1024, 1024, 8192), ("starcoder2-15b", "a100", 64, 512, 4096),
     ("minimax-m2", "h100", 2048, 4096, 4096), ("ernie4.5-21b-a3b", "h800", 128, 1024, 4096), ("smollm3-3b", "h100", 16, 256, 4096),
 )  # fmt: skip
-"""Ordinary questions over the families of models, from 1 device to 16,384: model, device, devices, batch, sequence."""
+"""Ordinary questions over the families of models, from 1 device to 16,384: model, device, devices,
+batch, sequence.
+"""
 
 
 BYTES_OF_A_PARAMETER: Final = 32
-"""Of weights, gradients, optimizer states and what a step needs beside them, so that something fits. [B]"""
+"""Of weights, gradients, optimizer states and what a step needs beside them, so that something
+fits. [B]
+"""
 DEVICE_MEMORY: Final = 80e9
 """Memory of the devices above, about. [B]"""
 SPREAD: Final = 5
-"""Presets one after the other are asked about with 1, 4, 16, 64 and 256 times the devices that they need."""
+"""Presets one after the other are asked about with 1, 4, 16, 64 and 256 times the devices that
+they need.
+"""
 MOST: Final = 16384
 """Devices of the largest question."""
 
 
 def ordinary(trainer: str) -> dict[str, str]:
-    """The ordinary questions that a trainer is asked, as arguments of `mofa advise`: those above, and every other preset."""
+    """The ordinary questions that a trainer is asked, as arguments of `mofa advise`: those above,
+    and every other preset.
+    """
     asked = {model: more for model, *more in _FAMILIES}
     for at, model in enumerate(name for name in entries.names("models") if name not in asked):
         size = float(total_parameters(presets.model(model)))
@@ -143,7 +152,9 @@ def problem_of(
 def case(
     problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A launch for a validator, with the model and the machines that it is for, and the layers of each stage as priced."""
+    """A launch for a validator, with the model and the machines that it is for, and the layers of
+    each stage as priced.
+    """
     model, cluster = problem.workload.model, problem.cluster
     rule, mixed = (
         cluster.calibration.placement,
@@ -201,7 +212,9 @@ def drawn(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
 
 
 def left_out(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
-    """So many random layouts that other trainers run and ours refuse for this one, each with the field of the refusal."""
+    """So many random layouts that other trainers run and ours refuse for this one, each with the
+    field of the refusal.
+    """
     mine: _Drawn = []
     for problem, found in questions(
         random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"
@@ -230,7 +243,9 @@ def of_all_kinds(
 
 
 def to_count(trainer: str) -> _Drawn:
-    """A few layouts of each kind of models in bf16, of many questions, whose parameters are counted."""
+    """A few layouts of each kind of models in bf16, of many questions, whose parameters
+    are counted.
+    """
     mine: _Drawn = []
     for kind in MODELS:
         few = questions(random.Random(f"{trainer} {kind} count"), trainer, kind, trainer, sample=2)

@@ -1,8 +1,10 @@
-"""Types the tutorial on the local stack, and writes down what is printed: `tools/transcripts.py --live`.
+"""Types the tutorial on the local stack, and writes down what is printed: `tools/transcripts.py
+--live`.
 
-Every other command of the page is typed in its place, so that nodes fail and the job is slow where the page makes them so. A
-transcript is asked for again until it says what the page says: the same words, any ages, numbers within a hundredth. What does not
-come within `PATIENCE` is written as it was seen last, and named.
+Every other command of the page is typed in its place, so that nodes fail and the job is slow where
+the page makes them so. A transcript is asked for again until it says what the page says: the same
+words, any ages, numbers within a hundredth. What does not come within `PATIENCE` is written as it
+was seen last, and named.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def _aged(said: str) -> str:
 
 
 def like(said: str, seen: str) -> bool:
-    """Whether the same is said: the same words, numbers within a hundredth, any ages and any room between them.
+    """Whether the same is said: the same words, numbers within a hundredth, any ages and any room
+    between them.
 
     >>> like("a   1,000  5s", "a 995 2m33s"), like("a 1000", "a 800"), like("Healthy 1", "Stuck 1")
     (True, False, False)
@@ -104,7 +107,9 @@ class Walk:
 
 
 def walk() -> tuple[dict[Path, str], list[str]]:
-    """The tutorial and the README, which shows parts of it, as they should be; and what differed from what they say."""
+    """The tutorial and the README, which shows parts of it, as they should be; and what differed
+    from what they say.
+    """
     here, found = Walk(), []
     try:
         for step in steps(TUTORIAL.read_text("utf-8")):

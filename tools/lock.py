@@ -1,4 +1,5 @@
-"""Make `requirements/*.txt` anew from pyproject.toml and lab/pyproject.toml: every version and hash, no URL, for every platform.
+"""Make `requirements/*.txt` anew from pyproject.toml and lab/pyproject.toml: every version and
+hash, no URL, for every platform.
 
     dev.txt       everything, the lab's part included; `make setup` installs it
     core.txt      what `pip install mofa-advisor` brings
@@ -7,10 +8,11 @@
     operator.txt  the same as core, and what the operator needs: what the image installs
     build.txt     what builds our wheel in the image
     uv.txt        what installs dev.txt in seconds
-    models.txt    published models of job kinds whose own requirements are older than ours: installed without them
+    models.txt    published models of job kinds whose own requirements are older than ours:
+    installed without them
 
-All but the last agree, because the others are resolved under dev.txt's versions. Versions that still fit stay;
-`--upgrade` moves all of them.
+All but the last agree, because the others are resolved under dev.txt's versions. Versions that
+still fit stay; `--upgrade` moves all of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Write the tables of docs/metrics.md from the declared metrics and the listed inputs; --check compares.
+"""Write the tables of docs/metrics.md from the declared metrics and the listed inputs; --check
+compares.
 
-The labels of pods that kube-state-metrics must let through, there and in deploy/kind/up.sh, are those of mofa_model/kinds.
+The labels of pods that kube-state-metrics must let through, there and in deploy/kind/up.sh, are
+those of mofa_model/kinds.
 """
 
 import argparse

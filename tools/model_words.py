@@ -1,4 +1,6 @@
-"""How a trainer is told a model, where a validator asks it: what its launch says, or a small model with the same kinds of blocks."""
+"""How a trainer is told a model, where a validator asks it: what its launch says, or a small model
+with the same kinds of blocks.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
-"""The newcomer as a test: adds toys to a copy of this tree, as CONTRIBUTING says, and shows that each of them works.
+"""The newcomer as a test: adds toys to a copy of this tree, as CONTRIBUTING says, and shows that
+each of them works.
 
     python tools/newcomer.py                    all toys
     python tools/newcomer.py schedule           one
-    python tools/newcomer.py --suite axis       with `make check verify test-unit` in the copy, no test edited
-    python tools/newcomer.py --near kind        with the quick tests of the rooms that changed
+    python tools/newcomer.py --suite axis       with `make check verify test-unit` in the copy, no
+    test edited python tools/newcomer.py --near kind        with the quick tests of the rooms that
+    changed
 
-The copy is a clean clone with what is changed here. For each toy it prints the files and lines that were written (generated ones
-apart), and a price, a flag or a count that changed by it. It fails where a toy needs more files or lines than it should, or changes
-nothing, and with `--suite` where a check or a quick test fails.
+The copy is a clean clone with what is changed here. For each toy it prints the files and lines that
+were written (generated ones apart), and a price, a flag or a count that changed by it. It fails
+where a toy needs more files or lines than it should, or changes nothing, and with `--suite` where a
+check or a quick test fails.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from newcomer_jobs import figure, kind, recovery_class
 from newcomer_model import axis, block, device, schedule, term, trainer
 
 LINES = 40
-"""Lines that a toy may write by hand, apart from a block and a schedule, whose mathematics is theirs."""
+"""Lines that a toy may write by hand, apart from a block and a schedule, whose mathematics
+is theirs.
+"""
 TOYS: dict[str, tuple[int, int, Callable[[Copy], str]]] = {
     "block": (2, 60, block),
     "device": (1, LINES, device),

@@ -1,4 +1,6 @@
-"""A clean clone of this tree, in which a newcomer writes: it counts files and lines by hand, and runs what a contributor runs."""
+"""A clean clone of this tree, in which a newcomer writes: it counts files and lines by hand, and
+runs what a contributor runs.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,9 @@ class Copy:
         return said.strip().splitlines()[-1]
 
     def mofa(self, *commands: tuple[str, ...]) -> list[str]:
-        """The output of each of these commands of the copy. One process runs them all, one after the other."""
+        """The output of each of these commands of the copy. One process runs them all, one after
+        the other.
+        """
         told: list[str] = json.loads(self.python("-c", COMMANDS, json.dumps(commands)))
         return told
 

@@ -1,4 +1,5 @@
-"""A newcomer's toys that the operator works with: each is added to a copy, and shows there that it works.
+"""A newcomer's toys that the operator works with: each is added to a copy, and shows there that it
+works.
 
 Kinds of jobs, recovery classes, figures of a pool with their alerts.
 """
@@ -135,7 +136,9 @@ exporter.show(decision.figures)
 body["status"] = {"failures": decision.status["failures"]}
 print(json.dumps({"profile": body, "metrics": exporter.page()[0].decode()}))
 """
-"""A watch sees a JobSet restart its ranks three times in 200 minutes; prints what the profile and /metrics then say."""
+"""A watch sees a JobSet restart its ranks three times in 200 minutes; prints what the profile and
+/metrics then say.
+"""
 
 
 def recovery_class(copy: Copy) -> str:

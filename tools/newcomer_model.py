@@ -1,4 +1,5 @@
-"""A newcomer's toys that change what a layout costs or how it is launched: each is added to a copy, and shows there that it works.
+"""A newcomer's toys that change what a layout costs or how it is launched: each is added to a copy,
+and shows there that it works.
 
 Blocks, devices, schedules, axes, terms of a step, trainers.
 """

@@ -1,4 +1,6 @@
-"""Write what the cells of docs/notebook.ipynb show, from a run of each beside the wheel alone; `make transcripts` calls it."""
+"""Write what the cells of docs/notebook.ipynb show, from a run of each beside the wheel alone;
+`make transcripts` calls it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ LOCK: Final = ROOT / "requirements" / "notebook.txt"
 
 
 def executed(python: Path, folder: Path) -> dict[str, Any]:
-    """The notebook with what its cells show, and without what differs from run to run: times, and the version of Python."""
+    """The notebook with what its cells show, and without what differs from run to run: times, and
+    the version of Python.
+    """
     run(
         *(python, "-m", "nbconvert", "--to", "notebook", "--execute"),
         *("--output-dir", folder, NOTEBOOK),

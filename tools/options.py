@@ -4,8 +4,8 @@
 
 It prints the options that nobody has judged yet.
 
-`beside` is kept by hand: what says nothing about memory and time of a step. Everything else has to be read, refused, or named as not
-priced, in `mofa_model/launch/arguments/`.
+`beside` is kept by hand: what says nothing about memory and time of a step. Everything else has to
+be read, refused, or named as not priced, in `mofa_model/launch/arguments/`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Parameters and FLOPs of published models as PyTorch builds them: those of tests/data/architectures.json and of the presets that
-have a `config`, into tests/data/architectures_counted.json.
+"""Parameters and FLOPs of published models as PyTorch builds them: those of
+tests/data/architectures.json and of the presets that have a `config`, into
+tests/data/architectures_counted.json.
 
-Run it with an environment of its own that has torch and transformers (`pip install torch transformers`, gigabytes, so in no
-lock): `make oracle-counts ORACLE=PATH/bin/python`. Published models are built on the meta device and never get memory. Tiny
-ones run, under PyTorch's FLOP counter. `saved` is what transformers itself writes as config.json, one for each architecture.
+Run it with an environment of its own that has torch and transformers (`pip install torch
+transformers`, gigabytes, so in no lock): `make oracle-counts ORACLE=PATH/bin/python`. Published
+models are built on the meta device and never get memory. Tiny ones run, under PyTorch's FLOP
+counter. `saved` is what transformers itself writes as config.json, one for each architecture.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ PARTS: Final = {
         r"embed_(tokens|in|positions|tokens_per_layer)\.|\.embeddings\.|w[tp]e\.|word_embeddings\."
     ),
 }
-"""Names of parameters by what they belong to; the first that fits counts. Other stacks of matrices are experts, too."""
+"""Names of parameters by what they belong to; the first that fits counts. Other stacks of matrices
+are experts, too.
+"""
 
 
 def main() -> None:
@@ -67,7 +71,9 @@ def main() -> None:
 
 
 def published(configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Parameters of each model by part, and of each architecture the file that transformers would save."""
+    """Parameters of each model by part, and of each architecture the file that transformers
+    would save.
+    """
     found: dict[str, Any] = {}
     saved: set[str] = set()
     for name, config in configs.items():
@@ -94,7 +100,9 @@ def parameters(model: torch.nn.Module) -> dict[str, int]:
 
 
 def tiny(config: dict[str, Any]) -> dict[str, Any]:
-    """Parameters and forward FLOPs a token by what does them: matrices, products of tokens, convolutions."""
+    """Parameters and forward FLOPs a token by what does them: matrices, products of
+    tokens, convolutions.
+    """
     settings = _settings(config)
     settings._experts_implementation = "eager"  # noqa: SLF001 - grouped kernels are not counted
     model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager").eval()

@@ -2,8 +2,8 @@
 
     python tools/page_words.py
 
-What the tools write does not count: the pages of `GENERATED`, blocks between marks of a generator, and what stands in fences
-(output of commands, and code that tests run).
+What the tools write does not count: the pages of `GENERATED`, blocks between marks of a generator,
+and what stands in fences (output of commands, and code that tests run).
 """
 
 import re
@@ -18,7 +18,9 @@ GENERATED = re.compile(
     r"tests/|lab/data/|changelog\.d/|docs/(reference/|validation\.md|validation/|evidence\.md|equations\.md|nomenclature\.md"
     r"|ettr-grid\.md|real-node\.md|studies/results\.md)|charts/.*/README\.md"
 )
-"""Pages that are made from the code or of tables that tests compare with it, what describes data, and sentences on their way to the changelog."""
+"""Pages that are made from the code or of tables that tests compare with it, what describes data,
+and sentences on their way to the changelog.
+"""
 BLOCKS = re.compile(r"(?s)```.*?```|<!-- (\w+) -->.*?<!-- end of \1 -->|<!--.*?-->")
 
 

@@ -1,9 +1,11 @@
-"""Send what `make release` made to where people fetch it: the image, the chart, the packages; image and chart are signed there.
+"""Send what `make release` made to where people fetch it: the image, the chart, the packages; image
+and chart are signed there.
 
     python tools/publish.py dist --registry registry.example/ml --key keyless
 
-Who we are towards the package index and the registry's signatures says the workflow's own identity. `tools/release_check.py` sends the
-same image and chart to a registry on loopback with these functions.
+Who we are towards the package index and the registry's signatures says the workflow's own identity.
+`tools/release_check.py` sends the same image and chart to a registry on loopback with
+these functions.
 """
 
 from __future__ import annotations

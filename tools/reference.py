@@ -4,8 +4,8 @@ crds.md         every field of our kinds, from their CustomResourceDefinitions
 annotations.md  every annotation, from mofa_model/annotations.py
 settings.md     every flag of `mofa operator`, from its settings
 conditions.md   every condition, reason and Event, from operator/mofa_operator/words.py
-kinds.md        every kind of jobs that people already have, from mofa_model/kinds, and the releases that run in tests
-axes.md         every axis of the search, from the rows of mofa_model/strategy.py
+kinds.md        every kind of jobs that people already have, from mofa_model/kinds, and the releases
+that run in tests axes.md         every axis of the search, from the rows of mofa_model/strategy.py
 python.md       every function of Python, from mofa_model/answers
 """
 
@@ -113,7 +113,9 @@ _SHOWN = 90
 
 
 class Missing(Exception):
-    """The code has a name that docs/reference/source.toml does not explain, or the other way round."""
+    """The code has a name that docs/reference/source.toml does not explain, or the other
+    way round.
+    """
 
 
 def source() -> dict[str, Any]:
@@ -152,7 +154,9 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
 
 
 def examples() -> dict[str, str]:
-    """What `mofa annotate` writes on the example of the documents, without the ends of long texts."""
+    """What `mofa annotate` writes on the example of the documents, without the ends of
+    long texts.
+    """
     return {
         key: text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         for key, text in annotations().items()

@@ -1,9 +1,12 @@
-"""Write the name of a release into the tree: the version of packages and chart, and in the chart's values the image and the address of the runbooks.
+"""Write the name of a release into the tree: the version of packages and chart, and in the chart's
+values the image and the address of the runbooks.
 
     python tools/release.py --version 0.2.0
-    python tools/release.py --image registry.example/ml/mofa-advisor --digest sha256:… --runbooks https://docs.example/runbooks
+    python tools/release.py --image registry.example/ml/mofa-advisor --digest sha256:… --runbooks
+    https://docs.example/runbooks
 
-A clone has an image without a registry, because nobody can pull what was never pushed; the release workflow says where it pushed.
+A clone has an image without a registry, because nobody can pull what was never pushed; the release
+workflow says where it pushed.
 """
 
 import argparse
@@ -30,7 +33,9 @@ STATED = (
 NAMING = ("README.md", "docs/*.md", "examples/*.yaml", "deploy/kustomize/base/*.yaml")
 """Pages and examples that name the image of this release."""
 IMAGES = r"\bIMAGE:|/mofa-advisor:|\bnewTag: "
-"""What stands before the version there; a version that is told as an older one stands behind other words."""
+"""What stands before the version there; a version that is told as an older one stands behind
+other words.
+"""
 
 
 def versions(root: Path = ROOT) -> Iterator[tuple[str, str]]:
@@ -44,7 +49,9 @@ def versions(root: Path = ROOT) -> Iterator[tuple[str, str]]:
 
 
 def released(values: str, image: str, digest: str = "", runbooks: str = "") -> str:
-    """The chart's values with these; a value that is not there any more is an error, and not passed over."""
+    """The chart's values with these; a value that is not there any more is an error, and not
+    passed over.
+    """
     for section, key, value in (
         ("image", "repository", image),
         ("image", "digest", digest),
@@ -68,7 +75,9 @@ def write(chart: Path, image: str, digest: str = "", runbooks: str = "") -> None
 
 
 def write_version(version: str, root: Path = ROOT) -> None:
-    """Write the version where the tree states it, and into the commands and examples that name the image of this release."""
+    """Write the version where the tree states it, and into the commands and examples that name the
+    image of this release.
+    """
     if not VERSION.fullmatch(version):
         sys.exit(f"release: --version: {version!r} is not right; give three numbers, as 0.2.0")
     for name, pattern in STATED:

@@ -1,17 +1,20 @@
-"""Install each file of a release as a user would, on this machine, and run README's commands against what was installed.
+"""Install each file of a release as a user would, on this machine, and run README's commands
+against what was installed.
 
     python tools/release_check.py dist
 
-Every line it prints is a thing that was done and held; the first that does not hold ends it with 1. It needs a package index for
-dependencies, Go for the tools of the local stack, and podman for the image; what a machine lacks is said, and is an error.
+Every line it prints is a thing that was done and held; the first that does not hold ends it with 1.
+It needs a package index for dependencies, Go for the tools of the local stack, and podman for the
+image; what a machine lacks is said, and is an error.
 
-    checksums          SHA256SUMS fits every file; a signature of a throw-away key is made and verified
-    packages           from the folder of files, into an environment of its own; README's commands; the source makes the same wheel
-    clone              README's line that installs, in the unpacked source
-    without a network  from a folder of wheels, in a network namespace that has nothing
-    plugin             the archive that krew installs: set up by itself, called through a link as krew calls it
-    image              pushed to a registry on loopback under the digest that the chart names, pulled, and asked without a network
-    chart              pushed to the same registry, installed on a real API server; the operator of the pulled image advises README's job
+    checksums          SHA256SUMS fits every file; a signature of a throw-away key is made and
+    verified packages           from the folder of files, into an environment of its own; README's
+    commands; the source makes the same wheel clone              README's line that installs, in the
+    unpacked source without a network  from a folder of wheels, in a network namespace that has
+    nothing plugin             the archive that krew installs: set up by itself, called through a
+    link as krew calls it image              pushed to a registry on loopback under the digest that
+    the chart names, pulled, and asked without a network chart              pushed to the same
+    registry, installed on a real API server; the operator of the pulled image advises README's job
     removal            nothing of the chart is left but what it says that it leaves
 """
 
@@ -284,7 +287,9 @@ def wait(what: str, there: Callable[[], Any], seconds: float = 120.0) -> Any:
 
 
 def chart(dist: Path, work: Path, address: str, name: str, version: str) -> None:
-    """Install the chart from the registry, let the pulled image's operator advise, and remove it."""
+    """Install the chart from the registry, let the pulled image's operator advise, and
+    remove it.
+    """
     helm = shutil.which("helm") or binaries.path("helm")
     publish.send_chart(dist, address, plain_http=True)
     with (
@@ -320,7 +325,9 @@ def chart(dist: Path, work: Path, address: str, name: str, version: str) -> None
 
 
 def advise(cluster: Cluster, processes: Processes, work: Path, name: str) -> None:
-    """The operator in the container of the pulled image, under the account and the rights of the chart, advises README's job."""
+    """The operator in the container of the pulled image, under the account and the rights of the
+    chart, advises README's job.
+    """
     access = work / "kubeconfig"
     account = cluster.identity("advisor", service_account=f"{HOME}/mofa-advisor")
     access.write_text(account.read_text("utf-8"), encoding="utf-8")

@@ -1,7 +1,9 @@
-"""Make deploy/rules/*.yaml from deploy/rules/source: rules with their parameters filled in; --check compares.
+"""Make deploy/rules/*.yaml from deploy/rules/source: rules with their parameters filled in; --check
+compares.
 
-mofa-recording.yaml and mofa-alerts.yaml are for `rule_files`; prometheusrule.yaml is the same for the Prometheus operator.
-Each alert's runbook in docs/runbooks, and the tables that list all alerts, are made from the same source.
+mofa-recording.yaml and mofa-alerts.yaml are for `rule_files`; prometheusrule.yaml is the same for
+the Prometheus operator. Each alert's runbook in docs/runbooks, and the tables that list all alerts,
+are made from the same source.
 """
 
 import argparse
@@ -29,15 +31,21 @@ TOLD = ("line", "runbook", "example")
 GROUPS = ("nodes", "history", "pods", "jobs", "alerts")
 HEADER = "# Made by `make rules` from deploy/rules/source; do not edit.\n"
 NAMESPACE = "mofa-system"
-"""Where the operator runs; the chart puts its release's in this place, and its value `prometheusRule.exporterNamespaces` in that of these."""
+"""Where the operator runs; the chart puts its release's in this place, and its value
+`prometheusRule.exporterNamespaces` in that of these.
+"""
 RUNBOOKS = f"http://mofa-advisor.{NAMESPACE}.svc:8080/runbooks"
-"""Where the operator serves docs/runbooks; the chart puts its release's Service in this place, or its value `prometheusRule.runbooks`."""
+"""Where the operator serves docs/runbooks; the chart puts its release's Service in this place, or
+its value `prometheusRule.runbooks`.
+"""
 PLACED = {
     r"mofa:[a-z0-9_]+:[a-z0-9_]+": 'namespace=""',
     r"mofa_(?:job|pool|advisor)_[a-z_]+|process_start_time_seconds": f'namespace=~"|{NAMESPACE}"',
     r"kube_node_[a-z_]+|node_[a-z_]+_seconds|health_events_total|fault_quarantine_[a-z_]+|up": f'namespace=~"|{any_of(EXPORTERS)}"',
 }
-"""Where the scrape of a series must say that its target runs, for it to be believed: what was recorded has no target."""
+"""Where the scrape of a series must say that its target runs, for it to be believed: what was
+recorded has no target.
+"""
 SERIES = re.compile(rf"(?<![\w:])({'|'.join([*PLACED, 'mofa_train_[a-z_]+'])})(?![\w:])(\{{?)")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MANIFEST = """\
@@ -68,7 +76,9 @@ def job_pods() -> str:
 
 
 def _job_pods(labels: PodLabels) -> str:
-    """Those of one kind; a pod whose place nothing says has its name there. Reduced first: labels that are put in place may be there already."""
+    """Those of one kind; a pod whose place nothing says has its name there. Reduced first: labels
+    that are put in place may be there already.
+    """
     told = [name for name in (labels.job, labels.attempt, *labels.slot) if name]
     kept = ", ".join(["cluster", "namespace", "pod", "uid", *map(node_label, told)])
     pods = f'max by ({kept}) (\n  kube_pod_labels{{{node_label(labels.job)}!=""}}\n)'
@@ -135,10 +145,12 @@ def _group(source: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def attested(expression: str) -> str:
-    """An expression in which no target speaks for others: labels of the scrape count, never those of the payload.
+    """An expression in which no target speaks for others: labels of the scrape count, never those
+    of the payload.
 
     >>> attested("max by (pool) (mofa_pool_member)"), attested("rate(mofa:a:b[5m])")
-    ('max by (pool) (mofa_pool_member{namespace=~"|mofa-system"})', 'rate(mofa:a:b{namespace=""}[5m])')
+    ('max by (pool) (mofa_pool_member{namespace=~"|mofa-system"})',
+    'rate(mofa:a:b{namespace=""}[5m])')
     """
 
     def put(found: re.Match[str]) -> str:
@@ -240,7 +252,9 @@ def runbook(alert: dict[str, Any]) -> str:
 
 
 def examples() -> dict[str, Any]:
-    """A file of promtool's tests: each `example` of an alert, when it is silent and when it fires."""
+    """A file of promtool's tests: each `example` of an alert, when it is silent and when
+    it fires.
+    """
     return {
         "rule_files": [str(FOLDER / "mofa-alerts.yaml")],
         "evaluation_interval": "1m",

@@ -1,7 +1,9 @@
-"""The documents as a site: hooks of mkdocs (mkdocs.yml), so that docs/ stays what it is and nothing is kept twice.
+"""The documents as a site: hooks of mkdocs (mkdocs.yml), so that docs/ stays what it is and nothing
+is kept twice.
 
-Pages that lie elsewhere in the tree become pages of the site. A link to a file that is no page becomes the file's name; with the
-environment variable MOFA_SOURCE, which a release sets, it leads to the file there.
+Pages that lie elsewhere in the tree become pages of the site. A link to a file that is no page
+becomes the file's name; with the environment variable MOFA_SOURCE, which a release sets, it leads
+to the file there.
 """
 
 import os
@@ -45,7 +47,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def relinked(markdown: str, uri: str, known: set[str]) -> str:
-    """The same text with links of the tree as links of the site; `uri` is the page's, `known` are all of its files.
+    """The same text with links of the tree as links of the site; `uri` is the page's, `known` are
+    all of its files.
 
     >>> relinked("[a](docs/apply.md) [b](tests/x.py)", "readme.md", {"apply.md"})
     '[a](apply.md) b (`tests/x.py`)'

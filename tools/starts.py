@@ -1,8 +1,10 @@
-"""Whole launches that the trainers accept: drawn layouts are written as scripts, the scripts are started with what starts the trainer
-replaced, and the words that come out are handed to the trainer's own parser.
+"""Whole launches that the trainers accept: drawn layouts are written as scripts, the scripts are
+started with what starts the trainer replaced, and the words that come out are handed to the
+trainer's own parser.
 
-    python tools/starts.py            100 launches of each trainer; the record is tests/data/starts_verified.json
-    python tools/starts.py nemo -n 8  one trainer, fewer launches: printed, not recorded
+    python tools/starts.py            100 launches of each trainer; the record is
+    tests/data/starts_verified.json python tools/starts.py nemo -n 8  one trainer, fewer launches:
+    printed, not recorded
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Runs every command of docs/studies/README.md: draws its picture and writes its table into results.md.
+"""Runs every command of docs/studies/README.md: draws its picture and writes its table into
+results.md.
 
 make studies                                      all of them
 .venv/bin/python tools/studies.py linearity       those that draw linearity.svg
@@ -49,7 +50,9 @@ def answer(words: list[str]) -> str:
 
 
 def study(only: list[str]) -> str:
-    """Run the recipes whose pictures are named in `only`, or all of them; the page of their results."""
+    """Run the recipes whose pictures are named in `only`, or all of them; the page of
+    their results.
+    """
     sections = [HEAD]
     recipes = commands((FOLDER / "README.md").read_text(encoding="utf-8"))
     for words in recipes:

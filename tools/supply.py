@@ -2,8 +2,9 @@
 
     python tools/supply.py
 
-The locks say which versions, the installed packages what their licence is, requirements/supply.toml what may be. Whoever has a
-network asks an advisory database too, and writes what is new there into that file.
+The locks say which versions, the installed packages what their licence is, requirements/supply.toml
+what may be. Whoever has a network asks an advisory database too, and writes what is new there into
+that file.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def wrong(parts: Mapping[str, str], rules: Mapping[str, Any]) -> Iterator[str]:
 
     >>> rules = {"licences": ["MIT"], "stated": {"a": "MIT", "b": "AGPL-3.0"}, "fixed": {"a": {"CVE-1": "2.0"}}}
     >>> list(wrong({"a": "1.9", "b": "1"}, rules))
-    ['a 1.9: CVE-1 is fixed in 2.0; move to it with make lock', 'b: AGPL-3.0 is no licence that a part may have']
+    ['a 1.9: CVE-1 is fixed in 2.0; move to it with make lock', 'b: AGPL-3.0 is no licence that a
+    part may have']
     """
     allowed = set(rules["licences"])
     for name, version in sorted(parts.items()):

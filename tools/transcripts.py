@@ -5,9 +5,10 @@
     llama3.1-405b on 2048 h100-80gb-sxm: Recommended; …
     ```
 
-A line that begins with `$ ` is a command, and what follows it is what it prints. Commands of ours are run here, 100 columns wide.
-What the local stack prints is written by --live (tools/live_transcripts.py), which takes half an hour. In between, the cells of
-`kubectl get tjob` that tell the advice are those of the same answer at the desk.
+A line that begins with `$ ` is a command, and what follows it is what it prints. Commands of ours
+are run here, 100 columns wide. What the local stack prints is written by --live
+(tools/live_transcripts.py), which takes half an hour. In between, the cells of `kubectl get tjob`
+that tell the advice are those of the same answer at the desk.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def of_page(page: Path) -> list[Printed]:
 
 
 def typed(command: str, given: str = "") -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a shell command with the given standard input."""
+    """Exit code, standard output and standard error of a shell command with the given
+    standard input.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path, "COLUMNS": "100"}, input=given,
@@ -111,7 +114,9 @@ def shown(said: str) -> str:
 
 
 def now(one: Printed) -> str:
-    """Output of a command. Of a command that needs a cluster, the part that can be computed without one."""
+    """Output of a command. Of a command that needs a cluster, the part that can be computed
+    without one.
+    """
     if not one.at_the_desk:
         return advised(one.said)
     command, _, pipe = one.command.partition(" | ")
@@ -147,7 +152,9 @@ def _is_the_job(row: str) -> bool:
 
 
 def answer() -> dict[str, str]:
-    """What of the advice for the job is the same on every pool, by the columns of `kubectl get tjob`."""
+    """What of the advice for the job is the same on every pool, by the columns of `kubectl
+    get tjob`.
+    """
     told = annotations()
     return {
         "STRATEGY": summary(parse_strategy(told["strategy"])),

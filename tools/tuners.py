@@ -1,7 +1,9 @@
-"""Fine-tunings that the fine-tuners themselves accept: random questions are searched, written, and handed to each one's own checks.
+"""Fine-tunings that the fine-tuners themselves accept: random questions are searched, written, and
+handed to each one's own checks.
 
-    python tools/tuners.py                200 questions of each fine-tuner; the record is tests/data/tuners_verified.json
-    python tools/tuners.py trl -n 20      one of them, fewer questions: printed, not recorded
+    python tools/tuners.py                200 questions of each fine-tuner; the record is
+    tests/data/tuners_verified.json python tools/tuners.py trl -n 20      one of them, fewer
+    questions: printed, not recorded
 
 They live in the environment that `make oracle` builds; `tools/validators/` runs there.
 """
@@ -43,7 +45,9 @@ TUNERS: Final = {
     "trl": "check_trl", "axolotl": "check_axolotl", "llama-factory": "check_llama_factory", "torchtune": "check_torchtune",
     "accelerate": "check_peft",
 }  # fmt: skip
-"""Fine-tuners and what asks them; under Accelerate alone the script is people's own, and PEFT's file says the adapters."""
+"""Fine-tuners and what asks them; under Accelerate alone the script is people's own, and PEFT's
+file says the adapters.
+"""
 QUESTIONS: Final = 200
 MODELS: Final = (
     "llama3.2-1b", "llama3.2-3b", "llama3-8b", "llama3-70b", "llama2-7b", "llama2-70b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-14b",
@@ -108,7 +112,9 @@ def question(rng: random.Random, trainer: str) -> tuple[SearchCase, tuple[str, .
 def drawn(
     trainer: str, number: int, seed: int
 ) -> Iterator[tuple[SearchCase, Strategy, dict[str, Any]]]:
-    """So many questions that the trainer has words for, each with a layout that its search reaches, and the words."""
+    """So many questions that the trainer has words for, each with a layout that its search reaches,
+    and the words.
+    """
     rng, left = random.Random(f"{trainer} {seed}"), number
     while left:
         try:
@@ -142,7 +148,9 @@ def case(problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> dict
 
 
 def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> str:
-    """What of a question or of its price is lost on the way through the words; empty where nothing is."""
+    """What of a question or of its price is lost on the way through the words; empty where
+    nothing is.
+    """
     found = read(
         [*words.get("starter", ()), *program_of(trainer), *words["arguments"]], words["files"].get
     )
@@ -170,7 +178,9 @@ def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str
 
 
 def read_case(problem: SearchCase, found: Reading, layout: Strategy) -> SearchCase:
-    """The question as a launch says it; of lengths of documents a launch says only that there are some."""
+    """The question as a launch says it; of lengths of documents a launch says only that there
+    are some.
+    """
     told, given = found.tuning, problem.workload.training
     assert told is not None
     adapters = Adapters(

@@ -1,7 +1,9 @@
-"""What a trainer's own checks say of launches: `tools/validators/` runs in the environment that `make oracle` builds.
+"""What a trainer's own checks say of launches: `tools/validators/` runs in the environment that
+`make oracle` builds.
 
-A verdict is kept beside that environment as soon as it is there, by the hash of the launch and of all that judges it, so a run that
-was stopped goes on where it was, and a launch that nothing has changed is not asked again.
+A verdict is kept beside that environment as soon as it is there, by the hash of the launch and of
+all that judges it, so a run that was stopped goes on where it was, and a launch that nothing has
+changed is not asked again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ VALIDATORS: Final = Path(__file__).with_name("validators")
 
 
 def verdicts(script: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-    """What was asked, by version and hash, and what a validator says of each launch: check_TRAINER what stands against it."""
+    """What was asked, by version and hash, and what a validator says of each launch: check_TRAINER
+    what stands against it.
+    """
     head: dict[str, Any] = next(_said(script, []))
     kept = HOME / "verdicts" / f"{script.removeprefix('check_')}.jsonl"
     kept.parent.mkdir(exist_ok=True)

@@ -3,11 +3,13 @@
     python tools/walks.py            every walk: files, and kinds of records
     python tools/walks.py advise -v  one walk, with the names
 
-A file counts where one of its functions runs. A kind counts where a record of it is made: a dataclass, a pydantic model, a named
-tuple; and so does every form of a `TypedDict`, a dict of named values or a tuple of unlike parts that a function which runs gives back.
+A file counts where one of its functions runs. A kind counts where a record of it is made: a
+dataclass, a pydantic model, a named tuple; and so does every form of a `TypedDict`, a dict of named
+values or a tuple of unlike parts that a function which runs gives back.
 
-A kind is a thing of the domain, which is given or chosen (a device, a block, a strategy); or a stage, through
-which the facts of one question pass: numbers of search and estimate, or what question and answer are made of.
+A kind is a thing of the domain, which is given or chosen (a device, a block, a strategy); or a
+stage, through which the facts of one question pass: numbers of search and estimate, or what
+question and answer are made of.
 
 Facts of a job until its annotation, and of a sample until an ETTR, pass the functions of `CHAINS`,
 and every record counts that one of these takes or gives back.
@@ -43,7 +45,9 @@ class Walk:
     kinds: set[str] = field(default_factory=set)
     """Kinds of records that were made."""
     imports: int = 0
-    """Modules whose body runs now: what an import makes is declared, and is no fact of a question."""
+    """Modules whose body runs now: what an import makes is declared, and is no fact of
+    a question.
+    """
     seen: set[CodeType] = field(default_factory=set)
     """Code whose return annotation was read."""
 

@@ -1,22 +1,32 @@
-"""Names with more than one meaning: of classes, of fields, of parameters and of functions in the product.
+"""Names with more than one meaning: of classes, of fields, of parameters and of functions in the
+product.
 
     python tools/words.py                     all of them, with where they stand
     python tools/words.py mofa_model/search   those that stand there, too
 
-A class has one home. A field, parameter or function has one unit, the one in brackets at the end of its docstring. A field or
-parameter holds one kind of thing: a number or a record, and one class of records. What is judged, and how:
+A class has one home. A field, parameter or function has one unit, the one in brackets at the end of
+its docstring. A field or parameter holds one kind of thing: a number or a record, and one class of
+records. What is judged, and how:
 
-- An annotation is read as its file imports it, so an alias such as `Whole` is the number that it stands for.
+- An annotation is read as its file imports it, so an alias such as `Whole` is the number that it
+  stands for.
 - A `Range` is a number with its bounds.
-- Text, an object as JSON, `LiveObject` and `Key` are forms that every thing has before it is read or looked up.
-- Classes whose names differ by a form alone (`PredictedDocument` and `Predicted`, `LiveProfile` and `Profile`) are one thing.
+- Text, an object as JSON, `LiveObject` and `Key` are forms that every thing has before it is read
+  or looked up.
+- Classes whose names differ by a form alone (`PredictedDocument` and `Predicted`, `LiveProfile` and
+  `Profile`) are one thing.
 - A class and the class that it extends are one thing.
 - Of a mapping its values are judged, not its keys.
-- A name that is the last noun of a class (`snapshot` of `JobSnapshot` and of `PolicySnapshot`) means that noun: the class says of what.
-- Alternatives that one annotation joins are one meaning, with each of them alone, because its readers handle both.
-- Parameters that take callables are not judged, nor are private functions and classes, nor functions inside of functions.
-- Words of language (`value`, `key`, `name` …) are generic: a reader expects to look at what they hold.
-- Shipped names are not judged, because users and other programs read them: `SHIPPED_FILES` and `SHIPPED_BASES` say where they stand.
+- A name that is the last noun of a class (`snapshot` of `JobSnapshot` and of `PolicySnapshot`)
+  means that noun: the class says of what.
+- Alternatives that one annotation joins are one meaning, with each of them alone, because its
+  readers handle both.
+- Parameters that take callables are not judged, nor are private functions and classes, nor
+  functions inside of functions.
+- Words of language (`value`, `key`, `name` …) are generic: a reader expects to look at what they
+  hold.
+- Shipped names are not judged, because users and other programs read them: `SHIPPED_FILES` and
+  `SHIPPED_BASES` say where they stand.
 """
 
 from __future__ import annotations
@@ -81,7 +91,9 @@ RANGE_ENDS = frozenset({"low", "high", "lower", "upper", "value", "mean", "total
 LOCAL_TO_ITS_FILE = frozenset({"Spec", "Status"})
 """Shapes of one kind of jobs, which no other file reads by that name."""
 SHIPPED_BASES = frozenset({"Part", "Shape", "UserQuestion"})
-"""Their fields are keys of manifests, keys of other projects' objects, and options of commands and of Python."""
+"""Their fields are keys of manifests, keys of other projects' objects, and options of commands and
+of Python.
+"""
 SHIPPED_FILES = {
     "mofa_model/answers/questions.py": "options of commands, parameters of Python",
     "mofa_model/advice/answer.py": "attributes of answers, keys of JSON",
@@ -179,7 +191,9 @@ class Sources:
         yield path, name
 
     def meanings(self, path: str, annotation: ast.expr, noun: str) -> set[str]:
-        """What an annotation says that a name holds: `number`, stems of records, or the name's own noun."""
+        """What an annotation says that a name holds: `number`, stems of records, or the name's
+        own noun.
+        """
         found: set[str] = set()
         for node in named_in(annotation):
             home, name = self.home(path, node.id)
@@ -228,7 +242,9 @@ def alias_of(statement: ast.stmt) -> tuple[str, ast.expr] | None:
 
 
 def named_in(annotation: ast.expr) -> Iterator[ast.Name]:
-    """The types that an annotation names, without the words of a `Literal` and the rules of an `Annotated`."""
+    """The types that an annotation names, without the words of a `Literal` and the rules of
+    an `Annotated`.
+    """
     if isinstance(annotation, ast.Name):
         yield annotation
     elif isinstance(annotation, ast.Subscript) and isinstance(annotation.value, ast.Name):

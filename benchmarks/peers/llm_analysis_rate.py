@@ -1,6 +1,8 @@
-"""Evaluations a second of the llm-analysis package; run by ../estimate.py in that package's own environment.
+"""Evaluations a second of the llm-analysis package; run by ../estimate.py in that package's own
+environment.
 
-Reads a number of evaluations from each line of standard input, and answers with the seconds of a processor that they took.
+Reads a number of evaluations from each line of standard input, and answers with the seconds of a
+processor that they took.
 """
 
 import logging

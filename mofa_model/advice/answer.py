@@ -191,7 +191,9 @@ class Advice:
     confidence: Ratio
     """Probability that the band of the step holds. [1]"""
     kept: str = ""
-    """Where today's layout is the first choice: that it is, and the chance of the best other one."""
+    """Where today's layout is the first choice: that it is, and the chance of the best
+    other one.
+    """
     doubts: tuple[str, ...] = ()
     """Why it is not Recommended, one sentence each, what matters most first; none where it is."""
     basis: Basis | None = None

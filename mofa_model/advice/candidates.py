@@ -62,29 +62,35 @@ Array = NDArray[np.floating[Any]]
 PRESSED: Final = 0.93
 """Share of the memory that a stack can reserve from which on allocators retry. [1]"""
 SLOWED: Final = 0.05
-"""By how much it slows a run: 20 runs at 93 to 100 % of what their stack can reserve took 1.05 times
-their estimate in the median, others 1.0. Beyond that, 8 of 9 took 4 to 11 times. [1]"""
+"""By how much it slows a run: 20 runs at 93 to 100 % of what their stack can reserve took 1.05
+times their estimate in the median, others 1.0. Beyond that, 8 of 9 took 4 to 11 times. [1]"""
 FAILED: Final = 0.1
 """Share of a run that a failed start and another choice cost, at the usual risk. Ours. [1]"""
 RELAUNCH: Final = 7200.0
-"""From a start that runs out of memory to the next one: it loads, a person sees it, changes the layout
-and waits in the queue again. Beside a run of weeks it is nothing, beside a fine-tune much. Ours. [s]"""
+"""From a start that runs out of memory to the next one: it loads, a person sees it, changes the
+layout and waits in the queue again. Beside a run of weeks it is nothing, beside a fine-tune much.
+Ours. [s]
+"""
 TUNED: Final = 1e8
-"""Tokens of a fine-tune where nobody says how many: Alpaca's three times are 2e7, Tulu 3's twice 1e9.
-Ours. [1]"""
+"""Tokens of a fine-tune where nobody says how many: Alpaca's three times are 2e7, Tulu 3's twice
+1e9. Ours. [1]"""
 USUAL: Final = 0.4
 """Share of its devices' peak at which a run is taken to run, to know about how long it is. [1]"""
 RISK: Final = 0.1
-"""The usual risk: chance of being out of memory that is taken. A smaller one makes it dearer. [1]"""
+"""The usual risk: chance of being out of memory that is taken. A smaller one makes it
+dearer. [1]
+"""
 UNSURE: Final = 0.03
 """Loss where the chance of being out of memory is above the risk that is taken. Ours. [1]"""
 LOOK: Final = 0.03
-"""Loss where the answer does not stand alone, for memory or for what no run has: somebody has to look
-before it starts. So of layouts about as fast one that is measured and surely fits is chosen. Ours. [1]"""
+"""Loss where the answer does not stand alone, for memory or for what no run has: somebody has to
+look before it starts. So of layouts about as fast one that is measured and surely fits is chosen.
+Ours. [1]
+"""
 UNPROVEN: Final = 0.03
-"""Loss by features that no run of the stack's family has, times the root of their number, as distances
-add: left-out runs of 19 groups with one or more of them took 1.02 times as long as predicted, no longer
-with more of them; and what nobody ran may not start. [1]"""
+"""Loss by features that no run of the stack's family has, times the root of their number, as
+distances add: left-out runs of 19 groups with one or more of them took 1.02 times as long as
+predicted, no longer with more of them; and what nobody ran may not start. [1]"""
 LIKELY: Final = 0.5
 """Chance of fitting from which a layout that nobody saw run is an answer at all. [1]"""
 SURELY: Final = 0.9
@@ -306,8 +312,8 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
 
 
 def _places(candidates: Sequence[Candidate]) -> list[Coordinates]:
-    """Coordinates of candidates among measured runs. Those of one problem differ in layout and memory
-    alone, so all else is found once a problem.
+    """Coordinates of candidates among measured runs. Those of one problem differ in layout and
+    memory alone, so all else is found once a problem.
     """
     problems = {id(one.problem): one for one in candidates}
     places = {
@@ -392,8 +398,8 @@ def searched(request: Request, advance: Callable[[float], None]) -> list[Trainer
     """What is found for every trainer that has something.
 
     Each trainer is searched as if it had been named, so the best of these results is the best of
-    all. Stacks that nobody measured are searched where no other has anything. Where only main memory
-    of which nobody spoke is missing, it is taken for as large as needed. Where nothing fits
+    all. Stacks that nobody measured are searched where no other has anything. Where only main
+    memory of which nobody spoke is missing, it is taken for as large as needed. Where nothing fits
     anywhere, the only result is that of the trainer that is nearest to fitting.
     """
     found = _searched(request, advance)

@@ -9,8 +9,8 @@
 So a feature stands in the answer only where it is worth something, and what two layouts share
 decides nothing.
 
-What is chosen gets a status: Recommended where there is no doubt, else LowConfidence, with its doubts,
-what matters most first.
+What is chosen gets a status: Recommended where there is no doubt, else LowConfidence, with its
+doubts, what matters most first.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def running(request: Request, candidates: Iterable[WeighedCandidate]) -> Weighed
 
 
 def _compared(request: Request, one: WeighedCandidate) -> float:
-    """The time of a layout in the comparison with today's: without the risk of memory, where today's
-    runs.
+    """The time of a layout in the comparison with today's: without the risk of memory, where
+    today's runs.
     """
     return one.pace if request.current_runs else one.expected
 
@@ -103,7 +103,9 @@ def better_by_chance(request: Request, other: WeighedCandidate, today: WeighedCa
 
 
 def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
-    """The sentence that today's layout is kept, with the chance that the best other one is better."""
+    """The sentence that today's layout is kept, with the chance that the best other one
+    is better.
+    """
     now = running(request, finalists)
     others = [one for one in finalists if one is not now]
     keep = kept_words(request)
@@ -135,7 +137,8 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
         s = one.candidate.strategy
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
         kind = frozenset(one.coordinates.layout) - {"mbs"}
-        # A replay changes step times a little: a simpler layout up to SPAN slower may be as fast after it.
+        # A replay changes step times a little: a simpler layout up to SPAN slower may be as fast
+        # after it.
         simpler = one.complexity < least and one.expected <= candidates[0].expected * (1.0 + SPAN)
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most

@@ -329,7 +329,9 @@ def _alternative(
     of_best: Predicted,
     to_beat: _ChanceToBeat,
 ) -> Alternative:
-    """Another layout beside the best one: its figures, why it is not advised, and its chance to be faster."""
+    """Another layout beside the best one: its figures, why it is not advised, and its chance to
+    be faster.
+    """
     mine, base = one.exact, best.exact
     _, interval, figures = predicted_run(request, mine, one.nodes, ran=one.ran)
     reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
@@ -380,7 +382,9 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
 
 
 def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | None:
-    """Today's or the planned layout on its own devices; None if not given. `runs` is the candidate that it is."""
+    """Today's or the planned layout on its own devices; None if not given. `runs` is the candidate
+    that it is.
+    """
     strategy, is_planned = request.current, not request.current_runs
     if strategy is None:
         return None
@@ -432,7 +436,9 @@ def _memory(request: Request, full: PricedLayout) -> tuple[Bytes, Bytes]:
 
 
 def memory_of_today(request: Request) -> tuple[Bytes, Bytes] | None:
-    """What today's layout needs of a device by the model, and what there is; None where it cannot be priced. [B]"""
+    """What today's layout needs of a device by the model, and what there is; None where it cannot
+    be priced. [B]
+    """
     strategy = request.current
     if strategy is None or isinstance(strategy, Unplaced):
         return None

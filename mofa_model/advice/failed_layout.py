@@ -1,4 +1,6 @@
-"""A layout that ran out of memory: it is no answer, and what needs as much of a device does not fit either."""
+"""A layout that ran out of memory: it is no answer, and what needs as much of a device does not
+fit either.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,15 @@ _HOST: Final = (
     " give its processes more"
 )
 DOUBTED: Final = 1.5
-"""Times the memory that a layout needs by the model from which one that ran out of it is in doubt. Ours. [1]"""
+"""Times the memory that a layout needs by the model from which one that ran out of it is in doubt.
+Ours. [1]
+"""
 
 
 def with_failed(request: Request, layout: Strategy | Unplaced, *, of_host: bool = False) -> Request:
-    """The request after a layout ran out of memory: it is no answer, and all layouts are taken to need
-    more memory than estimated. `of_host`: the node's main memory ran out, so devices need no more.
+    """The request after a layout ran out of memory: it is no answer, and all layouts are taken to
+    need more memory than estimated. `of_host`: the node's main memory ran out, so devices need
+    no more.
     """
     request = replace(request, current=layout, current_runs=False)
     if isinstance(layout, Unplaced) or cannot_run(problem := problem_of(request, layout), layout):
@@ -52,8 +57,8 @@ def with_failed(request: Request, layout: Strategy | Unplaced, *, of_host: bool 
 
 
 def ratio_of(peak: Bytes, space: Bytes, scale: float) -> Ratio:
-    """Factor on all memory estimates after a layout failed: it needed more than the `space`, by about one
-    scale of the band; 1 where the estimate was far above the space. Ours. [1]
+    """Factor on all memory estimates after a layout failed: it needed more than the `space`, by
+    about one scale of the band; 1 where the estimate was far above the space. Ours. [1]
 
     >>> round(ratio_of(60.0, 75.0, 0.05), 3), ratio_of(150.0, 75.0, 0.05)
     (1.314, 1.0)

@@ -19,11 +19,15 @@ from mofa_model.strategy import Strategy
 from mofa_model.units import Seconds
 
 FARTHEST: Final = 10.0
-"""Times its estimate, or of it, that a measured step may be; beyond that it is another job's. [1]"""
+"""Times its estimate, or of it, that a measured step may be; beyond that it is another
+job's. [1]
+"""
 
 
 def with_measured_today(request: Request, step: Seconds, *, field: str) -> Request:
-    """The request with the measured step of today's layout; unchanged where that layout cannot run."""
+    """The request with the measured step of today's layout; unchanged where that layout
+    cannot run.
+    """
     strategy = request.current
     if not isinstance(strategy, Strategy):
         return request

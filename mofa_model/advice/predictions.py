@@ -99,8 +99,8 @@ def priced(problem: SearchCase, strategy: Strategy) -> PricedLayout:
 
 
 def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[PricedLayout]:
-    """Layouts in full; pipelines of one schedule are priced at once, and those with the same order of
-    operations are replayed together.
+    """Layouts in full; pipelines of one schedule are priced at once, and those with the same order
+    of operations are replayed together.
     """
     inputs: dict[int, StepInputs] = {}
     passes: dict[int, NDArray[Any]] = {}
@@ -355,7 +355,9 @@ def score_of(request: Request, problem: SearchCase, nodes: int) -> Score:
 
 
 def most_worth(request: Request, job: Job, most: Numeric) -> Numeric:
-    """ETTR of strategies under the best recovery plan of each, over the node time that is paid. [1]"""
+    """ETTR of strategies under the best recovery plan of each, over the node time that is
+    paid. [1]
+    """
     from mofa_model.reliability.recovery import is_possible, worth_of
 
     shape, layout = np.shape(job.step_time), cast("Replicas", job.redundancy)

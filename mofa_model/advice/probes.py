@@ -126,7 +126,9 @@ class _Draws:
     expected: Array  # logarithms, memory's share in them
 
     def lost(self, known: _Known, best: Array) -> float:
-        """Mean loss of the choice over all draws: logarithm of its time over the best layout's time."""
+        """Mean loss of the choice over all draws: logarithm of its time over the best
+        layout's time.
+        """
         may = np.where(known.ran, self.fitting, True)
         chosen = np.argmin(
             np.where(may, np.where(known.ran, self.times, self.expected + known.mean), np.inf),

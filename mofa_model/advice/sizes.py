@@ -64,7 +64,9 @@ OBJECTIVES: Final[Mapping[str, tuple[str, Callable[[Size], float]]]] = {
 
 
 def of_size(request: Request, objective: str, sure: Ratio = SURE) -> Request:
-    """The question for one size: its layout serves the same objective, and fits with chance `sure`."""
+    """The question for one size: its layout serves the same objective, and fits with
+    chance `sure`.
+    """
     layout_objective, _ = _objective(objective)
     return replace(
         request, objective=layout_objective, risk=1.0 - sure, least_fits=sure, current=None

@@ -10,6 +10,7 @@ which offers the functions.
     job        failures and checkpoints of a question; shared by `ettr` and `simulate`
     advise  explain  ettr  simulate  sweep    one file each: the function, its answer, its tables
     what_if    the same questions on a page
-    pasted     what people have, answered; paste_question what it asks, paste_gaps what it leaves open,
+    pasted     what people have, answered; paste_question what it asks, paste_gaps what it leaves
+    open,
                paste_script the script with the launch in it, paste_form the same on a page
 """

@@ -110,7 +110,9 @@ class AdviceAnswer(UserAnswer):
         return as_text(self.brief_lines(), width)
 
     def short_text(self, width: int = 80) -> str:
-        """The ten-second answer, and below it what the question asked for beside: launch, runs to make, sizes."""
+        """The ten-second answer, and below it what the question asked for beside: launch, runs to
+        make, sizes.
+        """
         from mofa_model import output
         from mofa_model.answers.advise_tables import asked_tables
 

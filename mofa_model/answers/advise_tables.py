@@ -1,4 +1,6 @@
-"""An advice as its readers get it: the ten-second answer in a few lines, tables, rows, a document."""
+"""An advice as its readers get it: the ten-second answer in a few lines, tables, rows,
+a document.
+"""
 
 from __future__ import annotations
 
@@ -274,7 +276,9 @@ def _first(advice: Advice) -> Table:
 
 
 def _time(band: Range) -> Callable[[float], str]:
-    """How to print the times of a band: in seconds where larger units would make both ends look equal."""
+    """How to print the times of a band: in seconds where larger units would make both ends
+    look equal.
+    """
     alike = in_seconds(band.lower, band.upper)
     return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
 

@@ -32,7 +32,9 @@ RULES: Final[Mapping[str, str]] = {
 SLOWER: Final = 0.05
 """Share by which a step may be slower than before. [1]"""
 LOST: Final = 0.02
-"""Share of all time that an interval may cost against the best one: below it a forecast is not sure which is better. Ours. [1]"""
+"""Share of all time that an interval may cost against the best one: below it a forecast is not sure
+which is better. Ours. [1]
+"""
 _AS_BEFORE: Final = 1.01
 """Factor up to which what a finding counts is as it was before the change. Ours. [1]"""
 _NEEDED: Final = {
@@ -168,7 +170,9 @@ def _findings(
 
 
 def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
-    """What sbatch refuses or ignores in a script. A fault that many lines share is told once, at the first of them."""
+    """What sbatch refuses or ignores in a script. A fault that many lines share is told once, at
+    the first of them.
+    """
     lines: dict[str, list[int]] = {}
     for one in reviewed.faults:
         lines.setdefault(one.message, []).append(one.line_number)
@@ -204,7 +208,9 @@ def _refused(reviewed: ReviewedLaunch) -> ReviewFinding | None:
 
 
 def _slip(call: ProgramCall) -> tuple[str, str] | None:
-    """An option of Megatron that is spelt wrong, with its place: its parser refuses what it does not know."""
+    """An option of Megatron that is spelt wrong, with its place: its parser refuses what it does
+    not know.
+    """
     for word in call.words:
         name = word.text.partition("=")[0]
         meant = name[:2] == "--" and table("megatron").meant_by(name[2:].replace("_", "-"))

@@ -1,4 +1,5 @@
-"""What the forms of pages have in common: what was written in their fields, and what is wrong there.
+"""What the forms of pages have in common: what was written in their fields, and what is wrong
+there.
 
 Anybody who reaches a page chooses its address. So no field opens a file or a connection: models
 are presets, or those that were named when the page was started.

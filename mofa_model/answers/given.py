@@ -1,5 +1,5 @@
-"""What stands behind options of questions on reliability: a layout that `mofa advise -o json` found,
-the counts of a pool's FailureLedger, and those of a live server.
+"""What stands behind options of questions on reliability: a layout that `mofa advise -o json`
+found, the counts of a pool's FailureLedger, and those of a live server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _SAVES: Final = frozenset({"save", "copy", "storage"})
 
 
 def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
-    """The job that an advice makes, as fields of `mofa ettr` and `mofa simulate`; empty without one."""
+    """The job that an advice makes, as fields of `mofa ettr` and `mofa simulate`; empty
+    without one.
+    """
     from mofa_model.advice.predictions import job_of
     from mofa_model.estimate.model_states import checkpoint_size
     from mofa_model.units import DAY
@@ -141,8 +143,9 @@ def live_profile(name: str) -> Profile:
 
 
 def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
-    """What a server counts now of a profile's pool, as it counts for the next 30 days; the profile's
-    status holds the same where an operator runs. `word` is what the profile was called by.
+    """What a server counts now of a profile's pool, as it counts for the next 30 days; the
+    profile's status holds the same where an operator runs. `word` is what the profile was
+    called by.
     """
     from mofa_model.manifest.failures import assumed_rates
     from mofa_model.reliability.observed import rate_reports

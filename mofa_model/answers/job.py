@@ -246,8 +246,8 @@ def _storage_times(
 
 
 def every_of(text: str | None, count: int) -> tuple[int, ...] | None:
-    """For each checkpoint tier, every which save of the nearest tier goes there, from text: with `1,10`
-    the second tier gets every tenth.
+    """For each checkpoint tier, every which save of the nearest tier goes there, from text: with
+    `1,10` the second tier gets every tenth.
     """
     if text is None:
         return None

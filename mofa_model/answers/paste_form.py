@@ -1,6 +1,8 @@
-"""The form that takes what people have: texts with their names, what they do not say, and the answer.
+"""The form that takes what people have: texts with their names, what they do not say, and the
+answer.
 
-A page opens no file and no connection: a model is a preset, what its name is like, or one of the texts.
+A page opens no file and no connection: a model is a preset, what its name is like, or one of
+the texts.
 """
 
 from __future__ import annotations

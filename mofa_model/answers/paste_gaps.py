@@ -1,4 +1,6 @@
-"""What texts leave open: what options say in its place, what is usual, how many devices surely hold it, and what is asked."""
+"""What texts leave open: what options say in its place, what is usual, how many devices surely hold
+it, and what is asked.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ _GIVEN: Final = {
 
 
 def may_say_more(pasted_facts: PastedFacts) -> bool:
-    """Whether a text starts a program of somebody's own, which may say more in a file that is not here. What
-    a trainer's own program, settings, models and machines leave open, nobody says.
+    """Whether a text starts a program of somebody's own, which may say more in a file that is not
+    here. What a trainer's own program, settings, models and machines leave open, nobody says.
     """
     if not any(kind.is_script for _, kind in pasted_facts.parts):
         return False
@@ -61,7 +63,8 @@ ON_DEVICES: Final = "optimizer=replicated,distributed,zero2,zero3"
 def with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[PastedFacts, str]:
     """Facts with the fewest devices that surely hold a training, and the sentence that says so.
 
-    Adapters may take a part of a node; all weights take whole nodes. Each size is twice the one before.
+    Adapters may take a part of a node; all weights take whole nodes. Each size is twice the
+    one before.
     """
     from mofa_model.advice import size_of
     from mofa_model.answers.advise import request_of
@@ -91,7 +94,9 @@ def _of_size(pasted_facts: PastedFacts, gpus: int) -> PastedFacts:
 def with_usual_nodes(
     question: PasteQuestion, pasted_facts: PastedFacts, notes: list[str]
 ) -> PastedFacts:
-    """Facts with as many devices in a node as the usual system of a device that an option names has."""
+    """Facts with as many devices in a node as the usual system of a device that an option
+    names has.
+    """
     facts = pasted_facts.facts
     if question.gpu is None or "nodes" not in facts or {"gpus", "gpus_per_node"} & facts.keys():
         return pasted_facts
@@ -110,7 +115,9 @@ def with_usual_nodes(
 def with_usual_numbers(
     pasted_facts: PastedFacts, question: PasteQuestion, asks: Sequence[str]
 ) -> tuple[PastedFacts, list[str]]:
-    """Facts with a usual sequence and batch, and the sentence that says so; nothing where both are said."""
+    """Facts with a usual sequence and batch, and the sentence that says so; nothing where both
+    are said.
+    """
     if not asks:
         return pasted_facts, []
     task = pasted_facts.facts.get("task")

@@ -1,4 +1,6 @@
-"""The question of `mofa advise` that texts ask: model, machines, batch, precision, tuning, and the layout that they say."""
+"""The question of `mofa advise` that texts ask: model, machines, batch, precision, tuning, and the
+layout that they say.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ _USUAL_VOCABULARY: Final = 50304
 def question_for(
     question: PasteQuestion, pasted_facts: PastedFacts
 ) -> tuple[AdviceQuestion, list[str]]:
-    """The question of `mofa advise` that texts ask, and a sentence for each thing in them that it leaves out or assumes."""
+    """The question of `mofa advise` that texts ask, and a sentence for each thing in them that it
+    leaves out or assumes.
+    """
     facts, notes = pasted_facts.facts, list[str]()
     given = {
         name: value
@@ -85,7 +89,9 @@ def question_for(
 
 
 def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
-    """The option of a layout that was read: --current, --planned or --failed, by what became of it."""
+    """The option of a layout that was read: --current, --planned or --failed, by what became
+    of it.
+    """
     if not layout:
         if run in {RunSeen.HOST_FULL, RunSeen.DEVICE_FULL}:
             notes.append(
@@ -164,7 +170,9 @@ def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
 
 
 def model_called(named: str, notes: list[str]) -> str:
-    """A model that is named: its preset, a file, a shape or an id that is known, else a preset that is like it."""
+    """A model that is named: its preset, a file, a shape or an id that is known, else a preset that
+    is like it.
+    """
     if preset := preset_named(named):
         return preset
     try:
@@ -305,7 +313,9 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
 
 
 def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
-    """The command, where its trainer reads all of the layout in it; empty where a file or a variable says a part."""
+    """The command, where its trainer reads all of the layout in it; empty where a file or a
+    variable says a part.
+    """
     from mofa_model.launch import read as read_launch
 
     if pasted_facts.command is None or _elsewhere(pasted_facts):
@@ -326,7 +336,9 @@ def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
 
 
 def _splits_sequence(pasted_facts: PastedFacts) -> bool:
-    """Whether tensor-parallel ranks share the rest of a layer by the sequence: torchtitan's do unless told not to."""
+    """Whether tensor-parallel ranks share the rest of a layer by the sequence: torchtitan's do
+    unless told not to.
+    """
     told = {one.key: one.value.lower() for one in pasted_facts.settings}
     if pasted_facts.trainer == "torchtitan":
         no = (
@@ -338,7 +350,9 @@ def _splits_sequence(pasted_facts: PastedFacts) -> bool:
 
 
 def _not_told(pasted_facts: PastedFacts) -> str:
-    """Why the layout is unknown: a file or variable that was not given holds a part of it; else empty."""
+    """Why the layout is unknown: a file or variable that was not given holds a part of it;
+    else empty.
+    """
     elsewhere = _elsewhere(pasted_facts)
     if elsewhere and not _by_command(pasted_facts, "sharding"):
         return f"{elsewhere} says how ranks share their states and is not here; give it beside"
@@ -355,7 +369,9 @@ def _by_command(pasted_facts: PastedFacts, name: str) -> bool:
 
 
 def _open_degree(pasted_facts: PastedFacts) -> str:
-    """A degree of the layout that stands in a variable which nobody sets; empty where there is none."""
+    """A degree of the layout that stands in a variable which nobody sets; empty where there
+    is none.
+    """
     rows = words_of(pasted_facts.trainer)
     names = {word for fact in ("tp", "pp", "cp", "ep", "micro_batch") for word in rows[fact]}
     found = (one for one in pasted_facts.settings if one.key in names and unknown(one.value))
@@ -368,7 +384,9 @@ _NAMES_FILE: Final = re.compile(
 
 
 def _elsewhere(pasted_facts: PastedFacts) -> str:
-    """The file of DeepSpeed or Accelerate that a command names and nobody gave; empty where there is none."""
+    """The file of DeepSpeed or Accelerate that a command names and nobody gave; empty where there
+    is none.
+    """
     if pasted_facts.command is None or any(
         one.path.startswith(("zero_optimization", "deepspeed_config.", "distributed_type"))
         for one in pasted_facts.settings
@@ -385,8 +403,8 @@ def _elsewhere(pasted_facts: PastedFacts) -> str:
 
 
 def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str]) -> AdviceQuestion:
-    """The question without what was read and its trainer, as it is known here, would refuse; what is given by
-    options stays, for who gives it wants to know.
+    """The question without what was read and its trainer, as it is known here, would refuse; what
+    is given by options stays, for who gives it wants to know.
     """
     from mofa_model.advice.candidates import question_of
     from mofa_model.answers.advise import request_of
@@ -417,12 +435,15 @@ def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str])
 
 
 BELIEVED: Final = 1.5
-"""Times the memory of a device that a layout may need by the model, and still be taken for one that runs. [1]"""
+"""Times the memory of a device that a layout may need by the model, and still be taken for one that
+runs. [1]
+"""
 
 
 def _believed(asked: AdviceQuestion, notes: list[str], *, is_whole: bool) -> AdviceQuestion:
-    """The question without a layout that needs so much more memory than there is that something of it, as
-    sharding or offloading, cannot have been told: one that runs, or one that is not told whole.
+    """The question without a layout that needs so much more memory than there is that something of
+    it, as sharding or offloading, cannot have been told: one that runs, or one that is not
+    told whole.
     """
     from mofa_model.advice import memory_of_today
     from mofa_model.answers.advise import request_of

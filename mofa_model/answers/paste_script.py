@@ -1,4 +1,6 @@
-"""The script that was pasted, with the launch written into it where its command takes all of the advice."""
+"""The script that was pasted, with the launch written into it where its command takes all of
+the advice.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ _NO_FILES: Final = frozenset({"standard input", "the command"})
 def rewritten(
     texts: Sequence[Pasted], answer: AdviceAnswer, own: str, asked: str | None
 ) -> tuple[str, ScriptChanged] | None:
-    """The first script of some texts with the launch of an answer, by its name; `own` is the trainer of its command,
-    `asked` the one whose launch somebody wants.
+    """The first script of some texts with the launch of an answer, by its name; `own` is the
+    trainer of its command, `asked` the one whose launch somebody wants.
     """
     advice, launch = answer.advice, answer.launch
     if launch is None:
@@ -70,14 +72,17 @@ def rewritten(
 
 
 def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
-    """Why a command cannot take the launch's options: it is of another trainer; empty where it can."""
+    """Why a command cannot take the launch's options: it is of another trainer; empty where
+    it can.
+    """
     if trainer == _ALL_IN_A_FILE:
         return f"{trainer} reads all of the launch from its file, and the command may say other things: launch.sh starts it"
     if trainer in _BY_FILE and _BARE.search(script):
         return f"its --deepspeed names no file, so its program reads other options than {trainer} writes: launch.sh starts it"
     is_first = trainer == "nemo" and _FIRST_NEMO.search(script) is not None
     own = "NeMo 1" if is_first else own
-    # Nobody asked for another trainer: the launch is of the one that was read, unless that is not priced.
+    # Nobody asked for another trainer: the launch is of the one that was read, unless that is not
+    # priced.
     is_own = trainer_called(own) == trainer_called(asked) if asked else bool(trainer_called(own))
     if not is_first and (is_own or (asked is None and not own)):
         return ""
@@ -86,7 +91,9 @@ def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
 
 
 def _other_recipe(words: Sequence[str], launch: Launch) -> str:
-    """Why a command of torchtune cannot take a launch: another recipe reads other keys; empty where it can."""
+    """Why a command of torchtune cannot take a launch: another recipe reads other keys; empty where
+    it can.
+    """
     own = next((word for word in words if word.endswith(("_distributed", "_single_device"))), "")
     if launch.trainer != torchtune.TRAINER or not own or own in launch.arguments:
         return ""

@@ -1,4 +1,6 @@
-"""What people have, answered: a script, a file of settings, a model, a machine, or several of them."""
+"""What people have, answered: a script, a file of settings, a model, a machine, or several
+of them.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class PasteAnswer(UserAnswer):
     """What was pasted."""
 
     def script(self) -> tuple[str, ScriptChanged] | None:
-        """The script that was pasted with the launch written into it, as far as that could be, by its name."""
+        """The script that was pasted with the launch written into it, as far as that could be, by
+        its name.
+        """
         from mofa_model.answers.paste_script import rewritten
 
         if self.answer is None:
@@ -70,7 +74,9 @@ class PasteAnswer(UserAnswer):
         return rewritten(self.texts, self.answer, self.pasted_facts.trainer, self.question.launch)
 
     def _asked(self) -> Sequence[str]:
-        """Facts that somebody must still say; those that are assumed are left out once all else is said."""
+        """Facts that somebody must still say; those that are assumed are left out once all else
+        is said.
+        """
         if may_say_more(self.pasted_facts):
             return self.asks
         usual = {*ASSUMED, "gpus-per-node"}  # the device's usual machine has so many
@@ -113,8 +119,8 @@ class PasteAnswer(UserAnswer):
         ]
 
     def brief_lines(self, folder: str = "") -> tuple[BriefLine, ...]:
-        """The ten-second answer, with what was read and the command to run next; that is the launch itself
-        where `folder` holds it.
+        """The ten-second answer, with what was read and the command to run next; that is the launch
+        itself where `folder` holds it.
         """
         from mofa_model.answers.advise_tables import LONGEST, BriefLine, brief
 
@@ -144,7 +150,9 @@ class PasteAnswer(UserAnswer):
         return as_text(self.brief_lines(folder), width) if self.answer is not None else ""
 
     def _next_command(self, folder: str) -> str:
-        """The launch in a folder, or the command that writes it, with the trainer of the advice where nobody named one."""
+        """The launch in a folder, or the command that writes it, with the trainer of the advice
+        where nobody named one.
+        """
         from mofa_model.manifest.advised import trainer_of
 
         if folder:
@@ -157,7 +165,8 @@ class PasteAnswer(UserAnswer):
         trainer = self.answer.advice.trainer
         is_open = not trainer_of(self.asked.framework or "") and trainer_of(trainer)
         named = f" --framework {trainer}" if is_open else ""
-        # An option cannot stand where a file or a model is looked for, so the verb is named before it.
+        # An option cannot stand where a file or a model is looked for, so the verb is named before
+        # it.
         verb = "mofa paste" if self.again.startswith("--") else "mofa"
         return f"{verb} {self.again}{named} --save-dir out"
 
@@ -217,8 +226,8 @@ MOST_BESIDE: Final = 8
 
 
 def beside(texts: Sequence[Pasted]) -> list[Pasted]:
-    """The texts, with the files of settings and the scripts that a script of them names and that lie
-    where it says, seen from its own folder or from here.
+    """The texts, with the files of settings and the scripts that a script of them names and that
+    lie where it says, seen from its own folder or from here.
     """
     from mofa_model import files
 
@@ -261,7 +270,9 @@ def answered(
     question: PasteQuestion, texts: Sequence[Pasted], advance: Callable[[float], None] = lambda _: None,
     launched_by: str = "", *, assumes: bool = False,
 ) -> PasteAnswer:  # fmt: skip
-    """Advice for texts; `assumes` a sequence and a batch where nobody says them, as it does for a model alone."""
+    """Advice for texts; `assumes` a sequence and a batch where nobody says them, as it does for a
+    model alone.
+    """
     from mofa_model.answers.advise import advise
 
     if not texts and not question.model:
@@ -317,7 +328,9 @@ def answered(
 
 
 def _is_another(pasted_facts: PastedFacts, said: Mapping[str, Fact]) -> bool:
-    """Whether options ask for another run than the texts describe: other size, sequence or batch."""
+    """Whether options ask for another run than the texts describe: other size, sequence
+    or batch.
+    """
     told = pasted_facts.facts
     return any(
         name in said and name in told and str(said[name].value) != str(told[name].value)

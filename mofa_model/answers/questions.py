@@ -215,7 +215,9 @@ class TrainingQuestion(UserQuestion):
 
 
 LAYOUTS: Final = ("current", "planned", "failed")
-"""What a question says of the layout that is there already: it runs, is written, or ran out of memory."""
+"""What a question says of the layout that is there already: it runs, is written, or ran out
+of memory.
+"""
 OF_HOST: Final = ":host"
 """What stands behind a layout that ran out of its node's main memory."""
 

@@ -1,4 +1,6 @@
-"""What a review reads: a batch script, a shell script, or the objects of a manifest, in one form."""
+"""What a review reads: a batch script, a shell script, or the objects of a manifest, in
+one form.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Several jobs in one pool, event by event: when each is done, and what of the pool's time trains."""
+"""Several jobs in one pool, event by event: when each is done, and what of the pool's
+time trains.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def simulate_pool(
 
 
 def _failures_known(job: Job) -> float:
-    """Counted failures behind the rate, which say how sure it is; infinite where it is certain. [1]"""
+    """Counted failures behind the rate, which say how sure it is; infinite where it is
+    certain. [1]
+    """
     modes = job.reliability.classes
     if all(one.rate.exactly is not None for one in modes):
         return math.inf

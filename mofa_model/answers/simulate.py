@@ -33,7 +33,9 @@ class SimulateAnswer(UserAnswer):
 
     @property
     def ettr(self) -> float:
-        """Mean effective training time ratio of the runs; of a pool, its effective node-time. [1]"""
+        """Mean effective training time ratio of the runs; of a pool, its effective
+        node-time. [1]
+        """
         return float(self.document["ettr"]["mean"])
 
     @property
@@ -164,7 +166,9 @@ def _document(
 
 
 def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
-    """A time line reduced to two stretches for each failure: recovering, then training with its saves."""
+    """A time line reduced to two stretches for each failure: recovering, then training with
+    its saves.
+    """
     merged: list[dict[str, Any]] = []
     for stretch in line:
         what = "recovering" if stretch.phase == "recovering" else "training"

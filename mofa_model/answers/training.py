@@ -240,7 +240,9 @@ def request_of(asked: LayoutQuestion) -> Request:
 
 
 def with_layout(asked: LayoutQuestion, request: Request) -> Request:
-    """The request with the layout in it that is there already. Every door that takes one asks here."""
+    """The request with the layout in it that is there already. Every door that takes one
+    asks here.
+    """
     from mofa_model.advice import with_failed
 
     said = {name: text for name in LAYOUTS if (text := getattr(asked, name))}

@@ -1,4 +1,6 @@
-"""The what-if form: the command's questions, with bounds for a page and errors beside their fields."""
+"""The what-if form: the command's questions, with bounds for a page and errors beside
+their fields.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,9 @@ def _question(values: Mapping[str, str], models: Sequence[str]) -> AdviceQuestio
 
 
 def _layout(values: Mapping[str, str], name: str) -> str:
-    """Today's or the planned layout as pairs; a trainer's own flags become them. No file that they name is opened."""
+    """Today's or the planned layout as pairs; a trainer's own flags become them. No file that they
+    name is opened.
+    """
     said = values[name]
     if not re.search(r"(^|\s)--?[A-Za-z]", said):
         pairs_of(said, name)

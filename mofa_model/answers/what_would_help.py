@@ -1,4 +1,6 @@
-"""What would help a pool: its past as `mofa incidents` writes it, replayed, and the answer in tables."""
+"""What would help a pool: its past as `mofa incidents` writes it, replayed, and the answer
+in tables.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ def _standstills(
 
 
 def _cap(standstills: Sequence[Standstill], lost: float) -> float:
-    """Lost work of each standstill, at most what it had trained, that makes so much node-time. [s]"""
+    """Lost work of each standstill, at most what it had trained, that makes so much
+    node-time. [s]
+    """
     left, nodes, most = lost, sum(one.holds for one in standstills), math.inf
     for one in sorted(standstills, key=lambda one: one.trained):
         most = max(0.0, left / nodes)

@@ -108,8 +108,10 @@ RECIPES: Final[Mapping[str, tuple[Recipe, ...]]] = {
         ),
     ),
 }
-"""Recipes of each method, the plainest first. Sources: peft and bitsandbytes (adapters on all linear
-layers, NF4), torchtune's single-device configs (bf16 alone, 8-bit AdamW in the backward pass)."""
+"""Recipes of each method, the plainest first. Sources: peft and bitsandbytes (adapters on all
+linear layers, NF4), torchtune's single-device configs (bf16 alone, 8-bit AdamW in the
+backward pass).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -478,7 +480,9 @@ def _machines(question: WhichQuestion, named: str) -> Iterator[Machine]:
 
 
 def _cheapest(device: str, count: int) -> str:
-    """The cheapest machine of a cloud that has so many of a device; empty where none has a price."""
+    """The cheapest machine of a cloud that has so many of a device; empty where none has
+    a price.
+    """
     entry = presets.entry("devices", device)
     priced = [
         (units.parse(facts["price"], "USD/s"), name)

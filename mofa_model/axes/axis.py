@@ -222,12 +222,14 @@ class Word(ABC):
         """Fields of `Strategy` that a word means; `path` is what an error calls it."""
 
     def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-        """Whether a value has all that a constraint's word says: its fields are `chosen`, those of the word `meant`."""
+        """Whether a value has all that a constraint's word says: its fields are `chosen`, those of
+        the word `meant`.
+        """
         return meant.items() <= chosen.items()
 
     def names(self, meant: Mapping[str, Any]) -> bool:
-        """Whether this key's text fixes every field of the axis, so that it stands for one value, even one
-        that the search does not try; `meant` are the fields that it fixes.
+        """Whether this key's text fixes every field of the axis, so that it stands for one value,
+        even one that the search does not try; `meant` are the fields that it fixes.
         """
         return len(meant) > 1
 
@@ -332,7 +334,9 @@ class Recomputed(Choice):
         raise BadValue(path, word, "write none with nothing after it")
 
     def write(self, strategy: Any) -> str:
-        """Recomputation as text: the mode, with modules or layers where these are not the default."""
+        """Recomputation as text: the mode, with modules or layers where these are not
+        the default.
+        """
         mode = str(strategy.recompute.value)
         if strategy.recompute is Recompute.SELECTIVE and strategy.recompute_modules != NO_MODULES:
             return f"{mode}:{'+'.join(sorted(strategy.recompute_modules))}"
@@ -357,7 +361,9 @@ class Offloaded(Word):
         return {self.field: names}
 
     def admits(self, meant: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-        """Whether a value meets a constraint; `activations` admits every set that a trainer can offload."""
+        """Whether a value meets a constraint; `activations` admits every set that a trainer
+        can offload.
+        """
         return super().admits(meant, chosen) if self.names(meant) else bool(chosen[self.field])
 
     def names(self, meant: Mapping[str, Any]) -> bool:
@@ -384,7 +390,9 @@ class Sharded(Choice):
     choices: Iterable[enum.Enum | Schedule] = Sharding
 
     def read(self, path: str, word: str) -> dict[str, Any]:
-        """Fields of sharding from text: the ZeRO level, with a number of ranks where one is given."""
+        """Fields of sharding from text: the ZeRO level, with a number of ranks where one
+        is given.
+        """
         level, _, group = word.partition("@")
         meant = super().read(path, level)
         if not group:

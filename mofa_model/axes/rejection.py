@@ -72,7 +72,9 @@ class Rejection(Category):
     liftable: bool
 
     def __new__(cls, word: str, meaning: str = "", liftable: bool = False) -> Self:
-        """Make a reason whose value is its word; its meaning, and whether it may be lifted, stand beside."""
+        """Make a reason whose value is its word; its meaning, and whether it may be lifted,
+        stand beside.
+        """
         member = object.__new__(cls)
         member._value_, member.meaning, member.liftable = word, meaning, liftable
         return member

@@ -359,7 +359,9 @@ def shard_group(group: int, tp: Numeric, cluster: Cluster) -> NDArray[Any]:
 
 
 def placement_rules(value: Placement, rows: Rows, context: AxisContext) -> Violations:
-    """Reasons against optimizer states on the host: the trainer, or the layout, cannot keep them there."""
+    """Reasons against optimizer states on the host: the trainer, or the layout, cannot keep
+    them there.
+    """
     if value is not Placement.HOST:
         return []
     folded = (rows["ep"] > 1) & (rows["tp"] > 1) & context.framework.keeps("folded_experts")

@@ -81,7 +81,9 @@ class Coordinates:
 
 
 def words_at(layouts: Sequence[Coordinates], name: str) -> list[str]:
-    """The value of one coordinate or key for each of many layouts, as `Coordinates.word` gives it."""
+    """The value of one coordinate or key for each of many layouts, as `Coordinates.word`
+    gives it.
+    """
     if name in PLACES:
         return [str(getattr(one, name)) for one in layouts]
     plain = PLAIN.get(name, "")
@@ -91,7 +93,9 @@ def words_at(layouts: Sequence[Coordinates], name: str) -> list[str]:
 def coordinates(
     workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
 ) -> Coordinates:
-    """The coordinates of a run among measured runs; settings of a layout without effect are left out."""
+    """The coordinates of a run among measured runs; settings of a layout without effect are
+    left out.
+    """
     return Coordinates(
         stack=cluster.calibration.stack,
         device=cluster.device.name,

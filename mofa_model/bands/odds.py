@@ -73,8 +73,8 @@ def band_around(half: float) -> Range:
 
 
 def chance(scales: Array | float) -> Array:
-    """Chance that an error is below `scales` times its scale. Source: Student's t with three degrees of
-    freedom. [1]
+    """Chance that an error is below `scales` times its scale. Source: Student's t with three
+    degrees of freedom. [1]
 
     >>> round(float(chance(END)), 4), float(chance(0.0))
     (0.9, 0.5)
@@ -193,7 +193,9 @@ class LayoutOdds:
         return alone + systems_together(self.layouts, some, self.steps()["systems"])
 
     def _alone(self, quantity: str, some: Sequence[int]) -> Array:
-        """Covariance of the errors of some layouts with those of all, without their system's part. [1]"""
+        """Covariance of the errors of some layouts with those of all, without their system's
+        part. [1]
+        """
         shared, at = self._shared(some), list(some)
         if quantity == "step":
             beyond, noise = self.steps()["beyond"], self.steps()["noise"]
@@ -236,7 +238,9 @@ def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Mapping[
 def odds_of(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()
 ) -> LayoutOdds:
-    """The odds of some layouts, by measured runs and by short runs (`tried`) of the same question."""
+    """The odds of some layouts, by measured runs and by short runs (`tried`) of the
+    same question.
+    """
     every = (*layouts, *(one.coordinates for one in tried))
     seen = LayoutOdds(
         layouts=every,

@@ -267,8 +267,8 @@ def in_columns(rows: Iterable[Mapping[str, str]]) -> MeasuredRuns:
 
 
 def _in_columns(columns: Mapping[str, Sequence[str]], lines: Iterable[str]) -> MeasuredRuns:
-    """Runs from their texts by column: each column keeps its different words once, and which of them
-    a run has.
+    """Runs from their texts by column: each column keeps its different words once, and which of
+    them a run has.
     """
     words, which = {}, {}
     for name in (*PLACES, "layout"):
@@ -292,8 +292,8 @@ def _in_columns(columns: Mapping[str, Sequence[str]], lines: Iterable[str]) -> M
 
 
 def tells(had: str, asked: str) -> bool:
-    """Whether runs of one training method (`had`) say something of another (`asked`). How all weights are trained is not
-    learned from adapters: what prices these is beside it.
+    """Whether runs of one training method (`had`) say something of another (`asked`). How all
+    weights are trained is not learned from adapters: what prices these is beside it.
 
     >>> tells("full", "lora"), tells("qlora", "lora"), tells("lora", "full")
     (True, True, False)
@@ -343,7 +343,9 @@ class Support:
 
     @cached_property
     def _new(self) -> Callable[[str, str], bool]:
-        """Whether no measured run has a feature; found once for each, since candidates share few."""
+        """Whether no measured run has a feature; found once for each, since candidates
+        share few.
+        """
 
         def is_new(key: str, word: str) -> bool:
             counts = key not in _NO_FEATURE and bool(_feature(key, word))
@@ -353,7 +355,9 @@ class Support:
 
     @cached_property
     def _bits(self) -> Callable[[str, str], float]:
-        """How rare each feature is among measured runs, in bits; found once, since candidates share few. [1]"""
+        """How rare each feature is among measured runs, in bits; found once, since candidates share
+        few. [1]
+        """
 
         def bits(key: str, word: str) -> float:
             if word == "false" or key in _NO_FEATURE:

@@ -123,7 +123,9 @@ def system_scales(
 
 
 def systems_together(layouts: Sequence[Coordinates], some: Sequence[int], systems: Array) -> Array:
-    """Covariance between some layouts and all, of the part of errors that their systems make. [1]"""
+    """Covariance between some layouts and all, of the part of errors that their systems
+    make. [1]
+    """
     places = [place_of(one) for one in layouts]
     words = distinct(places)
     which = positions(places, words)
@@ -147,7 +149,8 @@ def place_of(coordinates: Coordinates) -> Place:
 
 @cache
 def relations(one: Place, other: Place) -> float:
-    """In how many relations two systems differ; infinite where runs of `other` say nothing of `one`. [1]
+    """In how many relations two systems differ; infinite where runs of `other` say nothing of
+    `one`. [1]
 
     >>> relations(
     ...     ("", "nemo", "h100", "fp8", "dense", "lora"),
@@ -219,7 +222,8 @@ def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
 def beyond_scales(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
 ) -> Array:
-    """Scale of the error that each layout has because it goes beyond the measured runs, [layouts, ways].
+    """Scale of the error that each layout has because it goes beyond the measured runs, [layouts,
+    ways].
 
     A way is a size or degree above the largest one measured, or a value that no run has. [1]
     """

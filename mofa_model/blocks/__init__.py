@@ -3,8 +3,8 @@ tokens on each other, and what it keeps and sends.
 
 Who adds a kind writes its file alone: presets, estimate, search and launches walk over `BLOCKS`, or
 over what a block says of itself. `block` has the class of all of them, layers of blocks, and the
-embedding and head around these. May import: checks, units, errors, numpy. Imported by: spec and what
-stands above it.
+embedding and head around these. May import: checks, units, errors, numpy. Imported by: spec and
+what stands above it.
 """
 
 import inspect

@@ -1,5 +1,5 @@
-"""Multi-head latent attention (DeepSeek-V2): keys and values are projected up from a small
-latent.
+"""Multi-head latent attention (DeepSeek-V2): keys and values are projected up from a
+small latent.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ class LatentAttention(Block):
         )
 
     def kept_latents(self, index_keys: Count = 0.0) -> tuple[Kept, ...]:
-        """The latents before their norm with the shared rotary key and `index_keys`, and after it."""
+        """The latents before their norm with the shared rotary key and `index_keys`, and
+        after it.
+        """
         latents = self.query_latent + self.kv_rank
         return (
             Kept(

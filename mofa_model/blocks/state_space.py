@@ -90,8 +90,8 @@ class StateSpace(Block):
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
         """What the first projection hands over, the scan's output, and what the last one takes.
-        Source: mamba_ssm's kernel, which computes convolution and states again in its backward
-        pass.
+        Source: mamba_ssm's kernel, which computes convolution and states again in its
+        backward pass.
         """
         return (
             Kept(
@@ -169,7 +169,9 @@ class SelectiveScan(Block):
         return (Elementwise(width=self.inner, passes=9.0, cast=hidden),)
 
     def gathers(self) -> Count:
-        """Tensor-parallel collectives: one at each end, and a sum of the scan's inputs over ranks. [1]"""
+        """Tensor-parallel collectives: one at each end, and a sum of the scan's inputs over
+        ranks. [1]
+        """
         return 3.0
 
     def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002

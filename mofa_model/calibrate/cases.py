@@ -123,8 +123,8 @@ def batches(cases: Sequence[Case], resolve: Resolve) -> list[Batch]:
     """All cases in batches of one kind, in order of first appearance; constants are not yet
     attached.
 
-    `resolve` is asked for the habits of stacks (placement, overlap by default): they are categories
-    too.
+    `resolve` is asked for the habits of stacks (placement, overlap by default): they are
+    categories too.
     """
     habits: dict[CalibrationKey, Hashable] = {}
     kinds: dict[Hashable, list[int]] = {}
@@ -149,7 +149,9 @@ def batch_of(cases: Sequence[Case], indices: Sequence[int]) -> Batch:
 
 
 def kind_of(described: Any) -> Hashable:
-    """Types and categories of a description, without numbers and labels: what all cases of a batch share."""
+    """Types and categories of a description, without numbers and labels: what all cases of a
+    batch share.
+    """
     if _is_number(described):
         return float
     if is_dataclass(described):

@@ -72,7 +72,9 @@ class _Sheet:
 def _sheet(
     batch: Batch, rows: NDArray[np.intp], predict: Predict, entries: tuple[Free, ...]
 ) -> _Sheet:
-    """Prepare a batch of runs for a fit: with each constant goes which entries it is a product of."""
+    """Prepare a batch of runs for a fit: with each constant goes which entries it is a
+    product of.
+    """
     made = {key: composition(key, entries) for key in dict.fromkeys(batch.keys)}
     paths = tuple(sorted({path for parts in made.values() for path in parts}))
     n, known = len(batch), defaults()
@@ -229,7 +231,9 @@ def _counted(figure: MeasuredFigure) -> bool:
 
 
 def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
-    """The evidence on memory: measured figures, and runs of sweeps that only say whether they fitted."""
+    """The evidence on memory: measured figures, and runs of sweeps that only say whether
+    they fitted.
+    """
     rows: list[FitRow] = []
     cases = tuple(cases)
     toys = Counter(

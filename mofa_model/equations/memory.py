@@ -7,8 +7,8 @@
                Eq. (5), (29), (31)
 
 What one layer keeps for its backward pass, per micro-batch and device, are the stored bytes of
-Table 2. What is kept, and who shares it, each block says itself (`mofa_model/blocks/`): `tokens` are
-those of one micro-batch on one context-parallel rank, `width` is bytes per stored element, and
+Table 2. What is kept, and who shares it, each block says itself (`mofa_model/blocks/`): `tokens`
+are those of one micro-batch on one context-parallel rank, `width` is bytes per stored element, and
 `ranks` share a term. The sum for a plain layer with unfused attention and dropout is
 sbh (10 + 24/t + 5as/(ht)) of Korthikanti et al. 2022; for LLaMA3-405B 32 sbh/t, Table 2.
 
@@ -216,8 +216,8 @@ LOSS_CHUNKS: Final = 8.0
 
 
 def chunked_loss(logits: Bytes, narrow: Ratio) -> Bytes:
-    """Logits where the loss goes over chunks of tokens: all once in the width of activations, and two
-    copies of one chunk. Source: torchtune. [B]
+    """Logits where the loss goes over chunks of tokens: all once in the width of activations, and
+    two copies of one chunk. Source: torchtune. [B]
 
     `logits` is one copy of all, and `narrow` is the width of activations over its own.
 
@@ -331,8 +331,8 @@ def crowded_activation(in_flight: Count, layers: Count, layer_bytes: Bytes) -> B
     """What stored layers hold above their mean where each has a load of its own, by the root of
     their number. Ours. [B]
 
-    `layer_bytes` is what a layer holds above its mean at the tail. Loads of layers and micro-batches are
-    taken as independent.
+    `layer_bytes` is what a layer holds above its mean at the tail. Loads of layers and
+    micro-batches are taken as independent.
 
     >>> float(crowded_activation(8, 2, 1e8))
     400000000.0

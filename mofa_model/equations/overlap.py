@@ -61,8 +61,8 @@ def expert_exposed(comm: Seconds, compute: Seconds, tail: Ratio) -> Seconds:
 
 
 def offload_exposed(transfer: Seconds, compute: Seconds) -> Seconds:
-    """Part of an activation's transfer to the host, or back, that the compute of the next layer does
-    not hide, Eqs. (34), (35). [s]
+    """Part of an activation's transfer to the host, or back, that the compute of the next layer
+    does not hide, Eqs. (34), (35). [s]
 
     F' = T_F,1 + sum_j max(T_D2H,j-1, T_F,j), with equal layers: what is left of each transfer
     beside a layer.

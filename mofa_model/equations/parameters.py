@@ -9,8 +9,8 @@ Multi-token prediction modules are counted apart, as published counts do.
 Reported FLOPs follow a convention: `full` counts all s x s attention scores, `causal` the half that
 is needed; trainers that count the head twice say so. Recomputation is never a model FLOP.
 
-Low-rank adapters (LoRA) are two narrow trained matrices beside some frozen linear layers; embedding,
-head, norms and encoders have none.
+Low-rank adapters (LoRA) are two narrow trained matrices beside some frozen linear layers;
+embedding, head, norms and encoders have none.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ def over_documents(
 def adapter_parameters(
     layer: Layer, hidden: Count, adapters: Adapters, *, routed: bool = False
 ) -> Count:
-    """Trained parameters of a layer, an expert's once where `routed`: rank times inputs and outputs of
-    the linear layers with adapters. Source: Hu et al., 2021. [1]
+    """Trained parameters of a layer, an expert's once where `routed`: rank times inputs and outputs
+    of the linear layers with adapters. Source: Hu et al., 2021. [1]
 
     >>> from mofa_model.presets import model
     >>> from mofa_model.spec import Adapters
@@ -273,8 +273,8 @@ def adapted(layer: Layer, hidden: Count, adapters: Adapters) -> Count:
 def _widths(
     layer: Layer, hidden: Count, adapters: Adapters, rows: Rows | None
 ) -> tuple[Count, Count]:
-    """Inputs and outputs of the linear layers with adapters, added up: of an expert, or of all
-    others.
+    """Inputs and outputs of the linear layers with adapters, added up: of an expert, or of
+    all others.
     """
     inputs: Count = 0
     outputs: Count = 0

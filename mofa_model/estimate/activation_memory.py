@@ -84,8 +84,8 @@ class _Stored:
     """Its size at the tail of the load over that on the mean."""
 
     def waiting(self, scale: Ratio | None = None) -> Bytes:
-        """Bytes of it that are stored until the backward pass, or of a tensor `scale` times its
-        size.
+        """Bytes of it that are stored until the backward pass, or of a tensor `scale` times
+        its size.
         """
         size = self.size if scale is None else scale * self.size
         return size if self.share is None else self.share * size
@@ -200,8 +200,8 @@ def stored_activations(
     """Activations on every kind of stage, from those of every kind of layer, Eqs. (5), (29), (31),
     (33); `chunks` are in flight.
 
-    `stored_layers` has every kind twice where not all layers of a stage run in chunks: the second time
-    with whole experts.
+    `stored_layers` has every kind twice where not all layers of a stage run in chunks: the second
+    time with whole experts.
     """
     s, numbers = strategy, layers_on(workload, stage_kinds)
     if len(stored_layers) > len(numbers):
@@ -307,8 +307,8 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
 def _head_input(
     workload: Workload, constants: MemoryConstants, s: Strategy, tokens: Count
 ) -> Bytes:
-    """What final norm and head keep. Under autocast the norm is in the width of the weights, and the
-    head has a narrow copy of its input and of its weights. [B]
+    """What final norm and head keep. Under autocast the norm is in the width of the weights, and
+    the head has a narrow copy of its input and of its weights. [B]
     """
     hidden, precision, ranks = workload.model.hidden, workload.training.precision, _stream_ranks(s)
     if workload.training.adapters is not None or not under_autocast(workload, constants, s):
@@ -365,7 +365,9 @@ def _layer(
     layer: Layer,
     tensors: list[_Stored],
 ) -> StoredLayer:
-    """Memory of one layer's activations for the backward pass, and what is held for a moment besides."""
+    """Memory of one layer's activations for the backward pass, and what is held for a
+    moment besides.
+    """
     tokens, h = tokens_held(workload, strategy), workload.model.hidden
     precision, scale = workload.training.precision, constants.activation_scale
     width: Bytes = precision.activation
@@ -408,8 +410,8 @@ def _layer(
 
 
 def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
-    """By how much the input of experts grows where it is kept whole, to compute the experts again: for
-    matrix products alone a narrow copy is enough. [B]
+    """By how much the input of experts grows where it is kept whole, to compute the experts again:
+    for matrix products alone a narrow copy is enough. [B]
     """
     narrow = _narrow(workload, constants)
     if narrow is None or _recomputed_modules(s) & {"layernorm", EACH, ALL}:
@@ -617,15 +619,15 @@ def _recomputed_modules(s: Strategy) -> frozenset[str]:
 
 
 def _narrow(workload: Workload, constants: MemoryConstants) -> Ratio | None:
-    """Width in which inputs of matrix products wait, over their width; None where it is the same.
-    [1]
+    """Width in which inputs of matrix products wait, over their width; None where it is the
+    same. [1]
     """
     return constants.low_precision_input if workload.training.precision.quantised else None
 
 
 def _waiting_share(kept: Kept, modules: frozenset[str], narrow: Ratio | None) -> Ratio | None:
-    """Share of a tensor that is stored until the backward pass; None where that is all of it.
-    [1]
+    """Share of a tensor that is stored until the backward pass; None where that is all of
+    it. [1]
     """
     if kept.passing or modules & kept.freed:
         return 0.0

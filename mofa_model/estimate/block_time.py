@@ -29,8 +29,8 @@ PRICED_BY: Final = ("tp", "cp", "ep", "etp", "mbs", "chunks", "recompute_layers"
 """Degrees on which the work of one device on a layer or on the head depends. A new one that changes
 it stands here too."""
 DistinctRows = tuple[Strategy, NDArray[np.int64] | None]
-"""Layouts of a family that differ in `PRICED_BY`, and for each layout of the family the index of the
-one that it equals there; None where all are kept."""
+"""Layouts of a family that differ in `PRICED_BY`, and for each layout of the family the index of
+the one that it equals there; None where all are kept."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def distinct_rows(workload: Workload, cluster: Cluster, strategy: Strategy) -> D
     """Rows of a family for which the work of one device is priced: of many with equal `PRICED_BY`,
     one.
 
-    A price may read no other field that has a value for each layout: numpy would say that the shapes
-    differ.
+    A price may read no other field that has a value for each layout: numpy would say that the
+    shapes differ.
     """
     given = {name: value for name in PRICED_BY if np.ndim(value := getattr(strategy, name))}
     sizes = {np.shape(column) for column in given.values()}
@@ -203,8 +203,8 @@ def block_time(workload: Workload, cluster: Cluster, strategy: Strategy, block: 
 
 
 def unpacking_time(workload: Workload, cluster: Cluster, weights: Count) -> Seconds:
-    """Time in which products bring frozen matrices of a few bits to their width, each pass anew.
-    [s]
+    """Time in which products bring frozen matrices of a few bits to their width, each pass
+    anew. [s]
     """
     adapters = workload.training.adapters
     if adapters is None or adapters.base is None or not adapters.base.unpacked:

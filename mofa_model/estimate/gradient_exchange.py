@@ -51,8 +51,8 @@ def gradient_exchange(
     micro_batches: Count,
     device_parameters: HeldParameters | None = None,
 ) -> GradientExchange:
-    """Collectives over data-parallel groups and the update, Eq. (13); `device_parameters` where they are
-    known.
+    """Collectives over data-parallel groups and the update, Eq. (13); `device_parameters` where
+    they are known.
     """
     s = strategy
     held = device_parameters or held_parameters(workload, s, stage_kinds)

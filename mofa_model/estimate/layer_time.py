@@ -126,7 +126,9 @@ def _work(
     gather: Seconds,
     scatter: Seconds,
 ) -> LayerWork:
-    """The work of one layer by its sorts, and the messages of its tensor and context parallelism."""
+    """The work of one layer by its sorts, and the messages of its tensor and
+    context parallelism.
+    """
     s, precision = strategy, workload.training.precision
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     stream = stream_time(workload, cluster, s, layer)
@@ -197,7 +199,9 @@ def layer_times(
 
 
 def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seconds) -> LayerTime:
-    """Times of one layer's forward and backward pass, with the messages that its work does not hide."""
+    """Times of one layer's forward and backward pass, with the messages that its work does
+    not hide.
+    """
     s, layer, blocks, scale = strategy, work.layer, work.block_times, work.scale
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     linear, core, elementwise, weight = (
@@ -325,8 +329,8 @@ def _host_transfers(
     strategy: Strategy,
     stored: Sequence[StoredLayer] | None,
 ) -> list[Seconds]:
-    """Time in which one layer of each kind sends activations to the host, or takes them back.
-    [s]
+    """Time in which one layer of each kind sends activations to the host, or takes them
+    back. [s]
     """
     if not strategy.offload:
         return [0.0 for _ in workload.model.kinds]
@@ -358,8 +362,8 @@ def in_chunks(strategy: Strategy, layer: Layer) -> NDArray[np.bool_]:
 
 
 def exchanges_again(strategy: Strategy, layer: Layer) -> Ratio:
-    """Passes of the experts' exchange beyond two, in a layer that is not recomputed as a whole.
-    [1]
+    """Passes of the experts' exchange beyond two, in a layer that is not recomputed as a
+    whole. [1]
     """
     named = any(
         part.exchange and name in strategy.recompute_modules
@@ -389,8 +393,8 @@ def modules_again(
 def chunks_again(
     layer: Layer, block_times: Sequence[BlockTime], scale: Ratio, expert: Seconds
 ) -> Seconds:
-    """Forward time of the chunks of a layer's experts: dispatch, experts, combine. Source: MemFine.
-    [s]
+    """Forward time of the chunks of a layer's experts: dispatch, experts, combine. Source:
+    MemFine. [s]
     """
     return (
         sum((block.routed for block in block_times), 0.0) * scale + expert if layer.routed else 0.0

@@ -62,8 +62,8 @@ def model_states(
     stage_kinds: Stages,
     device_parameters: HeldParameters | None = None,
 ) -> Footprint:
-    """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4); `device_parameters`
-    where they are known.
+    """Weights, gradients, optimizer states and buffers on every kind of stage, Eq. (4);
+    `device_parameters` where they are known.
     """
     constants, precision = cluster.calibration.memory, workload.training.precision
     held = device_parameters or held_parameters(workload, strategy, stage_kinds)
@@ -112,8 +112,8 @@ def _sum(terms: list[Bytes]) -> Bytes:
 
 
 def embeddings_on(strategy: Strategy, stage_kinds: Stages) -> Count:
-    """Embeddings on a device. Where the model enters at both ends, both outer devices have one.
-    [1]
+    """Embeddings on a device. Where the model enters at both ends, both outer devices have
+    one. [1]
     """
     if not strategy.schedule.both_ends:
         return stage_kinds.embedding

@@ -1,5 +1,6 @@
-"""The estimate of a layout: the time of a step (pipeline, exposed collectives, optimizer, overheads),
-Eq. (14), and the memory of each device and host, with the risk that a run does not fit after all.
+"""The estimate of a layout: the time of a step (pipeline, exposed collectives, optimizer,
+overheads), Eq. (14), and the memory of each device and host, with the risk that a run does not fit
+after all.
 
 The terms of a step are the fields of `StepTime`. Each states its equation, its meaning in a table,
 its name in a sentence, and the function that computes it; tables, JSON, reasons and search follow
@@ -378,8 +379,8 @@ def footprint(
     device_parameters: HeldParameters | None = None,
     rows: DistinctRows | None = None,
 ) -> Footprint:
-    """Every memory term of a layout, or of a family of them; `device_parameters` and `rows` where they
-    are known.
+    """Every memory term of a layout, or of a family of them; `device_parameters` and `rows` where
+    they are known.
     """
     states = model_states(workload, cluster, strategy, stage_kinds, device_parameters)
     moving = activation_memory(workload, cluster, strategy, stage_kinds, rows)
@@ -405,8 +406,8 @@ def footprint(
 
 
 def host_bytes(cluster: Cluster, kept: Bytes, activations: Bytes) -> Bytes:
-    """Host memory of the fullest node, from what one device of each kind of stage keeps there.
-    [B]
+    """Host memory of the fullest node, from what one device of each kind of stage keeps
+    there. [B]
     """
     host = activations * cluster.gpus_per_node
     if anything(kept):

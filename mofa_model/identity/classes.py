@@ -16,7 +16,9 @@ from mofa_model.identity.pods import WrittenContainer
 from mofa_model.records import dataclass
 
 ONLY_OF: Final = {"batch_accumulation_per_replica": "nanotron"}
-"""Settings that the files of one trainer alone have, and each of those has. Source: nanotron, config.py: TokensArgs."""
+"""Settings that the files of one trainer alone have, and each of those has. Source: nanotron,
+config.py: TokensArgs.
+"""
 
 
 class JobClass(StrEnum):
@@ -54,7 +56,9 @@ WAITS: Final = 20
 UNKNOWN: Final = 30
 """Weight of a script or a launched program that is not known: what weighs more is known. [1]"""
 TRAINER_IMAGE: Final = 36
-"""Weight of the image of a trainer: what weighs more is a program, or source that imports one. [1]"""
+"""Weight of the image of a trainer: what weighs more is a program, or source that imports
+one. [1]
+"""
 BY_SCRIPT_NAME: Final = frozenset({61, 62})
 """Weights of scripts of which the name alone says how they train: options may say otherwise. [1]"""
 
@@ -83,7 +87,9 @@ class _Row:
 
 @cache
 def _rows(kind: str) -> tuple[_Row, ...]:
-    """Rows of one kind in vocabulary.toml: patterns of programs or images, and what these say of a job."""
+    """Rows of one kind in vocabulary.toml: patterns of programs or images, and what these say of
+    a job.
+    """
     given = tomllib.loads(Path(__file__).with_name("vocabulary.toml").read_text("utf-8"))
     return tuple(
         _Row(
@@ -173,7 +179,9 @@ _STARTS_BINARIES: Final = frozenset(
 
 
 def _of_command(command: ProgramCall) -> Iterator[Clue]:
-    """What a command says of the class of its job, such as training or evaluation; each clue with its weight."""
+    """What a command says of the class of its job, such as training or evaluation; each clue with
+    its weight.
+    """
     texts, program = command.texts, command.program
     first = texts[0].rpartition("/")[2]
     line = " ".join((first, *texts[1:2])) if first != program.rpartition("/")[2] else first
@@ -360,8 +368,8 @@ def class_of(
 ) -> ClassVerdict:
     """The class of an object.
 
-    `names` are those of its pods and containers; `models` what it names as its model, `architectures` what it names as its
-    network; `speaks`
+    `names` are those of its pods and containers; `models` what it names as its model,
+    `architectures` what it names as its network; `speaks`
     whether it has settings of language models, `learns` whether it has some of training; `serves`
     whether it is probed or listens as servers do; `makes` whether it makes pods of its own;
     `asks_model` whether it has an option for a model, be its value a placeholder; `elsewhere`

@@ -17,7 +17,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 _LONGEST: Final = 40_000
 """Characters of a value. [1]"""
 _ALL: Final = 2_000_000
-"""Characters of all words of a script together: values may hold each other, and anybody writes them. [1]"""
+"""Characters of all words of a script together: values may hold each other, and anybody writes
+them. [1]
+"""
 BLANKS: Final = " \t\n"
 """What parts words that are in no quotes."""
 NOWHERE: Final = -1
@@ -189,7 +191,9 @@ class Expander:
         return found
 
     def _field(self, word: Any) -> Iterator[Traced]:
-        """The words that one word of a script becomes: split at blanks that are neither quoted nor in brackets."""
+        """The words that one word of a script becomes: split at blanks that are neither quoted nor
+        in brackets.
+        """
         current = list[Traced]()
         some = False
         for piece in self._pieces(word.get("Parts") or (), quoted=False):
@@ -364,8 +368,8 @@ class Expander:
             yield _Piece(EMPTY, True, ends=True)
 
     def _length(self, name: str, rows: Sequence[Traced]) -> Traced:
-        """How many elements there are; those that another program prints are as many as it prints: of Slurm's
-        hosts the job's nodes, of others nobody knows.
+        """How many elements there are; those that another program prints are as many as it prints:
+        of Slurm's hosts the job's nodes, of others nobody knows.
         """
         if not any("$(" in one.text or "`" in one.text for one in rows):
             return traced(str(len(rows)))

@@ -196,7 +196,9 @@ def read_facts(sources: FactSources) -> FactSheet:
 
 
 def _of_adapters(found: dict[str, Fact], settings: Sequence[Setting], trainer: str) -> None:
-    """Rank, layers and frozen format of adapters, or that there are some of which nobody says the rank."""
+    """Rank, layers and frozen format of adapters, or that there are some of which nobody says
+    the rank.
+    """
     rank, adapters = whole_number(settings, _RANK) or _rank(settings), _adapters(settings)
     if rank is None and adapters is not None and trainer in _RANKS:
         rank = Fact(_RANKS[trainer], f"{adapters.source}: the default of {trainer}")
@@ -257,8 +259,8 @@ _VARIANT: Final = re.compile(r"[-_](flex|varlen|fused|sdpa)\w*$")
 
 
 def _flavored(settings: Sequence[Setting]) -> Fact | None:
-    """A model given in two settings, its family and its flavor or size: `llama3` and `8B`, as torchtitan has
-    them, or `llama3` and `8`.
+    """A model given in two settings, its family and its flavor or size: `llama3` and `8B`, as
+    torchtitan has them, or `llama3` and `8`.
     """
     families = {"model.name": "model.flavor", "module": "flavor", "model_name": "model_flavor"}
     for family, flavor in (*families.items(), ("model_name", "model_size")):
@@ -275,8 +277,8 @@ def _flavored(settings: Sequence[Setting]) -> Fact | None:
 
 
 def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
-    """The disagreement where a job names a model and gives another number of layers, as short trials
-    do; else none.
+    """The disagreement where a job names a model and gives another number of layers, as short
+    trials do; else none.
     """
     layers, preset = shape.get("layers"), model_preset(model.value)
     if layers is None or not preset:
@@ -425,8 +427,8 @@ _OF_NANOGPT: Final = frozenset({"n_layer", "n_embd", "block_size", "gradient_acc
 
 
 def _precision(settings: Sequence[Setting]) -> Fact | None:
-    """The format of matrix products by a job's settings: FP8 where it is on, else the one that is
-    named.
+    """The format of matrix products by a job's settings: FP8 where it is on, else the one that
+    is named.
     """
     switched = [one for one in settings if one.key in _SWITCHES]
     off = switched and all(one.value.lower() in OFF for one in switched)

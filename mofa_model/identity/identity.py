@@ -1,4 +1,6 @@
-"""What an object of a cluster is and says: its class with the reason, and its facts, each with its source."""
+"""What an object of a cluster is and says: its class with the reason, and its facts, each with
+its source.
+"""
 
 from __future__ import annotations
 

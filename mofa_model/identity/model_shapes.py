@@ -1,4 +1,6 @@
-"""A model by its sizes: what trainers take where a size is not said, and the presets that have them."""
+"""A model by its sizes: what trainers take where a size is not said, and the presets that
+have them.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ _VOCABULARIES: Final = ("vocab_file", "merge_file", "tokenizer_type", "tokenizer
 def complete_megatron(
     found_sizes: dict[str, Fact], settings: Sequence[Setting], trainer: str
 ) -> dict[str, int | bool]:
-    """What a model that no preset has needs beside its sizes; nothing where these do not say all of it.
+    """What a model that no preset has needs beside its sizes; nothing where these do not say all of
+    it.
 
     Sizes that are not said become Megatron-LM's own: every head has its own keys, a layer has no
     experts, its feed-forward part is four times as wide as the stream (8/3 times with gates), and
@@ -103,7 +106,9 @@ def complete_neox(found_sizes: dict[str, Fact], settings: Sequence[Setting]) -> 
 
 
 def _vocabulary(settings: Sequence[Setting]) -> Fact | None:
-    """Tokens of the tokenizer that a job names, where it is GPT-2's or that of a known model. [1]"""
+    """Tokens of the tokenizer that a job names, where it is GPT-2's or that of a known
+    model. [1]
+    """
     for one in settings:
         if one.key in _VOCABULARIES and "gpt2" in one.value.lower():
             return Fact(_GPT2, one.where)
@@ -120,8 +125,8 @@ def sizes_of(found_sizes: Mapping[str, Fact]) -> tuple[tuple[str, int], ...]:
 
 @cache
 def presets_of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]:
-    """The presets that have a shape; of several those whose family the hint has, if any, and of these
-    those whose vocabulary is next to the stated one.
+    """The presets that have a shape; of several those whose family the hint has, if any, and of
+    these those whose vocabulary is next to the stated one.
     """
     wanted = dict(shape)
     found: list[str] = []

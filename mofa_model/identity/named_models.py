@@ -45,8 +45,8 @@ _TUNED: Final = re.compile(
     r"([-_](instruct|chat|it|pt|base|hf|deduped|dpo|sft|bnb|4bit|8bit|awq|gptq|fp8)(-v?\d[\w.]*)?)+$",
     re.IGNORECASE,
 )
-"""How a model's name ends where somebody trained the model further, or stored it in another form. Its
-architecture is still that of the name without the ending."""
+"""How a model's name ends where somebody trained the model further, or stored it in another form.
+Its architecture is still that of the name without the ending."""
 _WORDS: Final = 12
 """Words at the end of a name in which a model is looked for. [1]"""
 
@@ -164,7 +164,9 @@ def model_preset(name: str) -> str:
 
 
 def _bare(name: str) -> str:
-    """The last part of a name or an address, without what says how its model was tuned or stored."""
+    """The last part of a name or an address, without what says how its model was tuned
+    or stored.
+    """
     return _TUNED.sub("", name.rstrip("/").rpartition("/")[2])
 
 

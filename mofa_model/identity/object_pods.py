@@ -83,7 +83,8 @@ def _counted(pods: Sequence[PodForm], nodes: object, where: str) -> list[PodForm
 
 
 def speaking_pods(pod_forms: Sequence[PodForm]) -> list[PodForm]:
-    """The pods that show what an object does: those with devices, and those that launch the program.
+    """The pods that show what an object does: those with devices, and those that launch the
+    program.
 
     A launcher of MPI has no devices of its own, and starts the program on those that have.
     """

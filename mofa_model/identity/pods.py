@@ -170,7 +170,9 @@ def with_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parameters(node: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Names and values of an Argo workflow's parameters, from the whole workflow and from each of its steps."""
+    """Names and values of an Argo workflow's parameters, from the whole workflow and from each of
+    its steps.
+    """
     if depth > _DEEPEST:
         return
     for one in node if isinstance(node, list) else ():
@@ -222,7 +224,9 @@ def _found(
     depth: int,
     annotations: Mapping[str, Any] | None = None,
 ) -> Iterator[PodForm]:
-    """The pod specifications anywhere inside an object, each with its place and the number of its pods."""
+    """The pod specifications anywhere inside an object, each with its place and the number of
+    its pods.
+    """
     if depth > _DEEPEST:
         return
     if isinstance(value, list):

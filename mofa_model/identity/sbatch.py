@@ -1,6 +1,7 @@
 """A batch script of Slurm: what it asks for, its steps, and what it trains.
 
-    read_script(text, name)    BatchScript: directives, steps, facts with `file:line`; nothing is run
+    read_script(text, name)    BatchScript: directives, steps, facts with `file:line`; nothing is
+    run
 
 A plain shell script is read as well: it has no directives. Directives end where sbatch stops to
 look for them, at the first command. Job arrays and what only a running machine knows are left alone
@@ -525,7 +526,9 @@ def is_srun(call: Call) -> bool:
 def _sheet(
     said: Said, settings: Sequence[Setting], evidence: Sequence[Clue], request: DeviceRequest
 ) -> FactSheet:
-    """The facts of a batch script, read from its settings, commands and the devices that it asks for."""
+    """The facts of a batch script, read from its settings, commands and the devices that it
+    asks for.
+    """
     trainers = [one for one in evidence if one.trainer]
     by = next((one for one in trainers if one.trainer != "composer"), next(iter(trainers), None))
     return read_facts(

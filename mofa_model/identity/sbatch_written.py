@@ -272,8 +272,8 @@ def _of_commands(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[Ed
 
 
 def _named(word: Traced, following: Traced | None) -> tuple[str, Traced | None]:
-    """Name and value of an option in a command, where `following` is the next word; no name where the
-    word is no option.
+    """Name and value of an option in a command, where `following` is the next word; no name where
+    the word is no option.
     """
     written, equals, _ = word.text.partition("=")
     if not equals and not word.text.startswith("--"):

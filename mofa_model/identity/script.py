@@ -80,8 +80,8 @@ def walk(
     *,
     every: bool = False,
 ) -> Walked:
-    """What a script would run; with `every` also commands that start no program, and all branches of
-    which only a machine can choose.
+    """What a script would run; with `every` also commands that start no program, and all branches
+    of which only a machine can choose.
 
     >>> said = walk('N=2; A=(--nnodes $N); for i in a b; do torchrun "${A[@]}" $i; done')
     >>> said.followed[0].texts
@@ -205,7 +205,9 @@ class _Walker:
         return found
 
     def _CallExpr(self, node: Any, inside: tuple[Call, ...], given: Traced) -> bool | None:
-        """Follow a simple command with the assignments before it; returns whether it succeeds, None if unknown."""
+        """Follow a simple command with the assignments before it; returns whether it succeeds, None
+        if unknown.
+        """
         rows = node.get("Args") or ()
         assigned = node.get("Assigns") or ()
         if not rows:
@@ -277,7 +279,8 @@ class _Walker:
         if found is None and self._every:
             branches = [node.get("Then") or (), *_otherwise(node)]
             return self._all_ways(branches, inside, stay=bool(node.get("Else")))
-        # What is asked for is not there the first time: KubeRay submits unless its job has a status.
+        # What is asked for is not there the first time: KubeRay submits unless its job has a
+        # status.
         is_new = any(self._asks_for_nothing(row) for row in node.get("Cond") or ())
         if found or is_new or (found is None and node.get("Else")):
             return self._conditional(node.get("Then") or (), inside)
@@ -379,7 +382,9 @@ class _Walker:
     def _call(
         self, words: list[Traced], place: int, inside: tuple[Call, ...], given: Traced
     ) -> bool | None:
-        """Follow one command of a script; returns whether it succeeds, None where that is not known."""
+        """Follow one command of a script; returns whether it succeeds, None where that is
+        not known.
+        """
         name = words[0].text
         if name in self._functions and self._depth < _DEEPEST:
             return self._function(name, words[1:], inside)

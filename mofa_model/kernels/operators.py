@@ -118,7 +118,9 @@ def window_attention(
 
 
 def full_attention(batch: Count, sequence: Count, heads: Count, head_dim: Count) -> CallWork:
-    """Work of attention in which each token sees all others, as in encoders without a cache. Ours."""
+    """Work of attention in which each token sees all others, as in encoders without a
+    cache. Ours.
+    """
     work = _attention(
         batch, sequence, heads, heads, head_dim, head_dim, 1.0 * sequence * sequence, 2.0
     )

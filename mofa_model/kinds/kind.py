@@ -194,8 +194,8 @@ class Conditioned(Shape):
         signs: Sequence[Sign] = (),
         counters: Mapping[str, Counter] | None = None,
     ) -> Observation:
-        """An observation from the conditions and from what else is known; a failed job counts as
-        interrupted.
+        """An observation from the conditions and from what else is known; a failed job counts
+        as interrupted.
         """
         failed = self.since("Failed")
         failure = () if failed is None else (Sign(at=failed, recovery_class=RecoveryClass.JOB),)
@@ -216,7 +216,9 @@ class RestartLimit:
     path: tuple[str, ...]
     """The field, below its spec."""
     by_pod: bool = False
-    """Whether it counts pods: one failure ends all pods of a job whose processes wait for each other."""
+    """Whether it counts pods: one failure ends all pods of a job whose processes wait for
+    each other.
+    """
     ends_at: bool = True
     """Whether a job ends when it gets there; else when it gets beyond."""
     can_change: bool = False
@@ -329,8 +331,8 @@ class JobKind(Kind):
         return None, Observation()
 
     def restart_patch(self, body: Body, restarts: int) -> list[Operation]:
-        """The patch that raises a waiting job's limit of restarts to `restarts`; empty where the limit is
-        high enough, or can only be set when the job is made.
+        """The patch that raises a waiting job's limit of restarts to `restarts`; empty where the
+        limit is high enough, or can only be set when the job is made.
         """
         limit = self.restart_limit
         if limit is None or not limit.can_change:
@@ -374,7 +376,9 @@ class JobKind(Kind):
         )
 
     def outdated(self, body: Body, child: Body) -> bool:
-        """Whether an object that its controller made of it, and that never ran, has another size."""
+        """Whether an object that its controller made of it, and that never ran, has
+        another size.
+        """
         del body, child
         return False
 

@@ -219,7 +219,9 @@ class RayJob(JobKind):
         ]
 
     def pod_selector(self, body: Body) -> str:
-        """The label of the pods of the Job that submits the entrypoint; that Job has the RayJob's name."""
+        """The label of the pods of the Job that submits the entrypoint; that Job has the
+        RayJob's name.
+        """
         return f"{JOB_NAME}={text_of(at(body, 'metadata', 'name'))}"
 
     def launch_patch(

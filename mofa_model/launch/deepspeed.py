@@ -1,4 +1,6 @@
-"""DeepSpeed: its JSON configuration, and arguments of the Hugging Face trainer that goes with it."""
+"""DeepSpeed: its JSON configuration, and arguments of the Hugging Face trainer that goes
+with it.
+"""
 
 from __future__ import annotations
 

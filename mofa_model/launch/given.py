@@ -25,7 +25,9 @@ from mofa_model.strategy import Strategy
 
 
 def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -> FineTuning:
-    """The fine-tuning of a launch; `had` are the values that the trainer has words for, by field."""
+    """The fine-tuning of a launch; `had` are the values that the trainer has words for,
+    by field.
+    """
     training = settings.training
     if training is None:
         raise BadValue("training", None, f"a file of {trainer} says the whole of it")

@@ -46,7 +46,9 @@ def _same(one: Transformer, other: Transformer) -> bool:
 
 
 def _candidates(model: Transformer, sequence: int) -> Iterator[dict[str, Any]]:
-    """Contents of config.json that may describe a model: one for each family that has its kinds of blocks."""
+    """Contents of config.json that may describe a model: one for each family that has its kinds
+    of blocks.
+    """
     parts: dict[type, Any] = {type(block): block for block in model.blocks}
     experts = parts.get(Experts)
     attention = parts.get(LatentAttention) or parts.get(SoftmaxAttention)
@@ -108,7 +110,9 @@ def _latent(block: LatentAttention) -> dict[str, Any]:
 
 
 def _experts(block: Experts, model: Transformer) -> dict[str, Any]:
-    """Experts under the names of all families: each reads its own, and refuses what it does not know."""
+    """Experts under the names of all families: each reads its own, and refuses what it does
+    not know.
+    """
     layers = [layer for run in model.runs for layer in run.layers * int(run.repeats)]
     mixed = [any(isinstance(one, Experts) for one in layer.blocks) for layer in layers]
     shared = int((block.shared_width or 0) / block.width) if block.width else 0

@@ -1,10 +1,11 @@
 """A launch written into the script that people have: what differs is changed where it stands.
 
-    changed_script(text, launch, follow)    ScriptChanged: the script, each change with its line, what is left
+    changed_script(text, launch, follow)    ScriptChanged: the script, each change with its line,
+    what is left
 
 A value is changed where the script gives it: in the variable, the array or the option itself. After
-each change the script is followed again, and the change is kept only if the trainer is told what the
-launch says and every other word of every command is as before. So a variable that also names a
+each change the script is followed again, and the change is kept only if the trainer is told what
+the launch says and every other word of every command is as before. So a variable that also names a
 folder is left alone, and the option itself is written out. Doing it twice is doing it once.
 """
 
@@ -247,7 +248,9 @@ class _Editor:
         self._left.append(f"{name}={value} has to be in the environment; no place for it was found")
 
     def _remove(self, name: str) -> None:
-        """Take an option out of the script wherever it is given, or note that it could not be found."""
+        """Take an option out of the script wherever it is given, or note that it could not
+        be found.
+        """
         for _ in range(8):  # however often it is given
             said = next((one for one in self._today() if one.name == name), None)
             if said is None:
@@ -329,7 +332,9 @@ class _Editor:
         self._left.append(f"{_shown(' '.join(words))} has to be added; no place for it was found")
 
     def _places(self, new: str) -> Iterator[Edit]:
-        """Where a new option can stand: behind another one, on a line of its own where those have one."""
+        """Where a new option can stand: behind another one, on a line of its own where those
+        have one.
+        """
         words, options = self._call().traced_words, self._today()
         ends = list[int]()
         for one in reversed(options):
@@ -343,7 +348,9 @@ class _Editor:
             yield from self._behind(end, new)
 
     def _end_of(self, words: Sequence[TracedWord]) -> int:
-        """Where a command ends whose last words are variables, each of which is one word of its text."""
+        """Where a command ends whose last words are variables, each of which is one word of
+        its text.
+        """
         begins = self._call().place
         there = [one.text and one.whole and one.at[-1] > begins for one in words]
         last = max((at for at, stands in enumerate(there) if stands), default=-1)
@@ -400,7 +407,9 @@ class _Editor:
             return None
 
     def _only(self, old: ScriptRead, new: ScriptRead, name: str) -> bool:
-        """Whether one option is as the launch says, and all other words of all commands are as before."""
+        """Whether one option is as the launch says, and all other words of all commands are
+        as before.
+        """
         if len(old.followed) != len(new.followed):
             return False
         for at, (one, other) in enumerate(zip(old.followed, new.followed, strict=True)):

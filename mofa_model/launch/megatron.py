@@ -218,8 +218,8 @@ def split_of(strategy: Strategy, settings: LaunchSettings) -> str:
 
 
 def counted_layers(strategy: Strategy, layers: int) -> list[int]:
-    """Layers of every virtual stage. Where they do not divide, embedding and head count as one each.
-    [1]
+    """Layers of every virtual stage. Where they do not divide, embedding and head count as one
+    each. [1]
 
     >>> counted_layers(Strategy(pp=4), 9)
     [2, 3, 3, 1]
@@ -290,7 +290,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         if settings.asynchronous:
             flags.add("async-save")
             flags.add("use-persistent-ckpt-worker")  # without it the save is not asynchronous
-            # The default, nvrx, needs one more package, without which 0.19 stops before its first step.
+            # The default, nvrx, needs one more package, without which 0.19 stops before its first
+            # step.
             flags.add("async-strategy", "mcore")
     return flags.launch(
         environment=environment(strategy, settings),

@@ -22,7 +22,9 @@ from mofa_model.spec import Transformer
 
 
 def megatron_model(model: Transformer, positions: int = 131072) -> list[str]:
-    """What a script of Megatron-LM says of a model; a pattern of unlike layers comes with the launch."""
+    """What a script of Megatron-LM says of a model; a pattern of unlike layers comes with
+    the launch.
+    """
     words: dict[str, Any] = {
         "num-layers": len(_symbols(model)) if listed(model) else model.layers,
         "hidden-size": model.hidden,
@@ -104,7 +106,9 @@ def _latent(block: LatentAttention) -> tuple[dict[str, Any], list[str]]:
 
 
 def bridge_model(model: Transformer, positions: int = 131072) -> list[str]:
-    """The model's arguments for Megatron Bridge, which has its own words for mixed kinds of layers."""
+    """The model's arguments for Megatron Bridge, which has its own words for mixed kinds
+    of layers.
+    """
     if not listed(model):
         return megatron_model(model, positions)
     words = megatron_model(model, positions)
@@ -171,7 +175,9 @@ recipe converts layers to float8, which is another precision."""
 
 
 def torchtitan_model(model: Transformer) -> dict[str, Any]:
-    """The recipe of torchtitan that trains a model, or the sizes of one that is made of its layers."""
+    """The recipe of torchtitan that trains a model, or the sizes of one that is made of
+    its layers.
+    """
     if model.name in TORCHTITAN:
         module, recipe = TORCHTITAN[model.name]
         return {"words": ["--module", module, "--config", recipe], "sizes": {}}

@@ -1,7 +1,8 @@
 """A launch that is a file, as words of a command that has a file of its own, or none.
 
-LLaMA-Factory takes `key=value` behind its file, and `--key value` where there is no file; torchtune takes `key=value`.
-Source: llamafactory 0.9.5, hparams/parser.py: read_args; torchtune 0.6.1, config/_parse.py.
+LLaMA-Factory takes `key=value` behind its file, and `--key value` where there is no file; torchtune
+takes `key=value`. Source: llamafactory 0.9.5, hparams/parser.py: read_args; torchtune 0.6.1,
+config/_parse.py.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ KEYS: Final[Mapping[str, Mapping[str, Any]]] = {
         "enable_activation_offloading": False, "fsdp_reshard_after_forward": True,
     },
 }  # fmt: skip
-"""Keys of a file that say how ranks share their work and when is saved, with what holds where nobody says them.
-All else in such a file is the user's own."""
+"""Keys of a file that say how ranks share their work and when is saved, with what holds where
+nobody says them. All else in such a file is the user's own."""
 ENGINE: Final = "ds_config.json"
 """Name of the file of DeepSpeed that a command names."""
 _FILES: Final = (".yaml", ".yml", ".json")
@@ -47,7 +48,8 @@ def file_of(words: Sequence[str]) -> int | None:
 
 
 def over_file(launch: Launch, words: Sequence[str], said: Mapping[str, Any] | None) -> Launch:
-    """A launch as words of a command, without what its file says already; `said` is None where that is not known.
+    """A launch as words of a command, without what its file says already; `said` is None where that
+    is not known.
 
     >>> launch = Launch(trainer="torchtune", release="", arguments=(), files={"x.yaml": "batch_size: 4"})
     >>> over_file(launch, ["tune", "run", "r", "--config", "c.yaml"], {"batch_size": 2}).arguments

@@ -251,8 +251,8 @@ def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str)
 
 
 def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> int | None:
-    """Index of the word that is a shell's script (`bash -c WORD`) and holds the trainer's arguments;
-    None where they are words of the command itself.
+    """Index of the word that is a shell's script (`bash -c WORD`) and holds the trainer's
+    arguments; None where they are words of the command itself.
     """
     at = line_of(words)
     if at is None:
@@ -312,7 +312,9 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
 
 
 def _without_chosen(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
-    """The new arguments, without those for which the command has a value of its own that it keeps."""
+    """The new arguments, without those for which the command has a value of its own that
+    it keeps.
+    """
 
     def named(line: Sequence[str], name: str) -> list[int]:
         return [i for i, word in enumerate(line) if argument_of(word, trainer) == name]

@@ -85,8 +85,8 @@ def tree(line: str) -> Any:
 
 
 def _masked(found: re.Match[str]) -> str:
-    """A word that begins with brackets and assigns nothing, `[0]*3+[1]*58`: bash takes it in an array, and
-    shfmt looks for an assignment.
+    """A word that begins with brackets and assigns nothing, `[0]*3+[1]*58`: bash takes it in an
+    array, and shfmt looks for an assignment.
     """
     return found.group().translate({ord("["): _OPENED, ord("]"): _CLOSED})
 
@@ -463,8 +463,8 @@ class _Reader:
         )
 
     def _quoted(self, part: Mapping[str, Any]) -> Quoted | None:
-        """The text between double quotes, with the place of each character in the line; None where a
-        word is not in double quotes.
+        """The text between double quotes, with the place of each character in the line; None where
+        a word is not in double quotes.
         """
         if part["Type"] != "DblQuoted" or part.get("Dollar"):
             return None

@@ -1,5 +1,5 @@
-"""What a launch says beside its layout, so that it starts with no word added: the shape of the model,
-tokenizer, data, steps and folders.
+"""What a launch says beside its layout, so that it starts with no word added: the shape of the
+model, tokenizer, data, steps and folders.
 
 What only people know is a variable at the top of the script, with a value that runs: mock data, no
 tokenizer, weights from nothing. `launch-smoke.sh` is the same launch with other values: ten steps.

@@ -22,8 +22,8 @@ from mofa_model.launch.answer import TORCHRUN, Launch
 from mofa_model.records import dataclass
 
 _LIKE: Final = 0.84
-"""Likeness of two names above which one is meant by the other: the trainers' own names beside those of the tables are less
-alike. [1]"""
+"""Likeness of two names above which one is meant by the other: the trainers' own names beside those
+of the tables are less alike. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,8 @@ class Arguments:
         return not known and any(fnmatchcase(name, pattern) for pattern in self.unpriced)
 
     def meant_by(self, name: str) -> str:
-        """The argument that is meant by a name which is almost one; empty = it is one, or is another.
+        """The argument that is meant by a name which is almost one; empty = it is one, or is
+        another.
 
         A name that begins another, or has all of its words and more, is no slip: trainers take the
         beginnings of names, and forks add words.

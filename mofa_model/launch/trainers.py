@@ -282,8 +282,8 @@ def read_layout(
 ) -> Strategy:
     """A layout on `gpus` devices [1], from strategy text or a trainer's arguments.
 
-    `unpriced` is called with each argument that changes memory or time beside the layout; `alone` is
-    the level of one data-parallel rank where a text has none.
+    `unpriced` is called with each argument that changes memory or time beside the layout; `alone`
+    is the level of one data-parallel rank where a text has none.
 
     >>> read_layout("--tensor-model-parallel-size 8 --pipeline-model-parallel-size 4", 64).dp
     2

@@ -1,4 +1,6 @@
-"""TRL: the file of `trl sft`, `trl dpo` and `trl reward`, beside Accelerate's, under which it runs."""
+"""TRL: the file of `trl sft`, `trl dpo` and `trl reward`, beside Accelerate's, under which
+it runs.
+"""
 
 from __future__ import annotations
 

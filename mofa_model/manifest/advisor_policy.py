@@ -237,8 +237,10 @@ class AdvisorPolicySpec(Part):
     budget: NamespaceBudget = default(NamespaceBudget)
     """What its jobs may take of what all namespaces share: less than usual, never more."""
     restarts: Literal["Keep", "Raise"] = "Keep"
-    """Whether mode Apply, with the arguments, raises `backoffLimit` of a waiting batch Job or RayJob to
-    what its run needs with a chance of 99 %; it never lowers one. Of other kinds it cannot change."""
+    """Whether mode Apply, with the arguments, raises `backoffLimit` of a waiting batch Job or
+    RayJob to what its run needs with a chance of 99 %; it never lowers one. Of other kinds it
+    cannot change.
+    """
 
 
 class AdvisorPolicyStatus(Part):

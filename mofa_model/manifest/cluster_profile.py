@@ -142,7 +142,9 @@ class CalibrationStatus(Part):
 
     @property
     def of_memory(self) -> LearnedMemory:
-        """The learned factor on device memory, with its spread; the neutral one where none was learned."""
+        """The learned factor on device memory, with its spread; the neutral one where none
+        was learned.
+        """
         ratio, spread = float(self.memory_ratio or 0), float(self.memory_spread or 0)
         return (
             LearnedMemory(ratio=round(ratio, 2), spread=round(spread, 2))
@@ -378,8 +380,8 @@ class AllClasses(Part):
 
 
 class GainPart(Part):
-    """GPU-hours that a change would have gained. The true number lies between lower and upper in four
-    of five cases.
+    """GPU-hours that a change would have gained. The true number lies between lower and upper in
+    four of five cases.
     """
 
     lower: Decimal

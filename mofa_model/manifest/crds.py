@@ -198,7 +198,9 @@ def _definition(
 
 
 def editor_schemas() -> dict[str, dict[str, Any]]:
-    """A JSON schema of each kind that people write, by its file's name as kubeconform looks for it."""
+    """A JSON schema of each kind that people write, by its file's name as kubeconform looks
+    for it.
+    """
     made = dict[str, dict[str, Any]]()
     for definition in crds().values():
         names = definition["spec"]["names"]

@@ -1,8 +1,9 @@
-"""The spec that a job of another kind amounts to: a TrainingJob's, put together from several places.
+"""The spec that a job of another kind amounts to: a TrainingJob's, put together from several
+places.
 
-A draft remembers where each of its fields stands, so an error names that place. A job's own facts, its
-namespace's AdvisorPolicy and the layout in its command are brought into a spec's form here; `jobs` says
-which counts before which.
+A draft remembers where each of its fields stands, so an error names that place. A job's own facts,
+its namespace's AdvisorPolicy and the layout in its command are brought into a spec's form here;
+`jobs` says which counts before which.
 """
 
 from __future__ import annotations

@@ -112,7 +112,9 @@ def _class(
     tiers: list[str],
     path: str,
 ) -> FailureMode:
-    """A class of failures with the rate and recovery that are assumed, counted, or a blend of both."""
+    """A class of failures with the rate and recovery that are assumed, counted, or a blend
+    of both.
+    """
     own: ClassAssumption = getattr(assumed.per_class, base.name) or ClassAssumption()
     rate = float(own.failures_per_thousand_node_days or base.failures_per_thousand_node_days)
     counted = seen.get(base.name) if assumed.source != "Assumed" else None
@@ -178,7 +180,9 @@ def _tier_index(base: FailureClass, tiers: list[str]) -> int:
 
 
 def _tier(given: StorageTier, cluster: Cluster, asynchronous: bool) -> CheckpointTier:
-    """A storage tier of a profile in SI units; what is not stated is no limit, or the devices' links."""
+    """A storage tier of a profile in SI units; what is not stated is no limit, or the
+    devices' links.
+    """
     links = float(cluster.gpus_per_node) * float(cluster.host.link.bandwidth)
     return CheckpointTier(
         name=given.name,

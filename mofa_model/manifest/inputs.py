@@ -142,7 +142,9 @@ def to_inputs(
 def _training(
     part: TrainingPart, model: Transformer, precision: Precision, trainer: str, path: str
 ) -> Training:
-    """What is trained and how; optimizer and loss that nobody states are the trainer's usual ones."""
+    """What is trained and how; optimizer and loss that nobody states are the trainer's
+    usual ones.
+    """
     usual, tokens, documents = framework(trainer).usual, part.tokens, part.documents
     optimizer = part.optimizer or usual("optimizers", "adamw")
     return Training(

@@ -1,9 +1,9 @@
 """Jobs of any kind as questions: an existing job becomes the TrainingJob that it amounts to.
 
-First `identity` says what the object is: what trains no language model is `NotTraining`. Then a spec
-is put together (`draft`) from the namespace's AdvisorPolicy, the job's own facts, the ConfigMap behind
-`config-ref` and the `model` annotation. Of these the later one counts. A fact that none of them
-states is an error that names it.
+First `identity` says what the object is: what trains no language model is `NotTraining`. Then a
+spec is put together (`draft`) from the namespace's AdvisorPolicy, the job's own facts, the
+ConfigMap behind `config-ref` and the `model` annotation. Of these the later one counts. A fact that
+none of them states is an error that names it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class JobQuestion:
     tunes: bool = False
     """Whether the job fine-tunes, by what it is."""
     doubts: tuple[str, ...] = ()
-    """What the job leaves open and was assumed; with a doubt no answer is more than LowConfidence."""
+    """What the job leaves open and was assumed; with a doubt no answer is more
+    than LowConfidence.
+    """
 
 
 def request_of(question: JobQuestion) -> Request:
@@ -253,7 +255,9 @@ def size_wanted(item: Item) -> str:
 
 
 _OVERRULED: Final = frozenset({JobClass.OTHER_TRAINING, JobClass.CPU, JobClass.OTHER})
-"""Classes of an object of which nothing is known for sure: a person who names its model knows more."""
+"""Classes of an object of which nothing is known for sure: a person who names its model
+knows more.
+"""
 
 
 def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | None) -> str:
@@ -410,7 +414,9 @@ def _add_current(
 
 
 def _measured(annotations: Mapping[str, Any]) -> str:
-    """The measured step of a running job, as its annotation has it; empty where there is none. [s]"""
+    """The measured step of a running job, as its annotation has it; empty where there is
+    none. [s]
+    """
     text = annotations.get(MEASURED)
     return text if isinstance(text, str) and re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text) else ""
 

@@ -1,4 +1,6 @@
-"""Every object of a stream that makes pods: what it is, what became of it, its facts with sources."""
+"""Every object of a stream that makes pods: what it is, what became of it, its facts
+with sources.
+"""
 
 from __future__ import annotations
 

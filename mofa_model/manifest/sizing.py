@@ -27,7 +27,9 @@ MOST: Final = 48
 
 
 def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
-    """The question at every size within its bounds that can be asked; none where it has its size."""
+    """The question at every size within its bounds that can be asked; none where it has
+    its size.
+    """
     bounds = question.size_bounds
     if bounds is None:
         return ()

@@ -74,8 +74,8 @@ class Observed(Part):
     checkpoint_interval_seconds: Seconds | None = None
     """Interval between checkpoints that is really used."""
     finish: Finish | None = None
-    """When it has finished its tokens, at the pace that is seen and with the stops of the pool's past
-    days; missing = its tokens or a fortnight of the pool's account are not known."""
+    """When it has finished its tokens, at the pace that is seen and with the stops of the pool's
+    past days; missing = its tokens or a fortnight of the pool's account are not known."""
     ettr: Decimal | None = None
     """Effective training time ratio so far, of the time in which it neither waited in a queue nor
     was suspended."""

@@ -188,8 +188,8 @@ class TrainingPart(Part):
     adapter_targets: Annotated[str, Field(max_length=256)] | None = Field(
         default=None, examples=["q,v,down"]
     )
-    """Linear layers that have adapters: attention, mlp, experts, all, or their names; without it those of
-    attention."""
+    """Linear layers that have adapters: attention, mlp, experts, all, or their names; without it
+    those of attention."""
     base: Word | None = Field(default=None, examples=["nf4"])
     """Format of the frozen weights beside adapters, a preset; without it that of the precision's
     products."""

@@ -258,8 +258,8 @@ def form(
     look: str = "ask",
     is_sent: bool = False,
 ) -> ET.Element:
-    """A form without scripts; it asks by its address, so that an answer can be shared, or sends what
-    is too long for one.
+    """A form without scripts; it asks by its address, so that an answer can be shared, or sends
+    what is too long for one.
     """
     content = [
         _field(field, values.get(field.name, ""), errors.get(field.name, "")) for field in fields

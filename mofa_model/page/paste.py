@@ -1,4 +1,6 @@
-"""The page that reads what people have: a form for a paste or a file, the answer, and its launch."""
+"""The page that reads what people have: a form for a paste or a file, the answer, and
+its launch.
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,6 @@ May import: identity, presets, yaml_text, files. Imported by: answers, verbs.
     choices     precision, sharding, recomputation, offloading, optimizer: rules, the surest first
     tasks       the model's name, and what is trained
     sums        what several settings say together
-    spoken      words of other programs as options; `sentence`, loose words; `model_names`, spellings of models
-    launches    on how many devices a command is started
+    spoken      words of other programs as options; `sentence`, loose words; `model_names`,
+    spellings of models launches    on how many devices a command is started
 """

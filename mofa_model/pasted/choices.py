@@ -214,7 +214,9 @@ def _of_mesh(told: Told) -> Fact | None:
 
 
 def _by_recipe(told: Told) -> Fact | None:
-    """How ranks share their states by the name of a recipe or starter, where these always do the same."""
+    """How ranks share their states by the name of a recipe or starter, where these always do
+    the same.
+    """
     if (
         told.trainer == "torchtune"
         and told.call is None

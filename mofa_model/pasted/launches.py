@@ -1,4 +1,6 @@
-"""How many devices a command is started on: by its scheduler, its starter, and variables of the script."""
+"""How many devices a command is started on: by its scheduler, its starter, and variables of
+the script.
+"""
 
 from __future__ import annotations
 

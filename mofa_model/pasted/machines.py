@@ -1,4 +1,6 @@
-"""Machines as tools print them: `nvidia-smi`, `sinfo`, `scontrol show`, and what a script asks Slurm for."""
+"""Machines as tools print them: `nvidia-smi`, `sinfo`, `scontrol show`, and what a script asks
+Slurm for.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def asked_of_slurm(script: BatchScript) -> dict[str, Fact]:
 
 
 def asked_of_srun(call: ProgramCall) -> dict[str, Fact]:
-    """Nodes, GPUs and tasks that the options of an `srun` ask for; its command is in no batch script."""
+    """Nodes, GPUs and tasks that the options of an `srun` ask for; its command is in no
+    batch script.
+    """
     texts = call.texts
     at = next((n for n, text in enumerate(texts) if text.rpartition("/")[2] == "srun"), -1)
     options, rest = list[str](), list(texts[at + 1 :]) if at >= 0 else []
@@ -136,7 +140,9 @@ def spoken(text: str, name: str) -> dict[str, Fact]:
 
 
 def _of_nodes(found: dict[str, Fact], comment: str, where: str) -> None:
-    """`8xA100 machine` and `(8 H100/node)` say devices of a node, `16 H100 nodes` nodes, `128 H100 GPUs` devices."""
+    """`8xA100 machine` and `(8 H100/node)` say devices of a node, `16 H100 nodes` nodes, `128 H100
+    GPUs` devices.
+    """
     device = rf"(?<![\w.])(\d+)\s?[xX×]?\s?(?:NVIDIA )?{_PRODUCT}s?\b"
     whole = rf"(?<![\w.])(\d+) {_PRODUCT} GPUs\b(?!\W*(?:per|a|each|in|of)\b|/)"
     if every := re.search(whole, comment):

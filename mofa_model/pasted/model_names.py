@@ -54,8 +54,8 @@ def newest(name: str) -> str:
 
 
 def alike(name: str) -> str:
-    """The preset whose family and size a name has, as those of tuned models have, or whose size it is;
-    empty where none is one.
+    """The preset whose family and size a name has, as those of tuned models have, or whose size it
+    is; empty where none is one.
 
     >>> alike("open-r1/Qwen2.5-Math-7B-RoPE-300k"), alike("DeepSeek-V3-config-verl"), alike("x/y")
     ('qwen2.5-7b', 'deepseek-v3', '')

@@ -137,7 +137,9 @@ def _is_read(one: Pasted, found: Sequence[PastedFacts]) -> bool:
 def _together(
     found: Sequence[PastedFacts], parts: tuple[tuple[str, PastedKind], ...]
 ) -> PastedFacts:
-    """Facts of several pasted parts as one; where two differ the first holds, and the difference is told."""
+    """Facts of several pasted parts as one; where two differ the first holds, and the difference
+    is told.
+    """
     facts = dict[str, Fact]()
     disagree = [one for part in found for one in part.disagree]
     for part in found:

@@ -47,8 +47,8 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
     try:
         read = read_script(plain, name, others)
     except InputError as error:
-        # A shell runs a script up to the line that it cannot read, so one with a log pasted below it
-        # is followed up to the log.
+        # A shell runs a script up to the line that it cannot read, so one with a log pasted below
+        # it is followed up to the log.
         lines = plain.split("\n")
         unread = error.__cause__
         cut = max(0, unread.line - 1) if isinstance(unread, BadShell) else 0

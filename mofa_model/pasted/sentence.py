@@ -1,4 +1,5 @@
-"""Loose words as options: machines and how many there are, sequence and batch, a layout, and a model.
+"""Loose words as options: machines and how many there are, sequence and batch, a layout, and a
+model.
 
 Sentence(words, beside).read()    the options that words without dashes mean
 """
@@ -52,7 +53,9 @@ _LIKE_GPU: Final = re.compile(r"(?:rtx|gtx|mi)?-?[a-z]{0,2}\d{1,4}[a-z]{0,2}", r
 _SCRIPTS: Final = re.compile(
     r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]+|[^\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]+"
 )
-"""Pieces of a text without spaces: each is all Chinese, Japanese or Korean, or has nothing of these."""
+"""Pieces of a text without spaces: each is all Chinese, Japanese or Korean, or has nothing
+of these.
+"""
 _LONGEST: Final = 5
 """Words of a model's name. [1]"""
 RANK: Final = "16"
@@ -135,7 +138,9 @@ class Sentence:
         ]
 
     def _became(self) -> str:
-        """The option for a layout in the sentence: it runs now, ran out of memory, or is planned."""
+        """The option for a layout in the sentence: it runs now, ran out of memory, or
+        is planned.
+        """
         lower = [one.lower().strip(":") for one in self.words]
         at = next((at for at, pair in enumerate(pairwise(lower)) if pair == ("out", "of")), -1)
         if at >= 0 and lower[at + 2 : at + 3] == ["memory"]:
@@ -157,7 +162,9 @@ class Sentence:
             self._options.setdefault(option, value)
 
     def _keyed(self) -> None:
-        """Read numbers with their names: `seq 8192`, `8k context`, `1T tokens`, `gpus=256`, `tp8`."""
+        """Read numbers with their names: `seq 8192`, `8k context`, `1T tokens`,
+        `gpus=256`, `tp8`.
+        """
         self._beside_words()
         self._parallel_words()
         for at, word in enumerate(self.words):
@@ -230,7 +237,9 @@ class Sentence:
                 self._take(at, until + 1 - at)
 
     def _of_tokens(self, at: int, until: int) -> bool:
-        """Whether the word says a batch in tokens, `batch of 4M tokens` or `4M tokens batch`, which is then read."""
+        """Whether the word says a batch in tokens, `batch of 4M tokens` or `4M tokens batch`, which
+        is then read.
+        """
         if _KEYED[self.words[at].lower()] == "--tokens":
             following = self.words[at + 1 : at + 2]
             return bool(following) and _KEYED.get(following[0].lower()) == "--global-batch"
@@ -330,7 +339,9 @@ class Sentence:
                 self.words[at : at + 2] = [f"{one} {other}"]
 
     def _kind(self, at: int) -> str:
-        """What sort of word stands at a position, as a letter: GPU, node, number, word between, other."""
+        """What sort of word stands at a position, as a letter: GPU, node, number, word
+        between, other.
+        """
         word = self.words[at].lower()
         singular = word.removesuffix("s")
         if not word:
@@ -397,8 +408,8 @@ _FORMS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (r"nG", ("--gpus",)),
     (r"[gi]", ("--gpu",)),
 )
-"""Ways to say machines: n a number, g a GPU, i a node of GPUs, N and G the words for them, p "per node",
-x a joint; and the options that the n, g and i are.
+"""Ways to say machines: n a number, g a GPU, i a node of GPUs, N and G the words for them, p "per
+node", x a joint; and the options that the n, g and i are.
 """
 
 
@@ -484,7 +495,9 @@ def _of_two(value: str) -> str:
 
 
 def _named(run: Sequence[str]) -> str:
-    """The name that words make: a preset's where they are one in any spelling; empty where they are none."""
+    """The name that words make: a preset's where they are one in any spelling; empty where they
+    are none.
+    """
     if not all(run) or any(one.lower() in _FILLERS or is_gpu(one) for one in run):
         return ""
     if not re.search(r"[A-Za-z]", run[0]) or (len(run) == 1 and run[0].isdigit()):
@@ -501,8 +514,8 @@ def _named(run: Sequence[str]) -> str:
 
 
 def _guessed(left: list[str], *, likely_alone: bool) -> tuple[str, list[str]]:
-    """What looks most like a model's name among words that nobody knows, and the others; words without a
-    digit are none where nothing else is said.
+    """What looks most like a model's name among words that nobody knows, and the others; words
+    without a digit are none where nothing else is said.
     """
     likely = [one for one in left if re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|/", one)]
     if len(likely) == 1:

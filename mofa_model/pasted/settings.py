@@ -313,7 +313,8 @@ def _called(node: ast.Call) -> str:
 
 
 def _recipe(called: ast.expr) -> str:
-    """The recipe that a function makes, as NeMo and Megatron-Bridge name theirs; empty of any other.
+    """The recipe that a function makes, as NeMo and Megatron-Bridge name theirs; empty of any
+    other.
 
     >>> [_recipe(ast.parse(one, mode="eval").body) for one in ("llm.llama3_70b.pretrain_recipe", "run")]
     ['llama3_70b', '']

@@ -1,9 +1,11 @@
-"""What people type before they know the options: `llama3-70b 512xH100`, `recommend … --gpu-type h100`.
+"""What people type before they know the options: `llama3-70b 512xH100`, `recommend … --gpu-type
+h100`.
 
-    read_words(words)    the same words as options of `mofa paste`, and files; and what nobody understands
+    read_words(words)    the same words as options of `mofa paste`, and files; and what nobody
+    understands
 
-Words of other programs for an option are that option, a number beside a GPU's name is how many there
-are, and of what is left the longest run that names a model is the model.
+Words of other programs for an option are that option, a number beside a GPU's name is how many
+there are, and of what is left the longest run that names a model is the model.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ def read_words(given: Sequence[str]) -> SpokenWords:
     """Words as options, and those of them that nobody understands.
 
     >>> read_words("will tp8 pp4 do for llama3 70b on 16 nodes of 8 h100 bananas".split())
-    SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--planned', 'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',), devices=())
+    SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--planned',
+    'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',), devices=())
     """
     return _loose(list(_renamed(given)))
 
@@ -111,7 +114,9 @@ def _renamed(given: Sequence[str]) -> Iterator[str]:
 
 
 def _as_loose(plain: str, said: str) -> str:
-    """The loose word that says the same as an option: a way of sharding, or a model's size; empty of others."""
+    """The loose word that says the same as an option: a way of sharding, or a model's size; empty
+    of others.
+    """
     if plain in _SHARDING["zero"] and re.fullmatch("[123]", said):
         return f"zero{said}"
     if plain in _SHARDING["fsdp"]:
@@ -120,7 +125,8 @@ def _as_loose(plain: str, said: str) -> str:
 
 
 def _machines(ours: str, said: str) -> tuple[str, ...]:
-    """Options for what a value says beside its own option: `--gpu 8xA100` has a number too. Empty where it says no more.
+    """Options for what a value says beside its own option: `--gpu 8xA100` has a number too. Empty
+    where it says no more.
 
     >>> _machines("--gpus", "64gpus"), _machines("--gpu", "8xA100"), _machines("--gpu", "h100")
     (('--gpus', '64'), ('--gpus', '8', '--gpu', 'A100'), ())

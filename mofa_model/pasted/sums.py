@@ -26,7 +26,9 @@ def _lengths(found: Found, told: Told) -> None:
 
 
 def _two_batches(found: Found, told: Told) -> None:
-    """Take `batch` for the global batch where a micro-batch stands beside it and nothing says more."""
+    """Take `batch` for the global batch where a micro-batch stands beside it and nothing
+    says more.
+    """
     whole, part = told.whole(("batch_size",)), told.whole(("micro_batch_size",))
     if whole and part and whole.value % part.value == 0 and told.call is not None:
         found.setdefault("global_batch", whole)

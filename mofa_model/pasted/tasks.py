@@ -1,4 +1,6 @@
-"""What is trained, and how: the model's name, and whether all weights are trained, adapters, or preferences."""
+"""What is trained, and how: the model's name, and whether all weights are trained, adapters,
+or preferences.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +213,9 @@ def _preference(told: Told) -> Fact | None:
 
 
 def _names(told: Told) -> list[str]:
-    """Names that tell of the task: parts of torchtune, and of a file its own and that of its recipe."""
+    """Names that tell of the task: parts of torchtune, and of a file its own and that of
+    its recipe.
+    """
     found = [
         one.value
         for one in told.settings
@@ -232,7 +236,9 @@ def _by_adapters(told: Told) -> Fact | None:
 
 
 def _by_program(told: Told) -> Fact | None:
-    """The task, by the name of the program or recipe: `lora-finetune.py`, `lora_finetune_distributed`."""
+    """The task, by the name of the program or recipe: `lora-finetune.py`,
+    `lora_finetune_distributed`.
+    """
     if told.trainer not in {*_TUNERS, "pytorch-fsdp"} or told.call is None:
         return None
     if any(one.value.lower() in OFF for one in told.each(("use_lora", "lora_enable", "use_peft"))):
@@ -307,7 +313,9 @@ def _of_tuner(told: Told) -> Fact | None:
 
 
 def _of_others(told: Told) -> Fact | None:
-    """Fine-tuning or pre-training, by weights to start from, data, or the program's name; else pre-training."""
+    """Fine-tuning or pre-training, by weights to start from, data, or the program's name;
+    else pre-training.
+    """
     from_weights = told.first("initialize_from_hf")
     if from_weights is not None and from_weights.value.lower() not in OFF:
         return Fact(_FINE, from_weights.where)

@@ -116,7 +116,9 @@ class Told:
         return any(one.key in keys for one in self.settings)
 
     def of_training(self) -> Told:
-        """The settings without those of evaluation, of other models, and of parts that do not train."""
+        """The settings without those of evaluation, of other models, and of parts that do
+        not train.
+        """
         more = {"verl": "", "nemo-automodel": "|rollout|ref"}.get(self.trainer, "|rollout|ref|ci")
         aside = re.compile(rf"(^|[._])({_ASIDE}{more})([._]|$)")
         kept: Iterable[Setting] = (one for one in self.settings if not aside.search(one.path))

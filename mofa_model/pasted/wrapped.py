@@ -1,7 +1,8 @@
-"""What is read inside other texts: a notebook's cells, the code of a page, the arguments that a log prints.
+"""What is read inside other texts: a notebook's cells, the code of a page, the arguments that a log
+prints.
 
-unwrapped(text, name)   the text as code or settings, each line where it stood; any other text as it is
-run_seen(text)          what the text shows of a run: that it has trained, or had no memory left
+unwrapped(text, name)   the text as code or settings, each line where it stood; any other text as it
+is run_seen(text)          what the text shows of a run: that it has trained, or had no memory left
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ _TITAN: Final = (
     ("Trainer is initialized", (("local batch size", "training.local_batch_size"), ("global batch size", "training.global_batch_size"),
       ("sequence length", "training.seq_len"))),
 )  # fmt: skip
-"""What torchtitan prints before it begins: words of a line, and the settings that they are. Source: torchtitan, train.py."""
+"""What torchtitan prints before it begins: words of a line, and the settings that they are. Source:
+torchtitan, train.py.
+"""
 
 
 def unwrapped(text: str, name: str) -> str:
-    r"""The code or log inside a page, notebook or chat; its lines keep their numbers, but for notebooks.
+    r"""The code or log inside a page, notebook or chat; its lines keep their numbers, but for
+    notebooks.
 
     >>> unwrapped("Start it on 8 H100:\n```bash\n$ torchrun t.py\n```\n", "README.md")
     '# Start it on 8 H100:\n#\ntorchrun t.py\n#'
@@ -60,7 +64,9 @@ _STEP: Final = re.compile(
     r"(?:loss|elapsed|samples.?per.?sec|samples/sec|tokens.?per.?sec|tps|step_timing|throughput)"
     r"|^.{0,80}\{'(?:train_)?loss': '?[\d.]+.{0,200}'epoch':|^\W{0,3}\d+\|\d+\|Loss: \d"
 )
-"""A line that trainers write for a step: Megatron, NeMo, torchtitan, DeepSpeed, nanotron; transformers; torchtune."""
+"""A line that trainers write for a step: Megatron, NeMo, torchtitan, DeepSpeed, nanotron;
+transformers; torchtune.
+"""
 _SAID: Final = r"(?im)^(?:(?!\b(?:echo|printf|grep)\b|#).)*?"
 """What stands before it in its line: no comment, and nothing that a script prints or looks for."""
 _NO_ROOM: Final = re.compile(
@@ -86,7 +92,8 @@ class RunSeen(Enum):
 
 
 def run_seen(text: str) -> RunSeen:
-    r"""What a text shows of a run: steps in a log, a job of Slurm that runs for an hour, or that memory was full.
+    r"""What a text shows of a run: steps in a log, a job of Slurm that runs for an hour, or that
+    memory was full.
 
     >>> run_seen("iteration 1/9 | elapsed time (ms): 4020\niteration 2/9 | elapsed time (ms): 4019").name
     'TRAINED'
@@ -137,8 +144,8 @@ def _notebook(text: str) -> str | None:
 
 
 def _page(text: str, name: str) -> str | None:
-    """A page's blocks of code, all else as comments; those for a shell where it has some, else all of the
-    language that comes first.
+    """A page's blocks of code, all else as comments; those for a shell where it has some, else all
+    of the language that comes first.
     """
     lines = text.splitlines()
     fences = [
@@ -167,7 +174,9 @@ def _page(text: str, name: str) -> str | None:
 
 
 def _log(text: str) -> str | None:
-    """The settings that a log prints, as YAML: Megatron's arguments, and what transformers says at the start."""
+    """The settings that a log prints, as YAML: Megatron's arguments, and what transformers says at
+    the start.
+    """
     made, count, more = list[str](), 0, list[str]()
     for line in text.splitlines():
         words = ""

@@ -38,8 +38,8 @@ class Stack:
     """Known states by name: `about`, and the device `classes` where it was seen (absent = all)."""
 
     def defects_of(self, release: str | None, device_class: str) -> tuple[str, ...]:
-        """Defects of a release on a class of devices: those that are listed for it, or for the newest
-        release before it. None stands for the newest of all.
+        """Defects of a release on a class of devices: those that are listed for it, or for the
+        newest release before it. None stands for the newest of all.
         """
         wanted = _version(release) if release is not None else None
         fitting = [r for r in self.releases if wanted is None or _version(r) <= wanted]

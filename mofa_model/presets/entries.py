@@ -29,8 +29,8 @@ _ABOUT: Final = ("aliases", "kernels", "source", "note", "derived", "from_memory
 
 
 class _Entries(Mapping[str, Entry]):
-    """Entries of a file. Where they are not kept, each is parsed at its first use: a command uses
-    few.
+    """Entries of a file. Where they are not kept, each is parsed at its first use: a command
+    uses few.
     """
 
     def __init__(self, file: str) -> None:
@@ -64,8 +64,8 @@ class _Entries(Mapping[str, Entry]):
         return name in self._names and name not in self._added
 
     def mentioning(self, word: str) -> list[str]:
-        """Entries in which something may be called by a word, as it is looked up: only these have to
-        be parsed to find what it means.
+        """Entries in which something may be called by a word, as it is looked up: only these have
+        to be parsed to find what it means.
         """
         parts = word.split("-")  # blanks and _ are - where it is looked up
         return [
@@ -98,8 +98,8 @@ def table(kind: str) -> _Entries:
 
 
 def put_device(name: str, entry: Entry, path: str) -> str:
-    """Add the device of a user's file, and find it by its id from now on; a preset's name is
-    refused.
+    """Add the device of a user's file, and find it by its id from now on; a preset's name
+    is refused.
     """
     word = _key("devices", name)
     devices = table("devices")
@@ -143,7 +143,8 @@ def model_id(name: str) -> str:
 
 
 def hub_id(name: str) -> str:
-    """The id of a model on a hub: its own name, or the last of a preset's; empty where none is known.
+    """The id of a model on a hub: its own name, or the last of a preset's; empty where none is
+    known.
 
     >>> hub_id("llama3-8b"), hub_id("org/name"), hub_id("gpt3-175b")
     ('meta-llama/Llama-3.1-8B', 'org/name', '')

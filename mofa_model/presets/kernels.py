@@ -148,7 +148,8 @@ def _gather(held: DeviceKernels) -> MeasuredGather | None:
 
 
 def relative(device: str) -> str | None:
-    """The device whose measured kernels hold for one where its own were not measured; None without any.
+    """The device whose measured kernels hold for one where its own were not measured; None without
+    any.
 
     >>> relative("h200"), relative("a100")
     ('h100-80gb-sxm', None)

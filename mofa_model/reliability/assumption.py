@@ -12,9 +12,9 @@ chance of at most 365 / A (Doob), however often one looks. The classes of a pool
 both directions share one chance of a false verdict.
 
 D is the variance of counts over their mean; the evidence is divided by it. It is learned from the
-pool in two ways. Failures of one event (a rack, a switch) come on one day, so the days within a week
-tell how large events are, whatever rate that week had. Rates of real fleets also move from week to
-week around their mean; sums of 7 and of 28 days tell by how much.
+pool in two ways. Failures of one event (a rack, a switch) come on one day, so the days within a
+week tell how large events are, whatever rate that week had. Rates of real fleets also move from
+week to week around their mean; sums of 7 and of 28 days tell by how much.
 
 So there are two verdicts. Evidence that holds against the D of days says that the rate moved: it
 *drifts*. Evidence that holds against the D of weeks says that it moved by more than such weeks do:
@@ -56,15 +56,17 @@ WEEK: Final = 7.0
 PLAUSIBLE: Final = 1.0
 """Log likelihood below the best at which a dispersion is still plausible. [1]"""
 SLOW: Final = ((WEEK, 2 * PLAUSIBLE), (4 * WEEK, 1.5 * PLAUSIBLE))
-"""Sums of days in which a rate that moves is seen, and how plausible a dispersion must be. [d, 1]"""
+"""Sums of days in which a rate that moves is seen, and how plausible a dispersion must be. [d,
+1]
+"""
 MEMORY: Final = 1.5
 """Logarithm by which evidence may pass what a verdict needs, and below it at which the verdict
 ends: one day does not turn it, and a rate that came back is believed soon. [1]"""
 BY_DAYS: Final = 0.125
 """Weight of days with failures in the evidence; failures have the rest. [1]"""
 USUAL_WANDER: Final = 0.5
-"""By how much of its mean a rate is taken to move until its sums tell: of LANL's systems the median.
-[1]"""
+"""By how much of its mean a rate is taken to move until its sums tell: of LANL's systems the
+median. [1]"""
 MOST_WANDER: Final = 1.0
 """The most that is believed of sums: the months of LANL's systems move by 0.2 to 1.1. [1]"""
 _NEAR: Final = 0.25
@@ -205,8 +207,8 @@ def _summed(lengths: NDArray[Any], gains: NDArray[Any], most: float) -> NDArray[
 def verdict_evidence(
     of_failures: NDArray[Any], of_days: NDArray[Any], events: NDArray[Any], slow: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Logarithm of the evidence that the rate moved, and that it moved by more than its weeks do, by
-    direction. Ours. [1]
+    """Logarithm of the evidence that the rate moved, and that it moved by more than its weeks do,
+    by direction. Ours. [1]
 
     Days with failures are in it where events may be larger than one failure, and for a higher rate.
     """
@@ -325,8 +327,8 @@ def slow_dispersion(
 
 
 def moving_dispersion(mean: NDArray[Any], wander: Ratio) -> NDArray[Any]:
-    """Position in DISPERSIONS of the sums of a rate that moves by `wander` of its mean: 1 + wander^2
-    mean. Ours. [1]
+    """Position in DISPERSIONS of the sums of a rate that moves by `wander` of its mean: 1 +
+    wander^2 mean. Ours. [1]
 
     >>> [int(DISPERSIONS[moving_dispersion(np.array(12.0), one)]) for one in (0.5, 1.0)]
     [4, 16]

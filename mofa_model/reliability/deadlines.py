@@ -1,4 +1,6 @@
-"""How long a run takes with its failures, and the fewest nodes or spares with which it ends in time."""
+"""How long a run takes with its failures, and the fewest nodes or spares with which it ends
+in time.
+"""
 
 from __future__ import annotations
 

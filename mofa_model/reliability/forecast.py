@@ -35,7 +35,9 @@ TRUST: Final = 60.0
 JUDGED: Final = 14.0
 """Longest windows by which forecasts are judged: longer ones are too few. [d]"""
 _COUNTED: Final = 256
-"""Counts whose chances are added up one by one; where more failures may come, the end of the band is sought by halving. [1]"""
+"""Counts whose chances are added up one by one; where more failures may come, the end of the band
+is sought by halving. [1]
+"""
 _NEAR: Final = 0.25
 """By how much a window of whole spans may be shorter than asked. [d]"""
 

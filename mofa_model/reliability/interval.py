@@ -200,7 +200,9 @@ def flat_range(curve: Curve, best_steps: int, most: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)  # alternatives often differ in what an interval does not see
 def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
-    """The best interval of a job with several tiers: a climb over steps and saves for one of the next tier."""
+    """The best interval of a job with several tiers: a climb over steps and saves for one of the
+    next tier.
+    """
     seen: dict[tuple[int, ...], float] = {}
 
     steps, ratios = first_order(job, most)
@@ -292,7 +294,8 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
     saves more often than its copies take, and tiers whose intervals would fall save together.
     """
     rate, sources = float(model.failure_rate(job)), sources_of(job.reliability)
-    # Tiers that save together: their failures, what their saves block, their longest copy, how many.
+    # Tiers that save together: their failures, what their saves block, their longest copy, how
+    # many.
     together: list[tuple[float, float, float, int]] = []
     works: list[float] = []
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
@@ -408,7 +411,8 @@ def least_timeout(step_time: float, save: float) -> float:
 
 
 def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
-    """The watchdog that is worth most, in whole minutes; None where hangs end no later. Ours. [s, 1]
+    """The watchdog that is worth most, in whole minutes; None where hangs end no later. Ours. [s,
+    1]
 
     It lets five steps and a save pass. Where pauses without a step are known, a longer one may be
     worth more, because it ends fewer of them.
@@ -454,9 +458,9 @@ DUMP: Final = 120.0
 
 
 def restarts_needed(mean: Count, square_spread: Count, chance: Ratio = SURE) -> int:
-    """Failures that are not passed with a chance, if their expected number is itself in doubt by the
-    root of `square_spread`: Poisson where it is not, else negative binomial. Source: Gamma-Poisson
-    mixture. [1]
+    """Failures that are not passed with a chance, if their expected number is itself in doubt by
+    the root of `square_spread`: Poisson where it is not, else negative binomial. Source:
+    Gamma-Poisson mixture. [1]
 
     >>> restarts_needed(3.0, 0.0), restarts_needed(3.0, 9.0)
     (8, 16)
@@ -491,7 +495,8 @@ def length_of_run(duration: float) -> float:
 
 
 def restarts_of(job: Job, run_seconds: float = USUAL_RUN) -> int:
-    """Restarts that are enough for one job's run of some length, by the rates of its pool. Ours. [1]
+    """Restarts that are enough for one job's run of some length, by the rates of its pool. Ours.
+    [1]
 
     >>> from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime, Reliability
     >>> rate = FailureRate(failures=0.0, exposure=1.0, exactly=0.005 / DAY)
@@ -519,8 +524,8 @@ def hang_timeout(job: Job) -> float:
 
 
 def timeouts(collective: Seconds) -> dict[str, Seconds]:
-    """All that end a hang, in the order in which they do: the processes themselves, who say which of
-    them did not come; then the thread that watches their collectives; then somebody outside. One
+    """All that end a hang, in the order in which they do: the processes themselves, who say which
+    of them did not come; then the thread that watches their collectives; then somebody outside. One
     that comes too soon hides whose fault it was. Ours. [s]
 
     >>> timeouts(240.0)

@@ -217,7 +217,9 @@ def _one_tier(job: Job) -> Callable[[Seconds], Ratio]:
 
 
 def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Ratio]) -> Ratio:
-    """ETTR of one tier where failures follow any law: sums over the time from restart to failure."""
+    """ETTR of one tier where failures follow any law: sums over the time from restart
+    to failure.
+    """
     rel = job.reliability
     if np.size(job.nodes) > 1 or np.size(job.rate_scale) > 1:
         raise BadValue(

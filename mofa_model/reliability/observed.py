@@ -2,8 +2,8 @@
 times.
 
 `ObservedFailures` is what every source hands over: counts on a command line, a CSV file, a live
-server (entry-point group `mofa.sources`) or the operator's history. `assess` turns it into one
-report.
+server (entry-point group `mofa.sources`) or the operator's history. `assess` turns it into
+one report.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def assess(
     alarm: float = ALARM,
     recovery_law: dict[str, RecoveryTime] | None = None,
 ) -> Assessment:
-    """All that observed failures say of a pool: its rates as `rate_reports`, and what is to come. Ours. []
+    """All that observed failures say of a pool: its rates as `rate_reports`, and what is to come.
+    Ours. []
 
     >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
     >>> found = assess(ObservedFailures(classes=seen), {"pod": 0.005})

@@ -1,7 +1,8 @@
 """What the next days will bring a job or a pool: failures, ETTR and the date on which it finishes,
 each with P10, P50 and P90; and how often such bands held.
 
-    account by day ─▶ failures ahead (`forecast.mixture`) ─▶ each costs what one of the past cost ─▶ ETTR
+    account by day ─▶ failures ahead (`forecast.mixture`) ─▶ each costs what one of the past cost ─▶
+    ETTR
                                                                   └▶ work that is left ─▶ finish
 
 The costs of failures are drawn from those of the past, day by day, because those of one day have
@@ -34,7 +35,9 @@ _DRAWS: Final = 1000
 _MOST: Final = 400
 """Failures of a draw that are drawn one by one; more are this many, each as much dearer. [1]"""
 _BLUR: Final = 0.7
-"""Spread of the logarithm of a cost of which one is known; of n that over the root of n. Ours. [1]"""
+"""Spread of the logarithm of a cost of which one is known; of n that over the root of n.
+Ours. [1]
+"""
 _UNUSUAL: Final = 0.05
 """Chance below which the bands that held are no accident. [1]"""
 
@@ -93,8 +96,8 @@ class BandCount:
 
 
 def prospect(days_trained: Sequence[TrainedDay], ahead: float) -> Prospect | None:
-    """Forecast of the next `ahead` days [d] from days in their order; None where they are few. Ours.
-    []
+    """Forecast of the next `ahead` days [d] from days in their order; None where they are few.
+    Ours. []
 
     >>> steady = [TrainedDay(held=10.0, kept=9.9 if day % 3 else 9.0, stops=0.0 if day % 3 else 1.0)
     ...           for day in range(60)]
@@ -113,8 +116,8 @@ MOST_DAYS: Final = 3650.0
 
 
 def finish_days(days_trained: Sequence[TrainedDay], left: float) -> Range | None:
-    """Days until so much training is kept, at ETTR 1 [d], with its band; None where days are few. Ours.
-    [d]
+    """Days until so much training is kept, at ETTR 1 [d], with its band; None where days are few.
+    Ours. [d]
 
     >>> steady = [TrainedDay(held=10.0, kept=9.0, stops=1.0) for _ in range(60)]
     >>> found = finish_days(steady, 30.0)
@@ -208,8 +211,8 @@ def calibration(scored: Sequence[ScoredBand]) -> BandCount:
 
 
 def misses(of_bands: BandCount, apart: float = 1.0) -> str | None:
-    """In words, that bands of 80 % hold more or less often than chance allows; None where they do not.
-    Ours. []
+    """In words, that bands of 80 % hold more or less often than chance allows; None where they do
+    not. Ours. []
 
     Bands of neighbouring days share most of their week: every `apart`-th counts.
 

@@ -3,8 +3,8 @@ kept beside it.
 
 What stops the whole job is a renewal process, whatever the plan tries first: restarts in place,
 spares and peer copies change only which share of failures recovers how, and from where. So these
-plans are exact where the model is: Poisson failures are split by chances (thinning), and spares that
-are all taken are Erlang's loss, which does not depend on the law of the refill.
+plans are exact where the model is: Poisson failures are split by chances (thinning), and spares
+that are all taken are Erlang's loss, which does not depend on the law of the refill.
 
 Replicas that go on, or a job that shrinks, add replicas that are away. Each of n replicas fails at
 the rate l while it is there and is away for A, so it is an alternating renewal process, and they

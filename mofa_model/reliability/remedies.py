@@ -70,8 +70,8 @@ class Remedy:
     name: str
     """What is changed, in words."""
     change: str
-    """The word for all that change the same thing: watchdog, in-place, peer, stand-in, replica, shrink,
-    interval, scheduling, spares, lemons."""
+    """The word for all that change the same thing: watchdog, in-place, peer, stand-in, replica,
+    shrink, interval, scheduling, spares, lemons."""
     plan: str = ""
     """The recovery plan, as --recovery takes it; empty = it is none."""
     gain: Range
@@ -306,7 +306,9 @@ class _Replay:
             )
 
     def _present_spares(self) -> int:
-        """Spare nodes as which the pool behaves: with so many its jobs would wait as they did. [1]"""
+        """Spare nodes as which the pool behaves: with so many its jobs would wait as they
+        did. [1]
+        """
         hits = self._hits()
         waited = sum(
             wait * one.holds
@@ -352,7 +354,8 @@ class _Replay:
     def _lemons(self) -> Iterator[Remedy]:
         """Nodes that surely fail more often than others, as often as these.
 
-        An outage costs its standstills, and the time in which others wait for the spare that it took.
+        An outage costs its standstills, and the time in which others wait for the spare that
+        it took.
         """
         counts: defaultdict[str, int] = defaultdict(int)
         for failure in self._own_failures():
@@ -529,8 +532,8 @@ def _likely_spares(past: PoolPast) -> int:
 def waits_for_nodes(hits: Sequence[Hit], spares: int) -> list[float]:
     """Node-time that jobs wait for nodes after each outage, with so many spares. Ours. [node s]
 
-    A spare steps in; where there is none the job waits for the next node that is repaired, whoever's
-    it was. A job that misses several waits for all of them, and once.
+    A spare steps in; where there is none the job waits for the next node that is repaired,
+    whoever's it was. A job that misses several waits for all of them, and once.
 
     >>> two = [Hit(outage=NodeOutage(node=name, at=at, seconds=3600.0, cause="reboot"), job=job, missed_by=8)
     ...        for name, at, job in (("a", 0.0, "x"), ("b", 600.0, "y"))]

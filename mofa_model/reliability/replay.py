@@ -57,8 +57,8 @@ UNAVAILABLE: Final = frozenset(
 )
 """Causes for which a node takes no pods."""
 _LOSES_PODS: Final = UNAVAILABLE - {causes.DRAIN.word, causes.HANG.word}
-"""Causes for which a broken node loses its pods by itself. After a drain or a hang somebody replaces
-all pods of the job."""
+"""Causes for which a broken node loses its pods by itself. After a drain or a hang somebody
+replaces all pods of the job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,8 @@ class Saved:
 
 
 def replayed(plan: RecoveryPlan, pool_past: PoolPast, replicas: int) -> list[Saved]:
-    """Time and work that a recovery plan would have saved at each standstill of a past, for jobs with
-    so many `replicas`. Ours. [s]
+    """Time and work that a recovery plan would have saved at each standstill of a past, for jobs
+    with so many `replicas`. Ours. [s]
 
     >>> hung = Standstill(job="a/b", at=0.0, cause="hang", holds=4, unnoticed=1800.0, loading=60.0)
     >>> past = PoolPast(begin=0.0, end=86400.0, account=(), standstills=(hung,), outages=())

@@ -1,9 +1,10 @@
-"""Special functions of the reliability models, on Python and numpy alone: scipy would weigh more than the rest of an installation, and
-its import takes longer than a whole search.
+"""Special functions of the reliability models, on Python and numpy alone: scipy would weigh more
+than the rest of an installation, and its import takes longer than a whole search.
 
-Each is right to 1e-11 of its value or better, which tests hold against scipy and exact arithmetic. Scalars and arrays share the code.
-Source of the forms: NIST's Digital Library of Mathematical Functions (DLMF). Densities are worked out from how far their argument
-lies from its mean, as by Loader 2000, which loses no digits where the parameters are large.
+Each is right to 1e-11 of its value or better, which tests hold against scipy and exact arithmetic.
+Scalars and arrays share the code. Source of the forms: NIST's Digital Library of Mathematical
+Functions (DLMF). Densities are worked out from how far their argument lies from its mean, as by
+Loader 2000, which loses no digits where the parameters are large.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _log_gamma_of_each: Final = np.frompyfunc(math.lgamma, 1, 1)
 _TERMS: Final = 100_000
 """Most terms of a series or a fraction: some times the root of the largest parameter. [1]"""
 _VAST: Final = 1e8
-"""Shape from which the cube root of a Gamma variable is normal to twelve digits (Wilson and Hilferty 1931), and a series would be long. [1]"""
+"""Shape from which the cube root of a Gamma variable is normal to twelve digits (Wilson and
+Hilferty 1931), and a series would be long. [1]
+"""
 
 
 def _of_arrays(function: Callable[..., float]) -> Callable[..., Any]:
@@ -77,7 +80,8 @@ def log_gamma(x: Numeric) -> Any:
 
 
 def log_normal_below(z: Numeric) -> Any:
-    """Logarithm of the chance that normal variables stay below z, quick for many. Source: DLMF 7.6.2 and 7.9. [1]
+    """Logarithm of the chance that normal variables stay below z, quick for many. Source: DLMF
+    7.6.2 and 7.9. [1]
 
     >>> round(float(log_normal_below(0.0)), 6), round(float(log_normal_below(-40.0)), 3)
     (-0.693147, -804.608)
@@ -101,7 +105,8 @@ def log_normal_below(z: Numeric) -> Any:
 
 @_of_arrays
 def gamma_below(shape: float, x: float) -> float:
-    """Chance that a Gamma variable of unit scale stays below x: the regularised incomplete gamma function. Source: DLMF 8.11.4. [1]
+    """Chance that a Gamma variable of unit scale stays below x: the regularised incomplete gamma
+    function. Source: DLMF 8.11.4. [1]
 
     >>> round(gamma_below(1.0, 1.0), 12) == round(1 - math.exp(-1.0), 12)
     True
@@ -121,7 +126,8 @@ def gamma_above(shape: float, x: float) -> float:
 
 @_of_arrays
 def gamma_quantile(shape: float, chance: float) -> float:
-    """Where a Gamma variable of unit scale stays below with a chance. Source: inversion of `gamma_below`. [1]
+    """Where a Gamma variable of unit scale stays below with a chance. Source: inversion of
+    `gamma_below`. [1]
 
     >>> round(gamma_quantile(2.0, 0.05), 6), round(gamma_quantile(2.0, 0.95), 6)
     (0.355362, 4.743865)
@@ -131,7 +137,9 @@ def gamma_quantile(shape: float, chance: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _where_gamma_is_below(shape: float, chance: float) -> float:
-    """`gamma_quantile`, kept in a cache: an operator asks for the same few shapes again and again. [1]"""
+    """`gamma_quantile`, kept in a cache: an operator asks for the same few shapes again and
+    again. [1]
+    """
     if not 0 < chance < 1:
         return 0.0 if chance <= 0 else math.inf
     if shape > _VAST:
@@ -153,7 +161,8 @@ def _where_gamma_is_below(shape: float, chance: float) -> float:
 
 @_of_arrays
 def beta_below(a: float, b: float, x: float) -> float:
-    """Chance that a Beta variable stays below x: the regularised incomplete beta function. Source: DLMF 8.17.22. [1]
+    """Chance that a Beta variable stays below x: the regularised incomplete beta function. Source:
+    DLMF 8.17.22. [1]
 
     >>> round(beta_below(2.0, 3.0, 0.4), 6)
     0.5248
@@ -271,7 +280,9 @@ def _where(
     *,
     start: float,
 ) -> float:
-    """Where the first of two chances is this one: Newton's steps, halving where they leave what is known. [1]"""
+    """Where the first of two chances is this one: Newton's steps, halving where they leave what is
+    known. [1]
+    """
     low, at = 0.0, start
     for _ in range(2_000):
         below, above = chances(at)

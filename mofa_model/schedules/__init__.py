@@ -1,5 +1,5 @@
-"""The pipeline schedules, one file each (1F1B with its interleaved form): order of work, closed form,
-activations, and limits.
+"""The pipeline schedules, one file each (1F1B with its interleaved form): order of work, closed
+form, activations, and limits.
 
 A new one is its file and its place in `SCHEDULES`; search, estimate, manifests and constraints walk
 over that list. `schedule` has the types of a schedule and its order; `replay` walks any order, and

@@ -32,8 +32,8 @@ Numbers = NDArray[np.intp]
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """The result of a replay. All but the makespan is for timelines, and left out unless asked for; its
-    first axis counts devices.
+    """The result of a replay. All but the makespan is for timelines, and left out unless asked for;
+    its first axis counts devices.
     """
 
     makespan: Seconds
@@ -174,7 +174,8 @@ class _Waves:
     Results are numbered: forwards by virtual stage and micro-batch, then backwards in the same way,
     then one that no operation makes and one that no operation takes. Where a step has fewer
     operations, the others take and make these. A result's row is that of its operation among all,
-    wave by wave; then come one for what is there from the start, and one for what is not waited for.
+    wave by wave; then come one for what is there from the start, and one for what is not
+    waited for.
     """
 
     def __init__(self, order: Operations) -> None:

@@ -1,4 +1,5 @@
-"""The values on every axis of one search, and the constraints by which people fix, list or bound them.
+"""The values on every axis of one search, and the constraints by which people fix, list or bound
+them.
 
 Each combination of values is a raw strategy and has an index. A constraint is about one axis, or
 about a number that follows from axes:
@@ -279,7 +280,9 @@ def _of_one_axis(constraints: Iterable[Constraint]) -> list[Constraint]:
 
 
 def _sharding_and_place(constraint: Constraint) -> list[Constraint]:
-    """A constraint on `optimizer` as one on the level of sharding and one on the place of its states."""
+    """A constraint on `optimizer` as one on the level of sharding and one on the place of
+    its states.
+    """
     words, known = constraint.words, [level.value for level in Sharding]
     pairs = {(word.removesuffix(CPU), _PLACES[word.endswith(CPU)]): None for word in words}
     levels, places = (tuple(dict.fromkeys(some)) for some in zip(*pairs, strict=True))
@@ -332,8 +335,8 @@ def _left(axis: Axis, word: Word, c: Constraint, values: tuple[Any, ...]) -> tup
         return axis.listed(c.numbers(word.least), values)
     whole, plain = len(axis.fields) == 1, Strategy()
     known = tuple(word.choices) if whole and isinstance(word, Choice) else values
-    # A word may name one part of a value with several. The value that is off as a whole stays allowed
-    # beside it: it has no such part that could be wrong.
+    # A word may name one part of a value with several. The value that is off as a whole stays
+    # allowed beside it: it has no such part that could be wrong.
     kept = dict.fromkeys(v for v in known if v == axis.off and not whole)
     for text in c.words:
         wanted = word.read(c.field, text)

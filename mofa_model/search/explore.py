@@ -217,7 +217,9 @@ def _axes_of(question: SearchQuestion) -> Axes:
 
 
 def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranking:
-    """Try all degrees of parallelism on all numbers of nodes; returns the best strategies by rank."""
+    """Try all degrees of parallelism on all numbers of nodes; returns the best strategies
+    by rank.
+    """
     full, rejected = _axes_of(question), Counter[Rejection]()
     axes = _searched_axes(question, full, rejected)
     best: dict[int, list[Candidate]] = {}
@@ -302,7 +304,9 @@ def _leaders(
     shapes: Shapes,
     rejected: Counter[Rejection],
 ) -> Leaders:
-    """The leaders of a case before any is found: how they are scored, and what was left out so far."""
+    """The leaders of a case before any is found: how they are scored, and what was left out
+    so far.
+    """
     saved = least_checkpoint(axes, case.workload)
     return Leaders(
         keep=question.keep,

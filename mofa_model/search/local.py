@@ -50,7 +50,9 @@ _STORED: Final = (
         if name not in DEGREES and axis.name != _NO_WORK
     ),
 )
-"""Features on which its activations depend; of the level whether each product casts what it reads."""
+"""Features on which its activations depend; of the level whether each product casts what
+it reads.
+"""
 Array = NDArray[Any]
 
 
@@ -59,7 +61,9 @@ _SUMS: Final = ("forward", "backward", "weight", "recompute")
 
 
 def layer_times_in(times: Array) -> list[LayerTime]:
-    """Sums of every kind of layer in some columns of times, whose last row is head with loss. [s]"""
+    """Sums of every kind of layer in some columns of times, whose last row is head with
+    loss. [s]
+    """
     sums = times[:-1]
     kinds = [sums[at : at + len(_SUMS)] for at in range(0, len(sums), len(_SUMS))]
     return [LayerTime(**dict(zip(_SUMS, one, strict=True))) for one in kinds]
@@ -84,14 +88,16 @@ class LocalShapes:
         self._priced: dict[Hashable, Any] = {}
 
     def times(self, strategy: Strategy, rows: NDArray[np.int64]) -> Array:
-        """Times of layers (`layer_times_in`) and head under the features of a strategy, a column for
-        each of some rows of the table. [s]
+        """Times of layers (`layer_times_in`) and head under the features of a strategy, a column
+        for each of some rows of the table. [s]
         """
         times: Array = self._once(_TIMES, strategy, self._times)
         return times.take(self.position[rows], axis=1)
 
     def stored(self, strategy: Strategy, rows: NDArray[np.int64]) -> tuple[StoredLayer, ...]:
-        """Activations of layers under the features of a strategy, for some rows of the table. [B]"""
+        """Activations of layers under the features of a strategy, for some rows of the
+        table. [B]
+        """
         memory = self._cluster.calibration.memory
         level = strategy.sharding
         if not under_autocast(self._workload, memory, strategy):
@@ -133,7 +139,9 @@ class LocalShapes:
         return np.stack([np.broadcast_to(row, sum(self._sizes)) for row in rows])
 
     def _works(self, features: dict[str, Any]) -> tuple[LayerWork, ...]:
-        """Work of layers whose experts run in chunks, then of the same layers with whole experts."""
+        """Work of layers whose experts run in chunks, then of the same layers with
+        whole experts.
+        """
         w, c, parts = self._workload, self._cluster, []
         for family, blocks, whole_blocks in self._families:
             works = layer_works(w, c, varied(family, **features), blocks)
@@ -162,8 +170,9 @@ class LocalShapes:
 
     @cached_property
     def _families(self) -> list[tuple[Strategy, tuple[BlockTime, ...], tuple[BlockTime, ...]]]:
-        """Families with the times of their blocks, and of those with whole experts. All local shapes
-        are one where no keys are gathered: then the mode changes nothing but messages of blocks.
+        """Families with the times of their blocks, and of those with whole experts. All local
+        shapes are one where no keys are gathered: then the mode changes nothing but messages
+        of blocks.
         """
         gathered = any(one.context_mode is ContextMode.ALL_GATHER for one in self._shapes)
         families = [[one] for one in self._shapes] if gathered else [self._shapes]

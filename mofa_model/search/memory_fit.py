@@ -1,4 +1,6 @@
-"""Memory of a block of strategies: which states and rows have room, and which strategies of a row fit."""
+"""Memory of a block of strategies: which states and rows have room, and which strategies of a
+row fit.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,9 @@ class BlockMemory:
         """States that stand together, with the level that says what beside them depends on it."""
 
     def _like(self, level: Sharding) -> Sharding:
-        """The level of sharding to price activations and loss for: levels with equal ones are priced once."""
+        """The level of sharding to price activations and loss for: levels with equal ones are
+        priced once.
+        """
         context = self._context
         plain = varied(self._block.layout, sharding=level)
         constants = context.cluster.calibration.memory
@@ -154,8 +158,8 @@ class BlockMemory:
         return fits
 
     def _parked(self, found: dict[bool, Footprint]) -> Bytes:
-        """Activations that a node's devices park in its host, [kinds, rows], or [states, kinds, rows]
-        where they differ between states: `host_bytes`, kind by kind. [B]
+        """Activations that a node's devices park in its host, [kinds, rows], or [states, kinds,
+        rows] where they differ between states: `host_bytes`, kind by kind. [B]
         """
         each = self._context.cluster.gpus_per_node
         if len(found) == 1 or not any(anything(one.host_activations) for one in found.values()):

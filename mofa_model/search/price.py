@@ -244,7 +244,8 @@ def _time(
     local: LocalShapes,
     leaders: Leaders,
 ) -> None:
-    """Write the step times of all options of a block; layouts with the shortest pipelines come first.
+    """Write the step times of all options of a block; layouts with the shortest pipelines come
+    first.
 
     What does not depend on the option is computed once.
     """
@@ -417,8 +418,8 @@ def _of_schedule(
 def _by_rows(
     axes: Axes, context: AxisContext, shapes: Shapes, members: Array
 ) -> Iterator[tuple[Array, list[dict[str, Any]]]]:
-    """Rows with the features that can make them faster: those that the same rows can have stand
-    together.
+    """Rows with the features that can make them faster: those that the same rows can have
+    stand together.
     """
     alike: dict[bytes, tuple[Array, list[dict[str, Any]]]] = {}
     for chosen in product(*(_values(axes, context, shapes, axis, members) for axis in _TIMED)):
@@ -431,7 +432,9 @@ def _by_rows(
 def _values(
     axes: Axes, context: AxisContext, shapes: Shapes, axis: Axis, members: Array
 ) -> list[tuple[dict[str, Any], Any]]:
-    """For every value of features that may be fastest: its fields, and the rows that can have it."""
+    """For every value of features that may be fastest: its fields, and the rows that can
+    have it.
+    """
     values = axes[axis.name]
     if axis.scope is Scope.WORK:
         legal = shapes.in_some_bundle(axis.name, members)

@@ -190,7 +190,9 @@ class Leaders:
         )
 
     def miss(self, step: Array, index: Array, states: OptimizerStates, near_bytes: Array) -> None:
-        """Remember the fastest strategy that almost fits; `near_bytes` is zero where one does not."""
+        """Remember the fastest strategy that almost fits; `near_bytes` is zero where one
+        does not.
+        """
         times = np.where(near_bytes > 0, step, np.inf)
         best = float(times.min())
         if not np.isfinite(best) or best > self.near_step:

@@ -72,7 +72,9 @@ class Shapes:
     """Raw strategies left out because another one is proved to be at least as good."""
 
     def in_some_bundle(self, axis: str, members: NDArray[np.int64]) -> Mask:
-        """Which values of an axis some shapes can have in at least one bundle, [values, members]."""
+        """Which values of an axis some shapes can have in at least one bundle, [values,
+        members].
+        """
         legal: Mask = reduce(or_, self.allowed[axis]).take(self.sort[members], axis=-1)
         return legal
 
@@ -228,8 +230,8 @@ def _ruled_out(
 def with_features(
     axes: Axes, context: AxisContext, shapes: Shapes, rejected: Counter[Rejection]
 ) -> Shapes:
-    """The shapes (degrees of parallelism), each with the features, like recompute or offload, that it
-    can have. Combinations that a rule forbids are counted in `rejected`.
+    """The shapes (degrees of parallelism), each with the features, like recompute or offload, that
+    it can have. Combinations that a rule forbids are counted in `rejected`.
     """
     every = idle_rows(shapes.rows), violations_of(axes, context, shapes.rows)
     sort = _sorts(*every, len(shapes.index))
@@ -279,8 +281,8 @@ def _of_each(mask: Mask, rows: NDArray[np.int64]) -> Mask:
 
 
 class _AxisRuling:
-    """Which values of an axis sorts of shapes can have, and why not the others, in bundles that have
-    `only` some of its values, of which other axes' values bar some.
+    """Which values of an axis sorts of shapes can have, and why not the others, in bundles that
+    have `only` some of its values, of which other axes' values bar some.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """A job under a recovery plan, event by event: its nodes, replicas, spares, repairs and copies.
 
-Nodes fail one by one, a spare is there or is not, a replica comes back when it does. Nothing is split by
-a chance that a formula gives: so this is the judge of the closed forms in `reliability.recovery`.
+Nodes fail one by one, a spare is there or is not, a replica comes back when it does. Nothing is
+split by a chance that a formula gives: so this is the judge of the closed forms in
+`reliability.recovery`.
 """
 
 from __future__ import annotations
@@ -224,7 +225,9 @@ class PlannedRun:
             self.try_save()
 
     def run(self, duration: float = math.inf, failures: float = math.inf) -> float:
-        """Run for a time, or until enough failures; returns the share of time that became lasting work. [1]"""
+        """Run for a time, or until enough failures; returns the share of time that became lasting
+        work. [1]
+        """
         while self.failures < failures and self.now < duration:
             when = min(self.next_event(), duration)
             self.advance(when)

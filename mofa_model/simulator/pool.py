@@ -2,8 +2,9 @@
 
 A job holds its nodes from its start to its end. One that loses a node takes a free one, or waits
 until another is mended, free, or taken from a job of lower priority. Whoever waits in the queue
-starts once so many nodes are free beside the spares: the highest priority first, then who came first;
-a smaller one may pass who does not fit. Training, saving and recovery of each job are those of `planned`.
+starts once so many nodes are free beside the spares: the highest priority first, then who came
+first; a smaller one may pass who does not fit. Training, saving and recovery of each job are those
+of `planned`.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ class _Job:
         self.queued = self.held = self.lacked = 0.0
         self.finished, self.preempted = math.inf, 0
         self.lacking: list[tuple[int | None, float]] = []
-        """Replicas (None: the whole job) that wait for a node, and their recovery once they have it. [s]"""
+        """Replicas (None: the whole job) that wait for a node, and their recovery once they have
+        it. [s]
+        """
 
     @property
     def order(self) -> tuple[float, float, int]:

@@ -255,8 +255,8 @@ def _of_config(text: str, name: str) -> SlurmRecords:
 def seconds_until_down(timeout: float, message: float) -> float:
     """How long a node is silent before slurmctld says that it is down; 0 = nobody knows. Ours. [s]
 
-    slurmctld asks each node every third of `SlurmdTimeout`, and waits twice `MessageTimeout` for the
-    answer of one that is gone. On a real Slurm 22.05 seven nodes were down 13 to 15 s (4 s and
+    slurmctld asks each node every third of `SlurmdTimeout`, and waits twice `MessageTimeout` for
+    the answer of one that is gone. On a real Slurm 22.05 seven nodes were down 13 to 15 s (4 s and
     5 s) and 57 to 95 s, 73 in the mean (60 s and 5 s), after they had lost their power.
 
     >>> seconds_until_down(4, 5), seconds_until_down(60, 5)

@@ -73,8 +73,8 @@ class NodeTime:
     machines: float = 0.0
     """What of it the machines did, by the chance of its incidents. [node d]"""
     estimated: float = 0.0
-    """What of it no sample shows: work since the last save, and the time until the first step, where
-    no steps are published. [node d]"""
+    """What of it no sample shows: work since the last save, and the time until the first step,
+    where no steps are published. [node d]"""
     incidents: tuple[str, ...] = ()
     """Ids of the incidents that cost most, the costliest first."""
 

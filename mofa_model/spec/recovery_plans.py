@@ -47,7 +47,9 @@ class RecoveryPlan:
     success: float = 0.0
     """Chance that one of them mends a failure of a class whose pods are replaced. [1]"""
     spares: int = 0
-    """Nodes that stand by for the job, or scale-up domains where the layout needs whole ones. [1]"""
+    """Nodes that stand by for the job, or scale-up domains where the layout needs whole
+    ones. [1]
+    """
     takeover: float = 0.0
     """Time until one of them trains in the place of what failed. [s]"""
     refill: float = 86400.0
@@ -96,7 +98,9 @@ class RecoveryPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
-    """The facts of a parallel layout that decide what a recovery plan can do; of one layout, or arrays for many."""
+    """The facts of a parallel layout that decide what a recovery plan can do; of one layout, or
+    arrays for many.
+    """
 
     count: Count = 1
     """Whole copies of the state: ranks that hold the same shard. [1]"""
@@ -141,7 +145,9 @@ PLANS: Final[Mapping[str, RecoveryPlan]] = {
         RecoveryPlan(name="shrink", others=Others.SHRINK, stall=141.0, rejoin=141.0),
     )
 }
-"""Plans by their names; numbers are published where one is named, else those of recovery classes."""
+"""Plans by their names; numbers are published where one is named, else those of
+recovery classes.
+"""
 
 _PLAIN: Final = PLANS["classes"]
 _FIELDS: Final = {one.name: one.default for one in fields(RecoveryPlan)}
@@ -162,7 +168,9 @@ def plan_of(text: str, field: str = "--recovery") -> RecoveryPlan:
 
 
 def _joined(text: str, field: str) -> RecoveryPlan:
-    """A plan of several parts, as `a+b` names them; parts that contradict each other are refused."""
+    """A plan of several parts, as `a+b` names them; parts that contradict each other
+    are refused.
+    """
     parts = [_one_of(part.strip(), field) for part in text.split("+")]
     changed: dict[str, Any] = {}
     for part in parts:

@@ -1,4 +1,6 @@
-"""The past of a pool as standstills of jobs and outages of nodes: what an alternative is replayed on."""
+"""The past of a pool as standstills of jobs and outages of nodes: what an alternative is
+replayed on.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,9 @@ def save(
     own_script: tuple[str, ScriptChanged] | None = None,
     asked: str = "",
 ) -> list[str]:
-    """Write the launch of an answer and that of each short run which it asks for; the names of all files."""
+    """Write the launch of an answer and that of each short run which it asks for; the names of
+    all files.
+    """
     from mofa_model.manifest.advised import launch_of
 
     advice, launch, kind = answers.advice, answers.launch, kind_of(kind_name)

@@ -110,7 +110,9 @@ def run(arguments: Namespace) -> int:
 
 
 def _listed(streams: list[Documents], outcomes: list[Outcome], profiles: list[Profile]) -> int:
-    """Print every object with its class, status and facts as JSON; the code is that of the worst."""
+    """Print every object with its class, status and facts as JSON; the code is that of
+    the worst.
+    """
     from mofa_model.manifest.listing import listed
     from mofa_model.manifest.surroundings import surroundings
 

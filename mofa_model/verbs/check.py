@@ -143,7 +143,9 @@ def _counterpart(one: ReviewedLaunch, replaced: Sequence[ReviewedLaunch]) -> Rev
 
 
 def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
-    """The launches of a file as it was in a commit, or of another file; none where it is new there."""
+    """The launches of a file as it was in a commit, or of another file; none where it is
+    new there.
+    """
     import subprocess
     from pathlib import Path
 

@@ -80,7 +80,9 @@ def run(arguments: Namespace) -> int:
 
 
 def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
-    """The question without its texts, the texts, and the manifest of a job where that is what is given."""
+    """The question without its texts, the texts, and the manifest of a job where that is what
+    is given.
+    """
     from mofa_model.answers.pasted import beside, texts_of
     from mofa_model.pasted.reading import Pasted
     from mofa_model.pasted.recognise import PastedKind, kind_of
@@ -141,7 +143,9 @@ def _near(name: str) -> str:
 
 
 def _manifest(question: PasteQuestion, arguments: Namespace, path: str, typed: str) -> int:
-    """A Kubernetes object is answered as `mofa advise` answers it; `typed` is what people call the file."""
+    """A Kubernetes object is answered as `mofa advise` answers it; `typed` is what people call
+    the file.
+    """
     from mofa_model.answers.advise import advise
     from mofa_model.answers.questions import AdviceQuestion
 
@@ -169,7 +173,9 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str, typed: s
 def _save(
     answer: AdviceAnswer, folder: str | None, own_script: tuple[str, ScriptChanged] | None = None
 ) -> None:
-    """Write the launch into a folder, where both are there, and the script that was pasted with it."""
+    """Write the launch into a folder, where both are there, and the script that was pasted
+    with it.
+    """
     if not folder or answer.launch is None:
         return
     from mofa_model.verbs import advise_folder

@@ -88,7 +88,9 @@ def run(arguments: Namespace) -> int:
 
 
 def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
-    """The kind and name that are meant: a kind may have another word, and a name may stand alone."""
+    """The kind and name that are meant: a kind may have another word, and a name may
+    stand alone.
+    """
     known = (*presets.KINDS, CONSTANTS, KERNELS)
     if kind is None or kind in known:
         return kind, name

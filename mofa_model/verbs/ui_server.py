@@ -196,8 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(503 if html is None else 200, html or busy)
 
     def _is_ours(self) -> bool:
-        """Whether this page sent a form. A browser whose pages send no referrer says `Origin: null`, and
-        whose page it was in `Sec-Fetch-Site`; curl says neither.
+        """Whether this page sent a form. A browser whose pages send no referrer says `Origin:
+        null`, and whose page it was in `Sec-Fetch-Site`; curl says neither.
         """
         if site := self.headers.get("Sec-Fetch-Site", ""):
             return site in _OWN

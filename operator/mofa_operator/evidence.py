@@ -105,8 +105,8 @@ def _score(band: Range, came: float) -> ScoredBand:
 
 
 def miscalibrated(weekly: Iterable[Forecast]) -> str | None:
-    """In words, that the bands of ETTR hold too seldom or too often; forecasts of seven days are weekly
-    every day, so one in seven counts.
+    """In words, that the bands of ETTR hold too seldom or too often; forecasts of seven days are
+    weekly every day, so one in seven counts.
     """
     return misses(bands_held(weekly)["ettr"], apart=WEEK)
 

@@ -27,8 +27,8 @@ class Key:
 
     @property
     def full_name(self) -> str:
-        """Namespace and name, as accounts and series name a job; the name alone where it has no
-        namespace.
+        """Namespace and name, as accounts and series name a job; the name alone where it has
+        no namespace.
         """
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
@@ -71,7 +71,8 @@ def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
     What decisions rest on comes before jobs. `checks` adds Kueue's AdmissionChecks, and Workloads.
 
     >>> [kind.kind for kind in watched(["JobSet"])]
-    ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'Namespace', 'JobSet', 'TrainingJob']
+    ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'Namespace', 'JobSet',
+    'TrainingJob']
     """
     known = {kind.setting: kind for kind in KINDS}
     jobs = [known[name] for name in names]

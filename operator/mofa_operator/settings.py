@@ -59,7 +59,9 @@ class ApiSettings:
     namespace_bytes: int = 64 * 1024 * 1024
     """Most that is kept of all jobs of one namespace; those beyond it are told so. [B]"""
     all_bytes: int = 256 * 1024 * 1024
-    """Most that is kept of all jobs; beyond it only namespaces with less than their share grow. [B]"""
+    """Most that is kept of all jobs; beyond it only namespaces with less than their share
+    grow. [B]
+    """
     fence: bool = False
     """Write only while the admission policy is proved, every hour, to refuse other writes."""
 

@@ -1,4 +1,6 @@
-"""Rules count the operator's series from where it is installed, and nodes' from where the values say that exporters run."""
+"""Rules count the operator's series from where it is installed, and nodes' from where the values
+say that exporters run.
+"""
 
 import helm
 

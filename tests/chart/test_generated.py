@@ -1,4 +1,6 @@
-"""The chart is the source: manifests, overlays, schema and README follow from it, and they say the same."""
+"""The chart is the source: manifests, overlays, schema and README follow from it, and they say
+the same.
+"""
 
 import importlib.util
 import json
@@ -35,7 +37,9 @@ def ordered(objects):
 
 
 def test_the_cluster_suites_account_roles_and_fence_are_those_of_the_default_release():
-    """tests/cluster runs the operator under deploy/manifests, and so under what the chart installs."""
+    """tests/cluster runs the operator under deploy/manifests, and so under what the
+    chart installs.
+    """
     installed = read(*(path for path in MANIFESTS.glob("*.yaml") if path.stem != "namespace"))
     chart = [
         plain(body)

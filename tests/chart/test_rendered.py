@@ -1,4 +1,6 @@
-"""What helm makes of the chart: whole documents, arguments that the operator takes, objects that fit each other."""
+"""What helm makes of the chart: whole documents, arguments that the operator takes, objects that
+fit each other.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""kube-score reads what helm makes; everything that it would have otherwise is explained here, and nowhere else."""
+"""kube-score reads what helm makes; everything that it would have otherwise is explained here, and
+nowhere else.
+"""
 
 import json
 import subprocess

@@ -1,7 +1,8 @@
 """One real cluster for every test in this folder, with our CRDs and the operator's manifests in it.
 
-By default it is the local stack's control plane; `MOFA_CLUSTER=kind` takes a kind cluster instead. All tests here carry
-the mark `cluster`; tests/conftest.py gives them all to one worker, so that one cluster starts.
+By default it is the local stack's control plane; `MOFA_CLUSTER=kind` takes a kind cluster instead.
+All tests here carry the mark `cluster`; tests/conftest.py gives them all to one worker, so that one
+cluster starts.
 """
 
 import contextlib
@@ -29,7 +30,9 @@ def pytest_collection_modifyitems(items):
 
 
 class Binaries:
-    """The local stack's tools; a build shows its progress although pytest keeps what tests print."""
+    """The local stack's tools; a build shows its progress although pytest keeps what
+    tests print.
+    """
 
     def __init__(self, config):
         self._capture = config.pluginmanager.getplugin("capturemanager")
@@ -47,7 +50,9 @@ class Binaries:
 
 
 class Kind(kind.Kind):
-    """A kind cluster, whose API server is not ours to stop, and whose audit log is not ours to read."""
+    """A kind cluster, whose API server is not ours to stop, and whose audit log is not ours
+    to read.
+    """
 
     controllers = True
 
@@ -64,7 +69,9 @@ def binaries(request):
 
 @pytest.fixture(scope="session")
 def processes(tmp_path_factory):
-    """The children of this session: what a test starts here is stopped at the end, however the session ends."""
+    """The children of this session: what a test starts here is stopped at the end, however the
+    session ends.
+    """
     with Processes(tmp_path_factory.mktemp("processes")) as started:
         yield started
 
@@ -98,7 +105,9 @@ def _left_to_nobody(request):
 
 @pytest.fixture
 def namespace(cluster):
-    """The name of a fresh namespace; the objects in it go afterwards, the empty namespace stays (nothing deletes it)."""
+    """The name of a fresh namespace; the objects in it go afterwards, the empty namespace stays
+    (nothing deletes it).
+    """
     name = f"test-{secrets.token_hex(4)}"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name

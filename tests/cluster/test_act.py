@@ -188,7 +188,8 @@ def test_annotations_that_came_with_the_manifest_are_taken_over_and_can_go(clust
     taken, held, gone = act(use)
     assert taken.writes == ("annotations", "removal")
     assert held == {**HELD, "example.org/owner": "eddy"}
-    # What the manifest's owner also holds is removed by name; what only we held went with the apply.
+    # What the manifest's owner also holds is removed by name; what only we held went with the
+    # apply.
     assert gone.writes[0] == "annotations"
     assert _read(cluster, train[0])["metadata"]["annotations"] == {"example.org/owner": "eddy"}
 

@@ -1,4 +1,6 @@
-"""Mode Apply on a real API server: what waits gets its arguments and starts, and nothing waits for ever, whatever fails."""
+"""Mode Apply on a real API server: what waits gets its arguments and starts, and nothing waits for
+ever, whatever fails.
+"""
 
 import json
 import re
@@ -213,7 +215,9 @@ def test_where_no_layout_fits_it_starts_as_it_is(cluster, running, place):
 
 
 def wall(cluster, name, expression):
-    """An admission policy that refuses the operator's writes to jobs where the expression is false."""
+    """An admission policy that refuses the operator's writes to jobs where the expression
+    is false.
+    """
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": {

@@ -1,4 +1,6 @@
-"""What a profile assumes against what its pool lived through: four percent a day, half a history, no failure, a series missing."""
+"""What a profile assumes against what its pool lived through: four percent a day, half a history,
+no failure, a series missing.
+"""
 
 import time
 

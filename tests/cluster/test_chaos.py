@@ -1,7 +1,9 @@
-"""A killer on fake nodes: what it did is the truth, and what kube-state-metrics showed is all that is known.
+"""A killer on fake nodes: what it did is the truth, and what kube-state-metrics showed is all that
+is known.
 
-API server, kwok and kube-state-metrics are real, and so is the Prometheus that is asked. A second of theirs is written down as half
-a minute, so that two hours of a cluster take four minutes: moments in the samples are stretched with the samples.
+API server, kwok and kube-state-metrics are real, and so is the Prometheus that is asked. A second
+of theirs is written down as half a minute, so that two hours of a cluster take four minutes:
+moments in the samples are stretched with the samples.
 """
 
 import json
@@ -87,7 +89,9 @@ class Cluster:
         self.place(job, slot, self.free.pop(0))
 
     def exit(self, job, codes):
-        """All containers of a job end with these codes, the first one first, and start again in place."""
+        """All containers of a job end with these codes, the first one first, and start again
+        in place.
+        """
         now = time.time()
         for slot in range(OF_A_JOB):
             name, _ = self.places[job, slot]
@@ -160,7 +164,9 @@ class Cluster:
 
 
 def chaos(cluster, port, seconds, seed):
-    """Let the killer work; its victims' truth, and the samples by series, in ticks since the start."""
+    """Let the killer work; its victims' truth, and the samples by series, in ticks since
+    the start.
+    """
     world, http = Cluster(cluster, seed), PoolManager()
     while len(nodes.ready_nodes(cluster) & set(world.names)) < len(world.names):
         time.sleep(0.5)
@@ -234,7 +240,9 @@ def scored(truth, told):
 def test_what_a_killer_does_is_found_and_nothing_else(
     cluster, binaries, processes, tmp_path, capsys, seconds
 ):
-    """At least .95 of what counts, and at least .95 of what is told; flaps, drains and resubmissions do not count."""
+    """At least .95 of what counts, and at least .95 of what is told; flaps, drains and
+    resubmissions do not count.
+    """
     binaries.path("kwok")
     if why := neighbourhood.missing("kube-state-metrics"):
         pytest.skip(why)

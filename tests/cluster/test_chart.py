@@ -1,4 +1,6 @@
-"""What helm makes of the chart, against a real API server: accepted whole, restricted, installed, upgraded and removed."""
+"""What helm makes of the chart, against a real API server: accepted whole, restricted, installed,
+upgraded and removed.
+"""
 
 import json
 
@@ -27,7 +29,9 @@ def space(name, **labels):
 
 @pytest.fixture(scope="module")
 def home(cluster):
-    """A namespace that takes restricted pods only, in a cluster that knows the Prometheus operator's kinds."""
+    """A namespace that takes restricted pods only, in a cluster that knows the Prometheus
+    operator's kinds.
+    """
     level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     cluster.apply(
         space("chart-home", **level), *(space(name) for name in ("team-a", "team-b", "ml-platform"))
@@ -73,7 +77,9 @@ def test_the_api_server_accepts_every_object_and_restricted_pods(cluster, home, 
 
 
 def test_the_test_would_see_what_it_looks_for(cluster, home):
-    """A pod that is not restricted, an unknown field, an unknown field of a monitor: each is refused."""
+    """A pod that is not restricted, an unknown field, an unknown field of a monitor: each
+    is refused.
+    """
     objects = template({"securityContext": {"allowPrivilegeEscalation": True}}, namespace=home)
     with pytest.raises(KubectlFailed, match="violates PodSecurity"):
         accepted(cluster, [pod(objects)])
@@ -110,7 +116,9 @@ def test_the_api_server_accepts_the_kind_demo(cluster, home):
 
 
 def test_install_upgrade_and_uninstall(cluster, home, monkeypatch, capsys, tmp_path, binaries):
-    """Definitions, and profiles with what they have learned, outlive the release; nothing else does."""
+    """Definitions, and profiles with what they have learned, outlive the release; nothing
+    else does.
+    """
 
     def release(verb, *options, values=None):
         place = (f"--namespace={home}", f"--kubeconfig={cluster.kubeconfig}")
@@ -187,7 +195,9 @@ def ours_to_make(kind, name, spec, namespace=""):
 def test_roles_in_namespaces_are_enough_for_an_operator_that_watches_them(
     cluster, processes, namespace
 ):
-    """With the account, roles, fence and arguments that the chart makes; nothing that it asks for is refused."""
+    """With the account, roles, fence and arguments that the chart makes; nothing that it asks for
+    is refused.
+    """
     values = {"watchNamespaces": [namespace], "operator": {"resyncSeconds": 5}}
     cluster.apply(space("chart-some"))
     objects = template(values | {"crds": {"enabled": False}}, namespace="chart-some")

@@ -1,4 +1,6 @@
-"""The control plane is a real one: our CRDs are served and refuse what they should, identities may do what they were given."""
+"""The control plane is a real one: our CRDs are served and refuse what they should, identities may
+do what they were given.
+"""
 
 import contextlib
 import json

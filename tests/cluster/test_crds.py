@@ -1,4 +1,6 @@
-"""The CRDs and the models agree: what one takes the other takes, and what the API server fills in changes no answer."""
+"""The CRDs and the models agree: what one takes the other takes, and what the API server fills in
+changes no answer.
+"""
 
 import json
 from pathlib import Path
@@ -129,7 +131,9 @@ def read(kind, body):
 
 
 def plain(value):
-    """Whether a value holds no null and no fraction: there the API server is the more lenient of the two."""
+    """Whether a value holds no null and no fraction: there the API server is the more lenient of
+    the two.
+    """
     if isinstance(value, dict | list):
         return all(plain(inner) for inner in (value.values() if isinstance(value, dict) else value))
     return value is not None and not isinstance(value, float)
@@ -301,7 +305,9 @@ def test_kubectl_get_shows_profiles_and_policies(cluster, namespace):
 @SLOW
 @given(status=values(SCHEMAS[CLUSTER_PROFILE]["properties"]["status"]))
 def test_a_status_that_the_api_server_kept_can_be_read_back(door, profile, status):
-    """The profile's status is the operator's memory: whatever is accepted there must be readable."""
+    """The profile's status is the operator's memory: whatever is accepted there must
+    be readable.
+    """
     answer, said = door.ask(
         "PATCH",
         path(CLUSTER_PROFILE, "", profile, status=True),

@@ -1,4 +1,6 @@
-"""What docs/versions.md promises of the API: a second version beside v1alpha1, its way into storage, and objects of 0.1.0."""
+"""What docs/versions.md promises of the API: a second version beside v1alpha1, its way into
+storage, and objects of 0.1.0.
+"""
 
 import json
 from pathlib import Path
@@ -28,7 +30,9 @@ def load(path):
 
 
 def scratch(served, stored):
-    """Our TrainingJob in another group, with these versions; the later one has no deprecated field."""
+    """Our TrainingJob in another group, with these versions; the later one has no
+    deprecated field.
+    """
     made = crds()["mofa.dev_trainingjobs.yaml"]
     (first,) = made["spec"]["versions"]
     versions = []
@@ -41,7 +45,8 @@ def scratch(served, stored):
         if name != "v1alpha1":
             status = one["schema"]["openAPIV3Schema"]["properties"]["status"]
             del status["properties"]["observed"]["properties"]["life"]
-            # Equal lists would be merged into one for all versions, which the API server refuses where schemas differ.
+            # Equal lists would be merged into one for all versions, which the API server refuses
+            # where schemas differ.
             one["selectableFields"] = one["selectableFields"][::-1]
         versions.append(one)
     spec = made["spec"] | {"group": GROUP, "versions": versions, "conversion": {"strategy": "None"}}

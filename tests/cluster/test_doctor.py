@@ -1,4 +1,6 @@
-"""`kubectl mofa doctor` on a real API server and Prometheus: each fault that is put in is named, with a command that mends it."""
+"""`kubectl mofa doctor` on a real API server and Prometheus: each fault that is put in is named,
+with a command that mends it.
+"""
 
 import asyncio
 import contextlib
@@ -47,7 +49,9 @@ async def _status(kind, name, status):
 
 
 async def _counted(number):
-    """Pods of the Deployment say whether they are ready; the result is whether its controller has counted them."""
+    """Pods of the Deployment say whether they are ready; the result is whether its controller has
+    counted them.
+    """
     ready = {"status": {"conditions": [{"type": "Ready", "status": str(number > 0)}]}}
     async with Api(Credentials.from_environment()) as api:
         found = await api.get(DEPLOYMENT, HOME, NAME)
@@ -60,7 +64,9 @@ async def _counted(number):
 
 
 def available(cluster, number):
-    """As the controller of Deployments would say it; where one runs, it says so itself of pods that no kubelet has."""
+    """As the controller of Deployments would say it; where one runs, it says so itself of pods that
+    no kubelet has.
+    """
     if cluster.controllers:
         until(lambda: asyncio.run(_counted(number)))
     else:
@@ -83,7 +89,9 @@ def deployed(name=NAME, *, drop=(), add=(), image=None):
 
 @pytest.fixture(scope="module")
 def site(cluster):
-    """A cluster with nothing to mend, Prometheus apart; everything that is put in here goes at the end."""
+    """A cluster with nothing to mend, Prometheus apart; everything that is put in here goes at
+    the end.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(cluster.kubeconfig))
         install(cluster, JOB_SET)
@@ -339,7 +347,9 @@ def test_each_fault_is_named_with_what_mends_it(site, capsys, tmp_path, binaries
 
 
 def test_an_operator_that_runs_outside_of_the_cluster_is_no_fault(site, capsys, processes):
-    """`make up` runs it as a process of this machine: there is no Deployment, and nothing is broken."""
+    """`make up` runs it as a process of this machine: there is no Deployment, and nothing
+    is broken.
+    """
     with redeployed_gone(site):
         assert doctor(capsys)[0] == 4, "nobody runs"
         outside = Advisor(site, processes, "outside")

@@ -1,4 +1,6 @@
-"""What documents have people type at a cluster: on the stack of `make up`, and from an empty cluster to a removed operator."""
+"""What documents have people type at a cluster: on the stack of `make up`, and from an empty
+cluster to a removed operator.
+"""
 
 import json
 import os
@@ -44,7 +46,9 @@ RIGHT = {
     "kubectl mofa doctor": (0, 4), "kubectl mofa doctor --all": (0, 4), "grep ^mofa_job_interruptions_total": (0, 1),
     """grep -oE '"(alertname|description|runbook_url|state)":"[^"]*"'""": (0, 1),
 }  # fmt: skip
-"""Ends that are right beside 0, by the end of a line: the local operator has no Deployment; a restart or an alert is minutes away."""
+"""Ends that are right beside 0, by the end of a line: the local operator has no Deployment; a
+restart or an alert is minutes away.
+"""
 LONGEST = 90.0
 """How long something may take that a reader waits for. [s]"""
 

@@ -1,4 +1,6 @@
-"""The fence: even as an administrator of the whole cluster, the operator's account changes nothing but what it may."""
+"""The fence: even as an administrator of the whole cluster, the operator's account changes nothing
+but what it may.
+"""
 
 import re
 from pathlib import Path
@@ -36,7 +38,9 @@ def door(cluster):
 
 @pytest.fixture(scope="module")
 def place(cluster):
-    """A namespace with a job of every kind, a profile, a node and a ConfigMap, all of them other people's."""
+    """A namespace with a job of every kind, a profile, a node and a ConfigMap, all of them other
+    people's.
+    """
     name = "test-fence"
     metadata = {
         "labels": {"team": "ml"},
@@ -182,7 +186,9 @@ def test_the_status_of_our_kinds_is_ours(door, place):
 
 
 def ledger(name, uid, **metadata):
-    """The uid is the profile's own: elsewhere a controller collects what has an owner that is not there."""
+    """The uid is the profile's own: elsewhere a controller collects what has an owner that is
+    not there.
+    """
     owners = [
         {
             "apiVersion": CLUSTER_PROFILE.api_version,

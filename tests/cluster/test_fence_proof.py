@@ -1,4 +1,6 @@
-"""An operator whose fence was taken away writes nothing, says so, and goes on by itself once it is back."""
+"""An operator whose fence was taken away writes nothing, says so, and goes on by itself once it
+is back.
+"""
 
 import json
 import time

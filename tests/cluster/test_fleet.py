@@ -1,4 +1,6 @@
-"""`kubectl mofa` on a real API server: two hundred mixed jobs are summed as their objects say, and nothing is written."""
+"""`kubectl mofa` on a real API server: two hundred mixed jobs are summed as their objects say, and
+nothing is written.
+"""
 
 import asyncio
 import json
@@ -113,7 +115,9 @@ def training_job(namespace, name, annotations, target=None):
 
 
 def mixed(namespace, now, number=200):
-    """Jobs with their statuses: answered, waiting, ended, not opted in, spoken for, and observed ones."""
+    """Jobs with their statuses: answered, waiting, ended, not opted in, spoken for, and
+    observed ones.
+    """
     rng, made = random.Random(7), []
     for index in range(number - 40):
         kind = EVERY[index % len(EVERY)]

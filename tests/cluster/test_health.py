@@ -1,6 +1,8 @@
-"""A job that never makes a first step, beside one that trains: status, kubectl, metric, page and the alert of the shipped rules.
+"""A job that never makes a first step, beside one that trains: status, kubectl, metric, page and
+the alert of the shipped rules.
 
-Thresholds of minutes are seconds here; everything else is as it is shipped, and each part is a process of its own.
+Thresholds of minutes are seconds here; everything else is as it is shipped, and each part is a
+process of its own.
 """
 
 import json

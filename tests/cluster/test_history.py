@@ -413,7 +413,9 @@ def written_at(url, now):
 
 @pytest.mark.parametrize("hours", [1, 7, 30])
 def test_after_a_restart_only_what_the_ledger_lacks_is_read_and_the_days_are_the_same(url, hours):
-    """The days of a whole look at the end, and those of the ledger of some hours before with what was read after it."""
+    """The days of a whole look at the end, and those of the ledger of some hours before with what
+    was read after it.
+    """
     before = samples_read(url)
     whole = look(url)
     between = samples_read(url)
@@ -486,7 +488,9 @@ def test_looks_leave_out_what_the_ledger_held_at_the_first_and_after_a_replay_no
 def test_simulated_runs_fail_by_a_server_as_they_do_by_the_status_that_the_operator_writes(
     url, found, tmp_path, capsys
 ):
-    """The profile assumes 0.24 failures a day of 48 nodes, and its pool had 23; old ones count less, and both doors say how much."""
+    """The profile assumes 0.24 failures a day of 48 nodes, and its pool had 23; old ones count
+    less, and both doors say how much.
+    """
     bare, told = tmp_path / "bare.json", tmp_path / "told.json"
     bare.write_text(json.dumps(profile()))
     pool = live(CLUSTER_PROFILE, profile() | {"metadata": {"name": "east", "uid": "u"}})

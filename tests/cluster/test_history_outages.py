@@ -1,4 +1,6 @@
-"""History that goes away, comes back, grows, or stays as it is; and the command line's advice beside the operator's."""
+"""History that goes away, comes back, grows, or stays as it is; and the command line's advice
+beside the operator's.
+"""
 
 import dataclasses
 import json
@@ -135,7 +137,9 @@ def renamed(past, name):
 
 
 def burst(name, now):
-    """The past of a pool whose eight jobs of four nodes all lost a pod in its last forty minutes, beside the 46 of before."""
+    """The past of a pool whose eight jobs of four nodes all lost a pod in its last forty minutes,
+    beside the 46 of before.
+    """
     past = draw(
         end=now,
         nodes=NODES,
@@ -199,7 +203,9 @@ WATCHED = 600.0
 
 @pytest.mark.soak
 def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, tmp_path):
-    """Looks at history every second, at every object every five, scrapes and probes: the audit log stays as it is."""
+    """Looks at history every second, at every object every five, scrapes and probes: the audit log
+    stays as it is.
+    """
     pasts = {
         "high": lambda name: past_of(name, FOUR_PERCENT),
         "half": lambda name: past_of(name, days=DAYS // 2),
@@ -228,7 +234,9 @@ def test_while_nothing_changes_nothing_is_written(cluster, processes, binaries, 
 def test_the_command_line_gives_the_annotations_that_the_operator_wrote(
     cluster, processes, binaries, namespace, tmp_path, capsys
 ):
-    """The example, a job on all ready nodes, and the example of a JobSet: by the profile as it stands in the cluster."""
+    """The example, a job on all ready nodes, and the example of a JobSet: by the profile as it
+    stands in the cluster.
+    """
     yaml = YAML(typ="safe")
     install(cluster, JOB_SET)
     profile = yaml.load((EXAMPLES / "h100-east.yaml").read_text("utf-8"))
@@ -276,7 +284,9 @@ def jobs_of(text):
 
 
 def without_moment(body, *, whole=False):
-    """Our annotations on an object but computed-at; where it must be whole, None until every one of them is there."""
+    """Our annotations on an object but computed-at; where it must be whole, None until every one of
+    them is there.
+    """
     found = ours(body)
     found.pop("computed-at", None)
     is_whole = {key.removeprefix(PREFIX) for key in OUTPUTS} - {"computed-at"} <= set(found)

@@ -1,4 +1,6 @@
-"""`mofa incidents` on a real Prometheus, over two pasts that were written down by hand: one of nodes, one of jobs."""
+"""`mofa incidents` on a real Prometheus, over two pasts that were written down by hand: one of
+nodes, one of jobs.
+"""
 
 import asyncio
 import json
@@ -21,7 +23,9 @@ from mofa_operator.settings import PrometheusSettings
 DAY, HOUR = 86400, 3600
 NOW = int(time.time())
 END = min(NOW // HOUR * HOUR, NOW // DAY * DAY + 22 * HOUR)
-"""22:00 at the latest. The rack fails 22 hours before, and a week is told without the day that is not over."""
+"""22:00 at the latest. The rack fails 22 hours before, and a week is told without the day that is
+not over.
+"""
 START = END - 3 * DAY
 NODES = [f"n{number}" for number in range(8)]
 
@@ -107,7 +111,9 @@ def of_nodes():
 
 
 def pod(story, name, where, lived, *, job, starts=(), codes=(), ended=None, owner=None):
-    """A pod of a PyTorchJob, scraped without honorLabels; `starts` are the hours at which its container started."""
+    """A pod of a PyTorchJob, scraped without honorLabels; `starts` are the hours at which its
+    container started.
+    """
     uid = f"{name}-{lived[0]}"
     of = {"namespace": "monitoring", "exported_namespace": "ml", "exported_pod": name, "uid": uid}
     a, b = lived
@@ -171,7 +177,9 @@ def of_jobs():
 
 
 def ray_pod(story, name, where, lived, *, cluster, group, labels=True, gone=""):
-    """A pod of KubeRay as kube-state-metrics 2.18 tells of it, all labels allowed, with honorLabels."""
+    """A pod of KubeRay as kube-state-metrics 2.18 tells of it, all labels allowed,
+    with honorLabels.
+    """
     a, b = lived
     of = {
         "job": "kube-state-metrics", "instance": "10.0.0.1:8080", "container": "ray-worker",
@@ -203,7 +211,9 @@ def ray_pod(story, name, where, lived, *, cluster, group, labels=True, gone=""):
 
 
 def of_rays(cluster, *, labels):
-    """A RayJob `tune` of two workers: one is evicted at hour 71.4, and hour 40 needs a new cluster."""
+    """A RayJob `tune` of two workers: one is evicted at hour 71.4, and hour 40 needs a
+    new cluster.
+    """
     story = Story(60, cluster=cluster)
     scraped = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080", "namespace": "monitoring"}
     story.says("up", [(1.0, 72.0, 1.0)], **scraped)

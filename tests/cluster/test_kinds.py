@@ -1,4 +1,6 @@
-"""Jobs of the kinds that people already have: advised from their own words, with what today's layout costs, and left in peace."""
+"""Jobs of the kinds that people already have: advised from their own words, with what today's
+layout costs, and left in peace.
+"""
 
 import json
 import secrets
@@ -34,7 +36,9 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.kind
 
 @pytest.fixture(scope="module")
 def advisor(cluster, processes):
-    """An operator that starts while the cluster has no RayJobs yet, and runs from the first to the last test of this file."""
+    """An operator that starts while the cluster has no RayJobs yet, and runs from the first to the
+    last test of this file.
+    """
     install(cluster, *(kind for kind in KINDS if kind != RAY_JOB))
     cluster.kubectl("delete", f"crd/{RAY_JOB.resource}", "--ignore-not-found")
     made = Advisor(cluster, processes, "kinds")
@@ -51,7 +55,9 @@ def profile(cluster):
 
 
 def policy(namespace, profile, **spec):
-    """The example's policy for a pool of this file, with next to nothing left to search; no selector unless asked for."""
+    """The example's policy for a pool of this file, with next to nothing left to search; no
+    selector unless asked for.
+    """
     body = YAML(typ="safe").load((EXAMPLES / "policy.yaml").read_text("utf-8"))
     body["metadata"]["namespace"] = namespace
     del body["spec"]["selector"]
@@ -218,7 +224,9 @@ SAMPLES = {
     "volcano": 2,
     "workload": 8,
 }
-"""GPUs of each, or status and beginning of the answer that says why it is not advised; a kind's own stands behind its name."""
+"""GPUs of each, or status and beginning of the answer that says why it is not advised; a kind's own
+stands behind its name.
+"""
 
 
 def test_every_sample_is_advised_or_told_why_not_in_its_own_words(cluster, advisor, profile):
@@ -269,7 +277,9 @@ def test_the_example_of_a_pytorch_job_is_what_the_training_project_publishes():
 
 
 def published(models, model, body):
-    """Every field is one that the model knows, down to what is Kubernetes' own; and the model takes its values."""
+    """Every field is one that the model knows, down to what is Kubernetes' own; and the model takes
+    its values.
+    """
     names = {alias: name for name, alias in model.attribute_map.items()}
     assert set(body) <= set(names)
     given = {}

@@ -1,7 +1,9 @@
-"""`mofa incidents` over made histories whose truth is known: a folder that `MOFA_FAILURE_HISTORIES` names.
+"""`mofa incidents` over made histories whose truth is known: a folder that `MOFA_FAILURE_HISTORIES`
+names.
 
-It holds `histories.py` (makes an OpenMetrics text of a scenario, and its truth), `scenarios/*.toml` and `score.py` (compares what
-was found with the truth). Minutes and gigabytes a scenario, so this soaks.
+It holds `histories.py` (makes an OpenMetrics text of a scenario, and its truth), `scenarios/*.toml`
+and `score.py` (compares what was found with the truth). Minutes and gigabytes a scenario, so
+this soaks.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""Definitions that come late, go, and come again: their objects are seen within seconds, and no other watch suffers."""
+"""Definitions that come late, go, and come again: their objects are seen within seconds, and no
+other watch suffers.
+"""
 
 import json
 import time
@@ -27,7 +29,9 @@ ORDERS = [
     else (*OURS[number:], *KINDS[::-1], *OURS[:number])
     for number in range(5)
 ]
-"""Ours first, last and in the midst; others' in either direction, and from another one on each time."""
+"""Ours first, last and in the midst; others' in either direction, and from another one on
+each time.
+"""
 
 
 def definitions(*kinds):
@@ -78,7 +82,9 @@ def bare(cluster):
 
 @pytest.fixture(scope="module")
 def advisors(bare, processes):
-    """An operator of all namespaces and one of a single one, started while the cluster has no definitions."""
+    """An operator of all namespaces and one of a single one, started while the cluster has
+    no definitions.
+    """
     made = [Advisor(bare, processes, "everywhere"), Advisor(bare, processes, "somewhere")]
     for one, more in zip(made, [(), (f"--namespace={PLACE}",)], strict=True):
         one.start(*QUICK, *more, wait=False)
@@ -100,7 +106,9 @@ def answered(cluster):
 
 
 def arrive(cluster, advisors, order):
-    """Definitions come, and an object of each; everything is watched and seen in time, and then taken away."""
+    """Definitions come, and an object of each; everything is watched and seen in time, and then
+    taken away.
+    """
     establish(cluster, *order)
     since = time.monotonic()
     cluster.apply(

@@ -1,4 +1,6 @@
-"""The fence in mode Apply: the operator's account starts what waits and consents, with other arguments, and changes nothing else."""
+"""The fence in mode Apply: the operator's account starts what waits and consents, with other
+arguments, and changes nothing else.
+"""
 
 import json
 
@@ -166,7 +168,9 @@ BEYOND = {
 def test_a_limit_of_restarts_is_raised_in_what_waits_and_consents_and_never_lowered(
     door, cluster, kind
 ):
-    """The API server takes the patch that mode Apply makes; a batch Job is made with a limit of six."""
+    """The API server takes the patch that mode Apply makes; a batch Job is made with a limit
+    of six.
+    """
     told = Answer(**vars(answer(kind)) | {"annotations": {f"{PREFIX}restarts": "17"}})
     for name in ("waits", "consents"):
         stands = live(kind, read(cluster, kind, name))

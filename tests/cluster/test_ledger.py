@@ -1,4 +1,6 @@
-"""Failures that a profile knows without Prometheus, or for longer than Prometheus does: on the real API server."""
+"""Failures that a profile knows without Prometheus, or for longer than Prometheus does: on the real
+API server.
+"""
 
 import json
 import shutil

@@ -1,7 +1,8 @@
-"""The closed loop: running jobs against their predictions, what they teach, and every interruption that a cluster knows.
+"""The closed loop: running jobs against their predictions, what they teach, and every interruption
+that a cluster knows.
 
-A real API server, a real Prometheus, fake trainers with pods that kube-state-metrics would show; the operator is a process
-of its own that looks every two seconds where it would look every minute.
+A real API server, a real Prometheus, fake trainers with pods that kube-state-metrics would show;
+the operator is a process of its own that looks every two seconds where it would look every minute.
 """
 
 import contextlib
@@ -98,7 +99,9 @@ def test_a_trainer_at_85_percent_is_told_and_three_of_them_teach_the_next_predic
 
 
 def memory_stands_beside_its_prediction(site, namespace, pool, first):
-    """Of job a, whose devices hold a little more than was first predicted; then of the same, nearly full."""
+    """Of job a, whose devices hold a little more than was first predicted; then of the same,
+    nearly full.
+    """
     told = first["status"]["recommendation"]["predicted"]["memoryBytes"]["target"]
     held = until(lambda: site.observed(namespace, "a").get("memoryBytes"))
     assert held == pytest.approx(MEMORY * told, rel=0.01)

@@ -1,4 +1,6 @@
-"""The world around the control plane: history that a real Prometheus holds, and series that follow the cluster."""
+"""The world around the control plane: history that a real Prometheus holds, and series that follow
+the cluster.
+"""
 
 import time
 from dataclasses import replace

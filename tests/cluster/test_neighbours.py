@@ -1,7 +1,9 @@
-"""The conformance matrix: the real definitions of two releases of each project, and all samples that they publish.
+"""The conformance matrix: the real definitions of two releases of each project, and all samples
+that they publish.
 
-MOFA_NEIGHBOURS names a folder with `crds/PROJECT-RELEASE/*.yaml.xz` and `samples/PROJECT/*.yaml`; nothing of it is in this tree.
-MOFA_MATRIX names a file for the matrix. What a sample needs is in tests/neighbours.py: a policy, and no change to the sample.
+MOFA_NEIGHBOURS names a folder with `crds/PROJECT-RELEASE/*.yaml.xz` and `samples/PROJECT/*.yaml`;
+nothing of it is in this tree. MOFA_MATRIX names a file for the matrix. What a sample needs is in
+tests/neighbours.py: a policy, and no change to the sample.
 """
 
 import lzma
@@ -42,10 +44,11 @@ def releases():
 
 
 def definitions(number):
-    """The definitions of the older (0) or the newer (1) release of every project, by name; of one name the first project's.
+    """The definitions of the older (0) or the newer (1) release of every project, by name; of one
+    name the first project's.
 
-    MPIJobs are defined by two projects under one name, so the older round has the training operator's and the newer one the MPI
-    operator's.
+    MPIJobs are defined by two projects under one name, so the older round has the training
+    operator's and the newer one the MPI operator's.
     """
     order = sorted(releases().items(), reverse=number == 0)
     found = {}
@@ -57,7 +60,9 @@ def definitions(number):
 
 
 def samples():
-    """Every published sample and our own, by project and file; those that define runtimes first, as a platform installs them."""
+    """Every published sample and our own, by project and file; those that define runtimes first, as
+    a platform installs them.
+    """
     every = [*sorted((Path(FOLDER) / "samples").glob("*/*.yaml")), *sorted(OWN.glob("*.yaml"))]
     found = {path: documents(path) for path in every}
     return dict(sorted(found.items(), key=lambda item: not _is_runtime(item[1])))
@@ -139,7 +144,9 @@ def may_train(body):
 def test_no_sample_meets_silence_and_none_is_advised_that_trains_no_language_model(
     cluster, processes, defined, request
 ):
-    """Every other one is told a field that the real definition has, what stands there, and what would be right."""
+    """Every other one is told a field that the real definition has, what stands there, and what
+    would be right.
+    """
     name = request.node.callspec.id
     shapes = {
         (one["spec"]["group"], one["spec"]["names"]["kind"]): one["spec"]["versions"][0]

@@ -1,4 +1,6 @@
-"""Series that name nodes in another label are read; those that name other nodes than the API server are refused, never counted."""
+"""Series that name nodes in another label are read; those that name other nodes than the API server
+are refused, never counted.
+"""
 
 import asyncio
 import dataclasses
@@ -63,7 +65,9 @@ def one_with_domain(labels):
 
 
 def membership_alone(labels):
-    """kube_node_labels comes from another scrape than the rest, which names a node that is not of the pool."""
+    """kube_node_labels comes from another scrape than the rest, which names a node that is not of
+    the pool.
+    """
     is_one = labels["__name__"] == "kube_node_labels" and labels["node"] == NODES[0]
     return labels | ({"node": HOST} if is_one else {})
 

@@ -28,7 +28,9 @@ LOOK = 4.0
 
 @pytest.fixture(scope="module")
 def advisor(cluster, processes):
-    """An operator process that runs from the first to the last test of this file; each may stop and start it."""
+    """An operator process that runs from the first to the last test of this file; each may stop and
+    start it.
+    """
     made = Advisor(cluster, processes)
     made.start(*QUICK)
     yield made
@@ -382,7 +384,9 @@ def overwritten(cluster, namespace, number):
 
 
 def test_two_that_overwrite_each_other_for_ever_make_no_storm(cluster, running, namespace):
-    """Somebody writes thirty times in three seconds; we write at once, and after 0.2, 0.4, 0.8, 1.6 s."""
+    """Somebody writes thirty times in three seconds; we write at once, and after 0.2, 0.4, 0.8,
+    1.6 s.
+    """
     with pool(cluster) as profile:
         cluster.apply(job(namespace, profile))
         right = ours(advised(cluster, namespace))

@@ -1,4 +1,6 @@
-"""The page of the running operator: it shows what was decided, to anybody who may reach it, and nothing else."""
+"""The page of the running operator: it shows what was decided, to anybody who may reach it, and
+nothing else.
+"""
 
 import secrets
 import urllib.error

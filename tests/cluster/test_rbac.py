@@ -1,4 +1,6 @@
-"""The least role: for each verb on each resource there is a real operation that needs it, and is refused without it."""
+"""The least role: for each verb on each resource there is a real operation that needs it, and is
+refused without it.
+"""
 
 import json
 from pathlib import Path
@@ -165,7 +167,9 @@ def bound(kind, name, rules, user):
 
 @pytest.fixture(scope="module")
 def door(cluster):
-    """With users whole-Role and whole-ClusterRole, and one user for each right that is taken away."""
+    """With users whole-Role and whole-ClusterRole, and one user for each right that is
+    taken away.
+    """
     install(cluster)
     made = []
     for role in roles():

@@ -1,4 +1,6 @@
-"""The real JobSet, Kueue and Trainer beside the operator: jobs live their lives, and are advised before they are admitted."""
+"""The real JobSet, Kueue and Trainer beside the operator: jobs live their lives, and are advised
+before they are admitted.
+"""
 
 import json
 import time
@@ -151,7 +153,9 @@ def plane(binaries, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def kind(plane):
-    """The operator as people get it into a kind cluster: by deploy/kind/up.sh, on this control plane."""
+    """The operator as people get it into a kind cluster: by deploy/kind/up.sh, on this
+    control plane.
+    """
     made = KindSite(plane, plane.processes, plane.folder / "kind", *QUICK).run()
     yield made
     assert made.advisor.stop() == 0
@@ -309,7 +313,9 @@ def taken(cluster, body):
 
 
 def test_a_trainjob_without_sizes_is_sized_admitted_and_started(site, kind):
-    """Of one and two nodes with 8 GPUs two are sooner; Kueue counts what it counts of a job that says so."""
+    """Of one and two nodes with 8 GPUs two are sooner; Kueue counts what it counts of a job that
+    says so.
+    """
     place = site.place("sized")
     rule = policy(place, POOL)
     rule["spec"]["sizing"] = {"maxNodes": 2, "gpusPerNode": [8]}

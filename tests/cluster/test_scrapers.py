@@ -1,4 +1,6 @@
-"""With --authenticate metrics are shown to whom the API server knows by a token and a role lets, and to nobody else."""
+"""With --authenticate metrics are shown to whom the API server knows by a token and a role lets,
+and to nobody else.
+"""
 
 import urllib.error
 import urllib.request

@@ -1,4 +1,6 @@
-"""Seams between pieces of time change no answer: histories are read whole and in pieces, and compared."""
+"""Seams between pieces of time change no answer: histories are read whole and in pieces,
+and compared.
+"""
 
 import asyncio
 import random
@@ -35,7 +37,9 @@ HOURS = range(1, (END - BEGIN) // HOUR)
 
 
 def on_the_seam(c):
-    """What lies over the hours 20 and 30: an outage that is open for long, reboots in silence, a hang, a drain, a lost GPU."""
+    """What lies over the hours 20 and 30: an outage that is open for long, reboots in silence, a
+    hang, a drain, a lost GPU.
+    """
     j = c.job()
     t = c.at(20)
     c.dies(2, t - 400, t + 5 * HOUR)

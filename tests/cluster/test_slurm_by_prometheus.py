@@ -1,4 +1,6 @@
-"""The history of a real Slurm, told once by Slurm's records and once by the exporters of a Kubernetes cluster: the same account."""
+"""The history of a real Slurm, told once by Slurm's records and once by the exporters of a
+Kubernetes cluster: the same account.
+"""
 
 from pathlib import Path
 

@@ -1,17 +1,21 @@
 """Small histories with one trap each: what is easily misread is told right.
 
-Those that say what was scraped were written in six lots, each judged once before anything was changed for it: 35 of 39, 14 of 17 and 11
-of 12 were wholly right, nodes .94/.94 (recall/precision) and jobs .98/.86 over all three; 15 of 17, nodes 1.00/1.00 and jobs .71/1.00,
-for pods of LeaderWorkerSets were no job's; 13 of 14, nodes 1.00/.92 and jobs 1.00/1.00, for a reboot that mended a GPU was a second
-fault; and 16 of 20, nodes .92/.92 and jobs 1.00/.54, for programs that end by their own limit of time were failures.
+Those that say what was scraped were written in six lots, each judged once before anything was
+changed for it: 35 of 39, 14 of 17 and 11 of 12 were wholly right, nodes .94/.94 (recall/precision)
+and jobs .98/.86 over all three; 15 of 17, nodes 1.00/1.00 and jobs .71/1.00, for pods of
+LeaderWorkerSets were no job's; 13 of 14, nodes 1.00/.92 and jobs 1.00/1.00, for a reboot that
+mended a GPU was a second fault; and 16 of 20, nodes .92/.92 and jobs 1.00/.54, for programs that
+end by their own limit of time were failures.
 
-Those that say what happened, and leave to controllers what follows, were written in three lots. Of forty 35 were wholly right at the
-first look, nodes 1.00/.82 and jobs 1.00/.69: false were programs with a clock or a leak (8 of 11 jobs), a host that was away for an
-hour under a pod that stayed (2), a boot that mended a GPU twenty minutes later, and heat that stopped nothing. Of twenty more all were,
-and of eight in which machines look like programs 6, jobs .61/1.00: missed were a host whose loop of short runs ended when the job went
-on without it, and jobs of three teams that failed at several starts at once. Of fourteen by assumptions of their own 13 were wholly
-right, nodes 1.00/.60 and jobs 1.00/.60: machines that an autoscaler swaps at night were reclaimed ones; of twelve more 11, nodes
-1.00/1.00 and jobs .91/1.00: missed was a job whose new pod never ran.
+Those that say what happened, and leave to controllers what follows, were written in three lots. Of
+forty 35 were wholly right at the first look, nodes 1.00/.82 and jobs 1.00/.69: false were programs
+with a clock or a leak (8 of 11 jobs), a host that was away for an hour under a pod that stayed (2),
+a boot that mended a GPU twenty minutes later, and heat that stopped nothing. Of twenty more all
+were, and of eight in which machines look like programs 6, jobs .61/1.00: missed were a host whose
+loop of short runs ended when the job went on without it, and jobs of three teams that failed at
+several starts at once. Of fourteen by assumptions of their own 13 were wholly right, nodes 1.00/.60
+and jobs 1.00/.60: machines that an autoscaler swaps at night were reclaimed ones; of twelve more
+11, nodes 1.00/1.00 and jobs .91/1.00: missed was a job whose new pod never ran.
 
 To see answers: MOFA_SMALL_HISTORIES=FOLDER keeps the truth there.
 """

@@ -1,4 +1,6 @@
-"""SIGTERM ends the operator within five seconds, with 0, whatever it does: nothing of it is left, and nothing is half done."""
+"""SIGTERM ends the operator within five seconds, with 0, whatever it does: nothing of it is left,
+and nothing is half done.
+"""
 
 import asyncio
 import contextlib
@@ -27,7 +29,9 @@ LONGEST = 5.0
 """From the signal to the end. [s]"""
 FLAGS = ("--settle=0.2", "--backoff=0.2", "--prometheus-interval=1")
 SAMPLE = ("silent-at-start", "plugin-at-start", "elected", "a-rival", "gated", "writing", "looking")
-"""Of each thing that an operator can wait for, one: a server, a plugin, the Lease, a search, a write, Prometheus."""
+"""Of each thing that an operator can wait for, one: a server, a plugin, the Lease, a search, a
+write, Prometheus.
+"""
 PLUGIN = {
     "apiVersion": "client.authentication.k8s.io/v1",
     "command": "sleep",
@@ -96,7 +100,9 @@ SOAK = {
     "at-work": tuple(AT_WORK),
     "in-the-midst": ("elected", "a-rival", "searching", "gated", "cut", "looking"),
 }
-"""Every state, no more of them at a time than two cores end in time: what is held to five seconds is one operator."""
+"""Every state, no more of them at a time than two cores end in time: what is held to five seconds
+is one operator.
+"""
 
 
 class State:

@@ -1,4 +1,6 @@
-"""Watches and the queue behind them, on the real thing: rights that come late, and metrics that move."""
+"""Watches and the queue behind them, on the real thing: rights that come late, and metrics
+that move.
+"""
 
 import contextlib
 import json
@@ -81,7 +83,9 @@ def test_kinds_that_may_not_be_watched_end_no_other_watch_and_are_watched_once_t
 
 
 def test_an_operator_whose_user_has_no_name_as_in_its_image_watches_every_kind(cluster, processes):
-    """The image runs as user 65532, whom no passwd file knows: kopf asked for the name, and none of its watches ever stood."""
+    """The image runs as user 65532, whom no passwd file knows: kopf asked for the name, and none of
+    its watches ever stood.
+    """
     install(cluster)
     nameless = "import pwd; pwd.getpwuid = lambda uid: {}[uid]; from mofa_model.cli import main; raise SystemExit(main())"
     without = ("env", *(f"--unset={name}" for name in ("LOGNAME", "USER", "LNAME", "USERNAME")))

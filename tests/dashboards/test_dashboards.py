@@ -1,4 +1,6 @@
-"""Dashboards: made from their code, each series known, each expression read by the real promtool, the usual lint rules kept."""
+"""Dashboards: made from their code, each series known, each expression read by the real promtool,
+the usual lint rules kept.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""Every panel of every dashboard has data on the local stack, asked as Grafana asks: after `make up`, one job, and what befalls it."""
+"""Every panel of every dashboard has data on the local stack, asked as Grafana asks: after `make
+up`, one job, and what befalls it.
+"""
 
 import importlib.util
 import json
@@ -38,7 +40,9 @@ FLAGS = ("--prometheus-interval=5", "--quiet=10", "--settle=1", "--fence")
 QUICK = {
     "interval": "15s", "slow_interval": "30s", "smoothing": "1m", "window": "1d", "resolution": "1m",
 }  # fmt: skip
-"""Of the rules: the same expressions, with shorter times. tests/rules holds them to the times of deploy/rules."""
+"""Of the rules: the same expressions, with shorter times. tests/rules holds them to the times of
+deploy/rules.
+"""
 JOB = "default/small"
 BACK = 20.0
 """Time of an injected recovery. [s]"""
@@ -66,7 +70,9 @@ class Stack:
         return sorted({one["metric"][label] for one in self.asked("query", query=query)["result"]})
 
     def variables(self, board):
-        """Every way to fill a board's variables: each with all of its values, or with one of them where it takes one."""
+        """Every way to fill a board's variables: each with all of its values, or with one of them
+        where it takes one.
+        """
         ways = [{}]
         for one in board["templating"]["list"]:
             if one["type"] != "query":
@@ -111,7 +117,9 @@ def filled(expression, way):
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
-    """The stack, with a job that was interrupted in every way there is, and a node that failed and came back."""
+    """The stack, with a job that was interrupted in every way there is, and a node that failed and
+    came back.
+    """
     folder = tmp_path_factory.mktemp("panels") / "up"
     try:
         told = mofa_local("up", f"--folder={folder}", *SIZE, "--", *FLAGS)
@@ -134,7 +142,9 @@ def mofa_local(*words):
 
 
 def hasten(made):
-    """Our rules once more, with other parameters, in the place of those that the stack came with."""
+    """Our rules once more, with other parameters, in the place of those that the stack
+    came with.
+    """
     spec = importlib.util.spec_from_file_location("tool_rules", stack.ROOT / "tools" / "rules.py")
     rules = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(rules)
@@ -173,7 +183,9 @@ def live_through(made):
 
 
 def foretell(made):
-    """Write two months of forecasts into the ledger, of which only one band in ten held, so that the operator calls them too narrow."""
+    """Write two months of forecasts into the ledger, of which only one band in ten held, so that
+    the operator calls them too narrow.
+    """
     band = {"p10": "0.90", "p50": "0.93", "p90": "0.96"}
     stops = {"p10": "1", "p50": "3", "p90": "6"}
     today = datetime.now(UTC).date()
@@ -209,7 +221,9 @@ def inject(made, kind):
 
 
 def job():
-    """A TrainingJob with next to nothing to search, that runs what it is advised and has an objective."""
+    """A TrainingJob with next to nothing to search, that runs what it is advised and has
+    an objective.
+    """
     return small_job(
         *JOB.split("/"),
         "h100-east",
@@ -278,7 +292,8 @@ def test_the_page_draws_a_job_s_last_day(live):
 
 
 def test_an_assumption_that_does_not_hold_is_on_its_way_to_an_alert(live):
-    # One afternoon's failures may be one burst, which contradicts no rate at once; a rate of nothing it does.
+    # One afternoon's failures may be one burst, which contradicts no rate at once; a rate of
+    # nothing it does.
     classes = [
         {"name": name, "failuresPerThousandNodeDays": rate, "recoverySeconds": 300}
         for name, rate in (("process", "0"), ("pod", "0"), ("job", "0"))

@@ -1,4 +1,6 @@
-"""What README and documents have people type is run, page by page and in their order; what asks a cluster is in tests/cluster."""
+"""What README and documents have people type is run, page by page and in their order; what asks a
+cluster is in tests/cluster.
+"""
 
 import glob
 import gzip
@@ -81,7 +83,9 @@ def test_what_is_not_run_from_the_pages_is_on_some_page():
 
 
 def test_a_stranger_is_three_commands_from_an_answer_on_their_own_model():
-    """As the README has it: one command installs, one answers about a known model, one about a model of one's own."""
+    """As the README has it: one command installs, one answers about a known model, one about a
+    model of one's own.
+    """
     page = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Try it\n")[2]
     block = re.search(r"(?:^    .+\n)+", page, re.MULTILINE)[0].splitlines()
     assert len(block) <= 3

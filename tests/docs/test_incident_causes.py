@@ -1,4 +1,6 @@
-"""Every cause of an incident has its row in the documentation, and says what it asks of who is on call."""
+"""Every cause of an incident has its row in the documentation, and says what it asks of who is
+on call.
+"""
 
 from pathlib import Path
 

@@ -71,7 +71,9 @@ def test_figures_of_the_questions_are_those_of_the_product():
 
 
 def test_what_the_pages_have_people_install_is_there():
-    """They printed `pip install mofa-advisor`, which is on no index, and a chart without an image, which no registry has."""
+    """They printed `pip install mofa-advisor`, which is on no index, and a chart without an image,
+    which no registry has.
+    """
     every = {
         path: path.read_text("utf-8")
         for folder in ("docs", "charts", "examples")

@@ -1,4 +1,6 @@
-"""The reference is complete: whatever the code has a name for, a page explains; counted here from the code, not by the tool."""
+"""The reference is complete: whatever the code has a name for, a page explains; counted here from
+the code, not by the tool.
+"""
 
 import argparse
 import importlib

@@ -1,4 +1,6 @@
-"""Whatever docs/security.md says is tested, is: each test that it names is there, and each test against a tenant is named."""
+"""Whatever docs/security.md says is tested, is: each test that it names is there, and each test
+against a tenant is named.
+"""
 
 import re
 from pathlib import Path

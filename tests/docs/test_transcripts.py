@@ -1,4 +1,6 @@
-"""What README and documents show that commands print is what they print; `make transcripts` writes it."""
+"""What README and documents show that commands print is what they print; `make transcripts`
+writes it.
+"""
 
 import importlib
 import sys

@@ -1,4 +1,6 @@
-"""People finish what is short: all pages that are written by hand, counted by tools/page_words.py."""
+"""People finish what is short: all pages that are written by hand, counted by
+tools/page_words.py.
+"""
 
 import importlib.util
 

@@ -30,9 +30,13 @@ FLAGS = (
 )
 """Knobs that make an hour of production fit into seconds."""
 SELDOM = "--prometheus-interval=60"
-"""How often running jobs are looked at where none runs, and five times which a node may be away without being lost."""
+"""How often running jobs are looked at where none runs, and five times which a node may be away
+without being lost.
+"""
 BOUND = 180.0
-"""Longest that a phase may take to converge under a fault, on a machine whose speed is not ours to know. [s]"""
+"""Longest that a phase may take to converge under a fault, on a machine whose speed is not ours to
+know. [s]
+"""
 PATIENCE = 30.0
 """How long Events are waited for at the end. [s]"""
 QUIET = 1.5
@@ -67,7 +71,9 @@ class Run:
 
 
 class Supervised:
-    """The operator behind a proxy, as a kubelet runs it: whenever it has ended, it is started again."""
+    """The operator behind a proxy, as a kubelet runs it: whenever it has ended, it is
+    started again.
+    """
 
     def __init__(self, cluster: Any, processes: Any, kubeconfig: Path, *flags: str) -> None:
         self.advisor = Advisor(cluster, processes, "faulted", kubeconfig=kubeconfig)
@@ -135,9 +141,11 @@ def play(
     during: Callable[[int, Supervised], None] | None = None,
     bound: float = BOUND,
 ) -> Run:
-    """Play the scenario; without a clean run to compare with, wait for rest instead of for its states.
+    """Play the scenario; without a clean run to compare with, wait for rest instead of for its
+    states.
 
-    `fault` is in force from the operator's readiness on; `during` is called in each phase, just after the people's deeds.
+    `fault` is in force from the operator's readiness on; `during` is called in each phase, just
+    after the people's deeds.
     """
     run = Run(name=name)
     with Proxy(cluster) as proxy, operator(cluster, processes, proxy, SELDOM) as supervised:

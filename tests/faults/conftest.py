@@ -1,4 +1,6 @@
-"""A control plane of its own for the faults: here the API server is killed and its store is stopped."""
+"""A control plane of its own for the faults: here the API server is killed and its store
+is stopped.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,5 @@
-"""A Prometheus that lies: in front of a real one, it answers as servers and gateways do on their worst days.
+"""A Prometheus that lies: in front of a real one, it answers as servers and gateways do on their
+worst days.
 
 What it is asked is recorded, so that every query can be given to the real server's own parser.
 """
@@ -183,7 +184,9 @@ LIES: dict[str, tuple[Lie, str | None]] = {
     "negative": (values(lambda _, value: f"-{value}"), None),
     "a million times": (values(lambda _, value: str(float(value) * 1e6)), None),
 }
-"""Lies by name, and the reason that the profile's condition then has; None where it may have several."""
+"""Lies by name, and the reason that the profile's condition then has; None where it may
+have several.
+"""
 QUICK = (
     "500",
     "slow",

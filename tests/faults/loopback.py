@@ -1,4 +1,6 @@
-"""A small HTTP server in a thread of its own, which misbehaves on command while the test goes on."""
+"""A small HTTP server in a thread of its own, which misbehaves on command while the test
+goes on.
+"""
 
 from __future__ import annotations
 

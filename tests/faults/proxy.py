@@ -1,10 +1,12 @@
-"""A proxy between the operator and the API server, which does to requests what networks and tired servers do.
+"""A proxy between the operator and the API server, which does to requests what networks and tired
+servers do.
 
     with Proxy(cluster) as proxy:
         proxy.fault = Refusing(Random(7), share=0.3, status=500)
 
-A fault sees every request and either answers it itself or passes it on; what it draws comes from its own seed. Requests
-are recorded as they came from the operator, refused or not: a storm shows here, whatever the API server took.
+A fault sees every request and either answers it itself or passes it on; what it draws comes from
+its own seed. Requests are recorded as they came from the operator, refused or not: a storm shows
+here, whatever the API server took.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ def behind(kubeconfig: Path, server: str, user: dict[str, Any] | None = None) ->
 
 
 class Proxy(Loopback):
-    """In front of the API server of a cluster; what the operator shows as its token is passed on."""
+    """In front of the API server of a cluster; what the operator shows as its token is
+    passed on.
+    """
 
     def __init__(self, cluster: Any) -> None:
         super().__init__(self._came)
@@ -210,7 +214,9 @@ class Refusing(Fault):
 
 @dataclass
 class Breaking(Fault):
-    """A share of all answers breaks off in the middle: the request was done, and its sender cannot know."""
+    """A share of all answers breaks off in the middle: the request was done, and its sender
+    cannot know.
+    """
 
     random: Random
     share: float = 0.3
@@ -229,7 +235,9 @@ class Breaking(Fault):
 
 @dataclass
 class Garbling(Fault):
-    """A share of all answers is something else: the login page of a gateway, another's JSON, nothing."""
+    """A share of all answers is something else: the login page of a gateway, another's
+    JSON, nothing.
+    """
 
     random: Random
     share: float = 0.3
@@ -271,7 +279,9 @@ MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?=(\.\d+)?Z)")
 
 @dataclass
 class Skewed(Fault):
-    """The clock of the API server is some hours ahead: times in answers move forward, times in requests back."""
+    """The clock of the API server is some hours ahead: times in answers move forward, times in
+    requests back.
+    """
 
     hours: float
 
@@ -403,7 +413,9 @@ class Reordered(Watching):
 
 @dataclass
 class Killing(Fault):
-    """Calls `kill` before or after a request is done, once every so many requests, `times` times."""
+    """Calls `kill` before or after a request is done, once every so many requests,
+    `times` times.
+    """
 
     random: Random
     kill: Callable[[], None]

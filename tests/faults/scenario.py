@@ -1,8 +1,10 @@
-"""The same actions of the same people on the same objects, so that two runs can be held against each other.
+"""The same actions of the same people on the same objects, so that two runs can be held against
+each other.
 
-Each phase is something that people do and what then stands. A clean run records what stands at the end of each phase; a
-run under a fault must come to the same, whichever way it takes. Names are fixed, so that everything in the objects that a
-name gets into is equal; what remains different between two runs is the time.
+Each phase is something that people do and what then stands. A clean run records what stands at the
+end of each phase; a run under a fault must come to the same, whichever way it takes. Names are
+fixed, so that everything in the objects that a name gets into is equal; what remains different
+between two runs is the time.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ SIZE: Final = 4
 KINDS: Final = "trainingjobs,jobsets.jobset.x-k8s.io,clusterprofiles"
 """What is compared; how many jobs a policy applies to is counted only now and then."""
 EARLY: Final = frozenset({("aimed", "Recommended"), ("aimed", "LowConfidence")})
-"""Events that are right where a JobSet is seen before the TrainingJob that is about it; which watch is first, chance says."""
+"""Events that are right where a JobSet is seen before the TrainingJob that is about it; which watch
+is first, chance says.
+"""
 TIMES: Final = frozenset({"computedTime", "lastTransitionTime", "historyTime", "earlier", "lately"})
 State = dict[str, Any]
 

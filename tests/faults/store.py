@@ -1,4 +1,6 @@
-"""The store of a real API server that is full: etcd reads and refuses every write, as it does when its quota is used up."""
+"""The store of a real API server that is full: etcd reads and refuses every write, as it does when
+its quota is used up.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def _asked(url: str, body: dict[str, str]) -> Any:
 
 @contextlib.contextmanager
 def full_at_times(cluster: Any, random: Random) -> Iterator[Full]:
-    """The store is full from now on and again and again, for times that are drawn; at the end it has room."""
+    """The store is full from now on and again and again, for times that are drawn; at the end it
+    has room.
+    """
     found, ended = Full(), threading.Event()
 
     def change() -> None:

@@ -1,4 +1,6 @@
-"""Whatever the network and the API server do: the objects come to what a clean run makes of them, and no storm of writes."""
+"""Whatever the network and the API server do: the objects come to what a clean run makes of them,
+and no storm of writes.
+"""
 
 import contextlib
 import os
@@ -106,7 +108,9 @@ def test_killed_ten_times(cluster, processes, clean, seed, number):
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(2))
 def test_workers_killed_ten_times(cluster, processes, clean, seed, number):
-    """As a kernel kills the process that holds most; what it was asked is asked again, and the operator lives on."""
+    """As a kernel kills the process that holds most; what it was asked is asked again, and the
+    operator lives on.
+    """
 
     def fault(operator):
         def kill():
@@ -123,7 +127,9 @@ def test_workers_killed_ten_times(cluster, processes, clean, seed, number):
 
 @pytest.mark.soak
 def test_a_store_that_is_full(cluster, processes, clean, seed):
-    """etcd refuses every write whenever its quota is used up; people try again, and so does the operator."""
+    """etcd refuses every write whenever its quota is used up; people try again, and so does
+    the operator.
+    """
     random, times = Random(seed), 0
 
     def during(*_):

@@ -1,4 +1,6 @@
-"""Whatever people write into objects: the loop goes on, every job gets an outcome, and no text leaves its quotes."""
+"""Whatever people write into objects: the loop goes on, every job gets an outcome, and no text
+leaves its quotes.
+"""
 
 import json
 import string
@@ -73,7 +75,9 @@ def walk(node):
 
 
 def words(node):
-    """All of a tree but the values of its matchers: which functions, operators, metrics and labels there are."""
+    """All of a tree but the values of its matchers: which functions, operators, metrics and labels
+    there are.
+    """
     found = set()
     for part in walk(node):
         if "matchers" in part and "name" in part:
@@ -240,7 +244,9 @@ def created(cluster, body, name):
 
 
 def whatever_comes(cluster, supervised, bodies, number):
-    """Objects come; in the end each job that was taken has an outcome, and the operator never stopped."""
+    """Objects come; in the end each job that was taken has an outcome, and the operator
+    never stopped.
+    """
     taken = [one for i, one in enumerate(bodies) if created(cluster, one, f"any-{number}-{i}")]
     print(f"batch {number}: {len(taken)} of {len(bodies)} objects were taken")  # noqa: T201
     cluster.apply(scenario.job("sentinel", batch=64 * (1 + number % 4)))

@@ -1,4 +1,6 @@
-"""Whatever Prometheus says: advice and what was learned stay, the condition says what is the matter, memory is bounded."""
+"""Whatever Prometheus says: advice and what was learned stay, the condition says what is the
+matter, memory is bounded.
+"""
 
 import json
 import time

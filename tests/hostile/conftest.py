@@ -1,4 +1,6 @@
-"""A Prometheus that scrapes two tenants, as a cluster's does: what a target says of itself stands beside where it runs."""
+"""A Prometheus that scrapes two tenants, as a cluster's does: what a target says of itself stands
+beside where it runs.
+"""
 
 import contextlib
 import threading
@@ -51,7 +53,8 @@ class Target:
 class Site:
     """Two tenants, a kube-state-metrics, and the Prometheus that sees them.
 
-    The second tenant has a target more, of which Prometheus honours the labels: by them it may say that it is anybody.
+    The second tenant has a target more, of which Prometheus honours the labels: by them it may say
+    that it is anybody.
     """
 
     def __init__(self, processes, folder):

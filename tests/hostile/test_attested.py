@@ -1,4 +1,6 @@
-"""What one tenant publishes, or asks to see, changes nothing that another is told; all through a real Prometheus."""
+"""What one tenant publishes, or asks to see, changes nothing that another is told; all through a
+real Prometheus.
+"""
 
 import asyncio
 import time
@@ -89,7 +91,9 @@ def test_a_target_that_takes_another_address_too_is_not_scraped_there(site):
 
 
 def test_two_targets_that_disagree_contest_a_job_and_nothing_is_said_of_it(site):
-    """Whoever forges `up` as well is a second source: neither is believed, and the job says what to look for."""
+    """Whoever forges `up` as well is a second source: neither is believed, and the job says what to
+    look for.
+    """
     torn = JobSeries(namespace="research", name="torn")
     forged = as_research(trainer(*TORN, 9e6), job="research-2", instance="10.0.0.1:9")
     forged += 'up{namespace="research",job="research-2",instance="10.0.0.1:9"} 1\n'
@@ -185,7 +189,9 @@ def test_a_pod_with_the_uid_of_another_is_not_that_pod(site):
 def test_a_job_that_was_deleted_and_made_again_under_its_name_has_no_restarts_of_the_one_before(
     site,
 ):
-    """A JobSet that had restarted five times was deleted and applied again; the new one was told of five interruptions."""
+    """A JobSet that had restarted five times was deleted and applied again; the new one was told of
+    five interruptions.
+    """
     now = int(time.time())
     earlier = pod("research", "llama-a", "u8", "node-8").replace('attempt="0"', 'attempt="5"')
     earlier += f'kube_pod_created{{namespace="research",pod="llama-a",uid="u8"}} {now - 600}\n'

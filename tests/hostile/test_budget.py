@@ -1,4 +1,6 @@
-"""What a policy leaves the jobs of its namespace of what all namespaces share; no policy can take more than anybody has."""
+"""What a policy leaves the jobs of its namespace of what all namespaces share; no policy can take
+more than anybody has.
+"""
 
 import asyncio
 import math

@@ -1,4 +1,6 @@
-"""A burst of giant questions of one namespace: another one waits for at most one of them, and no process takes all memory."""
+"""A burst of giant questions of one namespace: another one waits for at most one of them, and no
+process takes all memory.
+"""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -1,6 +1,8 @@
-"""Jobs of megabytes: they are read few at a time, within a budget of their namespace, and are told so; others feel nothing.
+"""Jobs of megabytes: they are read few at a time, within a budget of their namespace, and are told
+so; others feel nothing.
 
-Seventeen Jobs of 1.38 MB once took the operator from 138 to 474 MiB, and fifty would have ended it at each of its starts.
+Seventeen Jobs of 1.38 MB once took the operator from 138 to 474 MiB, and fifty would have ended it
+at each of its starts.
 """
 
 import asyncio

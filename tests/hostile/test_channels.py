@@ -1,7 +1,9 @@
-"""Whatever stands in one namespace, what another is told changes through declared channels alone, and within their bounds.
+"""Whatever stands in one namespace, what another is told changes through declared channels alone,
+and within their bounds.
 
-The channels: the nodes of the pool, which are administrators'; and the pool's factor, which jobs teach that stand on its nodes: by
-two percent a day where several namespaces do. Advice, status and figures of the victim are compared to the bit.
+The channels: the nodes of the pool, which are administrators'; and the pool's factor, which jobs
+teach that stand on its nodes: by two percent a day where several namespaces do. Advice, status and
+figures of the victim are compared to the bit.
 """
 
 import math

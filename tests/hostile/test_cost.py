@@ -1,4 +1,6 @@
-"""Whatever a tenant asks, the answer or the refusal takes 10 s of a core and 512 MB at most; and nothing that is real is refused."""
+"""Whatever a tenant asks, the answer or the refusal takes 10 s of a core and 512 MB at most; and
+nothing that is real is refused.
+"""
 
 import json
 from pathlib import Path
@@ -29,7 +31,9 @@ def meter():
 
 
 def holds(cost, meter):
-    """Within the bounds; on a machine that is slow just now, by as much as a question that is known takes longer."""
+    """Within the bounds; on a machine that is slow just now, by as much as a question that is known
+    takes longer.
+    """
     assert cost.outcome in ENDS, cost.told
     assert cost.bytes < BYTES
     if cost.seconds >= SECONDS:
@@ -49,7 +53,9 @@ def asks(model, *, gpu="h100-80gb-sxm", batch=2048, sequence=4096, **cluster):
 
 
 REFERENCE = ({"preset": "llama3-405b"},), {"batch": 2048, "sequence": 8192, "maxNodes": 256}, 3.4
-"""A question, and what its effort says that it takes on the core for which effort is counted. [s]"""
+"""A question, and what its effort says that it takes on the core for which effort is
+counted. [s]
+"""
 
 
 def many(examples):

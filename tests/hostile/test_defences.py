@@ -1,4 +1,6 @@
-"""A test that cannot fail defends nothing: each is run once with its defence taken out, and fails."""
+"""A test that cannot fail defends nothing: each is run once with its defence taken out,
+and fails.
+"""
 
 import os
 import subprocess

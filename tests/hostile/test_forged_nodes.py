@@ -1,5 +1,7 @@
-"""What a tenant publishes of nodes, devices, pods and jobs that are not his changes neither the history of a pool nor any rule or
-alert of another; asked of a real Prometheus, over days in which he did nothing else."""
+"""What a tenant publishes of nodes, devices, pods and jobs that are not his changes neither the
+history of a pool nor any rule or alert of another; asked of a real Prometheus, over days in which
+he did nothing else.
+"""
 
 import asyncio
 import importlib.util
@@ -60,7 +62,9 @@ def constant(metric, labels, value, *, since=END - DAY, step=60, slope=0.0):
 
 
 def forged():
-    """The lies as a scrape leaves them: where the target runs, it says itself nowhere; and what hosts and devices are said to do."""
+    """The lies as a scrape leaves them: where the target runs, it says itself nowhere; and what
+    hosts and devices are said to do.
+    """
     for one, runs in sampled(LIES, lambda _: True):
         said = {f"exported_{name}": one.labels[name] for name in EVIL if name in one.labels}
         yield one._replace(labels=dict(one.labels) | said | EVIL), runs
@@ -203,7 +207,9 @@ def published(cluster, of, value, slope):
 
 
 def lies(cluster):
-    """All that the victim's exporters publish, with other figures; and twice, with labels that a rule may put others in the place of."""
+    """All that the victim's exporters publish, with other figures; and twice, with labels that a
+    rule may put others in the place of.
+    """
     evil = {"namespace": "evil", "instance": "10.6.6.6:80"}
     yield from published(cluster, lambda _: evil, 1e9, 0.5)
     for more in (

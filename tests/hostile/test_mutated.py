@@ -1,4 +1,6 @@
-"""Inputs of every kind with things wrong in them: no traceback, no exit 1, nothing above ten seconds of a core or 1 GiB."""
+"""Inputs of every kind with things wrong in them: no traceback, no exit 1, nothing above ten
+seconds of a core or 1 GiB.
+"""
 
 import json
 import os

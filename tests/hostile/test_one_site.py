@@ -1,8 +1,9 @@
-"""Every attack that we know of, at once, on one API server, one Prometheus and one operator that may have 1 GiB; and a victim
-whose advice, status and figures stay as they were.
+"""Every attack that we know of, at once, on one API server, one Prometheus and one operator that
+may have 1 GiB; and a victim whose advice, status and figures stay as they were.
 
-Whoever attacks may create and edit what he likes in his namespace, publish what he likes from his pods, and reach the operator's
-port. What the API server refuses of it, it refuses; of the rest each job says what is wrong with it, in one line.
+Whoever attacks may create and edit what he likes in his namespace, publish what he likes from his
+pods, and reach the operator's port. What the API server refuses of it, it refuses; of the rest each
+job says what is wrong with it, in one line.
 """
 
 import contextlib
@@ -69,7 +70,9 @@ GENERATED = settings(
     "part", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 25))]
 )
 def test_whatever_is_generated_in_one_namespace_changes_nothing_in_the_other(attacked, part):
-    """The same objects as the property over decisions has, put before the real API server; what it takes, the operator meets."""
+    """The same objects as the property over decisions has, put before the real API server; what it
+    takes, the operator meets.
+    """
     taken, before = [], attacked.told()
 
     @seed(part)

@@ -1,4 +1,6 @@
-"""Who asks for the page of very many jobs keeps the event loop for no time that anybody would notice."""
+"""Who asks for the page of very many jobs keeps the event loop for no time that anybody
+would notice.
+"""
 
 import asyncio
 import copy
@@ -17,7 +19,9 @@ from mofa_operator.page.server import routes
 
 JOBS, PROFILES = 2000, 100
 SHARE = 0.25
-"""Longest time of one call in the loop's thread, over the time in which the largest page is written. [1]"""
+"""Longest time of one call in the loop's thread, over the time in which the largest page is
+written. [1]
+"""
 
 
 def test_a_page_of_very_many_jobs_and_profiles_is_written_beside_the_loop(monkeypatch):

@@ -1,8 +1,10 @@
-"""A site under siege: forty attacks side by side, drawn by a seed, on an operator to which the kernel gives 1 GiB.
+"""A site under siege: forty attacks side by side, drawn by a seed, on an operator to which the
+kernel gives 1 GiB.
 
-There are a real API server behind a proxy that adds thousands of Jobs of 1.38 MB to its lists, a Prometheus that honours the labels of
-one of the attacker's targets, and a prober that asks as kubelet does. No probe fails, the memory holds, and nothing that the victim
-is told changes or comes late.
+There are a real API server behind a proxy that adds thousands of Jobs of 1.38 MB to its lists, a
+Prometheus that honours the labels of one of the attacker's targets, and a prober that asks as
+kubelet does. No probe fails, the memory holds, and nothing that the victim is told changes or
+comes late.
 """
 
 import gc
@@ -37,13 +39,17 @@ OTHER = "bystander"
 QUESTION = 10.0
 """Longest that one question may take. [s]"""
 SEATS = 24
-"""Requests that the API server works on at once: what two cores can do. Users share them fairly. [1]"""
+"""Requests that the API server works on at once: what two cores can do. Users share them
+fairly. [1]
+"""
 SEED = int(os.environ.get("MOFA_SIEGE_SEED", "45"))
 
 
 @pytest.fixture
 def besieged(request, site, tmp_path_factory):
-    """The site, with some giants in the API server and more behind it; the operator has begun with all of them there."""
+    """The site, with some giants in the API server and more behind it; the operator has begun with
+    all of them there.
+    """
     real, more = request.param
     group = Cgroup(GIB)
     with Processes(tmp_path_factory.mktemp("besieged")) as processes:

@@ -1,4 +1,6 @@
-"""What the jobs of one namespace teach a pool that others use: one vote, a bounded step, and only what can be true."""
+"""What the jobs of one namespace teach a pool that others use: one vote, a bounded step, and only
+what can be true.
+"""
 
 import math
 

@@ -1,6 +1,7 @@
 """Tools are found in the stated order, built once, and a failure says what to do.
 
-The Go toolchain here is a shell script: it does what `go` does with files and processes, in no time.
+The Go toolchain here is a shell script: it does what `go` does with files and processes, in
+no time.
 """
 
 import os
@@ -46,7 +47,9 @@ def program(path, text):
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
-    """A machine with an empty cache, a fake `go`, a shell, and none of our tools; gives the file of go's calls."""
+    """A machine with an empty cache, a fake `go`, a shell, and none of our tools; gives the file of
+    go's calls.
+    """
     for name in [
         name for name in os.environ if name.startswith(("TEST_ASSET_", "KUBEBUILDER_", "FAKE_GO"))
     ]:

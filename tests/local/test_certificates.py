@@ -1,4 +1,6 @@
-"""Certificates of the throwaway authority are what OpenSSL, and so every client, holds to be right."""
+"""Certificates of the throwaway authority are what OpenSSL, and so every client, holds to
+be right.
+"""
 
 import json
 import socket
@@ -18,7 +20,9 @@ def store(folder, name, pair):
 
 
 def handshake(folder, authority, server, client, *, name):
-    """What the server learns of the client by TLS 1.3, each checking the other as strictly as OpenSSL can."""
+    """What the server learns of the client by TLS 1.3, each checking the other as strictly as
+    OpenSSL can.
+    """
     accepts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     accepts.load_cert_chain(*store(folder, "server", server))
     asks = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,6 @@
-"""Children become ready or say why not, stop in reverse, and never outlive their owner by accident."""
+"""Children become ready or say why not, stop in reverse, and never outlive their owner
+by accident.
+"""
 
 import json
 import os
@@ -98,7 +100,9 @@ def test_what_a_child_started_goes_with_it(tmp_path):
 
 
 def owner(folder, *, outlive, before=()):
-    """A process that starts two children and tells their pids; it waits when it should be killed."""
+    """A process that starts two children and tells their pids; it waits when it should
+    be killed.
+    """
     script = f"""{HEED}
 import pathlib, sys, time
 sys.path.insert(0, {str(LOCAL)!r})

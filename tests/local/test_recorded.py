@@ -1,4 +1,6 @@
-"""What rules would have recorded of a made-up past, against the past's own events; what agents show of nodes."""
+"""What rules would have recorded of a made-up past, against the past's own events; what agents show
+of nodes.
+"""
 
 import re
 

@@ -1,4 +1,6 @@
-"""A real Slurm on this machine: jobs come to harm, and what its records say is compared with who did it."""
+"""A real Slurm on this machine: jobs come to harm, and what its records say is compared with who
+did it.
+"""
 
 import time
 

@@ -1,4 +1,6 @@
-"""Batch scripts for a real Slurm: accepted by sbatch, and started; real torchrun, a toy trainer on the CPU."""
+"""Batch scripts for a real Slurm: accepted by sbatch, and started; real torchrun, a toy trainer on
+the CPU.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""A made-up past: what it says happened is what a naive reader counts in the text that exporters would have shown."""
+"""A made-up past: what it says happened is what a naive reader counts in the text that exporters
+would have shown.
+"""
 
 import re
 from collections import Counter, defaultdict
@@ -38,7 +40,9 @@ def read(past, *metrics):
 
 
 def recount(past):
-    """Failures by class from pods alone: attempts, uids of a slot within an attempt, rises of the gang's restart counts."""
+    """Failures by class from pods alone: attempts, uids of a slot within an attempt, rises of the
+    gang's restart counts.
+    """
     samples = read(past, "kube_pod_labels", RESTARTS)
     attempts, uids, rises = defaultdict(set), defaultdict(set), defaultdict(set)
     job_of = {}

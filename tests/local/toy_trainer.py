@@ -1,4 +1,5 @@
-"""A toy trainer: ten steps of a line fitted to points, over gloo, in the groups that its options say.
+"""A toy trainer: ten steps of a line fitted to points, over gloo, in the groups that its options
+say.
 
 Each process writes what it is into a file of its own in the folder TOY_OUT.
 """

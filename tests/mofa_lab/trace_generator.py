@@ -1,7 +1,9 @@
-"""A machine that trains a transformer and writes what a profiler would: events on a clock, no code of `mofa_model`.
+"""A machine that trains a transformer and writes what a profiler would: events on a clock, no code
+of `mofa_model`.
 
-Hosts, streams and collectives are processes on one heap of events. A host launches kernels one by one; a stream runs them
-in order; a collective ends on all members once the last has come. The step time is what the clock says.
+Hosts, streams and collectives are processes on one heap of events. A host launches kernels one by
+one; a stream runs them in order; a collective ends on all members once the last has come. The step
+time is what the clock says.
 
     world = World(Setup(tp=2, pp=2, dp=2), Stack())
     world.run()

@@ -1,4 +1,6 @@
-"""Times of kernels and collectives on the generator's machine: the hidden truth that tests look for."""
+"""Times of kernels and collectives on the generator's machine: the hidden truth that tests
+look for.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class Kernels:
     # communication
 
     def ring(self, size, group, stride):
-        """Ring over a group whose members lie `stride` apart: inside a node of 8, or through its NICs."""
+        """Ring over a group whose members lie `stride` apart: inside a node of 8, or through
+        its NICs.
+        """
         t, g = self.k, group
         if g * stride <= 8:
             rate, hop = t.nvlink * t.up, t.hop

@@ -1,4 +1,6 @@
-"""What the trace generator is told: the job, the hidden truth of its stack, what the profiler leaves out."""
+"""What the trace generator is told: the job, the hidden truth of its stack, what the profiler
+leaves out.
+"""
 
 from __future__ import annotations
 

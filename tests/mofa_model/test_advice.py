@@ -65,7 +65,9 @@ def test_every_combination_is_accounted_for(answer):
 
 
 def crowded(trainer, *constraints, memory=2.3e9, **changes):
-    """A small mixture whose experts fit in chunks alone; of so few words that its loss takes less than a layer."""
+    """A small mixture whose experts fit in chunks alone; of so few words that its loss takes less
+    than a layer.
+    """
     experts = Experts(count=4, top_k=2, width=2048, imbalance=1.5, imbalance_spread=0.1)
     attention = SoftmaxAttention(heads=16, kv_heads=4, head_dim=128)
     mixture = decoder(
@@ -146,7 +148,9 @@ def test_todays_layout_is_priced_beside(answer):
 
 @pytest.mark.parametrize("nodes", [64, pytest.param(512, marks=pytest.mark.soak)])
 def test_under_cost_the_reason_is_gpu_hours_with_the_sign_of_each_term(nodes):
-    """The question at which failures were blamed: 70B at most on 512 nodes, where the cheapest is 32 GPUs."""
+    """The question at which failures were blamed: 70B at most on 512 nodes, where the cheapest is
+    32 GPUs.
+    """
     given = request(
         "llama3-70b", nodes, 512, tokens=2e12, stack="default", framework="any", fewer_nodes=True
     )
@@ -223,7 +227,9 @@ def test_the_same_question_has_the_same_answer(answer):
 
 
 def test_bands_widen_where_nobody_measured_and_confidence_falls_where_an_input_is_in_doubt():
-    """Bands are made to hold four runs of five wherever they are: what is less known has a wider one."""
+    """Bands are made to hold four runs of five wherever they are: what is less known has a
+    wider one.
+    """
     known, unknown = (
         advise(request(framework="any", stack=stack, constraints=("pp=1", "cp=1")))
         for stack in ("nemo", "default")
@@ -399,7 +405,9 @@ def test_the_command_prints_the_answer_in_every_form(capsys, asked_once):
 def test_todays_layout_beside_a_manifest_is_read_and_one_that_does_not_fit_is_an_error(
     capsys, tmp_path
 ):
-    """What a manifest says of it is old, and costs the comparison; what is typed now is an error."""
+    """What a manifest says of it is old, and costs the comparison; what is typed now is
+    an error.
+    """
     file = tmp_path / "job.yaml"
     spec = {
         "model": {"preset": "llama3.1-8b"},
@@ -438,7 +446,9 @@ BARE = FLAGS[: FLAGS.index("--framework")]
 
 @pytest.mark.parametrize("trainer", ["megatron", "nemo", "torchtitan", "deepspeed"])
 def test_a_launch_implies_its_trainer(trainer, capsys):
-    """Everything that some trainer runs was searched before: DualPipe won, and no trainer could be told."""
+    """Everything that some trainer runs was searched before: DualPipe won, and no trainer could
+    be told.
+    """
     few = ["--model", "mixtral-8x7b", "--constraint", "cp=1", "--constraint", "mbs=1"]
     assert main(["advise", *BARE, *few, "--launch", trainer, "--json", "--top", "0"]) == 0
     told = json.loads(capsys.readouterr().out)

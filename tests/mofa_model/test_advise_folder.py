@@ -1,4 +1,6 @@
-"""An advice to take away: a folder whose script starts, whose manifest is a job that asks for the same, or no folder at all."""
+"""An advice to take away: a folder whose script starts, whose manifest is a job that asks for the
+same, or no folder at all.
+"""
 
 import json
 import os
@@ -147,7 +149,9 @@ def test_the_trainers_own_file_lies_beside_the_script_and_in_the_pods(tmp_path):
 
 
 def test_what_is_no_preset_is_not_named_and_other_gpus_have_their_own_name(tmp_path):
-    """The model of a file opts nothing in: no advisor in a cluster knows its name, and what it is called steers no terminal."""
+    """The model of a file opts nothing in: no advisor in a cluster knows its name, and what it is
+    called steers no terminal.
+    """
     config = {
         "_name_or_path": "evil\x1b[2J\u202ename\nsecond",
         "architectures": ["LlamaForCausalLM"],

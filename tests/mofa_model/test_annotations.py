@@ -1,4 +1,6 @@
-"""One pure function: the same question has the same hash, and an answer has the same annotations."""
+"""One pure function: the same question has the same hash, and an answer has the
+same annotations.
+"""
 
 import dataclasses
 import json

@@ -1,4 +1,6 @@
-"""Every axis has one row, and none is built and inert: each of its values reaches a strategy that is priced."""
+"""Every axis has one row, and none is built and inert: each of its values reaches a strategy that
+is priced.
+"""
 
 from dataclasses import fields, replace
 

@@ -68,7 +68,9 @@ def test_a_smaller_risk_takes_less_memory_and_the_estimates_alone_take_all():
 
 
 def test_what_nobody_measured_is_no_veto_but_has_to_be_worth_its_risk():
-    """Megatron's runs have no DeepSeek-V3 on 2,048 H800; without what they lack the step was 28.5 s."""
+    """Megatron's runs have no DeepSeek-V3 on 2,048 H800; without what they lack the step was
+    28.5 s.
+    """
     given = cluster("h800", 2048, stack="megatron-core")
     training = Training(sequence=4096, global_batch=15360, precision=precision("bf16"), tokens=1e12)
     workload = Workload(model=model("deepseek-v3"), training=training)
@@ -86,7 +88,9 @@ def test_what_nobody_measured_is_no_veto_but_has_to_be_worth_its_risk():
 
 
 def test_what_runs_is_a_candidate_that_fits_and_is_kept_unless_another_is_likely_better():
-    """Its memory is not doubted: 405B on 16,384 was told to leave a layout that ran for being too large."""
+    """Its memory is not doubted: 405B on 16,384 was told to leave a layout that ran for being
+    too large.
+    """
     plain = advise(question(top=0))
     kept = advise(question(current=plain.strategy))
     assert (kept.status, kept.odds.fits, kept.odds.beats) == (Status.RECOMMENDED, 1.0, 0.5)
@@ -123,7 +127,9 @@ def test_a_layout_that_only_stands_in_a_command_may_not_fit():
 
 
 def test_what_runs_is_not_kept_against_a_constraint_on_its_optimizer():
-    """`optimizer=zero3` is a level of sharding and a place; only the place was asked of what runs."""
+    """`optimizer=zero3` is a level of sharding and a place; only the place was asked of
+    what runs.
+    """
     runs = parse_strategy("dp=64,mbs=2,optimizer=zero2", gpus=64)
     asked = question(trainer="deepspeed", stack="deepspeed", current=runs)
     assert advise(asked).strategy == runs

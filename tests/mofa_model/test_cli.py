@@ -1,4 +1,6 @@
-"""The shell around the verbs: what goes wrong becomes one line and an exit code, and the start is quick."""
+"""The shell around the verbs: what goes wrong becomes one line and an exit code, and the start
+is quick.
+"""
 
 import ast
 import os
@@ -218,7 +220,9 @@ RUN = "import sys; from mofa_model import cli, verbs; import waiting; verbs.ours
 
 
 def interrupted(tmp_path, program, *numbers):
-    """Exit code and complaint of a verb that waits, started as in the background of a script, after these signals."""
+    """Exit code and complaint of a verb that waits, started as in the background of a script, after
+    these signals.
+    """
     (tmp_path / "waiting.py").write_text(WAITING)
     command = [*BACKGROUND, sys.executable, "-c", program]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
@@ -280,7 +284,9 @@ def test_an_option_that_is_not_there_is_named_with_the_one_that_is_like_it(given
 
 
 def test_advice_is_given_without_masked_arrays_and_archives():
-    """Both are imported by calls that look harmless: numpy's `unique`, and a help text that asks `shutil` for its width."""
+    """Both are imported by calls that look harmless: numpy's `unique`, and a help text that asks
+    `shutil` for its width.
+    """
     asked = "advise --model llama3-8b --gpu h100 --gpus 8 --global-batch 64 --seq 4096 --framework megatron --json"
     told = subprocess.run(
         [sys.executable, "-c", f"import sys; from mofa_model.cli import main; main({asked.split()}); sys.stderr.write(' '.join(sys.modules))"],

@@ -1,4 +1,6 @@
-"""`-o csv` of every verb is one table for programs: a header of plain names, rows of its length, numbers in SI as numbers."""
+"""`-o csv` of every verb is one table for programs: a header of plain names, rows of its length,
+numbers in SI as numbers.
+"""
 
 import csv
 import io

@@ -1,4 +1,6 @@
-"""Layout, interval and recovery plan are one choice: it is what trying all of them one by one finds."""
+"""Layout, interval and recovery plan are one choice: it is what trying all of them one by
+one finds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A command takes large pages for its arrays where the system has them, and answers the same where it has none."""
+"""A command takes large pages for its arrays where the system has them, and answers the same where
+it has none.
+"""
 
 import ctypes
 import subprocess

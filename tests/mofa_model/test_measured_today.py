@@ -1,4 +1,6 @@
-"""Today's layout with its measured step: what is said of it is what was measured, and other layouts follow."""
+"""Today's layout with its measured step: what is said of it is what was measured, and other
+layouts follow.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""What people type wrongly: one line on standard error that names the field, the value and what would be right; exit code 2."""
+"""What people type wrongly: one line on standard error that names the field, the value and what
+would be right; exit code 2.
+"""
 
 from pathlib import Path
 

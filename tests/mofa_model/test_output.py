@@ -1,4 +1,6 @@
-"""One table in every form: for people with units, for machines with every digit, and never a NaN."""
+"""One table in every form: for people with units, for machines with every digit, and never
+a NaN.
+"""
 
 import csv
 import enum

@@ -1,4 +1,6 @@
-"""A job may have a part of its nodes: what is shared is shared out, what is a GPU's own stays so, and a node fails whole."""
+"""A job may have a part of its nodes: what is shared is shared out, what is a GPU's own stays so,
+and a node fails whole.
+"""
 
 import json
 from argparse import ArgumentParser
@@ -119,7 +121,9 @@ def test_a_part_is_advised_explained_and_swept(capsys):
 
 
 def test_what_waits_in_host_memory_has_its_share_of_it_and_no_more(capsys):
-    """96 GB of an 8B model's states fit into 640 GiB, and not into the eighth of it that one GPU of eight has."""
+    """96 GB of an 8B model's states fit into 640 GiB, and not into the eighth of it that one GPU of
+    eight has.
+    """
     words = (*JOB, "--gpus", "1", "--host-memory", "640 GiB", "--constraint", "optimizer=cpu")
     assert run(capsys, "advise", *words, "--gpus-per-node", "1")[0] == 0
     code, _, err = run(capsys, "advise", *words)

@@ -74,7 +74,9 @@ def test_evenly_the_first_stages_take_what_is_left_over():
     ],
 )
 def test_dealt_by_cost_the_head_weighs_as_many_layers_as_its_parameters(model, pp, layers):
-    """A head of 131072 x 2048 is 4 layers of 4 h^2 + 3 h f; what nanotron's first rank allocates agrees."""
+    """A head of 131072 x 2048 is 4 layers of 4 h^2 + 3 h f; what nanotron's first rank
+    allocates agrees.
+    """
     found = dealt(model, pp, "cost")
     assert [int(n) for count, n, _, _ in found for _ in range(int(count))] == layers
     assert found[0][2:] == (1, 0)
@@ -87,7 +89,9 @@ def test_a_head_as_heavy_as_a_stage_stands_alone():
 
 
 def test_leading_dense_layers_lie_on_the_first_stages():
-    """DeepSeek-V3: 61 layers and two ends on 16 stages; the first stage has its three dense layers and no experts."""
+    """DeepSeek-V3: 61 layers and two ends on 16 stages; the first stage has its three dense layers
+    and no experts.
+    """
     found = stages_of(DEEPSEEK, Strategy(pp=16), "slots")
     assert found.held[:, 0].tolist() == [3, 0]
     assert (found.count * found.held).sum(axis=1).tolist() == [3, 58]
@@ -160,7 +164,9 @@ def test_an_unknown_rule_is_refused_with_those_that_exist():
 @pytest.mark.parametrize("name", ["nemotron-h-8b", "qwen3-next", "shared"])
 @pytest.mark.parametrize("pp, vpp", [(4, 1), (4, 2), (8, 1)])
 def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vpp):
-    """Every layer lies once; what is told chunk by chunk is what the stages hold; no stage weighs far more than its share."""
+    """Every layer lies once; what is told chunk by chunk is what the stages hold; no stage weighs
+    far more than its share.
+    """
     model, layout = HYBRIDS[name], Strategy(pp=pp, vpp=vpp)
     found, chunks = stages_of(model, layout, "slots"), stages_in_order(model, layout, "slots")
     assert sum(map(len, chunks)) == (found.count * found.layers).sum() == model.layers
@@ -194,7 +200,9 @@ def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vp
     ],
 )
 def test_repeats_inside_of_repeats_are_written_out_first(layout, layers):
-    """The words and their meaning are those of Megatron's guide and parser; 61 layers of DeepSeek-V3 lie on 32 stages."""
+    """The words and their meaning are those of Megatron's guide and parser; 61 layers of
+    DeepSeek-V3 lie on 32 stages.
+    """
     assert [stage.count("t") for stage in layout_stages(layout)] == layers
 
 
@@ -208,7 +216,9 @@ def test_what_is_no_layout_is_refused_with_an_example(layout):
 
 
 def test_a_layout_in_the_words_of_megatron_is_taken_as_it_is():
-    """Fifteen layers on two stages of four virtual ones: Et*3|(tt|)*6L leaves the last of them the head alone."""
+    """Fifteen layers on two stages of four virtual ones: Et*3|(tt|)*6L leaves the last of them the
+    head alone.
+    """
     model, layout = (
         deeper(presets.model("llama3-8b"), 15),
         Strategy(pp=2, vpp=4, schedule=INTERLEAVED),

@@ -1,4 +1,6 @@
-"""Pictures are written whole, the same bytes for the same numbers, and refused in one line before any work."""
+"""Pictures are written whole, the same bytes for the same numbers, and refused in one line before
+any work.
+"""
 
 import importlib.util
 import sys

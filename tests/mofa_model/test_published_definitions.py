@@ -1,4 +1,6 @@
-"""Manifests of `--save-dir --as KIND` against the definitions that the kinds' own projects publish, where a folder of them is given."""
+"""Manifests of `--save-dir --as KIND` against the definitions that the kinds' own projects publish,
+where a folder of them is given.
+"""
 
 import lzma
 import os
@@ -35,7 +37,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def against(value, schema, path=""):
-    """What a structural schema has against a value, as an API server that refuses unknown fields would say."""
+    """What a structural schema has against a value, as an API server that refuses unknown fields
+    would say.
+    """
     if schema.get("x-kubernetes-int-or-string"):
         return [] if isinstance(value, int | str) else [f"{path}: neither a number nor text"]
     kind = schema.get("type")

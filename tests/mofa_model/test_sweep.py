@@ -1,4 +1,6 @@
-"""A sweep answers at every point of a grid: any field of the job, the strategy, or a measured constant."""
+"""A sweep answers at every point of a grid: any field of the job, the strategy, or a
+measured constant.
+"""
 
 import json
 
@@ -89,7 +91,9 @@ def test_ettr_varies_as_the_paper_does_in_section_5_4(capsys):
 
 
 def test_three_rooflines_from_the_data_sheet_to_every_shape(capsys):
-    """Theoretical is never slower than modified, nor that than shaped; memory and launches do not change."""
+    """Theoretical is never slower than modified, nor that than shaped; memory and launches do
+    not change.
+    """
     told = rows(capsys, "sweep", *JOB, *ONE, "--vary", "roofline=theoretical,modified,shaped")
     times = [row["step_seconds"] for row in told]
     assert times == sorted(set(times))

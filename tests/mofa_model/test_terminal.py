@@ -1,4 +1,6 @@
-"""What strangers named, and terminals that know few characters: every form is written, nothing is obeyed, documents stay exact."""
+"""What strangers named, and terminals that know few characters: every form is written, nothing is
+obeyed, documents stay exact.
+"""
 
 import io
 import json

@@ -1,5 +1,5 @@
-"""A question without a trainer is answered by the best of all trainers, each under the constants of its own stack, and no trainer is
-named for what it cannot train or be told.
+"""A question without a trainer is answered by the best of all trainers, each under the constants of
+its own stack, and no trainer is named for what it cannot train or be told.
 """
 
 import random
@@ -85,7 +85,9 @@ def told(advice):
 
 
 def best_of_all(seed):
-    """To the bit the answer of the trainer that it names: of measured stacks the one that expects least, else of all."""
+    """To the bit the answer of the trainer that it names: of measured stacks the one that expects
+    least, else of all.
+    """
     words = drawn(seed)
     found, named = advised(words), {name: advised(words, name) for name in trainers()}
     those = {
@@ -101,7 +103,9 @@ def best_of_all(seed):
 
 @each([(seed,) for seed in range(6)])
 def test_without_a_trainer_the_answer_is_to_the_bit_the_best_of_all_trainers(seed):
-    """A stack that nobody measured made llm-foundry win at 1.57 s; under its own name it took 2.09, and Megatron 1.60."""
+    """A stack that nobody measured made llm-foundry win at 1.57 s; under its own name it took 2.09,
+    and Megatron 1.60.
+    """
     best_of_all(seed)
 
 
@@ -139,7 +143,9 @@ def test_a_page_prices_the_layout_with_the_stack_of_the_trainer_that_it_names():
 def test_adapters_are_trained_by_a_trainer_that_trains_them_and_the_others_are_refused_in_one_line(
     capsys,
 ):
-    """`--lora 16` named Megatron, nanotron or llm-foundry, which train none; only their launches were refused."""
+    """`--lora 16` named Megatron, nanotron or llm-foundry, which train none; only their launches
+    were refused.
+    """
     assert framework(
         ask.of(AdviceQuestion(**WORDS, adapter_rank="16", top=0)).advice.trainer
     ).keeps("adapters")
@@ -165,7 +171,9 @@ def test_adapters_are_trained_by_a_trainer_that_trains_them_and_the_others_are_r
     ]
 )  # fmt: skip
 def test_what_a_trainer_cannot_train_or_be_told_is_refused_with_who_can(words, why, who):
-    """`chunks=2` was answered for Megatron, and `cp-mode=usp` with no context parallelism at all."""
+    """`chunks=2` was answered for Megatron, and `cp-mode=usp` with no context parallelism
+    at all.
+    """
     mixture = {**WORDS, "model": "mixtral-8x7b"}
     with pytest.raises(BadValue, match=why) as caught:
         ask.of(AdviceQuestion(**mixture, **words))
@@ -178,7 +186,9 @@ def test_what_no_trainer_can_be_told_is_for_whom_builds_it():
 
 
 def test_a_trainer_without_the_usual_values_gets_its_own_unless_one_is_said():
-    """torchtune has weights of one dtype alone; the command refused what a manifest was answered."""
+    """torchtune has weights of one dtype alone; the command refused what a manifest
+    was answered.
+    """
     words = {**WORDS, "model": "llama3.2-3b", "gpus": "8", "framework": "torchtune", "top": 0}
     (problem,) = ask.of(AdviceQuestion(**words)).request.problems
     training = problem.workload.training
@@ -258,7 +268,9 @@ def test_what_has_to_be_built_is_answered_beside_all_trainers():
     ]
 )  # fmt: skip
 def test_no_share_is_more_than_all_of_it(model, gpus, sequence, precision, gpu):
-    """A band of MFU reached 101 % at 1M tokens, and NVFP4 had 114 % of a peak that is not its own."""
+    """A band of MFU reached 101 % at 1M tokens, and NVFP4 had 114 % of a peak that is not
+    its own.
+    """
     words = WORDS | {"model": model, "gpus": gpus, "sequence_length": sequence, "gpu": gpu}
     found = ask.of(AdviceQuestion(**words, precision=(precision,), top=0))
     p, case = found.predicted, found.request.for_trainer(found.advice.trainer).problems[0]

@@ -1,4 +1,6 @@
-"""Quantities go in as text with a unit, are SI floats inside, and come out as text that means the same."""
+"""Quantities go in as text with a unit, are SI floats inside, and come out as text that means
+the same.
+"""
 
 import contextlib
 import math

@@ -1,4 +1,6 @@
-"""YAML that we write means the same to readers of YAML 1.1, as Accelerate and Kubernetes are, and to those of 1.2."""
+"""YAML that we write means the same to readers of YAML 1.1, as Accelerate and Kubernetes are, and
+to those of 1.2.
+"""
 
 import yaml
 from questions import case

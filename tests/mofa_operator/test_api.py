@@ -191,7 +191,9 @@ def test_a_kind_that_the_cluster_does_not_have_cannot_be_listed():
 
 
 def test_a_kind_is_found_in_the_version_that_the_cluster_serves_and_written_there():
-    """The training operator serves MPIJobs in v1 alone; what a list has found every other call knows."""
+    """The training operator serves MPIJobs in v1 alone; what a list has found every other
+    call knows.
+    """
     answers = Answers((404, b"404 page not found"), (200, page("a")), (200, {"metadata": {}}))
 
     async def use(api):

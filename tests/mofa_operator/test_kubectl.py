@@ -1,4 +1,6 @@
-"""`kubectl mofa` is the same command under another name; kubectl asks a program of ours what may follow."""
+"""`kubectl mofa` is the same command under another name; kubectl asks a program of ours what
+may follow.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,6 @@
-"""The account of a pool is one number at every door: ledger, metrics, page, top, why and the command."""
+"""The account of a pool is one number at every door: ledger, metrics, page, top, why and
+the command.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""A watch's bytes: events come out as they went in, however they are cut, and what is no event is an error of ours to know."""
+"""A watch's bytes: events come out as they went in, however they are cut, and what is no event is
+an error of ours to know.
+"""
 
 import asyncio
 

@@ -1,4 +1,6 @@
-"""Tests of the real node: they need root, runc and containerd, and say that they skipped where these are not."""
+"""Tests of the real node: they need root, runc and containerd, and say that they skipped where
+these are not.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Applied means applied: what mode Apply says of a job is what its processes have in /proc, with real controllers on the real node."""
+"""Applied means applied: what mode Apply says of a job is what its processes have in /proc, with
+real controllers on the real node.
+"""
 
 import json
 import random
@@ -77,7 +79,9 @@ def test_the_launcher_of_an_mpijob_keeps_its_arguments_and_that_is_said(site):
 
 
 def test_what_is_said_of_a_rayjob_is_what_ray_started(site):
-    """KubeRay makes a RayCluster, and a Job that submits the entrypoint; Ray starts it in the pod of the head."""
+    """KubeRay makes a RayCluster, and a Job that submits the entrypoint; Ray starts it in the pod
+    of the head.
+    """
     site.add("kuberay")
     site.cluster.apply(ray_job("ml-1", "ray"))
     try:  # its two GPUs would be missing to the hundred that come next

@@ -1,4 +1,6 @@
-"""Jobs that Kueue admits, and those of LeaderWorkerSet, on the real node: what is said of them is what their processes were started with."""
+"""Jobs that Kueue admits, and those of LeaderWorkerSet, on the real node: what is said of them is
+what their processes were started with.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""A pod that really runs: registered by a kubelet, started by containerd, its command line read from outside, and no trace left."""
+"""A pod that really runs: registered by a kubelet, started by containerd, its command line read
+from outside, and no trace left.
+"""
 
 import json
 import subprocess
@@ -19,7 +21,9 @@ LIMIT = 64 * 2**20
 
 
 def pod():
-    """A pod that is given its arguments as mode Apply gives them: an annotation, read by the downward API."""
+    """A pod that is given its arguments as mode Apply gives them: an annotation, read by the
+    downward API.
+    """
     argument = {"fieldRef": {"fieldPath": "metadata.annotations['advisor.mofa.dev/launch-args']"}}
     container = {
         "name": "trainer",
@@ -39,7 +43,9 @@ def pod():
 
 
 def traces(folder, cgroup):
-    """What a node could leave on this machine: cgroups, mounts, rules of the firewall, its bridge, processes."""
+    """What a node could leave on this machine: cgroups, mounts, rules of the firewall, its
+    bridge, processes.
+    """
     mounts = [
         line
         for line in Path("/proc/self/mountinfo").read_text().splitlines()

@@ -1,4 +1,6 @@
-"""Another release of JobSet and of KubeRay than those beside which everything else is tested, on the real node."""
+"""Another release of JobSet and of KubeRay than those beside which everything else is tested, on
+the real node.
+"""
 
 import pytest
 from started import checked, job_set, on_real_node, ray_job, told

@@ -1,4 +1,6 @@
-"""From an older release to this one and back by helm, under fifty live objects: no job restarts, and none is ever without its advice."""
+"""From an older release to this one and back by helm, under fifty live objects: no job restarts,
+and none is ever without its advice.
+"""
 
 import contextlib
 import json
@@ -30,7 +32,9 @@ BEFORE = "a9304a71"
 """A commit of 0.1.0, which people may have installed from a clone."""
 BESIDE = ("kube-state-metrics", "jobset")
 IN_A_POD = ("extraEnv[0].name=POD_ID", "extraEnv[0].value=older")
-"""Without it kopf asks for the name of its user, whom the image does not know: that release saw no profile in any pod."""
+"""Without it kopf asks for the name of its user, whom the image does not know: that release saw no
+profile in any pod.
+"""
 POOL = "local.mofa.dev/pool"
 PLACE = "ml"
 APPLIED = {"job": (batch, 16), "jobset": (job_set, 8)}
@@ -225,7 +229,9 @@ def models(site):
 
 
 def running(site):
-    """Processes of the 24 jobs, by number and as they were started, and how often their containers began; None before all run."""
+    """Processes of the 24 jobs, by number and as they were started, and how often their containers
+    began; None before all run.
+    """
     # A shell that is about to become the program is none yet.
     commands = [(pid, line) for pid, line in site.commands(STUB) if line[1:2] == [STUB]]
     found = frozenset((pid, " ".join(line)) for pid, line in commands)

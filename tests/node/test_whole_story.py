@@ -1,7 +1,9 @@
-"""The whole story with real containers: installed, advised, started, seen, killed twice, counted, recovered from, removed.
+"""The whole story with real containers: installed, advised, started, seen, killed twice, counted,
+recovered from, removed.
 
-Every claim is read from outside: kubectl, /proc, the kernel's cgroups, Prometheus, files. `make e2e` runs it, and writes what it saw
-to docs/real-node.md where MOFA_E2E_PAGE names a folder of documents.
+Every claim is read from outside: kubectl, /proc, the kernel's cgroups, Prometheus, files. `make
+e2e` runs it, and writes what it saw to docs/real-node.md where MOFA_E2E_PAGE names a folder
+of documents.
 """
 
 import json
@@ -325,7 +327,9 @@ def interruptions(site):
 
 
 def fall(site, seconds):
-    """The ETTR before and after it fell most within the last so many seconds; None where it did not."""
+    """The ETTR before and after it fell most within the last so many seconds; None where it
+    did not.
+    """
     ratios = [ratio for _, ratio in site.over_time("max(mofa_job_observed_ettr_ratio)", seconds)]
     most = max(pairwise(ratios), key=lambda pair: pair[0] - pair[1], default=(0.0, 0.0))
     return most if most[0] > most[1] else None

@@ -1,4 +1,6 @@
-"""Rules and alerts: made from their source, read by the real promtool, each one tested, each series known."""
+"""Rules and alerts: made from their source, read by the real promtool, each one tested, each
+series known.
+"""
 
 import importlib.util
 import json

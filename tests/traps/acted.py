@@ -1,7 +1,8 @@
-"""Traps of the second generator: what happens in clusters of GPUs and is easily misread, with its truth.
+"""Traps of the second generator: what happens in clusters of GPUs and is easily misread, with its
+truth.
 
-Each lot was written, truths included, before it was looked at. `contested` says why a truth can be doubted: such incidents are neither
-found nor false, but where they are asked for.
+Each lot was written, truths included, before it was looked at. `contested` says why a truth can be
+doubted: such incidents are neither found nor false, but where they are asked for.
 """
 
 from site_histories import BEGIN, END, HOUR, NCCL, TOLERATED, Site

@@ -1,4 +1,6 @@
-"""A second lot apart, written after the rules were mended for the first one, and before it was asked."""
+"""A second lot apart, written after the rules were mended for the first one, and before it
+was asked.
+"""
 
 from site_histories import HOUR, NCCL, TOLERATED
 from traps.acted import host_dies, trap

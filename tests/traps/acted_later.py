@@ -1,4 +1,6 @@
-"""The second and the third lot of what happened, each written with its truth before it was looked at."""
+"""The second and the third lot of what happened, each written with its truth before it was
+looked at.
+"""
 
 from site_histories import END, HOUR, NCCL
 from traps.acted import host_dies, trap

@@ -1,4 +1,6 @@
-"""Traps as they are kept: a function that makes a history, in the order in which they were written."""
+"""Traps as they are kept: a function that makes a history, in the order in which they
+were written.
+"""
 
 from small_histories import Cluster
 
@@ -6,7 +8,9 @@ MADE = []
 
 
 def vignette(note, late=False, **more):
-    """Keep a function that tells what happens to a cluster; its number names it, and draws what is drawn."""
+    """Keep a function that tells what happens to a cluster; its number names it, and draws what
+    is drawn.
+    """
 
     def keep(function):
         def make(number):

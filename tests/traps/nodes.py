@@ -1,4 +1,6 @@
-"""Small histories of nodes: configuration and cordons, who watches, what exporters tell, machines that come and go."""
+"""Small histories of nodes: configuration and cordons, who watches, what exporters tell, machines
+that come and go.
+"""
 
 from small_histories import BEGIN, END, HOUR
 from traps.kept import vignette

@@ -1,9 +1,12 @@
-"""A lot on who takes a node away, by what autoscalers, handlers of notices and upgrades are documented to do.
+"""A lot on who takes a node away, by what autoscalers, handlers of notices and upgrades are
+documented to do.
 
-swaps       wait until the new node is there, then evict, end the machine, and delete the node when it is gone
-notices     evict at once; another node comes meanwhile or later, and the old one's object stays for a minute or two
+swaps       wait until the new node is there, then evict, end the machine, and delete the node when
+it is gone notices     evict at once; another node comes meanwhile or later, and the old one's
+object stays for a minute or two
 
-Rules that knew how long a deletion took, and nothing of other nodes, told none of the first four right.
+Rules that knew how long a deletion took, and nothing of other nodes, told none of the first
+four right.
 """
 
 from site_histories import END, TOLERATED
@@ -18,7 +21,9 @@ def comes(s, n, there, ready):
 
 
 def machine_ends(s, n, t, gone):
-    """A machine is ended; the node's object is deleted later, and is not ready once it is missed."""
+    """A machine is ended; the node's object is deleted later, and is not ready once it
+    is missed.
+    """
     if gone - t > 45:
         s.away(n, t + 45, gone)
     for what in ("host", "dcgm"):

@@ -1,7 +1,9 @@
-"""Accelerate's own checks, unmodified, on a machine without GPUs: its launcher and the configuration file, the variables that it
-sets, and under these the trainer of transformers as far as a small model is sharded by FSDP2, wrapped by DDP or handed to DeepSpeed.
+"""Accelerate's own checks, unmodified, on a machine without GPUs: its launcher and the
+configuration file, the variables that it sets, and under these the trainer of transformers as far
+as a small model is sharded by FSDP2, wrapped by DDP or handed to DeepSpeed.
 
-Process groups are PyTorch's fake ones. Stubbed are the question whether there is a GPU, and what DeepSpeed does after its configuration.
+Process groups are PyTorch's fake ones. Stubbed are the question whether there is a GPU, and what
+DeepSpeed does after its configuration.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ def validate(launch: dict[str, Any]) -> None:
 
 
 def launched(launch: dict[str, Any]) -> dict[str, str]:
-    """What `accelerate launch` makes of its words: the variables of the processes that it would start."""
+    """What `accelerate launch` makes of its words: the variables of the processes that it
+    would start.
+    """
     from accelerate.commands.launch import launch_command, launch_command_parser
 
     nodes = max(1, launch["gpus"] // NODE)

@@ -1,6 +1,8 @@
-"""Axolotl's own checks, unmodified, on a machine without GPUs: its file as its command loads it, with the schema and all validators.
+"""Axolotl's own checks, unmodified, on a machine without GPUs: its file as its command loads it,
+with the schema and all validators.
 
-Stubbed are the questions what GPU there is, whether flash attention is installed, and what the hub says of the model.
+Stubbed are the questions what GPU there is, whether flash attention is installed, and what the hub
+says of the model.
 """
 
 from __future__ import annotations

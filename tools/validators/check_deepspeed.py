@@ -1,5 +1,6 @@
-"""DeepSpeed's own checks, unmodified, on a machine without GPUs: transformers' arguments and its trainer's reading of the
-configuration, DeepSpeed's configuration with its batch sizes, and what AutoEP asks of group sizes.
+"""DeepSpeed's own checks, unmodified, on a machine without GPUs: transformers' arguments and its
+trainer's reading of the configuration, DeepSpeed's configuration with its batch sizes, and what
+AutoEP asks of group sizes.
 
 Process groups are PyTorch's fake ones; sharding a model and its weights is left out.
 """

@@ -1,5 +1,6 @@
-"""LLaMA-Factory's own checks, unmodified, on a machine without GPUs: its file as its launcher parses it in every process, and its
-adapters on a small model. Process groups are PyTorch's fake ones; stubbed is the question whether there is a GPU.
+"""LLaMA-Factory's own checks, unmodified, on a machine without GPUs: its file as its launcher
+parses it in every process, and its adapters on a small model. Process groups are PyTorch's fake
+ones; stubbed is the question whether there is a GPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Megatron-LM's own checks, unmodified, on a machine without GPUs: its parser and `validate_args`, the configurations that it makes
-of its arguments, its process groups, the layers of every stage, and what its interleaved schedule asks of micro-batches.
+"""Megatron-LM's own checks, unmodified, on a machine without GPUs: its parser and `validate_args`,
+the configurations that it makes of its arguments, its process groups, the layers of every stage,
+and what its interleaved schedule asks of micro-batches.
 
-Stubbed are questions to the GPU alone: its generation, and the version of Transformer Engine, whose kernels are not here. Process
-groups are PyTorch's fake ones, as under --fake-process-group.
+Stubbed are questions to the GPU alone: its generation, and the version of Transformer Engine, whose
+kernels are not here. Process groups are PyTorch's fake ones, as under --fake-process-group.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ ALWAYS = [
     "--hidden-dropout",
     "0",
 ]
-"""What a script says beside layout and model; the fused rotary embedding is a kernel of Transformer Engine."""
+"""What a script says beside layout and model; the fused rotary embedding is a kernel of
+Transformer Engine.
+"""
 VARIABLES = ("CUDA_DEVICE_MAX_CONNECTIONS", "NVTE_CPU_OFFLOAD_V1")
 
 

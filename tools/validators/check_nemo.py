@@ -1,5 +1,6 @@
-"""Megatron Bridge's own checks, unmodified, on a machine without GPUs: its reading of overrides, mixed precision, overlap of
-communication, the validation of its whole configuration, and what Megatron Core asks of layers, groups and schedules.
+"""Megatron Bridge's own checks, unmodified, on a machine without GPUs: its reading of overrides,
+mixed precision, overlap of communication, the validation of its whole configuration, and what
+Megatron Core asks of layers, groups and schedules.
 
 Stubbed are questions to the GPU, and packages that Bridge imports and that are not here (`ABSENT`).
 """

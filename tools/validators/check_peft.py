@@ -1,5 +1,6 @@
-"""Accelerate's and PEFT's own checks, unmodified, on a machine without GPUs: what `check_accelerate` asks, with the adapters and the
-format of the frozen weights by the files that PEFT and transformers read.
+"""Accelerate's and PEFT's own checks, unmodified, on a machine without GPUs: what
+`check_accelerate` asks, with the adapters and the format of the frozen weights by the files that
+PEFT and transformers read.
 """
 
 from __future__ import annotations

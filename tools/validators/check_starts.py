@@ -1,6 +1,7 @@
-"""Whole launches, as their scripts start them: the words after the trainer's program, without one that is added here but a switch for
-kernels that are not installed. Each trainer's own validator asks; under Accelerate and DeepSpeed the program is the one that is
-written beside the launch, whose model is built on the meta device and counted.
+"""Whole launches, as their scripts start them: the words after the trainer's program, without one
+that is added here but a switch for kernels that are not installed. Each trainer's own validator
+asks; under Accelerate and DeepSpeed the program is the one that is written beside the launch, whose
+model is built on the meta device and counted.
 """
 
 from __future__ import annotations

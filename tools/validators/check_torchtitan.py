@@ -1,7 +1,8 @@
-"""torchtitan's own checks, unmodified, on a machine without GPUs: its command line, its configuration, and its trainer as far as
-the model is built on the meta device and cut into stages.
+"""torchtitan's own checks, unmodified, on a machine without GPUs: its command line, its
+configuration, and its trainer as far as the model is built on the meta device and cut into stages.
 
-Process groups are PyTorch's fake ones. What follows the checks, sharding the model and its weights, is left out.
+Process groups are PyTorch's fake ones. What follows the checks, sharding the model and its weights,
+is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 MADE: dict[str, Any] = {}
 """Models that were made, by their configurations."""
 MOST: Final = 16
-"""So many at a time: torchtitan collects its garbage for every layout, and walks over all of them."""
+"""So many at a time: torchtitan collects its garbage for every layout, and walks over all
+of them.
+"""
 
 
 class Enough(Exception):

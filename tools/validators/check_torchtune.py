@@ -1,5 +1,6 @@
-"""torchtune's own checks, unmodified, on a machine without GPUs: its command, `tune validate`, what a recipe refuses when it begins,
-and the model that it builds, on the meta device and shared over PyTorch's fake process groups.
+"""torchtune's own checks, unmodified, on a machine without GPUs: its command, `tune validate`, what
+a recipe refuses when it begins, and the model that it builds, on the meta device and shared over
+PyTorch's fake process groups.
 
 The device of the file is the CPU's here, because the recipe asks for the one that the file names.
 """

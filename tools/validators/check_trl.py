@@ -1,5 +1,6 @@
-"""TRL's own checks, unmodified, on a machine without GPUs: its command, Accelerate's launcher under it, and its configuration; then
-what `check_accelerate` asks, with adapters by PEFT on a small model.
+"""TRL's own checks, unmodified, on a machine without GPUs: its command, Accelerate's launcher under
+it, and its configuration; then what `check_accelerate` asks, with adapters by PEFT on a
+small model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What the validators of all trainers share: launches in, verdicts out, and what was run, by version and hash.
+"""What the validators of all trainers share: launches in, verdicts out, and what was run, by
+version and hash.
 
-A validator reads one launch a line and writes one line for each: null, or what the trainer says against it. Its first line names
-the trainer, its version and the hashes of the files whose checks ran.
+A validator reads one launch a line and writes one line for each: null, or what the trainer says
+against it. Its first line names the trainer, its version and the hashes of the files whose
+checks ran.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What Megatron-LM holds on a GPU: its model on the meta device, cut as it cuts it, with its own gradient buffers and optimizer.
+"""What Megatron-LM holds on a GPU: its model on the meta device, cut as it cuts it, with its own
+gradient buffers and optimizer.
 
-A launch a line, as for the checks; the answer says for the first, the middle and the last stage how many parameters a rank of it has
-without and with experts, and where neither Megatron-FSDP nor the host is asked for, bytes of weights and gradients and the number of
-parameters whose states it keeps. Layers are Megatron's local ones, but the latent projections of MLA, which under Transformer Engine
-are whole on every rank. What holds no parameters is left as it is or left out.
+A launch a line, as for the checks; the answer says for the first, the middle and the last stage how
+many parameters a rank of it has without and with experts, and where neither Megatron-FSDP nor the
+host is asked for, bytes of weights and gradients and the number of parameters whose states it
+keeps. Layers are Megatron's local ones, but the latent projections of MLA, which under Transformer
+Engine are whole on every rank. What holds no parameters is left as it is or left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Every option that a trainer's own parser has, or key that its configuration has: `options.py TRAINER` prints them as JSON."""
+"""Every option that a trainer's own parser has, or key that its configuration has: `options.py
+TRAINER` prints them as JSON.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def accelerate() -> list[str]:
 
 
 def trl() -> list[str]:
-    """Keys of the file of `trl sft`, `trl dpo` and `trl reward`, which are options of these commands too."""
+    """Keys of the file of `trl sft`, `trl dpo` and `trl reward`, which are options of these
+    commands too.
+    """
     from trl.scripts import dpo, reward, sft
 
     found = [one for script in (sft, dpo, reward) for one in flags(script.make_parser())]
@@ -124,7 +128,9 @@ def llama_factory() -> list[str]:
 
 
 def torchtune() -> list[str]:
-    """Keys of the configurations that it brings for fine-tuning, and those that its recipes ask for besides."""
+    """Keys of the configurations that it brings for fine-tuning, and those that its recipes ask
+    for besides.
+    """
     from own import use
 
     use("torchtune")

@@ -1,4 +1,6 @@
-"""Packages that one trainer alone asks for, in the versions that it pins: they come before those of all."""
+"""Packages that one trainer alone asks for, in the versions that it pins: they come before those
+of all.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The recipe of torchtitan that a launch brings along, for models of which torchtitan has none.
 
-`check_torchtitan` says the sizes of the model before the recipe is asked for: `--module recipes --config recipe`.
+`check_torchtitan` says the sizes of the model before the recipe is asked for: `--module recipes
+--config recipe`.
 """
 
 from pathlib import Path

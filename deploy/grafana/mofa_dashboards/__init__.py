@@ -1,4 +1,5 @@
-"""The dashboards as code: `make dashboards` writes deploy/grafana/*.json. Needs grafana-foundation-sdk, of the dev extra.
+"""The dashboards as code: `make dashboards` writes deploy/grafana/*.json. Needs
+grafana-foundation-sdk, of the dev extra.
 
 parts         what all dashboards are made of: variables, queries, panels
 fleet         all jobs and pools

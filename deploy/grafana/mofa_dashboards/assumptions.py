@@ -1,4 +1,6 @@
-"""One pool: what its profile assumes of failures and recoveries, what history says, and how far to trust it."""
+"""One pool: what its profile assumes of failures and recoveries, what history says, and how far to
+trust it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""All jobs and pools: who misses an objective, who runs otherwise than predicted, which pool fails."""
+"""All jobs and pools: who misses an objective, who runs otherwise than predicted, which
+pool fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""python -m mofa_local up | down | status | inject KIND JOB: the whole local stack, for a person."""
+"""python -m mofa_local up | down | status | inject KIND JOB: the whole local stack, for
+a person.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""What two agents on every GPU node would show: node exporter's clock and boot time, and a health agent's events and repairs.
+"""What two agents on every GPU node would show: node exporter's clock and boot time, and a health
+agent's events and repairs.
 
     python -m mofa_local.agents --kubeconfig FILE --port 9310
 
-A node that is not ready has a fatal health event, counted once; when it is ready again, the repair is over and the node was
-rebooted. `make up` serves the one process for all nodes, each as its own instance. While the API server does not answer,
-nothing happens to any node.
+A node that is not ready has a fatal health event, counted once; when it is ready again, the repair
+is over and the node was rebooted. `make up` serves the one process for all nodes, each as its own
+instance. While the API server does not answer, nothing happens to any node.
 """
 
 from __future__ import annotations

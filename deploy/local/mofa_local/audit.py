@@ -1,7 +1,7 @@
 """What the API server was asked, from its audit log: an oracle for who wrote what, and how often.
 
-The server writes an event when it has answered, so that an event can appear a moment after the client has its answer:
-a test that expects one waits for it.
+The server writes an event when it has answered, so that an event can appear a moment after the
+client has its answer: a test that expects one waits for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ POLICY: Final = {
         {"level": "Metadata"},
     ],
 }
-"""Everything that people and programs ask, and for writes what they sent; not what the server asks itself."""
+"""Everything that people and programs ask, and for writes what they sent; not what the server
+asks itself.
+"""
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 """Verbs that change an object."""
@@ -45,7 +47,9 @@ class Log:
         self._events: list[Event] = []
 
     def events(self) -> list[Event]:
-        """All events so far, in the order in which requests were answered; a line that is being written is left out."""
+        """All events so far, in the order in which requests were answered; a line that is being
+        written is left out.
+        """
         try:
             with self.path.open("rb") as file:
                 file.seek(self._read)
@@ -66,9 +70,11 @@ def writes(
     name: str | None = None,
     accepted: bool | None = True,
 ) -> list[Event]:
-    """The writes among events, by part: user name, plural resource (`trainingjobs`, of any subresource), namespace, name.
+    """The writes among events, by part: user name, plural resource (`trainingjobs`, of any
+    subresource), namespace, name.
 
-    `accepted=False` gives the refused ones, None both. Dry runs are no writes, and neither are reviews (of access, tokens, oneself).
+    `accepted=False` gives the refused ones, None both. Dry runs are no writes, and neither are
+    reviews (of access, tokens, oneself).
     """
     return [
         event
@@ -86,7 +92,8 @@ def writes(
 
 
 def per_object(found: Iterable[Event]) -> Counter[str]:
-    """How many events each object had, as `resource/namespace/name`; subresources count for their object.
+    """How many events each object had, as `resource/namespace/name`; subresources count for their
+    object.
 
     >>> per_object([{"objectRef": {"resource": "nodes", "name": "a", "subresource": "status"}}])
     Counter({'nodes//a': 1})

@@ -1,11 +1,13 @@
 """Find a tool of the local stack, or build it once from its Go module into the user's cache.
 
-    python -m mofa_local.binaries              the paths of all tools, built where they are missing, but those of a real node
-    python -m mofa_local.binaries etcd kwok    of these, and of neighbours
-    python -m mofa_local.binaries --for-tests  what `make test` starts: all of these, and kube-state-metrics
+    python -m mofa_local.binaries              the paths of all tools, built where they are missing,
+    but those of a real node python -m mofa_local.binaries etcd kwok    of these, and of neighbours
+    python -m mofa_local.binaries --for-tests  what `make test` starts: all of these, and
+    kube-state-metrics
 
-The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as Kubernetes' own test
-environment reads them; then PATH for tools that people have, when their version fits; then the cache; then a build.
+The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as
+Kubernetes' own test environment reads them; then PATH for tools that people have, when their
+version fits; then the cache; then a build.
 """
 
 from __future__ import annotations
@@ -84,10 +86,12 @@ def find(name: str) -> Path | None:
 
 
 def build(*wanted: Tool) -> dict[Tool, Path]:
-    """Build tools of one Go module into the cache. Where another process builds already, wait for it and take its result.
+    """Build tools of one Go module into the cache. Where another process builds already, wait for
+    it and take its result.
 
-    Some packages are compiled one after another: the last four of Prometheus take a minute. Go compiles in the order of
-    the tools, so the largest stands first, and another core has the rest meanwhile.
+    Some packages are compiled one after another: the last four of Prometheus take a minute. Go
+    compiles in the order of the tools, so the largest stands first, and another core has the
+    rest meanwhile.
     """
     places = {one: cache() / one.module.key / one.name for one in wanted}
     for place in places.values():
@@ -121,7 +125,9 @@ def build(*wanted: Tool) -> dict[Tool, Path]:
 
 
 def _called_by_go(wanted: Tool) -> str:
-    """How `go build` calls a program among several: after the last part of its package that is no version."""
+    """How `go build` calls a program among several: after the last part of its package that is
+    no version.
+    """
     parts = wanted.package.split("/")
     return parts[-2] if re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
@@ -268,7 +274,9 @@ def _say(text: str) -> None:
 
 
 FOR_TESTS: Final = "--for-tests"
-"""Asks for what tests start, so that it is built before the first test and no test waits for a build in another one."""
+"""Asks for what tests start, so that it is built before the first test and no test waits for a
+build in another one.
+"""
 
 
 def main(names: list[str]) -> int:
@@ -286,11 +294,15 @@ def main(names: list[str]) -> int:
 
 
 _BESIDE: Final = "kube-state-metrics"
-"""The neighbour that tests start. The others are for `make soak` and `make e2e`, which build what they need."""
+"""The neighbour that tests start. The others are for `make soak` and `make e2e`, which build what
+they need.
+"""
 
 
 def _for_tests(tools: list[str]) -> None:
-    """Build what is missing. A neighbour that cannot be fetched is named and left out: its tests are skipped then."""
+    """Build what is missing. A neighbour that cannot be fetched is named and left out: its tests
+    are skipped then.
+    """
     missing = [name for name in (*tools, _BESIDE) if find(name) is None]
     if missing:
         usual = span(sum(tool(name).seconds for name in missing))

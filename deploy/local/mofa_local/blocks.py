@@ -1,8 +1,9 @@
-"""Blocks of Prometheus' store, written here: a made-up past is mostly constant, and a constant compresses to nothing.
+"""Blocks of Prometheus' store, written here: a made-up past is mostly constant, and a constant
+compresses to nothing.
 
-A hundred million samples take seconds, where promtool needs minutes and gigabytes of text. The format is the one in
-Prometheus' own documentation of its store (index version 2, XOR chunks); `tests/local` holds a block made here against one
-that promtool makes of the same past.
+A hundred million samples take seconds, where promtool needs minutes and gigabytes of text. The
+format is the one in Prometheus' own documentation of its store (index version 2, XOR chunks);
+`tests/local` holds a block made here against one that promtool makes of the same past.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ Entry = tuple[tuple[tuple[str, str], ...], list[Chunk]]
 
 
 def write_block(sampled: Iterable[tuple[Series, list[Run]]], data: Path) -> Path:
-    """Write series as one block into a data folder; the block's folder. A series without samples is none."""
+    """Write series as one block into a data folder; the block's folder. A series without samples
+    is none.
+    """
     ordered = sorted(
         (
             (tuple(sorted((dict(series.labels) | {"__name__": series.metric}).items())), runs)
@@ -92,7 +95,9 @@ def _name(milliseconds: int, salt: int) -> str:
 def _chunks(
     runs: list[Run], segment: bytearray, packed: dict[tuple[range, object], bytes]
 ) -> Iterator[Chunk]:
-    """Append the chunks of a series to the segment file. Equal chunks of other series are only packed once."""
+    """Append the chunks of a series to the segment file. Equal chunks of other series are only
+    packed once.
+    """
     for run in runs:
         values = list(run.values()) if run.span.slope else None
         for begin in range(0, len(run.times), LONGEST):
@@ -121,7 +126,9 @@ def _head(times: range, value: float) -> bytes:
 
 
 def _constant(times: range, value: float) -> bytes:
-    """The body of a chunk whose value never changes: zeros, one bit for the second value, then two each."""
+    """The body of a chunk whose value never changes: zeros, one bit for the second value, then
+    two each.
+    """
     return _head(times, value) + bytes((max(0, 2 * len(times) - 3) + 7) // 8)
 
 
@@ -138,7 +145,9 @@ def _varying(times: range, values: list[float]) -> bytes:
 
 @cache
 def _changed(change: int) -> str:
-    """Bits of one sample, by the change of its value's bits; kept, since counters repeat few changes."""
+    """Bits of one sample, by the change of its value's bits; kept, since counters repeat
+    few changes.
+    """
     if not change:
         return "00"
     leading = min(64 - change.bit_length(), 31)
@@ -182,8 +191,8 @@ def _index(entries: list[Entry]) -> bytes:
 def _series(
     labels: tuple[tuple[str, str], ...], chunks: list[Chunk], number: Mapping[str, int]
 ) -> bytes:
-    """A series in the index: numbers of its labels' texts, then its chunks, each as the difference from
-    the one before.
+    """A series in the index: numbers of its labels' texts, then its chunks, each as the difference
+    from the one before.
     """
     body = _uvarint(len(labels)) + b"".join(
         _uvarint(number[text]) for pair in labels for text in pair

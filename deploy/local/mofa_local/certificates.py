@@ -1,8 +1,9 @@
 """A throwaway certificate authority for servers and users on this machine.
 
-Python's standard library reads certificates and makes none, and the machine may have no `openssl`; a control plane that lives for
-minutes on the loopback interface needs just one curve (P-256), one signature (ECDSA with SHA-256) and four extensions.
-Nothing here is meant for keys that are worth something: the arithmetic takes no care of side channels.
+Python's standard library reads certificates and makes none, and the machine may have no `openssl`;
+a control plane that lives for minutes on the loopback interface needs just one curve (P-256), one
+signature (ECDSA with SHA-256) and four extensions. Nothing here is meant for keys that are worth
+something: the arithmetic takes no care of side channels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A small client of a cluster's API: what the exporter, the fake trainer and tests need, in a tenth of the big client's memory."""
+"""A small client of a cluster's API: what the exporter, the fake trainer and tests need, in a tenth
+of the big client's memory.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Refused(LocalStackError):
 
 
 class Client:
-    """One connection to the API server, as the user of a kubeconfig file: by certificate or by token."""
+    """One connection to the API server, as the user of a kubeconfig file: by certificate or
+    by token.
+    """
 
     def __init__(self, kubeconfig: Path) -> None:
         from ruamel.yaml import YAML
@@ -91,9 +95,11 @@ class Client:
         sent: str = "application/json",
         accept: str = "application/json",
     ) -> Any:
-        """What a request is answered with; an error is `Refused`, and no answer at all a `LocalStackError`.
+        """What a request is answered with; an error is `Refused`, and no answer at all a
+        `LocalStackError`.
 
-        A server that asks to come again, as it does while it sets up a new kind, is asked again for a while.
+        A server that asks to come again, as it does while it sets up a new kind, is asked again for
+        a while.
         """
         headers = {**self._headers, "Accept": accept, "Content-Type": sent}
         data = None if body is None else orjson.dumps(body)
@@ -123,7 +129,9 @@ class Client:
     def _exchange(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        """Code and body of an answer; a kept connection that the server has closed meanwhile is opened anew."""
+        """Code and body of an answer; a kept connection that the server has closed meanwhile is
+        opened anew.
+        """
         kept = self._connection.sock is not None
         try:
             self._connection.request(method, path, data, headers)
@@ -137,7 +145,9 @@ class Client:
         return answer.status, answer.read()
 
     def resources(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """What the server serves: the path of its group and what it is, by every name that people use and by `apiVersion/kind`."""
+        """What the server serves: the path of its group and what it is, by every name that people
+        use and by `apiVersion/kind`.
+        """
         found: dict[str, tuple[str, dict[str, Any]]] = {}
         for root in ("/api", "/apis"):
             for group in (self.get(root, _DISCOVERY) or {"items": []})["items"]:

@@ -1,4 +1,6 @@
-"""Any cluster, given its kubeconfig: what tests and `make up` do with it; kubectl, where people's words are meant."""
+"""Any cluster, given its kubeconfig: what tests and `make up` do with it; kubectl, where people's
+words are meant.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +76,16 @@ class Cluster:
         input: str | None = None,  # noqa: A002
         as_: Path | None = None,
     ) -> str:
-        """What kubectl prints, as the administrator or with another kubeconfig; an error is `KubectlFailed`.
+        """What kubectl prints, as the administrator or with another kubeconfig; an error is
+        `KubectlFailed`.
 
-        A plain `get … -o json` of the administrator is answered here, without a process: tests ask it all the time.
+        A plain `get … -o json` of the administrator is answered here, without a process: tests ask
+        it all the time.
         """
         if as_ is None and (found := self._got([str(one) for one in arguments])) is not None:
             return found
-        # kubectl remembers what a server serves: by default for all clusters that ever had this port.
+        # kubectl remembers what a server serves: by default for all clusters that ever had this
+        # port.
         options = [
             f"--kubeconfig={as_ or self.kubeconfig}",
             f"--cache-dir={self.folder / 'kubectl'}",
@@ -94,7 +99,9 @@ class Cluster:
         return done.stdout
 
     def apply(self, *manifests: Path | dict[str, Any]) -> None:
-        """Server-side apply of files and objects, in this order; an object that is refused is `Refused`."""
+        """Server-side apply of files and objects, in this order; an object that is refused
+        is `Refused`.
+        """
         for one in manifests:
             if isinstance(one, dict):
                 self._apply(one)
@@ -117,7 +124,9 @@ class Cluster:
         labels: str = "",
         fields: str = "",
     ) -> None:
-        """Delete an object, or all of its kind with some labels and fields; a missing one is no error."""
+        """Delete an object, or all of its kind with some labels and fields; a missing one is
+        no error.
+        """
         self._delete(self._path(kind, namespace, name), labels, fields)
 
     def empty(self, namespace: str) -> None:
@@ -126,14 +135,18 @@ class Cluster:
             self._delete(f"{path}/namespaces/{namespace}/{resource}")
 
     def empty_all(self) -> None:
-        """Delete all objects in every namespace but those of the cluster itself and of the operator."""
+        """Delete all objects in every namespace but those of the cluster itself and of
+        the operator.
+        """
         for path, resource in self._held():
             found = self._client.items(f"{path}/{resource}") or ()
             for namespace in {one["metadata"]["namespace"] for one in found} - OWN:
                 self._delete(f"{path}/namespaces/{namespace}/{resource}")
 
     def _held(self) -> set[tuple[str, str]]:
-        """API path and resource of every namespaced kind that can be deleted as a whole, without events."""
+        """API path and resource of every namespaced kind that can be deleted as a whole,
+        without events.
+        """
         return {
             (path, told["resource"])
             for path, told in self._kinds.values()
@@ -143,8 +156,9 @@ class Cluster:
         }
 
     def _delete(self, path: str, labels: str = "", fields: str = "") -> None:
-        """Delete an object, or all of a collection in pages. An API server ends a request after a minute, in which
-        a busy one cannot delete thousands of objects; where a page takes that long it is asked again.
+        """Delete an object, or all of a collection in pages. An API server ends a request after a
+        minute, in which a busy one cannot delete thousands of objects; where a page takes that long
+        it is asked again.
         """
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         chosen = f"limit={PAGE}&labelSelector={quote(labels)}&fieldSelector={quote(fields)}"
@@ -177,7 +191,9 @@ class Cluster:
             time.sleep(STEP)
 
     def install(self, crds: Path, manifests: Path) -> None:
-        """What the operator needs: our CRDs, and its namespace, account, roles and fence where the folder exists."""
+        """What the operator needs: our CRDs, and its namespace, account, roles and fence where the
+        folder exists.
+        """
         self.apply(crds)
         self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
         if manifests.is_dir():
@@ -197,8 +213,8 @@ class Cluster:
     ) -> Path:
         """The kubeconfig of a ServiceAccount, with a real token of the TokenRequest API.
 
-        `service_account="namespace/name"` is one that exists; otherwise one is made in `namespace` that may do what
-        `rules` say, in all namespaces or in its own only.
+        `service_account="namespace/name"` is one that exists; otherwise one is made in `namespace`
+        that may do what `rules` say, in all namespaces or in its own only.
         """
         if service_account is None:
             self.apply(*account(name, namespace, rules or (), everywhere=everywhere))
@@ -232,7 +248,9 @@ class Cluster:
         return self._client.resources()
 
     def _path(self, kind: str, namespace: str, name: str = "") -> str:
-        """Where objects of a kind stand, or one of them; a namespace counts where the kind has any, and "" are all of them."""
+        """Where objects of a kind stand, or one of them; a namespace counts where the kind has any,
+        and "" are all of them.
+        """
         if kind not in self._kinds:
             self._kinds.update(self._client.resources())
         path, told = self._kinds[kind]
@@ -262,8 +280,8 @@ class Cluster:
         }
 
     def _got(self, arguments: list[str]) -> str | None:
-        """The answer to `get KIND [NAME] [-n NAMESPACE | -A] -o json`, without a process; None for other
-        words, and for errors, which kubectl then tells.
+        """The answer to `get KIND [NAME] [-n NAMESPACE | -A] -o json`, without a process; None for
+        other words, and for errors, which kubectl then tells.
         """
         plain = _GET.fullmatch(" ".join(arguments))
         if not plain:
@@ -290,8 +308,8 @@ class Cluster:
 
 
 def _too_slow(error: LocalStackError) -> bool:
-    """Whether a request failed because the API server is slow: it gave up (504), does not know the page any more
-    (410), or has not answered to the end.
+    """Whether a request failed because the API server is slow: it gave up (504), does not know the
+    page any more (410), or has not answered to the end.
     """
     if isinstance(error, Refused):
         return error.code in {410, 504}

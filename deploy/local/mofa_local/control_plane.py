@@ -1,7 +1,9 @@
-"""A real control plane on loopback ports: etcd and kube-apiserver, and the controllers where they are asked for.
+"""A real control plane on loopback ports: etcd and kube-apiserver, and the controllers where they
+are asked for.
 
-Without controllers nothing collects garbage, deletes namespaces, schedules pods or makes default ServiceAccounts; the
-API server itself is whole: RBAC, CRDs with their CEL rules, server-side apply, admission policies, pod security, watches, tokens.
+Without controllers nothing collects garbage, deletes namespaces, schedules pods or makes default
+ServiceAccounts; the API server itself is whole: RBAC, CRDs with their CEL rules, server-side apply,
+admission policies, pod security, watches, tokens.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ ADMINS: Final = "system:masters"
 
 
 class ControlPlane(Cluster):
-    """A cluster that is etcd and kube-apiserver, with all files in one folder; either can be stopped, killed and started.
+    """A cluster that is etcd and kube-apiserver, with all files in one folder; either can be
+    stopped, killed and started.
 
-    As a context manager it starts and stops. `make up` passes processes that outlive it, and never stops it itself.
+    As a context manager it starts and stops. `make up` passes processes that outlive it, and never
+    stops it itself.
     """
 
     def __init__(
@@ -46,10 +50,11 @@ class ControlPlane(Cluster):
         real_nodes: bool = False,
         seats: int = 0,
     ) -> None:
-        """`real_nodes`: kubelets may join, under the rights that they have in a cluster, and are reached by a socket.
+        """`real_nodes`: kubelets may join, under the rights that they have in a cluster, and are
+        reached by a socket.
 
-        `seats`: how many requests the API server works on at once, shared fairly between users; 0 for its own default, which is
-        meant for some thirty cores. [1]
+        `seats`: how many requests the API server works on at once, shared fairly between users; 0
+        for its own default, which is meant for some thirty cores. [1]
         """
         self.processes = processes
         self.controllers = controllers or real_nodes
@@ -95,7 +100,9 @@ class ControlPlane(Cluster):
 
     @property
     def egress(self) -> Path:
-        """The socket by which the API server reaches kubelets, pods and webhooks, where nodes are real."""
+        """The socket by which the API server reaches kubelets, pods and webhooks, where nodes
+        are real.
+        """
         return self.folder / "egress.sock"
 
     def start_etcd(self) -> None:
@@ -147,9 +154,11 @@ class ControlPlane(Cluster):
                 f"--audit-policy-file={self.folder / 'audit-policy.json'}",
                 f"--audit-log-path={self._audited.path}",
                 "--audit-log-maxsize=4096",  # megabytes: one file, so that nothing is lost to rotation
-                # Without it the server waits up to a minute for clients to end their watches by themselves.
+                # Without it the server waits up to a minute for clients to end their watches by
+                # themselves.
                 "--shutdown-watch-termination-grace-period=2s",
-                # Admission waits for a default ServiceAccount in each namespace, which a controller makes.
+                # Admission waits for a default ServiceAccount in each namespace, which a controller
+                # makes.
                 *([] if self.controllers else ["--disable-admission-plugins=ServiceAccount"]),
                 *(self._to_kubelets() if self.real_nodes else []),
                 *(
@@ -162,7 +171,9 @@ class ControlPlane(Cluster):
         )
 
     def stop_api_server(self) -> None:
-        """Stop the API server in order; it takes seconds while watches are open, and the port is free afterwards."""
+        """Stop the API server in order; it takes seconds while watches are open, and the port is
+        free afterwards.
+        """
         self.processes.stop("kube-apiserver", grace=2 * GRACE)
 
     def kill_api_server(self) -> None:

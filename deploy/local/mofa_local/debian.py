@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 
 
 def install(packages: Sequence[str], missing: Callable[[], str]) -> int:
-    """Install packages where we may; 0 where nothing is missing afterwards, else 1 and the reason on standard error."""
+    """Install packages where we may; 0 where nothing is missing afterwards, else 1 and the reason
+    on standard error.
+    """
     if packages and sys.platform == "linux" and os.geteuid() == 0 and shutil.which("apt-get"):
         print(f"mofa_local: installing {', '.join(packages)}", file=sys.stderr, flush=True)
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -1,4 +1,6 @@
-"""The series that kube-state-metrics has of a Pod, for pods that are no objects: those of jobs that the fake trainer trains."""
+"""The series that kube-state-metrics has of a Pod, for pods that are no objects: those of jobs that
+the fake trainer trains.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Pods of a fake job as JobSet would make them, and what each kind of interruption does to them.
 
-They are bodies as the API server would hand them out, and `exporter.pod_series` makes of them what kube-state-metrics would
-show; in the cluster itself they do not exist, so that a job of 256 nodes costs nothing.
+They are bodies as the API server would hand them out, and `exporter.pod_series` makes of them what
+kube-state-metrics would show; in the cluster itself they do not exist, so that a job of 256 nodes
+costs nothing.
 
     process      every container ends and is started again in its pod
     pod          a pod fails, and its slot gets a new one on the same node

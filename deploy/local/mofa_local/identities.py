@@ -70,7 +70,9 @@ def write_private(path: Path, text: str) -> Path:
 def account(
     name: str, namespace: str, rules: Sequence[Rule], *, everywhere: bool
 ) -> list[dict[str, object]]:
-    """A ServiceAccount that may do what `rules` say: in every namespace and on cluster-scoped kinds, or in its own only."""
+    """A ServiceAccount that may do what `rules` say: in every namespace and on cluster-scoped
+    kinds, or in its own only.
+    """
     metadata = {"name": name, "namespace": namespace}
     made: dict[str, object] = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     full = f"{namespace}-{name}" if everywhere else name

@@ -1,16 +1,18 @@
-"""Container images where no registry can be reached: a base of Debian's packages, and the operator's image on it.
+"""Container images where no registry can be reached: a base of Debian's packages, and the
+operator's image on it.
 
     python -m mofa_local.images        builds both, and prints the name of the operator's image
 
-    podman(...)             one command of podman, with the runtime and the limits that this machine allows
-    command(...)            the same as words, for whoever starts it
-    release_image(…)        the operator's image of a release, for one platform, the same to the byte whenever it is built
-    base_image()            `localhost/mofa-base:…`, made once by mmdebstrap and kept in podman's store
-    advisor_image(tree)     `localhost/mofa-advisor:…`, built from the Dockerfile of a tree as a person would
+    podman(...)             one command of podman, with the runtime and the limits that this machine
+    allows command(...)            the same as words, for whoever starts it
+    release_image(…)        the operator's image of a release, for one platform, the same to the
+    byte whenever it is built base_image()            `localhost/mofa-base:…`, made once by
+    mmdebstrap and kept in podman's store advisor_image(tree)     `localhost/mofa-advisor:…`, built
+    from the Dockerfile of a tree as a person would
 
-Needed are podman and mmdebstrap, and the rights to use them (root, or what rootless podman asks for); `NoImages` says what is
-missing, or why no base can be made. The base has Debian's Python, 3.11, and releases have 3.12: the tests of every supported Python
-say what differs.
+Needed are podman and mmdebstrap, and the rights to use them (root, or what rootless podman asks
+for); `NoImages` says what is missing, or why no base can be made. The base has Debian's Python,
+3.11, and releases have 3.12: the tests of every supported Python say what differs.
 """
 
 from __future__ import annotations
@@ -64,13 +66,17 @@ EMULATORS: Final = {
 
 
 class NoImages(LocalStackError):
-    """There is no podman here that works, or nothing to make a base with; the message says which."""
+    """There is no podman here that works, or nothing to make a base with; the message
+    says which.
+    """
 
 
 def podman(
     *words: str, check: bool = True, timeout: float = 600.0, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """One command of podman, whose output is kept; an error where it fails and `check` is said. `timeout` in [s]."""
+    """One command of podman, whose output is kept; an error where it fails and `check` is said.
+    `timeout` in [s].
+    """
     done = subprocess.run(
         command(*words),
         cwd=folder,
@@ -89,7 +95,9 @@ def podman(
 
 
 def command(verb: str, *words: str) -> list[str]:
-    """A command of podman with this machine's runtime; what starts processes gets limits that this machine grants."""
+    """A command of podman with this machine's runtime; what starts processes gets limits that this
+    machine grants.
+    """
     runtime = (
         ["--runtime=runc"] if shutil.which("runc") else []
     )  # crun refuses a hybrid of cgroups 1 and 2
@@ -109,7 +117,9 @@ def require() -> None:
 
 
 def base_image(platform: str = NATIVE) -> str:
-    """The name of an image with Debian's Python; made in half a minute where there is none yet, longer for another platform."""
+    """The name of an image with Debian's Python; made in half a minute where there is none yet,
+    longer for another platform.
+    """
     require()
     recipe = hashlib.sha256(repr((SUITE, PACKAGES, HOOKS)).encode()).hexdigest()[:12]
     name = f"localhost/mofa-base:{SUITE}-{recipe}" + f"-{platform}" * (platform != NATIVE)
@@ -159,7 +169,9 @@ def require_platform(platform: str) -> None:
 def release_image(
     tree: Path, platform: str, arguments: Mapping[str, str], *, moment: int, base: str = ""
 ) -> str:
-    """The name of the image of a release for one platform, whose times are all those of its commit. `moment` in [s]."""
+    """The name of the image of a release for one platform, whose times are all those of its commit.
+    `moment` in [s].
+    """
     name = f"localhost/mofa-advisor-release:{platform}"
     with _index() as mounts:
         podman(
@@ -180,7 +192,9 @@ def release_image(
 
 
 def advisor_image(tree: Path = ROOT, *, base: str | None = None) -> str:
-    """The name of the operator's image, built from `operator/Dockerfile` of a tree; layers that are the same are kept by podman."""
+    """The name of the operator's image, built from `operator/Dockerfile` of a tree; layers that are
+    the same are kept by podman.
+    """
     on = base or base_image()
     name = f"localhost/mofa-advisor:{hashlib.sha256(str(tree.resolve()).encode()).hexdigest()[:12]}"
     recipe = tree / "operator" / "Dockerfile"
@@ -207,7 +221,9 @@ def size(image: str) -> int:
 
 
 def limits() -> list[str]:
-    """Limits that a machine surely grants: what podman asks for by itself may be more than it may give."""
+    """Limits that a machine surely grants: what podman asks for by itself may be more than it
+    may give.
+    """
     told = []
     for name, which, enough in _ENOUGH:
         most = resource.getrlimit(which)[1]
@@ -218,7 +234,9 @@ def limits() -> list[str]:
 
 @contextmanager
 def _index() -> Iterator[list[str]]:
-    """Mounts that give a build this machine's way to its package index: pip's settings, and the files that they name."""
+    """Mounts that give a build this machine's way to its package index: pip's settings, and the
+    files that they name.
+    """
     asked = [sys.executable, "-m", "pip", "config", "list"]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
     settings: dict[str, str] = {}

@@ -1,7 +1,9 @@
-"""A kind cluster as another provider of the same suite: nodes are containers, and all controllers run.
+"""A kind cluster as another provider of the same suite: nodes are containers, and all controllers
+run.
 
-Where podman is the engine, kind is built from its Go module if it is not on PATH, and its node is an image that is made here
-(`kind_node.py`): nothing is pulled. Other engines take kind from PATH, and its published image.
+Where podman is the engine, kind is built from its Go module if it is not on PATH, and its node is
+an image that is made here (`kind_node.py`): nothing is pulled. Other engines take kind from PATH,
+and its published image.
 
 python -m mofa_local.kind       says whether one can be made here, and if not, why (exit code 1)
 """
@@ -100,8 +102,8 @@ class Kind(Cluster):
         self._leave()
 
     def _made_here(self) -> Path:
-        """A cluster whose node image is built here; what podman and kind expect of the machine is set up
-        for as long.
+        """A cluster whose node image is built here; what podman and kind expect of the machine is
+        set up for as long.
         """
         from ruamel.yaml import YAML
 

@@ -1,8 +1,10 @@
-"""An image for kind's nodes where no registry can be reached: Debian, kind's own files, and programs that were built here.
+"""An image for kind's nodes where no registry can be reached: Debian, kind's own files, and
+programs that were built here.
 
-kind brings the entrypoint, the units of systemd and the configuration; containerd, runc and CNI plug-ins are Debian's; kubeadm, kubelet,
-kubectl and what the control plane's pods run are built from their Go modules. There is no kube-proxy and no plug-in of kind's for the
-network: pods get addresses of a bridge, and the suite that runs here has no pods of its own.
+kind brings the entrypoint, the units of systemd and the configuration; containerd, runc and CNI
+plug-ins are Debian's; kubeadm, kubelet, kubectl and what the control plane's pods run are built
+from their Go modules. There is no kube-proxy and no plug-in of kind's for the network: pods get
+addresses of a bridge, and the suite that runs here has no pods of its own.
 """
 
 from __future__ import annotations
@@ -130,7 +132,9 @@ def _build(name: str, folder: Path) -> None:
 
 
 def _preload(wanted: list[str], folder: Path) -> None:
-    """What the control plane's pods are made of, as images of one program each, under the names that kubeadm has for them."""
+    """What the control plane's pods are made of, as images of one program each, under the names
+    that kubeadm has for them.
+    """
     folder.mkdir(parents=True)
     layer = folder / "layer"
     for name in wanted:

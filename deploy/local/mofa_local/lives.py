@@ -9,7 +9,9 @@ from typing import Final
 from mofa_local.synthetic import Job, Past, moves, seating
 
 CONTAINER_SHARE: Final = 0.25
-"""Share of a process recovery in which the container is down; loading and lost steps are the rest."""
+"""Share of a process recovery in which the container is down; loading and lost steps are
+the rest.
+"""
 POD_SHARE: Final = 0.6
 """Share of a pod or job recovery after which the new pods are ready."""
 

@@ -26,7 +26,9 @@ FOLDER: Final = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Module:
-    """A Go module whose programs are built, and the folder of `deploy/local` that pins its version."""
+    """A Go module whose programs are built, and the folder of `deploy/local` that pins
+    its version.
+    """
 
     name: str
     """What it is called here."""
@@ -35,7 +37,9 @@ class Module:
     requires: str
     """Path of the module whose version counts."""
     stamps: tuple[tuple[str, str], ...] = ()
-    """Variables that the linker sets, and their text; `{version}`, `{major}` and `{minor}` stand for the version's."""
+    """Variables that the linker sets, and their text; `{version}`, `{major}` and `{minor}` stand
+    for the version's.
+    """
     tags: tuple[str, ...] = ()
     """Build tags."""
 
@@ -59,7 +63,8 @@ class Module:
         if match is None:
             raise LocalStackError(f"{self.path / 'go.mod'}: no requirement of {self.requires}")
         major, minor, patch = (int(part) for part in match.groups())
-        # Prometheus 3.13.5 is the Go module v0.313.5: a module of major version 3 would need another path.
+        # Prometheus 3.13.5 is the Go module v0.313.5: a module of major version 3 would need
+        # another path.
         return (
             (minor // 100, minor % 100, patch)
             if major == 0 and minor >= 100
@@ -76,7 +81,9 @@ class Module:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags of `go build`: the same for all modules of a folder, so that their tools can be built at once."""
+        """The flags of `go build`: the same for all modules of a folder, so that their tools can be
+        built at once.
+        """
         beside = [one for one in MODULES.values() if one.folder == self.folder]
         tags = sorted({tag for one in beside for tag in one.tags})
         stamps = [stamp for one in beside for stamp in one.stamped()]
@@ -84,16 +91,20 @@ class Module:
         return (*FLAGS, *named, "-ldflags", " ".join(["-s", "-w", *stamps]))
 
     def stamped(self) -> list[str]:
-        """What the linker is told of this module's version; a program without these variables takes no notice."""
+        """What the linker is told of this module's version; a program without these variables takes
+        no notice.
+        """
         major, minor, patch = self.version
         words = {"version": f"{major}.{minor}.{patch}", "major": major, "minor": minor}
         return [f"-X {variable}={text.format(**words)}" for variable, text in self.stamps]
 
     @property
     def key(self) -> str:
-        """Its name and a hash of all that decides what the binaries do: module files, flags, machine.
+        """Its name and a hash of all that decides what the binaries do: module files, flags,
+        machine.
 
-        The version of Go is not in it: another patch release of the toolchain is no reason to build for minutes.
+        The version of Go is not in it: another patch release of the toolchain is no reason to build
+        for minutes.
         """
         digest = hashlib.sha256()
         for part in (
@@ -131,7 +142,9 @@ class Tool:
 
 
 STACK: Final = "stack"
-"""The folder of what `make up` runs, of a real node's programs and of Helm: packages that they share are compiled once."""
+"""The folder of what `make up` runs, of a real node's programs and of Helm: packages that they
+share are compiled once.
+"""
 
 MODULES: Final[Mapping[str, Module]] = MappingProxyType(
     {

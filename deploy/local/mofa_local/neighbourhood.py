@@ -1,8 +1,10 @@
-"""Neighbours at work: what their projects install is installed, and their controllers run as processes under their own accounts.
+"""Neighbours at work: what their projects install is installed, and their controllers run as
+processes under their own accounts.
 
-Nothing runs in pods here, so three things stand for what a cluster would do: the Service of a webhook is a name for the loopback
-interface, a certificate of our own is in the place where its Secret would be mounted (or that Secret is written there, for those
-who make it themselves), and the Deployment is a process with its configuration, its role and a token of its account.
+Nothing runs in pods here, so three things stand for what a cluster would do: the Service of a
+webhook is a name for the loopback interface, a certificate of our own is in the place where its
+Secret would be mounted (or that Secret is written there, for those who make it themselves), and the
+Deployment is a process with its configuration, its role and a token of its account.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ Object = dict[str, Any]
 
 
 class Running:
-    """One neighbour that is installed: it can be stopped, killed and started again, on its own ports."""
+    """One neighbour that is installed: it can be stopped, killed and started again, on its
+    own ports.
+    """
 
     def __init__(self, neighbour: Neighbour, cluster: Cluster, processes: Processes) -> None:
         """Apply the objects that the project's own installation has, and prepare to start it."""
@@ -78,7 +82,8 @@ class Running:
         self._processes.start(
             self.name,
             [self._program, *(flag.format(**words) for flag in self._neighbour.flags)],
-            # controller-runtime looks for the certificate of webhooks in the folder for temporary files
+            # controller-runtime looks for the certificate of webhooks in the folder for temporary
+            # files
             environment={"KUBECONFIG": words["kubeconfig"], "TMPDIR": str(temporary), "POD_NAMESPACE": self._namespace},
             ready=lambda: (not self._neighbour.rotates or self._mount()) and self._listens() and told(),
             deadline=_START,
@@ -132,7 +137,9 @@ class Running:
             write_private(folder / "tls.key", pair.key)
 
     def _listens(self) -> bool:
-        """Whether its webhooks are reached; one that makes its certificate says before that it is ready."""
+        """Whether its webhooks are reached; one that makes its certificate says before that it
+        is ready.
+        """
         if not self._reached:
             return True
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -150,7 +157,9 @@ class Running:
 
 
 def start(cluster: Cluster, processes: Processes, *names: str) -> dict[str, Running]:
-    """Neighbours by name, with what they need where it does not run, each once the one before it is ready."""
+    """Neighbours by name, with what they need where it does not run, each once the one before it
+    is ready.
+    """
     started: dict[str, Running] = {}
     for neighbour in chosen(names):
         if neighbour.tool.name in processes and neighbour.tool.name not in names:
@@ -176,7 +185,9 @@ def _services(one: Object) -> Iterator[Mapping[str, str]]:
 
 
 def _here(one: Object, reached: set[tuple[str, str]], port: int, bundle: str) -> Object:
-    """An object as it stands on this machine: webhooks by a port, their Services as names of the loopback interface."""
+    """An object as it stands on this machine: webhooks by a port, their Services as names of the
+    loopback interface.
+    """
     made: Object = json.loads(json.dumps(one))
     made.get("metadata", {}).pop("creationTimestamp", None)
     made.pop("status", None)
@@ -208,7 +219,9 @@ def _merged(below: Any, above: Any) -> Any:
 
 
 def missing(*names: str) -> str:
-    """Why neighbours cannot be had here; empty where they are there, after a build at the latest."""
+    """Why neighbours cannot be had here; empty where they are there, after a build at
+    the latest.
+    """
     from mofa_local.published import NotFetched
 
     try:

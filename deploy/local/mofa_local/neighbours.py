@@ -14,7 +14,9 @@ from mofa_local.published import Published
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbour:
-    """A controller, and how it is told where to listen; `{health}`, `{webhook}`, `{metrics}` and `{certs}` stand for ports and a folder."""
+    """A controller, and how it is told where to listen; `{health}`, `{webhook}`, `{metrics}` and
+    `{certs}` stand for ports and a folder.
+    """
 
     tool: Tool
     """The program."""

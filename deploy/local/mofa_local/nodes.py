@@ -1,8 +1,8 @@
 """Fake GPU nodes, and what happens to them: fail, be cordoned, vanish, come back.
 
-With kwok they are alive: they become ready, renew their leases, and run the pods that are scheduled onto them
-(`deploy/local/stages.yaml` says how). Without kwok they are Node objects whose status is written here; the same functions
-fail and recover both.
+With kwok they are alive: they become ready, renew their leases, and run the pods that are scheduled
+onto them (`deploy/local/stages.yaml` says how). Without kwok they are Node objects whose status is
+written here; the same functions fail and recover both.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ HOST: Final = "127.0.0.1"
 """The local stack listens here and nowhere else."""
 
 RANGE: Final = range(20000, 30000)
-"""Below the ports that systems hand to outgoing connections, so that a server can come back to its port; and below node ports."""
+"""Below the ports that systems hand to outgoing connections, so that a server can come back to its
+port; and below node ports.
+"""
 
 
 def free_ports(count: int) -> list[int]:

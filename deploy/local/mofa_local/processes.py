@@ -1,8 +1,10 @@
-"""Child processes: start in order, wait until ready, stop in reverse; none outlives its owner by accident.
+"""Child processes: start in order, wait until ready, stop in reverse; none outlives its owner by
+accident.
 
-Each child leads a process group of its own, logs to a file, and leaves a pid file that names the process by its start as
-well, so that whoever stops it later cannot hit another process that got the same number. A guard process holds one
-end of a pipe: when the owner dies, however it dies, the guard stops what was left.
+Each child leads a process group of its own, logs to a file, and leaves a pid file that names the
+process by its start as well, so that whoever stops it later cannot hit another process that got the
+same number. A guard process holds one end of a pipe: when the owner dies, however it dies, the
+guard stops what was left.
 """
 
 from __future__ import annotations
@@ -26,10 +28,14 @@ from typing import Final, Self
 from mofa_local import LocalStackError
 
 GRACE: Final = 30.0
-"""What a process gets between TERM and KILL; an API server with open watches takes several seconds. [s]"""
+"""What a process gets between TERM and KILL; an API server with open watches takes several
+seconds. [s]
+"""
 
 COLLECTED: Final = {"GOGC": "400"}
-"""Memory is there and cores are not: collecting garbage a quarter as often takes a sixth off what Go programs work."""
+"""Memory is there and cores are not: collecting garbage a quarter as often takes a sixth off what
+Go programs work.
+"""
 
 STEP: Final = 0.05
 """Between two looks at something that is waited for. [s]"""
@@ -40,12 +46,16 @@ CORES: Final = (
 
 
 def crowded() -> float:
-    """How much longer something may take here, by how many wait for each core: 1 where none waits, 3 at a load of 6 on two cores. [1]"""
+    """How much longer something may take here, by how many wait for each core: 1 where none waits,
+    3 at a load of 6 on two cores. [1]
+    """
     return max(1.0, os.getloadavg()[0] / CORES)
 
 
 def is_late(since: float, seconds: float) -> bool:
-    """Whether more time has gone than these seconds of a machine with a free core; `since` is monotonic. [s]"""
+    """Whether more time has gone than these seconds of a machine with a free core; `since` is
+    monotonic. [s]
+    """
     return time.monotonic() - since > seconds * crowded()
 
 
@@ -70,7 +80,9 @@ while tell(0) and time.monotonic() < deadline:
     time.sleep(0.1)
 tell(signal.SIGKILL)
 """
-"""Reads `+group` and `-group`; at the end of its input, which is the end of the owner, it stops the groups that are left."""
+"""Reads `+group` and `-group`; at the end of its input, which is the end of the owner, it stops the
+groups that are left.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,8 +114,8 @@ class Process:
 class Processes:
     """The children of one owner.
 
-    As a context manager it stops them all at the end; with `outlive` it stops them only when the block fails, and
-    otherwise leaves them and their pid files for `stop_recorded`.
+    As a context manager it stops them all at the end; with `outlive` it stops them only when the
+    block fails, and otherwise leaves them and their pid files for `stop_recorded`.
     """
 
     def __init__(self, folder: Path, *, outlive: bool = False) -> None:
@@ -146,7 +158,8 @@ class Processes:
         ready: Callable[[], bool] | None = None,
         deadline: float = 60.0,
     ) -> Process:
-        """Start a child, and wait until `ready` says so; a child that ends or is late is an error with its last words.
+        """Start a child, and wait until `ready` says so; a child that ends or is late is an error
+        with its last words.
 
         `environment` is added to ours. A name that was used before continues its log.
         """
@@ -171,7 +184,9 @@ class Processes:
         return process
 
     def stop(self, name: str, *, grace: float = GRACE) -> None:
-        """TERM, and KILL after the grace; returns when the process is gone. Nothing happens for one that was stopped."""
+        """TERM, and KILL after the grace; returns when the process is gone. Nothing happens for one
+        that was stopped.
+        """
         self._end(name, signal.SIGTERM, grace)
 
     def kill(self, name: str) -> None:
@@ -244,7 +259,9 @@ def running_recorded(folder: Path) -> dict[str, int]:
 
 
 def stop_recorded(folder: Path, *, grace: float = GRACE) -> list[str]:
-    """Stop exactly what the pid files in a folder name, the last one first; the names of what was running."""
+    """Stop exactly what the pid files in a folder name, the last one first; the names of what
+    was running.
+    """
     running = running_recorded(folder)
     for name, pid in reversed(running.items()):
         started = _start_of(pid)
@@ -293,7 +310,9 @@ def _tell_group(pid: int, number: signal.Signals) -> None:
 
 
 def _start_of(pid: int) -> str | None:
-    """When a process was started, in the system's own words; None where it does not run (any more)."""
+    """When a process was started, in the system's own words; None where it does not run
+    (any more).
+    """
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:

@@ -1,4 +1,6 @@
-"""How far a build has come, counted: `go build -v` names each package when it starts on it, and `go list` says how many there are."""
+"""How far a build has come, counted: `go build -v` names each package when it starts on it, and `go
+list` says how many there are.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def to_build(
     place: Path,
     environment: Mapping[str, str],
 ) -> int:
-    """Packages that have to be built, those that Go has in its cache left out; 0 where it does not say. [1]"""
+    """Packages that have to be built, those that Go has in its cache left out; 0 where it does not
+    say. [1]
+    """
     question = [str(command), "list", "-deps", "-f", "{{if .Stale}}x{{end}}", *flags, *packages]
     try:
         done = subprocess.run(
@@ -49,7 +53,8 @@ def begun(log: Path) -> int:
 
 
 def share(done: int, total: int) -> float:
-    """Share of a build that is done; what is begun is not, so that the last package and linking are seen to take their time.
+    """Share of a build that is done; what is begun is not, so that the last package and linking are
+    seen to take their time.
 
     >>> share(51, 100), share(100, 100), share(0, 0)
     (0.5, 0.99, 0.0)

@@ -1,13 +1,14 @@
 """A real Prometheus on a loopback port, with a past that was made up.
 
     with Processes(folder) as processes:
-        server = Prometheus(processes, folder / "prometheus", scrape=[Scrape(job="trainer", target="127.0.0.1:9400")])
-        backfill(text, server.data)
+        server = Prometheus(processes, folder / "prometheus", scrape=[Scrape(job="trainer",
+        target="127.0.0.1:9400")]) backfill(text, server.data)
         server.start()
         server.ask("count(up)")
 
-A block of history must end before the server's first scrape: at its next start the server drops what its write-ahead
-log holds from before the end of the newest block, and a block that ends in the future would refuse every scrape until then.
+A block of history must end before the server's first scrape: at its next start the server drops
+what its write-ahead log holds from before the end of the newest block, and a block that ends in the
+future would refuse every scrape until then.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ RETENTION: Final = "400d"
 LONGEST_QUERY: Final = "2m"
 """Time after which it gives up a query, as by default."""
 MEMORY: Final = "600MiB"
-"""Where the server's garbage collector starts to work hard; queries over months would else double it."""
+"""Where the server's garbage collector starts to work hard; queries over months would else
+double it.
+"""
 LONGEST_BLOCK: Final = "1458h"
 """promtool reads its input once for every block that it makes, so there should be few."""
 
@@ -60,7 +63,9 @@ class Scrape:
 
 
 def backfill(text: str | Path, data: Path) -> list[Path]:
-    """Make blocks of an OpenMetrics text (or a file with one) in a data folder; the new blocks' folders."""
+    """Make blocks of an OpenMetrics text (or a file with one) in a data folder; the new
+    blocks' folders.
+    """
     data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data.parent) as made:
         source = text if isinstance(text, Path) else Path(made) / "text"
@@ -163,7 +168,9 @@ class Prometheus:
         self._post("/-/reload", {})
 
     def add_history(self, text: str | Path) -> list[Path]:
-        """Back-fill a server that may run. It looks for new blocks once a minute, so one that runs is started again."""
+        """Back-fill a server that may run. It looks for new blocks once a minute, so one that runs
+        is started again.
+        """
         runs = self.name in self.processes
         if runs:
             self.stop()

@@ -1,7 +1,8 @@
-"""A Go module as its project publishes it: fetched at its version, held against its hash, built in a copy of its own folder.
+"""A Go module as its project publishes it: fetched at its version, held against its hash, built in
+a copy of its own folder.
 
-So its own go.mod and go.sum say what goes into it. Of the folder nothing stays but the program and what the project's own
-kustomizations make of its definitions, roles and webhooks.
+So its own go.mod and go.sum say what goes into it. Of the folder nothing stays but the program and
+what the project's own kustomizations make of its definitions, roles and webhooks.
 """
 
 from __future__ import annotations

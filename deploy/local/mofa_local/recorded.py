@@ -1,8 +1,9 @@
-"""What our recording rules would have made of a made-up past, had they run: dashboards have more to show than the last minutes.
+"""What our recording rules would have made of a made-up past, had they run: dashboards have more to
+show than the last minutes.
 
-Rules see only what comes after `make up`, and what they record looks hours and days back. This is their answer by the past's
-own events: nodes of the pool for a month, and the effective time of the past's jobs for a week. `deploy/rules` says what each
-series means; tests hold the names against it.
+Rules see only what comes after `make up`, and what they record looks hours and days back. This is
+their answer by the past's own events: nodes of the pool for a month, and the effective time of the
+past's jobs for a week. `deploy/rules` says what each series means; tests hold the names against it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The past that `make up` begins with: 120 days of 256 nodes, as `examples/h100-east.yaml` has it.
 
-Two jobs trained on 248 of the nodes, with 44 process, 85 pod and 15 job recoveries; a node was the cause of every second one
-or so, and was repaired within hours.
+Two jobs trained on 248 of the nodes, with 44 process, 85 pod and 15 job recoveries; a node was the
+cause of every second one or so, and was repaired within hours.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ POOL: Final = "h100-east"
 
 
 def install(data: Path, *, nodes: int = 256, days: int = 120) -> Past:
-    """Write the sample history until now into a server's data folder; the server must not have scraped before."""
+    """Write the sample history until now into a server's data folder; the server must not have
+    scraped before.
+    """
     end = int(time.time())
     past = of(end, nodes=nodes, days=days)
-    # The statuses "false" and "unknown" of a node's condition only say again what "true" says, in half the samples.
+    # The statuses "false" and "unknown" of a node's condition only say again what "true" says, in
+    # half the samples.
     exported = sampled(past, lambda series: series.labels.get("status", "true") == "true")
     write_block([*exported, *recorded(past, POOL)], data)
     return past

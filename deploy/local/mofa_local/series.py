@@ -1,7 +1,9 @@
-"""What exporters would have shown of a made-up past (`synthetic.py`): series as spans of values, and their OpenMetrics text.
+"""What exporters would have shown of a made-up past (`synthetic.py`): series as spans of values,
+and their OpenMetrics text.
 
-kube-state-metrics' names and labels, JobSet's labels on pods, and the trainer series that `mofa observe` exports.
-A pod or job recovery ends when the trainer's step series advances; its pods are ready a little earlier.
+kube-state-metrics' names and labels, JobSet's labels on pods, and the trainer series that `mofa
+observe` exports. A pod or job recovery ends when the trainer's step series advances; its pods are
+ready a little earlier.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ TRAINER: Final = {"job": "trainer", "instance": "trainer:9400"}
 
 
 class Span(NamedTuple):
-    """A value that holds from `start` until before `stop`, or climbs by whole numbers at `slope`. [s] [s] [1] [1/s]"""
+    """A value that holds from `start` until before `stop`, or climbs by whole numbers at `slope`.
+    [s] [s] [1] [1/s]
+    """
 
     start: float
     stop: float
@@ -212,12 +216,16 @@ def steps(job: Job, incidents: list[Incident], past: Past) -> Iterator[Span]:
 
 
 def _hits(gap: Gap, series: Series) -> bool:
-    """Whether a gap takes this series' samples: kube-state-metrics' own, and everything where the server was down."""
+    """Whether a gap takes this series' samples: kube-state-metrics' own, and everything where the
+    server was down.
+    """
     return gap.server or (series.labels["job"] == EXPORTER["job"] and series.metric != "up")
 
 
 def _runs(span: Span, step: int, past: Past, gaps: Iterable[Gap]) -> Iterator[Run]:
-    """Samples of a span outside the gaps; they are taken at multiples of the step from the start of the past."""
+    """Samples of a span outside the gaps; they are taken at multiples of the step from the start of
+    the past.
+    """
     at = max(span.start, past.start)
     end = min(span.stop, past.end)
     for begin, stop in [*sorted((gap.at, gap.until) for gap in gaps), (end, end)]:

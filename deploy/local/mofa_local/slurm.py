@@ -7,8 +7,9 @@
 
     python -m mofa_local.slurm       installs them, as root on Debian
 
-All of them are Debian's `PACKAGES`; they run as root, with keys and a database of their own, and leave nothing
-outside the folder but a link to it, which goes with the site. A node has generic resources `gpu` that are counted and not there. Nothing here talks to another Slurm.
+All of them are Debian's `PACKAGES`; they run as root, with keys and a database of their own, and
+leave nothing outside the folder but a link to it, which goes with the site. A node has generic
+resources `gpu` that are counted and not there. Nothing here talks to another Slurm.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ PROGRAMS: Final = (
     "munged", "mariadbd", "mariadb-install-db", "mysql", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct",
 )  # fmt: skip
 MEMORY: Final = Path("/sys/fs/cgroup/memory")
-"""Where the kernel bounds memory by cgroups of version 1; those of version 2 Slurm leaves to systemd."""
+"""Where the kernel bounds memory by cgroups of version 1; those of version 2 Slurm leaves
+to systemd.
+"""
 PATIENCE: Final = 240.0
 """How long a command may take. [s]"""
 
@@ -78,9 +81,13 @@ class SlurmSite:
     down_after: int = 4
     """How long a node may be silent before it is down: longer where a machine may starve it. [s]"""
     bounds_memory: bool = False
-    """Whether a job that takes more memory than it asked for is ended; by cgroups of the nodes' names, so for one site at once."""
+    """Whether a job that takes more memory than it asked for is ended; by cgroups of the nodes'
+    names, so for one site at once.
+    """
     near: Path = field(init=False)
-    """The folder by a short name: a socket's path has 108 bytes at most, and Slurm adds 30 to that of its spool."""
+    """The folder by a short name: a socket's path has 108 bytes at most, and Slurm adds 30 to that
+    of its spool.
+    """
 
     def __post_init__(self) -> None:
         """Draw the ports and write the files."""
@@ -267,7 +274,9 @@ class SlurmSite:
             raise LocalStackError(f"mysql: {done.stderr.strip()}")
 
     def _write(self) -> None:
-        """Write the configuration files of this local Slurm, and files that stand for its nodes' GPUs."""
+        """Write the configuration files of this local Slurm, and files that stand for its
+        nodes' GPUs.
+        """
         here = self.folder
         host = socket.gethostname().partition(".")[0]
         cpus = max(1, self.devices * 4)
@@ -284,7 +293,8 @@ class SlurmSite:
             f"SlurmctldPort={self.ports['ctld']}",
             "SlurmUser=root",
             "SlurmdUser=root",
-            # A job that is requeued waits for as long as a credential lives: two minutes, where nothing is said.
+            # A job that is requeued waits for as long as a credential lives: two minutes, where
+            # nothing is said.
             f"AuthInfo=socket={self.near}/munge.socket,cred_expire=40",
             f"StateSaveLocation={here}/state",
             f"SlurmdSpoolDir={self.near}/spool/%n",

@@ -2,8 +2,9 @@
 
     python -m mofa_local.slurm_faults FOLDER --jobs 300 --nodes 24
 
-Jobs sleep and write the time of every second into a file of their own. Nodes lose their power, are drained, jobs are preempted,
-requeued and cancelled, run out of time or of memory, end with an error or by a signal. What Slurm says of it is written beside the truth.
+Jobs sleep and write the time of every second into a file of their own. Nodes lose their power, are
+drained, jobs are preempted, requeued and cancelled, run out of time or of memory, end with an error
+or by a signal. What Slurm says of it is written beside the truth.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ MEMORY: Final = "TAKEN=$(head -c 60M /dev/zero | tr '\\0' x); while :; do beat; 
 ALONE: Final = frozenset({"completed", "exit", "signal", "memory", "timeout"})
 """What becomes of a job by itself."""
 OUTAGE: Final = 45.0
-"""How long a node stays without power; Slurm tells its end to the second, and is asked every half. [s]"""
+"""How long a node stays without power; Slurm tells its end to the second, and is asked every
+half. [s]
+"""
 
 
 @dataclass

@@ -51,7 +51,9 @@ TOY: Final = Scrape(
 )
 """Where the small trainer of deploy/local/toy is seen, by the name that it has in the cluster."""
 STATES: Final = "kube-state-metrics"
-"""The neighbour that shows nodes and pods as they are now; the history has its series without it."""
+"""The neighbour that shows nodes and pods as they are now; the history has its series
+without it.
+"""
 CHECKS: Final = (
     {
         "apiGroups": ["kueue.x-k8s.io"],
@@ -66,16 +68,22 @@ CHECKS: Final = (
 )
 """What the operator may do beside Kueue, as the chart's value operator.admissionChecks has it."""
 LEARNED: Final = 900.0
-"""Longest wait for the operator's first look at the history; a quiet machine needs half a minute. [s]"""
+"""Longest wait for the operator's first look at the history; a quiet machine needs half a
+minute. [s]
+"""
 _FEW: Final = 5
-"""Minutes of a build up to which a busy machine takes three times as long; all of it took half an hour. [1]"""
+"""Minutes of a build up to which a busy machine takes three times as long; all of it took half an
+hour. [1]
+"""
 _READ: Final = ("Complete", "NoFailuresSeen", "HistoryIncomplete")
 """Reasons of HistoryComplete where Prometheus was read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampleJob:
-    """A batch/v1 Job whose pods are scheduled onto fake nodes, and what its fake trainer reaches."""
+    """A batch/v1 Job whose pods are scheduled onto fake nodes, and what its fake
+    trainer reaches.
+    """
 
     name: str
     """Its name."""
@@ -91,7 +99,9 @@ SAMPLES: Final = (
     SampleJob(name="pretrain-13b", pods=16, tokens_per_second=2.3e5, step_seconds=18.2),
     SampleJob(name="finetune-8b", pods=4, tokens_per_second=9.4e4, step_seconds=11.2),
 )
-"""They reach 45 % of what their A100s can do, on nodes of their own: the pool h100-east is free for TrainingJobs."""
+"""They reach 45 % of what their A100s can do, on nodes of their own: the pool h100-east is free
+for TrainingJobs.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -319,8 +329,8 @@ def _start_exporters(
 
 
 def _checks(cluster: Cluster, size: Size) -> tuple[str, ...]:
-    """The operator's option to answer Kueue's AdmissionChecks, with the rights for it; nothing where
-    the stack has no Kueue.
+    """The operator's option to answer Kueue's AdmissionChecks, with the rights for it; nothing
+    where the stack has no Kueue.
     """
     if "kueue" not in size.beside:
         return ()

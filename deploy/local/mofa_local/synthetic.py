@@ -1,7 +1,8 @@
 """A made-up past of a pool of nodes: jobs that ran on it, and everything that went wrong, as data.
 
-`draw` makes one from counts and mean recovery times, seeded; or write the events by hand. `truth` says what anyone who
-looks at it should count. `series.py` turns it into what exporters would have shown.
+`draw` makes one from counts and mean recovery times, seeded; or write the events by hand. `truth`
+says what anyone who looks at it should count. `series.py` turns it into what exporters would
+have shown.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Incident:
     job: str
     """Which job."""
     level: RecoveryClass
-    """process: containers restart in their pods; pod: one pod is replaced; job: every pod is new."""
+    """process: containers restart in their pods; pod: one pod is replaced; job: every pod
+    is new.
+    """
     recovery: float
     """Until steps advanced again. [s]"""
     slot: int = 0
@@ -48,7 +51,9 @@ class Planned:
     node: str
     """Which node."""
     down: bool = False
-    """Whether it was NotReady meanwhile (drained and rebooted), from a quarter of the time to three quarters."""
+    """Whether it was NotReady meanwhile (drained and rebooted), from a quarter of the time to
+    three quarters.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +65,9 @@ class Gap:
     until: float
     """End. [s]"""
     server: bool = False
-    """True: Prometheus itself was down, nothing was sampled. False: kube-state-metrics was down, and `up` says so."""
+    """True: Prometheus itself was down, nothing was sampled. False: kube-state-metrics was down,
+    and `up` says so.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,10 +162,11 @@ def draw(
     labels: Mapping[str, str] | None = None,
     pod_step: int = 300,
 ) -> Past:
-    """A past with exactly these counts, and recovery times that scatter around exactly these means. Ours.
+    """A past with exactly these counts, and recovery times that scatter around exactly these means.
+    Ours.
 
-    `node_caused` is the share of pod incidents that a node causes. Incidents of a job keep an hour between them, so that
-    samples an hour apart miss no pod.
+    `node_caused` is the share of pod incidents that a node causes. Incidents of a job keep an hour
+    between them, so that samples an hour apart miss no pod.
 
     >>> truth(draw(end=1_700_000_000, nodes=8, days=20, jobs=(Job(name="a", nodes=6),))).failures["pod"]
     85
@@ -205,7 +213,9 @@ def draw(
 def _recoveries(
     levels: list[RecoveryClass], means: Mapping[RecoveryClass, float], source: random.Random
 ) -> list[float]:
-    """Recovery times with coefficient of variation one half, scaled so that each class has exactly its mean. [s]"""
+    """Recovery times with coefficient of variation one half, scaled so that each class has exactly
+    its mean. [s]
+    """
     raw = [source.gammavariate(4.0, 0.25) + 0.1 for _ in levels]
     total = {
         level: sum(time for one, time in zip(levels, raw, strict=True) if one == level)
@@ -220,8 +230,8 @@ def _recoveries(
 def _blame_nodes(
     incidents: list[Incident], share: float, end: int, source: random.Random
 ) -> tuple[Incident, ...]:
-    """The incidents, of which a share of those of pods is now caused by nodes, whose repair takes one
-    to three hours.
+    """The incidents, of which a share of those of pods is now caused by nodes, whose repair takes
+    one to three hours.
     """
     pods = [number for number, one in enumerate(incidents) if one.level == "pod"]
     blamed = set(source.sample(pods, round(share * len(pods))))
@@ -285,7 +295,9 @@ def outages(past: Past) -> tuple[dict[str, list[tuple[float, float]]], dict[str,
 
 
 def moves(past: Past) -> list[tuple[str, str]]:
-    """For each incident, the node of its slot before and after: a failed node's pod moves to a spare."""
+    """For each incident, the node of its slot before and after: a failed node's pod moves to
+    a spare.
+    """
     seats = seating(past)
     spare = [(float(past.start), name) for name in past.nodes[len(seats) :]]
     found = []

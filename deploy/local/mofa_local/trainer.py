@@ -1,4 +1,6 @@
-"""A job that pretends to train: which step it is at, as a function of the clock and of what was done to it."""
+"""A job that pretends to train: which step it is at, as a function of the clock and of what was
+done to it.
+"""
 
 from __future__ import annotations
 

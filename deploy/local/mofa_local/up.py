@@ -1,8 +1,9 @@
-"""The whole stack for a person: what `make up` starts, `make down` stops, and what is there in between.
+"""The whole stack for a person: what `make up` starts, `make down` stops, and what is there in
+between.
 
-Everything lies in `.cache/up`: `run/` has a pid file and a log for each process, `kubeconfig` and `env` are for the person,
-`state.json` is written last and says that everything was ready. `down` stops what the pid files name, so it also clears what
-a broken `up` left behind.
+Everything lies in `.cache/up`: `run/` has a pid file and a log for each process, `kubeconfig` and
+`env` are for the person, `state.json` is written last and says that everything was ready. `down`
+stops what the pid files name, so it also clears what a broken `up` left behind.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ REAL: Final = (
 
 
 def up(folder: Path, size: stack.Size, *, say: Callable[[str], None] = print) -> None:
-    """Start everything and return when it is ready; nothing is started twice, and nothing is left after a failure."""
+    """Start everything and return when it is ready; nothing is started twice, and nothing is left
+    after a failure.
+    """
     folder = folder.resolve()
     with _alone(folder):
         if is_up(folder):
@@ -135,7 +138,9 @@ def hints(folder: Path) -> str:
 
 
 def _shown(path: Path) -> str:
-    """A path as one types it here; symbolic links stay, for a virtual environment's python is one."""
+    """A path as one types it here; symbolic links stay, for a virtual environment's python
+    is one.
+    """
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 

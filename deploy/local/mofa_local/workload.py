@@ -1,13 +1,16 @@
-"""Fake trainers: they export the series that `mofa observe` would read from trainers' logs, and can be disturbed.
+"""Fake trainers: they export the series that `mofa observe` would read from trainers' logs, and can
+be disturbed.
 
-    python -m mofa_local.workload serve --port 9400 --kubeconfig FILE --job research/pretrain-13b:2.3e5:18.2
-    python -m mofa_local.workload interrupt research/pretrain-13b --kind restart --seconds 120
-    python -m mofa_local.workload pace default/llama3-405b --fraction 0.8
+    python -m mofa_local.workload serve --port 9400 --kubeconfig FILE --job
+    research/pretrain-13b:2.3e5:18.2 python -m mofa_local.workload interrupt research/pretrain-13b
+    --kind restart --seconds 120 python -m mofa_local.workload pace default/llama3-405b --fraction
+    0.8
 
-With a kubeconfig every TrainingJob that has a recommendation is trained as well, at the given fraction of what the bare model
-predicts: what running jobs taught is divided out, for it changes predictions and not machines. Such a job saves as often as it
-is advised to, and has pods (`gang.py`), whose series are exported here.
-`interrupt` and `pace` ask the server at --url, by default at $TRAINER_URL, which `make up` writes into .cache/up/env.
+With a kubeconfig every TrainingJob that has a recommendation is trained as well, at the given
+fraction of what the bare model predicts: what running jobs taught is divided out, for it changes
+predictions and not machines. Such a job saves as often as it is advised to, and has pods
+(`gang.py`), whose series are exported here. `interrupt` and `pace` ask the server at --url, by
+default at $TRAINER_URL, which `make up` writes into .cache/up/env.
 """
 
 from __future__ import annotations
@@ -61,7 +64,9 @@ class Workload(Collector):
     def __init__(
         self, fraction: float = 1.0, speed: float = 1.0, clock: Callable[[], float] = time.time
     ) -> None:
-        """`speed` makes steps of TrainingJobs so many times shorter, and smaller: tokens a second stay as they are."""
+        """`speed` makes steps of TrainingJobs so many times shorter, and smaller: tokens a second
+        stay as they are.
+        """
         self.clock = clock
         self._fraction = fraction
         self._speed = speed
@@ -70,7 +75,9 @@ class Workload(Collector):
         self.truth: list[dict[str, Any]] = []
         """Every interruption that was injected: job, kind, at, seconds, redone steps, node."""
         self.loading: set[str] = set()
-        """Jobs, named namespace/name, that load for ever once they begin: they are there, and make no first step."""
+        """Jobs, named namespace/name, that load for ever once they begin: they are there, and make
+        no first step.
+        """
         self.unexported: set[str] = set()
         """Jobs, named namespace/name, whose device memory no exporter shows."""
         self._memory: dict[str, float] = {}
@@ -86,7 +93,9 @@ class Workload(Collector):
         checkpoint_steps: int = 50,
         nodes: Callable[[], Sequence[str]] | None = None,
     ) -> None:
-        """Begin to train a job, named namespace/name; one that trains already goes on. With nodes it has pods there."""
+        """Begin to train a job, named namespace/name; one that trains already goes on. With nodes
+        it has pods there.
+        """
         namespace, _, name = job.partition("/")
         if job in self._trainers:
             return
@@ -111,7 +120,8 @@ class Workload(Collector):
         training_jobs: Iterable[Mapping[str, Any]],
         nodes: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _: (),
     ) -> None:
-        """Train exactly the TrainingJobs that have a recommendation, beside the jobs that were added by name.
+        """Train exactly the TrainingJobs that have a recommendation, beside the jobs that were
+        added by name.
 
         `nodes` says which nodes a job may be on.
         """
@@ -153,7 +163,9 @@ class Workload(Collector):
             self._trainer(job).interrupt(self.clock(), known, seconds)
 
     def inject(self, job: str, kind: str, seconds: float) -> str:
-        """Interrupt a job as a cluster does: its pods show it, and it goes on from its last checkpoint; the node it happens to."""
+        """Interrupt a job as a cluster does: its pods show it, and it goes on from its last
+        checkpoint; the node it happens to.
+        """
         with self._lock:
             trainer, now = self._trainer(job), self.clock()
             if job not in self._gangs:
@@ -243,7 +255,9 @@ class Workload(Collector):
 
 
 def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
-    """A server of /metrics that takes POST /interrupt, /inject and /pace; it runs in threads until it is shut down."""
+    """A server of /metrics that takes POST /interrupt, /inject and /pace; it runs in threads until
+    it is shut down.
+    """
     registry = CollectorRegistry()
     registry.register(workload)
 

@@ -1,10 +1,13 @@
-"""A trainer that really trains, as small as one can be: PyTorch on the CPU, data parallel by gloo, with Megatron's flags and log lines.
+"""A trainer that really trains, as small as one can be: PyTorch on the CPU, data parallel by gloo,
+with Megatron's flags and log lines.
 
-    RANK=0 WORLD_SIZE=2 MASTER_ADDR=… MASTER_PORT=29500 python train.py --micro-batch-size 8 --global-batch-size 16 …
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=… MASTER_PORT=29500 python train.py --micro-batch-size 8
+    --global-batch-size 16 …
 
-It takes the flags that `mofa advise --launch megatron` prints: what it can do it does (batches, sequence, steps between checkpoints),
-what acts on GPUs alone it leaves, and a layout that it cannot run ends it with one line. It learns to continue made-up text, and
-goes on from the last checkpoint. FOLDER and DEPTH are of this program, not of Megatron.
+It takes the flags that `mofa advise --launch megatron` prints: what it can do it does (batches,
+sequence, steps between checkpoints), what acts on GPUs alone it leaves, and a layout that it cannot
+run ends it with one line. It learns to continue made-up text, and goes on from the last checkpoint.
+FOLDER and DEPTH are of this program, not of Megatron.
 """
 
 import argparse

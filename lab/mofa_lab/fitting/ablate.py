@@ -1,4 +1,6 @@
-"""What each effect is worth: the errors without it, as the constants stand and after the others were fitted anew."""
+"""What each effect is worth: the errors without it, as the constants stand and after the others
+were fitted anew.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,8 @@ def effects() -> dict[str, dict[str, Any]]:
 def ablate(
     found: CampaignResult, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[Ablated]:
-    """Errors of the fit without each effect in turn: first with all else as it is, then fitted anew;
-    the first row is with all effects.
+    """Errors of the fit without each effect in turn: first with all else as it is, then fitted
+    anew; the first row is with all effects.
     """
     part = found.time
     yield _judged(NONE, part.values, part, refitted=False)
@@ -64,8 +66,8 @@ def ablate(
 
 
 def without(entries: tuple[Free, ...], changes: Mapping[str, Any]) -> tuple[Free, ...]:
-    """The constants to fit (`entries`), as they are without an effect: where its `changes` name a factor of
-    stacks, that factor is fixed at 1 for every stack.
+    """The constants to fit (`entries`), as they are without an effect: where its `changes` name a
+    factor of stacks, that factor is fixed at 1 for every stack.
     """
     path = changes.get("stacks")
     return tuple(
@@ -77,7 +79,9 @@ def without(entries: tuple[Free, ...], changes: Mapping[str, Any]) -> tuple[Free
 
 
 def switch(changes: Mapping[str, Any]) -> Change:
-    """A change of batches that sets the constants of an effect to values at which it does nothing."""
+    """A change of batches that sets the constants of an effect to values at which it
+    does nothing.
+    """
     groups: dict[str, dict[str, float]] = {}
     for path, value in changes.items():
         if "." in path:

@@ -1,4 +1,6 @@
-"""A whole calibration: fit, cross-validate, round, and weigh the outcome against what is shipped."""
+"""A whole calibration: fit, cross-validate, round, and weigh the outcome against what
+is shipped.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ SPREADS: Final = "system"
 """What is left out for the spreads of steps alone; the scatter of constants does not count it."""
 
 WORSE: Final = 1e-4
-"""Share by which a loss may be above the shipped one and still count as equal: rounding, and another machine's sums. [1]"""
+"""Share by which a loss may be above the shipped one and still count as equal: rounding, and
+another machine's sums. [1]
+"""
 
 SCALE: Final = 0.05
 """Residual beyond which the robust loss grows linearly, as in `fit`. [1]"""
@@ -132,7 +136,9 @@ def objective(evidence: Evidence, logs: Array, values: Array | None = None) -> f
 
 
 def shipped_loss(found: CampaignResult) -> float:
-    """Robust loss with priors of the shipped constants; an entry that they lack has its prior. [1]"""
+    """Robust loss with priors of the shipped constants; an entry that they lack has its
+    prior. [1]
+    """
     shipped = {entry.name: entry for entry in entries_of(tables.table("constants"))}
     loss = 0.0
     for part in (found.time, found.memory):
@@ -144,7 +150,9 @@ def shipped_loss(found: CampaignResult) -> float:
 
 
 def independent(cases: Iterable[Case]) -> dict[str, int]:
-    """Independent runs of each set; composed step times are lines in the number of micro-batches, each counted once."""
+    """Independent runs of each set; composed step times are lines in the number of micro-batches,
+    each counted once.
+    """
     found: dict[str, int] = {}
     slopes: dict[str, set[tuple[object, ...]]] = {}
     for case in cases:

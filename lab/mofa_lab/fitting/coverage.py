@@ -1,9 +1,12 @@
-"""The shipped table of measured runs, each with what a fit without its group says of it; and how many of them their bands hold.
+"""The shipped table of measured runs, each with what a fit without its group says of it; and how
+many of them their bands hold.
 
-Runs of a group err alike, so a share is judged by its groups: each counts the share of its own runs.
+Runs of a group err alike, so a share is judged by its groups: each counts the share of its own
+runs.
 
-A fit without a run has not seen it, but who chose the laws has. So where a release predicted a run before anybody here knew it, a
-system that is left out is judged by that prediction, not by today's: `first_predictions`.
+A fit without a run has not seen it, but who chose the laws has. So where a release predicted a run
+before anybody here knew it, a system that is left out is judged by that prediction, not by today's:
+`first_predictions`.
 """
 
 from __future__ import annotations
@@ -72,7 +75,9 @@ class Held:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Bounds of the share of groups with 95 % confidence. Source: Clopper and Pearson 1934. [1]"""
+        """Bounds of the share of groups with 95 % confidence. Source: Clopper and Pearson
+        1934. [1]
+        """
         from scipy.stats import binomtest
 
         found = binomtest(round(self.of_groups), self.groups).proportion_ci(0.95)
@@ -80,7 +85,9 @@ class Held:
 
     @property
     def stands(self) -> bool:
-        """Whether so many groups inside their bands agree with the share that bands are made to hold."""
+        """Whether so many groups inside their bands agree with the share that bands are made
+        to hold.
+        """
         from scipy.stats import binomtest
 
         return bool(binomtest(round(self.of_groups), self.groups, SHARE).pvalue >= CHANCE)
@@ -88,8 +95,8 @@ class Held:
 
 @cache
 def first_predictions() -> Mapping[str, float]:
-    """The step time that was predicted for a run before any release was fitted to it: its logarithm, by
-    the run's name. Empty where no such predictions are stored. [1]
+    """The step time that was predicted for a run before any release was fitted to it: its
+    logarithm, by the run's name. Empty where no such predictions are stored. [1]
     """
     if not FIRST.exists():
         return {}
@@ -100,7 +107,8 @@ def first_predictions() -> Mapping[str, float]:
 def judged(
     part: Calibrated, quantity: str, by: str = "group", *, in_view: bool = False
 ) -> Iterator[tuple[FitRow, float, str, Mask]]:
-    """Every run of a quantity with log(measured / predicted) by the fold that judges it, that fold, and what it does not see.
+    """Every run of a quantity with log(measured / predicted) by the fold that judges it, that fold,
+    and what it does not see.
 
     Where systems are left out a first prediction takes the place of the fold's, but not `in_view`.
     """
@@ -139,7 +147,9 @@ def estimated_shares(cases: Sequence[Case]) -> dict[str, float]:
 
 
 def coordinates_of(row: FitRow, estimated: float = 1.0) -> Coordinates:
-    """The coordinates of a case among measured runs; stack and publisher are those that the case says."""
+    """The coordinates of a case among measured runs; stack and publisher are those that the
+    case says.
+    """
     case = row.case
     at = coordinates(case.workload, case.cluster, case.strategy, estimated)
     return replace(at, stack=case.key.stack, publisher=case.publisher)
@@ -187,7 +197,9 @@ def as_bytes(rows: Sequence[Row]) -> bytes:
 
 
 def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
-    """How many runs bands hold that were made without the run's group, by quantity and kind of set."""
+    """How many runs bands hold that were made without the run's group, by quantity and kind
+    of set.
+    """
     ways: Mapping[str, Callable[[FitRow], str]] = {
         "runs": lambda row: set_of(row.case),
         "stack and class of devices": lambda row: f"{row.case.key.stack}, {KEYS['device'](row)}",
@@ -201,7 +213,9 @@ def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
 
 
 def coverage_without(found: CampaignResult) -> list[tuple[str, Held]]:
-    """How many steps bands hold where a whole system, publisher, stack, device or scale was left out."""
+    """How many steps bands hold where a whole system, publisher, stack, device or scale was
+    left out.
+    """
     told = []
     for by in (name for name in WHOLE if name in found.time.validated):
         known = against_bands(found, "step", by)
@@ -213,7 +227,9 @@ def coverage_without(found: CampaignResult) -> list[tuple[str, Held]]:
 
 
 def confidence_error(found: CampaignResult) -> tuple[int, float]:
-    """Number of systems that were left out, and how far the mean share that their bands hold is from what is printed. [1]"""
+    """Number of systems that were left out, and how far the mean share that their bands hold is
+    from what is printed. [1]
+    """
     shares = [
         one.share for by, one in coverage_without(found) if by == "system" and one.name != ALL
     ]
@@ -222,7 +238,9 @@ def confidence_error(found: CampaignResult) -> tuple[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class FirstSight:
-    """What bands hold of runs that a release predicted before anybody here knew them, each system counted alike."""
+    """What bands hold of runs that a release predicted before anybody here knew them, each system
+    counted alike.
+    """
 
     runs: int
     systems: int
@@ -232,7 +250,9 @@ class FirstSight:
 
 
 def at_first_sight(found: CampaignResult) -> FirstSight:
-    """How much of what bands hold of systems left out is due to laws that were chosen with their runs in view."""
+    """How much of what bands hold of systems left out is due to laws that were chosen with their
+    runs in view.
+    """
 
     def mean(known: Sequence[LeftOut]) -> float:
         sets = _sets(known, lambda one: one.fold)

@@ -1,4 +1,6 @@
-"""Figures of merit of a calibration: errors of every set in-sample and cross-validated, regret, out-of-memory calls."""
+"""Figures of merit of a calibration: errors of every set in-sample and cross-validated, regret,
+out-of-memory calls.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Subject:
 
 
 def _of(name: str, predicted: Iterable[str], part: Choice = lambda _: True) -> Choice:
-    """A choice of rows: of one set, with a measured figure that some predictions answer, and `part` true."""
+    """A choice of rows: of one set, with a measured figure that some predictions answer, and
+    `part` true.
+    """
     wanted = frozenset(predicted)
 
     def chosen(row: FitRow) -> bool:
@@ -188,7 +192,9 @@ def lines(found: CampaignResult) -> list[ErrorRow]:
 
 
 def left_out_values(part: Calibrated, row_set: str) -> Array:
-    """Predictions of a set by fits that saw neither a published run's publisher nor a sweep's group."""
+    """Predictions of a set by fits that saw neither a published run's publisher nor a
+    sweep's group.
+    """
     by = "publisher" if row_set == "published" else "group"
     return part.validated[by].values if by in part.validated else part.values
 

@@ -1,9 +1,12 @@
-"""Cross-validation: fits that leave out a group of runs, a system, a publisher, a stack, a device class, a model or large runs.
+"""Cross-validation: fits that leave out a group of runs, a system, a publisher, a stack, a device
+class, a model or large runs.
 
-A group is what a publisher ran of one family of models on one GPU, whatever the container: releases of one software would
-teach each other. Of a sweep it is one shape of model. A system is what a publisher ran of a stack on a class of devices. A fold never sees what it is judged on. Beside the rows that bear its
-name it leaves out their twins: the sweep of a publisher whose tables repeat it, and every run of a shape that a sweep ran.
-A stack of which nothing is left falls back to its priors, which are what an unseen stack would be given.
+A group is what a publisher ran of one family of models on one GPU, whatever the container: releases
+of one software would teach each other. Of a sweep it is one shape of model. A system is what a
+publisher ran of a stack on a class of devices. A fold never sees what it is judged on. Beside the
+rows that bear its name it leaves out their twins: the sweep of a publisher whose tables repeat it,
+and every run of a shape that a sweep ran. A stack of which nothing is left falls back to its
+priors, which are what an unseen stack would be given.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ _SIZE: Final = re.compile(r"[-_](\d+x)?\d+(\.\d+)?[bmt]\b.*")
 _MINOR: Final = re.compile(r"(?<=\d)\.\d+$")
 
 CLOSE: Final = 1e-4
-"""Gain of the last step of a fold's fit, as a share of the loss: a fold starts close to where it ends. [1]"""
+"""Gain of the last step of a fold's fit, as a share of the loss: a fold starts close to where it
+ends. [1]
+"""
 
 
 def _shape(row: FitRow) -> str:
@@ -49,7 +54,8 @@ def _family(row: FitRow) -> str:
 
 
 def family(model: str) -> str:
-    """A model's name without its size and what follows, and without the minor version: these share their blocks.
+    """A model's name without its size and what follows, and without the minor version: these share
+    their blocks.
 
     >>> family("llama3.1-405b"), family("qwen3-235b-a22b"), family("deepseek-v2")
     ('llama3', 'qwen3', 'deepseek-v2')

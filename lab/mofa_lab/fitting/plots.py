@@ -66,7 +66,9 @@ def _panels(count: int, width: float = 3.4, height: float = 3.4) -> tuple[Figure
 
 
 def _against(key: Callable[[FitRow], str]) -> Callable[[CampaignResult], Figure]:
-    """Predicted against measured step times, publisher or group left out, coloured by a property of the run."""
+    """Predicted against measured step times, publisher or group left out, coloured by a property of
+    the run.
+    """
 
     def draw(found: CampaignResult) -> Figure:
         part = found.time
@@ -196,7 +198,9 @@ def _validated(found: CampaignResult) -> Figure:
 
 
 def _odds(_: CampaignResult) -> Figure:
-    """How often the layout that was said to be faster was, by the chance that was said; from the record of `mofa validate odds`."""
+    """How often the layout that was said to be faster was, by the chance that was said; from the
+    record of `mofa validate odds`.
+    """
     figure, (ax,) = _panels(1)
     ax.plot((50, 100), (50, 100), color="#222222", lw=0.6)
     pairs = from_json(read_text(RECORD), RECORD)["pairs"] if RECORD.exists() else {}

@@ -150,7 +150,9 @@ def _figures(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
 
 
 def _held_of_systems(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
-    """Two rows on systems that were left out: runs inside their bands, and error of the confidence."""
+    """Two rows on systems that were left out: runs inside their bands, and error of
+    the confidence.
+    """
     told = {one.name: one for by, one in coverage_without(found) if by == "system"}
     every = told.pop(ALL)
     refused = [name for name, one in told.items() if not one.stands]
@@ -309,7 +311,9 @@ HELD: Final = (
 
 
 def _held(one: Held, together: bool) -> tuple[Cell, ...]:
-    """A row on one set of runs: the share inside bands, and whether that share is as it should be."""
+    """A row on one set of runs: the share inside bands, and whether that share is as it
+    should be.
+    """
     stands = one.stands and (not together or WITHIN[0] <= one.share <= WITHIN[1])
     shares = (one.share, one.share_of_groups, *one.interval)
     return (one.groups, one.runs, *shares, round(one.width, 3), stands)

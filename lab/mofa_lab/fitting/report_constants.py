@@ -1,4 +1,6 @@
-"""Sections of docs/validation.md on constants: what one run is worth, what each effect is worth, and the list itself."""
+"""Sections of docs/validation.md on constants: what one run is worth, what each effect is worth,
+and the list itself.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Progress = Callable[[str], None]
 
 
 def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
-    """The section on errors of a system that was left out, before and after one of its runs is known."""
+    """The section on errors of a system that was left out, before and after one of its runs
+    is known.
+    """
     if "stack" not in found.time.validated:
         return
     yield "## What one run of your own is worth"

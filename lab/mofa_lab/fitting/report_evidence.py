@@ -1,4 +1,6 @@
-"""docs/evidence.md: which features of a layout were measured where, and what `mofa explain --evidence` says to ten questions."""
+"""docs/evidence.md: which features of a layout were measured where, and what `mofa explain
+--evidence` says to ten questions.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def _map(runs: MeasuredRuns) -> Iterator[str]:
 
 
 def _features(runs: MeasuredRuns) -> Iterator[tuple[str, Mask]]:
-    """Names of features (formats, blocks, sizes, values of axes), each with a mask of the runs that have it."""
+    """Names of features (formats, blocks, sizes, values of axes), each with a mask of the runs that
+    have it.
+    """
     for name in ("format", "blocks"):
         for word in sorted(runs.words[name]):
             yield f"{name} {word.replace('+', ' ')}", runs.have(name, word)

@@ -1,4 +1,6 @@
-"""Sections of docs/validation.md on runs: published ones by their kinds, the picks of sweeps, and what looks wrong."""
+"""Sections of docs/validation.md on runs: published ones by their kinds, the picks of sweeps, and
+what looks wrong.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from mofa_model.calibrate.fit import FitRow
 from mofa_model.tables import Cell, Column, Table, as_markdown
 
 LARGE: Final = 2048
-"""GPUs from which every run is told by itself: there are few, and they are what people plan for. [1]"""
+"""GPUs from which every run is told by itself: there are few, and they are what people plan
+for. [1]
+"""
 
 LARGE_ERROR: Final = 0.25
 """A run beyond this error that no rule explains is listed as unexplained. [1]"""

@@ -1,15 +1,22 @@
-"""Sizes picked by `mofa_model.advice.sizes` against what was measured to fit; constants of memory are those of fits that did not see it.
+"""Sizes picked by `mofa_model.advice.sizes` against what was measured to fit; constants of memory
+are those of fits that did not see it.
 
-    sweeps    layouts of one question that were measured on several numbers of devices: the size that is picked among them, whether it
-              ran out of memory, and its devices over the least on which some layout was measured to fit
-    devices   every run with a known memory: the device with the least memory that surely holds it, among those that there are, whether
+    sweeps    layouts of one question that were measured on several numbers of devices: the size
+    that is picked among them, whether it
+              ran out of memory, and its devices over the least on which some layout was measured to
+              fit
+    devices   every run with a known memory: the device with the least memory that surely holds it,
+    among those that there are, whether
               the run has room there, and that memory over the least that it has room in
-    sure      every run that fitted or did not: how many were sure to fit, and how many of these did not
+    sure      every run that fitted or did not: how many were sure to fit, and how many of these did
+    not
 
-    tuning    the same of fine-tuning runs: the least GPUs for a model and a method, whatever the micro-batch; the device; and who is sure
+    tuning    the same of fine-tuning runs: the least GPUs for a model and a method, whatever the
+    micro-batch; the device; and who is sure
 
-Left out are the publisher of a published run, and the model of a sweep. Steps, which decide among sizes, are those of fits without the
-run's group. What fine-tuning runs measured of memory was fitted to nothing, so nothing is left out for them.
+Left out are the publisher of a published run, and the model of a sweep. Steps, which decide among
+sizes, are those of fits without the run's group. What fine-tuning runs measured of memory was
+fitted to nothing, so nothing is left out for them.
 """
 
 from __future__ import annotations
@@ -92,7 +99,9 @@ class LeftOutRun:
 def folds_of(
     cases: Sequence[Case], progress: Callable[[str], None] = lambda _: None
 ) -> tuple[Evidence, Mapping[str, OutOfFold]]:
-    """The evidence on memory of some cases, with cross-validations by publisher and by sweep model."""
+    """The evidence on memory of some cases, with cross-validations by publisher and by
+    sweep model.
+    """
     evidence = memories(cases, priors(None))
     whole = fit(evidence, evidence.measured, weights=evidence.weights)
     return evidence, {
@@ -170,7 +179,9 @@ def section(found: CampaignResult) -> str:
 
 
 Row = Mapping[str, Any]
-"""What became of a size: its set and group, whether it ran out of memory, and how much over the least."""
+"""What became of a size: its set and group, whether it ran out of memory, and how much over
+the least.
+"""
 
 
 def _picks(runs: Sequence[LeftOutRun]) -> list[Row]:
@@ -219,7 +230,9 @@ def _left_out_steps() -> Mapping[str, float]:
 
 
 def _steps(cases: Sequence[Case], left: Mapping[str, float]) -> list[float]:
-    """Predicted steps: by a fit without the group where one judged the run, else by the shipped one. [s]"""
+    """Predicted steps: by a fit without the group where one judged the run, else by the shipped
+    one. [s]
+    """
     said = predict(cases).columns["step"].tolist()
     measured = [
         next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))

@@ -1,4 +1,6 @@
-"""Runs that look wrong, with the reason: conditions of suspects.toml held against ids, GPU counts and ratios."""
+"""Runs that look wrong, with the reason: conditions of suspects.toml held against ids, GPU counts
+and ratios.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from mofa_model.calibrate.fit import FitRow
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A run and why it looks wrong; `error` is signed, predicted / measured - 1, all runs fitted."""
+    """A run and why it looks wrong; `error` is signed, predicted / measured - 1, all
+    runs fitted.
+    """
 
     row: FitRow
     error: float
@@ -31,8 +35,8 @@ def rules() -> list[Mapping[str, Any]]:
 
 
 def suspects(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Suspect]:
-    """Every measured run that a rule marks as doubtful, with its error and the reason that the first such
-    rule gives.
+    """Every measured run that a rule marks as doubtful, with its error and the reason that the
+    first such rule gives.
     """
     known = [(re.compile(rule["id"]), rule) for rule in rules()]
     for row, value in zip(part.evidence.rows, part.values, strict=True):

@@ -1,8 +1,10 @@
-"""Measured fine-tuning runs as evidence: rows of the shipped table, and how many of them their bands hold.
+"""Measured fine-tuning runs as evidence: rows of the shipped table, and how many of them their
+bands hold.
 
-Their errors are those of `mofa_lab.validate.tuning`: where adapters are trained, by constants that saw neither the submitter nor one of
-its systems; where all weights are, by the shipped constants, of which none of a step was fitted to such a run. The numbers of the
-variance are those of pre-training: they hold their share of these runs too, with each submitter left out of the table.
+Their errors are those of `mofa_lab.validate.tuning`: where adapters are trained, by constants that
+saw neither the submitter nor one of its systems; where all weights are, by the shipped constants,
+of which none of a step was fitted to such a run. The numbers of the variance are those of
+pre-training: they hold their share of these runs too, with each submitter left out of the table.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def with_tuned(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def groups_left_out(runs: Sequence[Tuned]) -> Iterator[LeftGroup]:
-    """What each publisher ran of a method and a model on a device, seen by the shipped table without the publisher."""
+    """What each publisher ran of a method and a model on a device, seen by the shipped table
+    without the publisher.
+    """
     together: dict[tuple[str, ...], list[Tuned]] = {}
     for one in runs:
         key = (one.group, one.place.stack, one.place.format, one.place.method)

@@ -1,7 +1,8 @@
-"""What one run of a system is worth: its stack is left out, then one of its runs refines it, and its others judge.
+"""What one run of a system is worth: its stack is left out, then one of its runs refines it, and
+its others judge.
 
-A system is what one publisher ran of a stack on one chip in one GEMM format. The same fit as for a user's own runs is put over what
-a fit without the stack says of it.
+A system is what one publisher ran of a stack on one chip in one GEMM format. The same fit as for a
+user's own runs is put over what a fit without the stack says of it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def fixed(entries: Iterable[Free], logs: Array) -> tuple[Free, ...]:
 
 
 def one_run(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Refined]:
-    """Every system of a stack that was left out in the cross-validation by stack, refined by one of its runs at a time."""
+    """Every system of a stack that was left out in the cross-validation by stack, refined by one of
+    its runs at a time.
+    """
     validated = part.validated["stack"]
     factors = tuple(entry for entry in own_factors() if not entry.path.startswith("memory."))
     for fold, logs in zip(validated.folds, validated.logs, strict=True):

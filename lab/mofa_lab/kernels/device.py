@@ -37,8 +37,8 @@ def calls_of(files: Iterable[str]) -> list[Calls]:
 def surfaces_of(
     calls: Sequence[Calls], source: str, told: Callable[[str], None] = lambda _: None
 ) -> dict[str, Surfaces]:
-    """By device: for each operator and form, a fitted surface that gives its time by its sizes. `told` is
-    called with what was done.
+    """By device: for each operator and form, a fitted surface that gives its time by its sizes.
+    `told` is called with what was done.
     """
     devices: dict[str, dict[tuple[str, str], Surface]] = {}
     for some in calls:

@@ -1,8 +1,10 @@
-"""Measured calls of one operator in one form in, a surface out: first the law, then the corrections over it.
+"""Measured calls of one operator in one form in, a surface out: first the law, then the corrections
+over it.
 
-The table is a least-squares fit of logarithms in which small errors count by their square and large ones by their size, so that
-half of the calls decide and not the worst. It is bent no more than the calls ask for, and no size that `grows` makes a call
-faster: where one would, on a sample of calls that covers the table, the fit is done again with that held.
+The table is a least-squares fit of logarithms in which small errors count by their square and large
+ones by their size, so that half of the calls decide and not the worst. It is bent no more than the
+calls ask for, and no size that `grows` makes a call faster: where one would, on a sample of calls
+that covers the table, the fit is done again with that held.
 """
 
 from __future__ import annotations
@@ -223,7 +225,9 @@ def _shrunk(
 
 
 def _covering(calls: Calls, drawn: np.random.Generator, count: int) -> dict[str, Floats]:
-    """Random sizes within the measured range: half near measured calls, half with each size on its own."""
+    """Random sizes within the measured range: half near measured calls, half with each size on
+    its own.
+    """
     picked = drawn.integers(len(calls.seconds), size=count)
     found: dict[str, Floats] = {}
     for name, values in calls.sizes.items():
@@ -294,7 +298,9 @@ def _chosen(work: CallWork, rows: NDArray[np.intp]) -> CallWork:
 
 
 def shrinking(calls: Calls, timer: Timer) -> float:
-    """The largest fall of a time where a size grew, over a fresh sample of calls, as a share of it."""
+    """The largest fall of a time where a size grew, over a fresh sample of calls, as a share
+    of it.
+    """
     drawn = np.random.default_rng(1)
     worst = 0.0
     for name in OPERATORS[calls.operator].grows:

@@ -1,8 +1,10 @@
-"""A ten-minute microbenchmark of a GPU with PyTorch, as tables of kernels: `python -m mofa_lab.kernels.measure --device h100 --to mine`.
+"""A ten-minute microbenchmark of a GPU with PyTorch, as tables of kernels: `python -m
+mofa_lab.kernels.measure --device h100 --to mine`.
 
-GEMM in BF16 and causal attention: each call a few times in a CUDA graph over copies that leave the cache, the median of the rounds.
-Collectives where it is started by torchrun. What it writes, `mofa calibrate kernels` reads. It needs PyTorch, which nothing else here
-does, so it is a program and no verb.
+GEMM in BF16 and causal attention: each call a few times in a CUDA graph over copies that leave the
+cache, the median of the rounds. Collectives where it is started by torchrun. What it writes, `mofa
+calibrate kernels` reads. It needs PyTorch, which nothing else here does, so it is a program and
+no verb.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ def attention(torch: Any) -> Iterator[dict[str, Any]]:
 
 
 def collectives(torch: Any) -> Iterator[dict[str, Any]]:
-    """All-reduce, gather, scatter and all-to-all among the processes that torchrun started, one a GPU."""
+    """All-reduce, gather, scatter and all-to-all among the processes that torchrun started, one
+    a GPU.
+    """
     there = torch.distributed
     there.init_process_group("nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

@@ -1,4 +1,6 @@
-"""The section of docs/validation.md on kernels: how well surfaces hold for shapes and devices that they did not see."""
+"""The section of docs/validation.md on kernels: how well surfaces hold for shapes and devices that
+they did not see.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ OWN: Final = {("a100-80gb-sxm", "gemm bf16"): (6, 19), ("h100-80gb-sxm", "gemm f
 
 
 def section(file: Path) -> str:
-    """The section as markdown, from the record that `mofa validate kernels --left-out ... --record` wrote."""
+    """The section as markdown, from the record that `mofa validate kernels --left-out ...
+    --record` wrote.
+    """
     held = from_json(read_text(file), file)
     by = {
         (way, row["device"], row["op"]): row
@@ -57,8 +61,8 @@ def section(file: Path) -> str:
 def _row(
     op: str, devices: Sequence[str], by: Mapping[tuple[str, str, str], Mapping[str, Any]]
 ) -> tuple[Any, ...]:
-    """A row on one kind of operator: errors where a model family was left out, how many devices meet
-    their aim, and errors where the whole device was left out.
+    """A row on one kind of operator: errors where a model family was left out, how many devices
+    meet their aim, and errors where the whole device was left out.
     """
     family = [by["family", name, op] for name in devices if ("family", name, op) in by]
     other = [by["device", name, op] for name in devices if ("device", name, op) in by]
@@ -85,7 +89,9 @@ def _aim(op: str, device: str) -> tuple[int, int] | None:
 
 
 def _pair(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Median over devices of the medians and of the 90th percentiles; None where a device has too few rows for them."""
+    """Median over devices of the medians and of the 90th percentiles; None where a device has too
+    few rows for them.
+    """
     known = [row for row in rows if row["median_ape"] is not None]
     if not known:
         return None

@@ -1,4 +1,6 @@
-"""Predicted against measured kernels: with the surfaces that hold, with families of shapes left out, or with the relative's."""
+"""Predicted against measured kernels: with the surfaces that hold, with families of shapes left
+out, or with the relative's.
+"""
 
 from __future__ import annotations
 

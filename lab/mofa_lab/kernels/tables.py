@@ -1,4 +1,6 @@
-"""Tables of measured kernels, a row a call: which operator each row is, in which form, and with which sizes it is called."""
+"""Tables of measured kernels, a row a call: which operator each row is, in which form, and with
+which sizes it is called.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class KernelTable:
     """How to read one kind of table."""
 
     forms: tuple[str, ...]
-    """Columns of which each combination is a form of its own; with `sizes` they tell the kind of a table."""
+    """Columns of which each combination is a form of its own; with `sizes` they tell the kind of
+    a table.
+    """
     sizes: tuple[str, ...]
     """Columns with sizes of a call."""
     family: tuple[str, ...]
@@ -126,7 +130,9 @@ def _columns(file: str) -> Columns:
 
 
 def _unpacked(file: str) -> bytes:
-    """The text of a table: no more of it is unpacked than may be there, whatever the packed file says."""
+    """The text of a table: no more of it is unpacked than may be there, whatever the packed
+    file says.
+    """
     with Path(file).open("rb") as packed:
         data = packed.read(LARGEST + 1)
         if data.startswith(PACKED):
@@ -281,7 +287,9 @@ def _transfer(number: Number) -> dict[str, Floats]:
 
 
 def _exchange(row: Mapping[str, str], number: Number) -> Said:
-    """DeepEP sends FP8 out; what comes back, and all of the others, is BF16: a factor that the law's share of the link takes."""
+    """DeepEP sends FP8 out; what comes back, and all of the others, is BF16: a factor that the
+    law's share of the link takes.
+    """
     sizes = _named(number, "hidden", "topk", "ranks", "multiprocessors")
     return (
         "dispatch",

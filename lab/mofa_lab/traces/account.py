@@ -1,8 +1,9 @@
 """Where the time of each step goes, told from the trace as it is: no replay, no model.
 
-Every moment of a step on a device is one of four: some kernel computes; nothing computes but a collective runs (exposed);
-nothing runs because the host has not launched yet (host-bound); nothing runs though work was launched (waiting). Moments
-in which a collective runs beside compute are counted beside these, as hidden.
+Every moment of a step on a device is one of four: some kernel computes; nothing computes but a
+collective runs (exposed); nothing runs because the host has not launched yet (host-bound); nothing
+runs though work was launched (waiting). Moments in which a collective runs beside compute are
+counted beside these, as hidden.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _STEP: Final = re.compile(
     r"ProfilerStep#?\s*(\d+)|(?:iteration|train_step|step)[ _#:]*(\d+)$", re.IGNORECASE
 )
 _SHORT: Final = 20e-6
-"""Launches take this long to reach an idle device; a gap that ends sooner after its launch is the host's. [s]"""
+"""Launches take this long to reach an idle device; a gap that ends sooner after its launch is the
+host's. [s]
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +120,9 @@ class Account:
 
 
 def account(trace: Trace) -> Account:
-    """The report on one rank's trace; in a trace of the CPU alone, operators take the place of kernels."""
+    """The report on one rank's trace; in a trace of the CPU alone, operators take the place
+    of kernels.
+    """
     work = _Work(trace)
     steps, streams = [], []
     for name, low, high in steps_of(trace):
@@ -137,7 +142,9 @@ def account(trace: Trace) -> Account:
 
 
 def steps_of(trace: Trace) -> list[tuple[str, float, float]]:
-    """Annotated steps with the time from each to the next; the whole trace where none is annotated. [s]"""
+    """Annotated steps with the time from each to the next; the whole trace where none is
+    annotated. [s]
+    """
     marks = trace.of(EventKind.MARK)
     named = {
         float(start): (trace.names[name], float(end))

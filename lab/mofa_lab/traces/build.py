@@ -1,4 +1,6 @@
-"""From one rank's events to its graph: chains of threads and streams, launches, waits; what lacks is inferred."""
+"""From one rank's events to its graph: chains of threads and streams, launches, waits; what lacks
+is inferred.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class _Rank:
         return self._by_order(), Why.INFERRED_LAUNCH
 
     def _by_order(self) -> Array:
-        """The launch of each kernel without correlation ids: the n-th kernel belongs to the n-th launch."""
+        """The launch of each kernel without correlation ids: the n-th kernel belongs to the
+        n-th launch.
+        """
         found = np.full(len(self.kernels), -1)
         launches = matching(self.trace, LAUNCH)[self.calls.name]
         copying = np.array(["mem" in name.lower() for name in self.trace.names] + [False])[
@@ -132,7 +136,9 @@ class _Rank:
         return float(np.mean(short)) if len(short) else 0.0
 
     def _threads(self, waits: Waits) -> None:
-        """Add edges between calls on each host thread; a long pause may wait for a thread or a kernel."""
+        """Add edges between calls on each host thread; a long pause may wait for a thread or
+        a kernel.
+        """
         for i in range(1, self.n):
             if self.calls.lane[i] == self.calls.lane[i - 1] and i not in waits.resumed:
                 self.edges.add(
@@ -171,7 +177,9 @@ class _Rank:
 
 
 def _join_threads(calls: Events, edges: EdgeList, waits: Waits | None) -> None:
-    """Add edges to a thread that begins or goes on after a pause, from a thread that was busy then."""
+    """Add edges to a thread that begins or goes on after a pause, from a thread that was
+    busy then.
+    """
     if len(np.unique(calls.lane)) < 2:
         return
     order = np.argsort(calls.end, kind="stable")

@@ -1,4 +1,6 @@
-"""What collectives say of themselves: sizes and groups, from NCCL's metadata where the profiler wrote it."""
+"""What collectives say of themselves: sizes and groups, from NCCL's metadata where the profiler
+wrote it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _VOLUMES: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class About:
-    """One collective as its kernel tells it; the large side: input of a reduce-scatter, output of an all-gather."""
+    """One collective as its kernel tells it; the large side: input of a reduce-scatter, output of
+    an all-gather.
+    """
 
     size: float = 0.0
     """Bytes of the whole tensor on one member; 0 = not said. [B]"""
@@ -73,7 +77,9 @@ class Message:
 
 
 def about(details: Mapping[str, Any]) -> About:
-    """Size, group and kind of a collective from its kernel's details; impossible values are dropped."""
+    """Size, group and kind of a collective from its kernel's details; impossible values
+    are dropped.
+    """
     width = _WIDTHS.get(str(details.get("dtype", "")).lower(), 0)
     elements = max(_number(details.get("In msg nelems")), _number(details.get("Out msg nelems")))
     ranks = _ranks(details.get("Process Group Ranks"))

@@ -45,7 +45,9 @@ _DETAILS: Final = (
     "wait_on_stream", "wait_on_cuda_event_record_corr_id", "stream", "device",
 )  # fmt: skip
 _COMMUNICATION: Final = ("Collective name", "bytes")
-"""A kernel or copy with one of these keeps what it says of itself; any other needs only its name."""
+"""A kernel or copy with one of these keeps what it says of itself; any other needs only
+its name.
+"""
 
 
 def load(path: Path | str) -> Trace:
@@ -136,7 +138,9 @@ class _Columns:
         return self.lanes.setdefault(key, len(self.lanes))
 
     def _keep(self, kind: int, said: Mapping[str, Any]) -> int:
-        """The number under which details of an event are kept, equal ones once; 0 where nothing is kept."""
+        """The number under which details of an event are kept, equal ones once; 0 where nothing
+        is kept.
+        """
         if not said or (kind <= 1 and not any(key in said for key in _COMMUNICATION)):
             return 0
         kept = {key: said[key] for key in _DETAILS if key in said}

@@ -11,7 +11,9 @@ from mofa_lab.traces.operators import CLASSES, Class
 from mofa_lab.traces.templates import Template
 
 LATENCY: Final = 5e-6
-"""From the end of a launch to the start on an empty stream. Source: the median of published traces. [s]"""
+"""From the end of a launch to the start on an empty stream. Source: the median of published
+traces. [s]
+"""
 GAP: Final = 1.2e-6
 """Between kernels of a stream. Source: the same. [s]"""
 

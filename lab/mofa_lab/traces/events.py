@@ -1,7 +1,7 @@
 """What a trace holds, as columns: one row an event, forty bytes each, names said once.
 
-Kineto's categories are kept as `EventKind`; ROCm writes the same ones, with hip names. An event that says nothing about time
-(process names, counters, Python frames) is dropped while reading.
+Kineto's categories are kept as `EventKind`; ROCm writes the same ones, with hip names. An event
+that says nothing about time (process names, counters, Python frames) is dropped while reading.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Events:
     duration: Array
     """From start to end. [s]"""
     correlation: Array
-    """Joins a call and what it launched; 0 = not said. Of an operator: its sequence number and one, negative in backward."""
+    """Joins a call and what it launched; 0 = not said. Of an operator: its sequence number and one,
+    negative in backward.
+    """
     operator: Array
     """External id: joins an operator and its kernels; 0 = not said."""
     detail: Array

@@ -1,8 +1,8 @@
 """The execution graph: what ran, where, for how long, and what had to be before it.
 
-A task is a call of the host or a kernel. What the host does between two calls is the lag of the edge between them. Edges say
-where they are from: read in the trace, or inferred from its times; a start that nothing explains keeps its measured delay
-and is counted.
+A task is a call of the host or a kernel. What the host does between two calls is the lag of the
+edge between them. Edges say where they are from: read in the trace, or inferred from its times; a
+start that nothing explains keeps its measured delay and is counted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Graph:
     target: Array
     """Of each edge: the task that waits."""
     lag: Array
-    """Of each edge: from the source's end (of a launch: start) to the target's earliest start. [s]"""
+    """Of each edge: from the source's end (of a launch: start) to the target's earliest
+    start. [s]
+    """
     from_start: Array
     """Of each edge: True where the lag counts from the source's start."""
     why: Array

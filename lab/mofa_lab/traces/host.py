@@ -1,4 +1,6 @@
-"""The host's side of a trace: calls that follow each other on threads, and operators of a trace of the CPU alone."""
+"""The host's side of a trace: calls that follow each other on threads, and operators of a trace of
+the CPU alone.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def outermost(events: Events) -> tuple[Events, Array]:
 
 
 def leaves(trace: Trace) -> tuple[Events, Array]:
-    """Operators that hold no other one, by thread and start, with their classes; a collective is one with what it holds."""
+    """Operators that hold no other one, by thread and start, with their classes; a collective is
+    one with what it holds.
+    """
     operators = trace.of(EventKind.OPERATOR, EventKind.MARK)
     numbers = classes(trace.names)[operators.name] if len(operators) else np.empty(0, dtype=np.int8)
     talks = communicates(numbers)

@@ -1,7 +1,8 @@
 """Constants of a stack from the steps of a trace: what kernels, links and the host really reach.
 
-Each finding is a path of `Calibration`, its value, and how far its samples scatter. What a trace cannot say is not guessed:
-one shape of attention, for example, gives its efficiency at the half size that the preset has.
+Each finding is a path of `Calibration`, its value, and how far its samples scatter. What a trace
+cannot say is not guessed: one shape of attention, for example, gives its efficiency at the half
+size that the preset has.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Finding:
     samples: int
     """Kernels or collectives that say it."""
     where: str
-    """Section of the layers of constants: `device` for what the device alone decides, `stack` for the rest."""
+    """Section of the layers of constants: `device` for what the device alone decides, `stack` for
+    the rest.
+    """
     what: str
     """How it was found, in a few words."""
     line: bool = False
@@ -164,7 +167,9 @@ def _time(template: Template, kind: Class) -> float:
 
 
 def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
-    """Collectives by their sizes: bandwidth and start where sizes differ, bandwidth alone where they do not."""
+    """Collectives by their sizes: bandwidth and start where sizes differ, bandwidth alone where
+    they do not.
+    """
     k, s, found = layout.cluster.calibration.links, layout.strategy, []
     tensor = [p for t in made.layer.values() for p in t if p.axis == "tensor" and p.size > 0]
     inside = {True: list[tuple[float, float, float]](), False: list[tuple[float, float, float]]()}
@@ -225,7 +230,9 @@ def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
 
 
 def _sample(size: float, seconds: float, members: float, path: Any) -> tuple[float, float, float]:
-    """Time of the bytes at the present constants, measured time, and the part that does not depend on size. [s]"""
+    """Time of the bytes at the present constants, measured time, and the part that does not depend
+    on size. [s]
+    """
     fixed = float(path.start + (members - 1.0) * path.hop)
     return (members - 1.0) / members * size / float(path.bandwidth), seconds, fixed
 
@@ -300,7 +307,9 @@ def _head(made: StepTemplates, layout: Layout) -> list[Finding]:
 
 
 def overheads(measured: float, rebuilt: float) -> tuple[Finding, ...]:
-    """Time of a step that its kernels and launches do not explain [s]; what they do explain needs no constant."""
+    """Time of a step that its kernels and launches do not explain [s]; what they do explain needs
+    no constant.
+    """
     return (
         _finding(
             "host.step",

@@ -66,10 +66,11 @@ def _shape(dims: Any) -> tuple[int, int, int, int] | None:
 
 
 def half_size(seen: Sequence[Product]) -> float | None:
-    """Half size of matrix products: 1 / rate = a + a half (1/m + 1/n + 1/k), by least squares of relative errors. [1]
+    """Half size of matrix products: 1 / rate = a + a half (1/m + 1/n + 1/k), by least squares of
+    relative errors. [1]
 
-    None where the shapes do not differ enough to say. A fixed start cannot be told from it, since models have few widths, and
-    is taken into it.
+    None where the shapes do not differ enough to say. A fixed start cannot be told from it, since
+    models have few widths, and is taken into it.
     """
     large = [p for p in seen if min(p.m, p.n, p.k) >= SMALLEST]
     narrow = np.array([p.narrowness for p in large])
@@ -82,7 +83,8 @@ def half_size(seen: Sequence[Product]) -> float | None:
 
 
 def fitted_line(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Level and slope of measured [s] over ideal times [s], by relative errors; None where the ideal ones are too alike.
+    """Level and slope of measured [s] over ideal times [s], by relative errors; None where the
+    ideal ones are too alike.
 
     >>> [round(n, 6) for n in fitted_line([(1.0, 2.5), (2.0, 4.5), (8.0, 16.5)])]
     [0.5, 2.0]

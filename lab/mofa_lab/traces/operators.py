@@ -1,4 +1,5 @@
-"""What a kernel does, told by its name: NVIDIA's and AMD's libraries, Triton, NCCL and RCCL, DeepEP, gloo.
+"""What a kernel does, told by its name: NVIDIA's and AMD's libraries, Triton, NCCL and RCCL,
+DeepEP, gloo.
 
 A name is looked at once; the first row of the table that matches decides.
 """
@@ -112,7 +113,9 @@ def classes(names: Sequence[str]) -> Array:
 
 
 def classes_of(trace: Trace) -> Array:
-    """Number of the class of each event, -1 for events that are not on a device; copies are copies whatever their name."""
+    """Number of the class of each event, -1 for events that are not on a device; copies are copies
+    whatever their name.
+    """
     table = np.append(classes(trace.names), np.int8(0))
     found = table[trace.events.name]
     said = [i for i, details in enumerate(trace.details) if "Collective name" in details]

@@ -1,7 +1,9 @@
-"""A step cut into passes: which kernels are the forward or backward pass of one micro-batch through one chunk.
+"""A step cut into passes: which kernels are the forward or backward pass of one micro-batch through
+one chunk.
 
-By annotations where there are some (`forward 3`, `Backward 2`, `mlp(B)`), else by directions: launches turn from forward to
-backward where the schedule says so, and a run of several passes is cut into equal ones.
+By annotations where there are some (`forward 3`, `Backward 2`, `mlp(B)`), else by directions:
+launches turn from forward to backward where the schedule says so, and a run of several passes is
+cut into equal ones.
 """
 
 from __future__ import annotations

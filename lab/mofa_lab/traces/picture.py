@@ -1,4 +1,6 @@
-"""A timeline as SVG: one row a stream, coloured by operator class; what is too thin to be seen is drawn together."""
+"""A timeline as SVG: one row a stream, coloured by operator class; what is too thin to be seen is
+drawn together.
+"""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Places:
 
 
 def places(trace: Trace, kernels: Events) -> Places:
-    """For each kernel its annotation, and whether it is of the backward pass: both are told by the host
-    call that launched it.
+    """For each kernel its annotation, and whether it is of the backward pass: both are told by the
+    host call that launched it.
     """
     calls = trace.of(EventKind.CALL)
     order = np.argsort(calls.correlation, kind="stable")

@@ -1,7 +1,7 @@
 """Constants from several runs of one stack: each from the runs that can say it, pooled.
 
-What differs between runs says more than any one of them: attention over several numbers of heads and tokens gives its half
-size, matrix products of all shapes give one line.
+What differs between runs says more than any one of them: attention over several numbers of heads
+and tokens gives its half size, matrix products of all shapes give one line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ HEAD_TOKENS: Final = 4096.0
 
 
 def pooled(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
-    """One value for each constant that any run says: the median, with the scatter over runs and samples."""
+    """One value for each constant that any run says: the median, with the scatter over runs
+    and samples.
+    """
     shared = (*_attention(sources), *_hops(sources))
     by_path: dict[str, list[Finding]] = {}
     every = tuple(step for source in sources for step in source.steps)
@@ -60,7 +62,9 @@ def _merged(found: list[Finding]) -> Finding:
 
 
 def _attention(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
-    """Efficiency and half size of attention: time over ideal time is a line in 4096 / (heads x tokens)."""
+    """Efficiency and half size of attention: time over ideal time is a line in 4096 / (heads
+    x tokens).
+    """
     small, slow, count = [], [], 0
     for source in sources:
         layout, model = source.layout, source.layout.workload.model
@@ -97,7 +101,9 @@ def _attention(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
 
 
 def _hops(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
-    """Latency and efficiency of transfers between stages, where runs sent messages of several sizes over one tier."""
+    """Latency and efficiency of transfers between stages, where runs sent messages of several sizes
+    over one tier.
+    """
     for near in (True, False):
         least: dict[float, float] = {}
         for source in (one for one in sources if hop_inside(one.layout) is near):

@@ -24,7 +24,9 @@ BASE: Final = 0.03
 PER_DOUBLING: Final = 0.01
 """What each doubling of anything adds to it. Ours. [1]"""
 UNSEEN: Final = 0.05
-"""What each axis adds that the traced layout did not have: its collectives are priced by the model alone. Ours. [1]"""
+"""What each axis adds that the traced layout did not have: its collectives are priced by the model
+alone. Ours. [1]
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +66,9 @@ class Prediction:
 
 
 def source_of(traces: Sequence[Trace], layout: Layout) -> TracedRun:
-    """Understand traces of `layout`; of a pipeline, those of its first and last stage must be among them."""
+    """Understand traces of `layout`; of a pipeline, those of its first and last stage must be
+    among them.
+    """
     _supported(layout)
     s, order = layout.strategy, order_for(layout)
     if any(trace.host_only for trace in traces):
@@ -113,7 +117,9 @@ def predict(source: TracedRun, new: Layout) -> Prediction:
 
 
 def doublings(old: Layout, new: Layout) -> float:
-    """How far two layouts are apart: the doublings of every degree, of the batch and of the model, added up. [1]"""
+    """How far two layouts are apart: the doublings of every degree, of the batch and of the model,
+    added up. [1]
+    """
     pairs = [(float(getattr(old.strategy, d)), float(getattr(new.strategy, d))) for d in DEGREES]
     pairs += [
         (old.micro_batches, new.micro_batches),

@@ -1,4 +1,6 @@
-"""What the analytical model says of each class of operator in one layer: templates are rescaled by ratios of these."""
+"""What the analytical model says of each class of operator in one layer: templates are rescaled by
+ratios of these.
+"""
 
 from __future__ import annotations
 
@@ -178,8 +180,8 @@ def _grouped(block: Block) -> bool:
 
 
 def _data(layout: Layout, dense: float, routed: float) -> float:
-    """Time to exchange gradients of dense weights among all data-parallel ranks, and of expert weights
-    among ranks with the same experts; sizes in [B]. [s]
+    """Time to exchange gradients of dense weights among all data-parallel ranks, and of expert
+    weights among ranks with the same experts; sizes in [B]. [s]
     """
     s = layout.strategy
     copies = float(s.dp * s.cp * s.tp / (s.ep * s.etp))

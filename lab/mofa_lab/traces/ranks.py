@@ -1,8 +1,8 @@
 """Traces of several ranks as one: clocks aligned, collectives that meet joined.
 
-Members of a collective end together. That aligns the clocks of hosts, and it makes a meeting of the members: none goes on
-before the last one has come. Members find each other by group, class and order; without NCCL's metadata by ends that
-coincide, which is counted as inferred.
+Members of a collective end together. That aligns the clocks of hosts, and it makes a meeting of the
+members: none goes on before the last one has come. Members find each other by group, class and
+order; without NCCL's metadata by ends that coincide, which is counted as inferred.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def job_of(traces: Sequence[Trace]) -> RankGraph:
 
 
 def meet(graph: Graph, meetings: Iterable[Sequence[int]]) -> Graph:
-    """The graph with meetings: a member's duration becomes what is left once the last one has come. [s]"""
+    """The graph with meetings: a member's duration becomes what is left once the last one has
+    come. [s]
+    """
     group, duration = graph.group.copy(), graph.duration.copy()
     for number, tasks in enumerate(meetings):
         members = list(tasks)
@@ -148,7 +150,9 @@ def _on_host(graph: Graph) -> bool:
 
 
 def _offsets(graphs: Sequence[Graph], known: dict[Key, list[tuple[int, int]]]) -> list[float]:
-    """What to add to each clock so that members of collectives end together; the first rank keeps its own. [s]"""
+    """What to add to each clock so that members of collectives end together; the first rank keeps
+    its own. [s]
+    """
     pairs: dict[tuple[int, int], list[float]] = {}
     for who in known.values():
         r, task = who[0]

@@ -1,7 +1,8 @@
 """JSON of a trace in batches: files of gigabytes in the memory of one batch.
 
-A file is one object with the list `traceEvents`, or the bare list. The list is cut between two events and each piece is
-parsed alone; a cut inside a string or a nested list leaves text that is not JSON, so a piece that parses was cut right.
+A file is one object with the list `traceEvents`, or the bare list. The list is cut between two
+events and each piece is parsed alone; a cut inside a string or a nested list leaves text that is
+not JSON, so a piece that parses was cut right.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ LONGEST: Final = 64 * 2**20
 """Text without a cut, or a head or tail of the file, beyond this is refused. [B]"""
 
 MOST: Final = 200
-"""Text of a packed trace, beyond one `LONGEST`, over what it is packed in; traces reach 10 to 40. [1]"""
+"""Text of a packed trace, beyond one `LONGEST`, over what it is packed in; traces reach 10 to
+40. [1]
+"""
 
 _START: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT: Final = re.compile(rb"\}\s*,\s*\{")
@@ -187,7 +190,9 @@ class _Pieces:
         yield events
 
     def _tail(self, held: bytes) -> None:
-        """Read what stands behind the list of events into the document's head; a truncated file is refused."""
+        """Read what stands behind the list of events into the document's head; a truncated file
+        is refused.
+        """
         while len(held) < LONGEST:
             more = self._read()
             if not more:
@@ -206,7 +211,9 @@ class _Pieces:
 
 
 def _last_cut(held: bytes, end: int) -> tuple[int, int] | None:
-    """The last place before `end` where an object ends and another begins: end of the one, begin of the other."""
+    """The last place before `end` where an object ends and another begins: end of the one, begin of
+    the other.
+    """
     low = end
     while low > 0:
         low = max(0, low - _WINDOW)
@@ -221,7 +228,8 @@ def _last_cut(held: bytes, end: int) -> tuple[int, int] | None:
 def _closed(held: bytes) -> tuple[int | None, Any]:
     """Position at which the list in `held` is closed, and the items before it.
 
-    It is JSON up to that bracket and up to no other, and hardly ever does a bracket of what follows come behind it.
+    It is JSON up to that bracket and up to no other, and hardly ever does a bracket of what follows
+    come behind it.
     """
     close = len(held)
     for _ in range(4):
@@ -237,7 +245,9 @@ def _closed(held: bytes) -> tuple[int | None, Any]:
 
 
 def _end_of_list(held: bytes) -> int | None:
-    """Where the list that `held` continues is closed; walks every bracket, so it is for the last piece only."""
+    """Where the list that `held` continues is closed; walks every bracket, so it is for the last
+    piece only.
+    """
     depth = 0
     for match in _TOKEN.finditer(held):
         token = match.group()

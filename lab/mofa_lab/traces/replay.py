@@ -1,4 +1,6 @@
-"""Runs a graph again: each task starts when all that it waits for is done; nothing else is assumed."""
+"""Runs a graph again: each task starts when all that it waits for is done; nothing else
+is assumed.
+"""
 
 from __future__ import annotations
 

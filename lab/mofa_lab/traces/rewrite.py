@@ -1,8 +1,9 @@
-"""A graph of a layout that never ran: templates of a traced one, rescaled and put in the order of the new schedule.
+"""A graph of a layout that never ran: templates of a traced one, rescaled and put in the order of
+the new schedule.
 
-One rank of each stage stands for all, since tensor- and data-parallel ranks do the same. Operators are rescaled by the ratio
-of what the analytical model says of both layouts, collectives likewise; what the traced layout did not have is put in at
-the model's own price.
+One rank of each stage stands for all, since tensor- and data-parallel ranks do the same. Operators
+are rescaled by the ratio of what the analytical model says of both layouts, collectives likewise;
+what the traced layout did not have is put in at the model's own price.
 """
 
 from __future__ import annotations
@@ -189,7 +190,9 @@ class _Writer:
             stage.join("data")
 
     def _rescaled(self, work: Work) -> Template:
-        """The layer's template at the new layout's prices, with the collectives that it has there."""
+        """The layer's template at the new layout's prices, with the collectives that it
+        has there.
+        """
         pieces = []
         template = self._learned.layer[work]
         for p in template:
@@ -227,7 +230,9 @@ def _ratio(now: float, was: float) -> float:
 
 
 def _without_gone(pieces: list[Piece]) -> list[Piece]:
-    """Pieces without collectives that the new layout does not have; the joins of the others are counted anew."""
+    """Pieces without collectives that the new layout does not have; the joins of the others are
+    counted anew.
+    """
     kept = [i for i, p in enumerate(pieces) if p.axis != "gone"]
     place = {i: n for n, i in enumerate(kept)}
     found = []
@@ -251,7 +256,9 @@ def _with_experts(pieces: list[Piece], seconds: float, host: float) -> list[Piec
 def _with_tensor(
     pieces: list[Piece], seconds: float, host: float, work: Work, halves: int
 ) -> list[Piece]:
-    """A gather before each half layer's products and a scatter after; backward, the last product runs beside the scatter."""
+    """A gather before each half layer's products and a scatter after; backward, the last product
+    runs beside the scatter.
+    """
     at = [i for i, p in enumerate(pieces) if p.kind is Class.GEMM]
     each = 2 if work is Work.FORWARD else 4
     at = at[: each * halves] if work is Work.FORWARD else at[-each * halves :]
@@ -271,7 +278,9 @@ def _inserted(
     seconds: float,
     host: float,
 ) -> list[Piece]:
-    """Pieces with new collectives put in at some places; `places` gives for each the piece that waits for it."""
+    """Pieces with new collectives put in at some places; `places` gives for each the piece that
+    waits for it.
+    """
     new = dict(places)
     found: list[Piece] = []
     for i in range(len(pieces) + 1):
@@ -288,7 +297,9 @@ def _inserted(
 
 
 def _data_factor(rewrite: Rewrite) -> float:
-    """Measured over modelled time of the traced data-parallel collectives; 1 where the new ones take other links."""
+    """Measured over modelled time of the traced data-parallel collectives; 1 where the new ones
+    take other links.
+    """
     ops = [op for op in rewrite.learned.data if op.said.size > 0]
     if not ops or data_inside(rewrite.old) != data_inside(rewrite.new):
         return 1.0
@@ -296,8 +307,8 @@ def _data_factor(rewrite: Rewrite) -> float:
 
 
 def _hop_factor(rewrite: Rewrite) -> float:
-    """Measured over modelled time of the fastest traced transfer between stages, which waited least;
-    1 where none was traced, or the new layout takes other links.
+    """Measured over modelled time of the fastest traced transfer between stages, which waited
+    least; 1 where none was traced, or the new layout takes other links.
     """
     ops = [op for op in rewrite.learned.hops if op.said.size > 0]
     if not ops or hop_inside(rewrite.old) != hop_inside(rewrite.new):

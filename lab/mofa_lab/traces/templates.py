@@ -1,7 +1,9 @@
-"""What one layer, the embedding and the head do in each pass: kernels with their mean times, found by repetition.
+"""What one layer, the embedding and the head do in each pass: kernels with their mean times, found
+by repetition.
 
-A chunk of n layers launches the same kernels n times. Where the repetition begins and ends, embedding and head stand; what
-belongs to the pipeline and to data parallelism is taken out first, because it depends on the place in the schedule.
+A chunk of n layers launches the same kernels n times. Where the repetition begins and ends,
+embedding and head stand; what belongs to the pipeline and to data parallelism is taken out first,
+because it depends on the place in the schedule.
 """
 
 from __future__ import annotations
@@ -73,7 +75,9 @@ class StepTemplates:
 def learned(
     steps: Sequence[StepPasses], layers: int, depth: int, *, tensor: int, stride: int
 ) -> StepTemplates:
-    """Templates from steps of several ranks; `layers` of a chunk, `depth` virtual stages, `tensor` ranks next to each other."""
+    """Templates from steps of several ranks; `layers` of a chunk, `depth` virtual stages, `tensor`
+    ranks next to each other.
+    """
     usual = median([op.host for step in steps for p in step.passes for op in p.ops] or [0.0])
     early = {
         op.stream
@@ -134,7 +138,9 @@ _WORKS: Final = (Work.FORWARD, Work.BACKWARD)
 
 
 def _axis(op: Op, tensor: int, stride: int, early: set[int]) -> str:
-    """The parallel axis of a collective: by its group where it says it, else by its class and stream."""
+    """The parallel axis of a collective: by its group where it says it, else by its class
+    and stream.
+    """
     if op.kind not in COMMUNICATION:
         return ""
     if op.kind is Class.POINT:
@@ -149,7 +155,9 @@ def _axis(op: Op, tensor: int, stride: int, early: set[int]) -> str:
 
 
 def _sequence(given: Sequence[tuple[Pass, list[Op]]], layers: int) -> tuple[str, ...]:
-    """Kernel names of one layer: the longest repetition that any pass shows; of chunks of one layer the shortest pass."""
+    """Kernel names of one layer: the longest repetition that any pass shows; of chunks of one layer
+    the shortest pass.
+    """
     shortest = min((ops for _, ops in given), key=len, default=[])
     if not shortest:
         raise InputError(
@@ -184,7 +192,9 @@ def _split(
 
 
 def _template(parts: list[list[Op]], axis: Any, usual: float) -> Template:
-    """A template: mean times over all repetitions of one sequence of kernels; other lengths are left out."""
+    """A template: mean times over all repetitions of one sequence of kernels; other lengths are
+    left out.
+    """
     common = Counter(tuple(op.name for op in part) for part in parts).most_common(1)
     if not common or not common[0][0]:
         return ()

@@ -1,4 +1,6 @@
-"""Who waits for whom beyond the order of threads and streams: read where the trace says it, inferred where not."""
+"""Who waits for whom beyond the order of threads and streams: read where the trace says it,
+inferred where not.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ class Waits:
         return self._said.get(kernel, [])
 
     def inferred(self, kernel: int) -> int:
-        """The kernel of another stream whose end is nearest to this one's start; -1 = none is near."""
+        """The kernel of another stream whose end is nearest to this one's start; -1 = none
+        is near.
+        """
         start, lane = self._start[kernel], self._lane[kernel]
         low, high = (
             bisect_left(self._ends, start - COINCIDENT),
@@ -104,7 +108,9 @@ class Waits:
         return min(fitting, default=(0.0, -1))[1]
 
     def host(self, edges: EdgeList, duration: Array, n: int, waiting: Array, whole: Array) -> None:
-        """Add edges for waits of the host: in a synchronising call, a blocking copy, or by polling."""
+        """Add edges for waits of the host: in a synchronising call, a blocking copy, or
+        by polling.
+        """
         calls = self._calls
         waits, wholly = waiting[calls.name], whole[calls.name]
         launches = matching(self._trace, LAUNCH)[calls.name]
@@ -128,7 +134,9 @@ class Waits:
         return dict(zip(self._launch[known].tolist(), known.tolist(), strict=True))
 
     def _done_by(self, start: float, end: float, *, every: bool) -> list[int]:
-        """Kernels that a waiting host call waited for: the last of every stream, or the last of all."""
+        """Kernels that a waiting host call waited for: the last of every stream, or the last
+        of all.
+        """
         found = []
         for lane in self._launched:
             source = self._last_before(lane, start)
@@ -149,13 +157,16 @@ class Waits:
             self.resumed.add(after)
 
     def _other_thread(self, lane: int, until: float) -> bool:
-        """True where another thread stopped just then: it is the likelier one to have been waited for."""
+        """True where another thread stopped just then: it is the likelier one to have been
+        waited for.
+        """
         calls = self._calls
         there = (calls.lane != lane) & (calls.end <= until) & (calls.end > until - PAUSE)
         return bool(np.any(there))
 
     def _looking_on(self, edges: EdgeList, n: int) -> None:
-        """A pause that ends with, or while, the last kernel runs that was launched before it on some stream.
+        """A pause that ends with, or while, the last kernel runs that was launched before it on
+        some stream.
 
         The host read its result; a kernel that writes to host memory may be read before it ends.
         """

@@ -1,8 +1,8 @@
 """Our account of a pool against the true one: where each node-second of a made history went.
 
 The truth comes from the generator's own record of lives of nodes and of steps of jobs, read here
-second by second and not from its incidents alone; the account comes from `mofa incidents --account`,
-which sees only what exporters publish.
+second by second and not from its incidents alone; the account comes from `mofa incidents
+--account`, which sees only what exporters publish.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def true_account(generator: Path, scenario: Path) -> dict[tuple[str, str], float
 
 
 def load_generator(generator: Path, scenario: Path) -> SimpleNamespace:
-    """The names that the generator's program defines; its command is run once, and prints one line."""
+    """The names that the generator's program defines; its command is run once, and prints
+    one line.
+    """
     for file in (generator, scenario):
         if not file.is_file():
             raise BadFile(str(file), "is no file")
@@ -153,7 +155,9 @@ class _Record:
                 yield pod.node.name, pod.created, first, "waiting", "start"
 
     def _trained(self, job: Any, stops: Sequence[Any]) -> Iterator[Claim]:
-        """Stretches of a job's work: kept up to the last save before each stop, and lost after it."""
+        """Stretches of a job's work: kept up to the last save before each stop, and lost
+        after it.
+        """
         save = job.c["checkpoint_minutes"] * 60.0
         starts = [one["start"] for one in stops]
         for begin, end in job.up:

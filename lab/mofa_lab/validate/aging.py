@@ -1,8 +1,8 @@
 """Nodes whose failure rate changes with age: what a fresh fleet does before it is old.
 
-A node is replaced by a fresh one when it fails, so its failures are a renewal process; many nodes together are nearly
-Poisson, at a rate that moves with the age of the fleet. With infant mortality (Weibull shape below one) the long-run rate
-is optimistic for the first months.
+A node is replaced by a fresh one when it fails, so its failures are a renewal process; many nodes
+together are nearly Poisson, at a rate that moves with the age of the fleet. With infant mortality
+(Weibull shape below one) the long-run rate is optimistic for the first months.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _CELLS = 800
 def expected_renewals(
     shape: float, mean: Seconds, duration: Seconds, cells: int = _CELLS
 ) -> NDArray[Any]:
-    """Failures of one fresh Weibull node up to each of `cells` + 1 times. Source: renewal equation, midpoint rule. [1]
+    """Failures of one fresh Weibull node up to each of `cells` + 1 times. Source: renewal equation,
+    midpoint rule. [1]
 
     `shape` is the Weibull shape [1], `mean` its mean time between failures [s].
 
@@ -54,7 +55,8 @@ def fresh_ettr(
     background: Seconds = 0.0,
     slowdown: Ratio = 0.0,
 ) -> Ratio:
-    """ETTR of a run of `duration` on fresh nodes: the mean over ages of the exact model; unsaved work at the end is lost. Ours. [1]
+    """ETTR of a run of `duration` on fresh nodes: the mean over ages of the exact model; unsaved
+    work at the end is lost. Ours. [1]
 
     >>> law = RecoveryTime(mean=300.0, law="deterministic")
     >>> round(float(fresh_ettr(256, 0.7, 150 * 86400.0, 60 * 86400.0, law, 900.0, 30.0)), 3)

@@ -1,7 +1,7 @@
 """Case files: one JSON object -> one `Case`, in the words of `spec` and `strategy`.
 
-Each case stands alone: one that cannot be read becomes an `Unsupported` with its reason, and the others go on.
-Facts of a case (nodes, NICs, shapes) overrule presets.
+Each case stands alone: one that cannot be read becomes an `Unsupported` with its reason, and the
+others go on. Facts of a case (nodes, NICs, shapes) overrule presets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """From what a source publishes to seconds, by the source's own convention.
 
-Preferred in this order: step time, tokens per second, TFLOPS, model utilisation, hardware utilisation. The first needs
-no convention, the second only the batch; the rest count FLOPs, and sources count differently:
+Preferred in this order: step time, tokens per second, TFLOPS, model utilisation, hardware
+utilisation. The first needs no convention, the second only the batch; the rest count FLOPs, and
+sources count differently:
 
     full                full s x s attention, head once
     causal              half of the attention, head once
@@ -9,9 +10,10 @@ no convention, the second only the batch; the rest count FLOPs, and sources coun
     6n_full             6 N + 12 L s h per token with all parameters N (llm-foundry)
     full_nonemb         6 (N - embedding) + 12 L s h per token (torchtitan)
 
-`flops_basis` says whether recomputed passes are counted: with hardware_full_recompute every layer counts four forward
-passes, not three, which is 96 B s L h^2 (1 + s/6h + V/16Lh) for a plain block (Megatron-LM SC21); with
-hardware_selective_recompute attention counts twice, 72 B s L h^2 (1 + s/3h + V/12Lh) (Korthikanti et al.).
+`flops_basis` says whether recomputed passes are counted: with hardware_full_recompute every layer
+counts four forward passes, not three, which is 96 B s L h^2 (1 + s/6h + V/16Lh) for a plain block
+(Megatron-LM SC21); with hardware_selective_recompute attention counts twice, 72 B s L h^2 (1 + s/3h
++ V/12Lh) (Korthikanti et al.).
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ ALLOCATED: Final = {
     "allocated_static_gib": "memory_allocated_bytes",
     "allocated_gib": "memory_peak_allocated_bytes",
 }
-"""What the allocator of the last rank counts, between two steps and at its peak: quantities by fields of a case. [B]"""
+"""What the allocator of the last rank counts, between two steps and at its peak: quantities by
+fields of a case. [B]
+"""
 
 _HARDWARE: Final = {
     Recompute.FULL: "hardware_full_recompute",
@@ -133,7 +137,8 @@ def step_from_tokens(tokens: Count, gpus: Count, rate: Numeric) -> Seconds:
 
 
 def step_from_rate(flops: Flop, gpus: Count, rate: Numeric) -> Seconds:
-    """Time of a step of so many counted FLOPs at a rate per device, Eq. (15) solved for the time. [s]
+    """Time of a step of so many counted FLOPs at a rate per device, Eq. (15) solved for the time.
+    [s]
 
     >>> step_from_rate(8e15, 8, 5e14)
     2.0
@@ -142,7 +147,9 @@ def step_from_rate(flops: Flop, gpus: Count, rate: Numeric) -> Seconds:
 
 
 def _peak(record: Record, workload: Workload, cluster: Cluster) -> Numeric:
-    """What a utilisation is a share of: the stated peak, else that of the GEMMs' format. [FLOP/s]"""
+    """What a utilisation is a share of: the stated peak, else that of the GEMMs'
+    format. [FLOP/s]
+    """
     stated = record.number("mfu_peak", 0.0) * _TERAFLOPS
     return stated or cluster.device.peak_rate(workload.training.precision.gemm)
 
@@ -156,7 +163,9 @@ def flops_per_token(
     *,
     parameters: Count = 0.0,
 ) -> Flop:
-    """FLOPs that a source counts for a token, forward and backward, Eq. (15) and the sources' own. [FLOP]"""
+    """FLOPs that a source counts for a token, forward and backward, Eq. (15) and the sources'
+    own. [FLOP]
+    """
     if formula not in FORMULAS:
         raise BadValue("flops_formula", formula, f"one of {', '.join(FORMULAS)}")
     if basis not in BASES:
@@ -181,7 +190,9 @@ def flops_per_token(
 
 
 def _recomputed(strategy: Strategy) -> Recompute:
-    """Full or selective only where a source counts it: norms and activation functions have no FLOPs to count."""
+    """Full or selective only where a source counts it: norms and activation functions have no FLOPs
+    to count.
+    """
     selective = strategy.recompute is Recompute.SELECTIVE
     return (
         Recompute.NONE

@@ -1,10 +1,12 @@
-"""Published and simulated facts on ETTR, intervals and rates against `reliability`: one function for each kind of case.
+"""Published and simulated facts on ETTR, intervals and rates against `reliability`: one function
+for each kind of case.
 
-    {"id", "kind", "source", "inputs": {...}, "expected": number | list | object, "tolerance": {"abs" | "rel": number}}
+    {"id", "kind", "source", "inputs": {...}, "expected": number | list | object, "tolerance":
+    {"abs" | "rel": number}}
 
-An expected object or list is compared number by number, text by equality. What a storage takes that nobody describes is
-asked of no model: a kind may take such measured times of `expected` as given (`GIVEN`). A tolerance that is a number is
-relative. A kind that is not known, or inputs that
+An expected object or list is compared number by number, text by equality. What a storage takes that
+nobody describes is asked of no model: a kind may take such measured times of `expected` as given
+(`GIVEN`). A tolerance that is a number is relative. A kind that is not known, or inputs that
 cannot be, make a case unsupported with a reason, never an error of the command.
 """
 
@@ -78,8 +80,8 @@ def _tolerance(record: Record) -> Record:
 
 
 def _close(predicted: Any, expected: Any, absolute: float, relative: float, *, floor: bool) -> bool:
-    """Whether a prediction equals what is expected within tolerances, also inside lists and mappings; with
-    `floor` it may be higher.
+    """Whether a prediction equals what is expected within tolerances, also inside lists and
+    mappings; with `floor` it may be higher.
     """
     if isinstance(expected, Mapping):
         return isinstance(predicted, Mapping) and all(

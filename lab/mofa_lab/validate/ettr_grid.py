@@ -2,8 +2,8 @@
 
     python -m mofa_lab.validate.ettr_grid        the whole table, in markdown (about ten minutes)
 
-A quarter of the full cross of nodes, rates, save times, modes, numbers of tiers and laws; every value of each comes equally
-often. The simulator shares no formula with the model.
+A quarter of the full cross of nodes, rates, save times, modes, numbers of tiers and laws; every
+value of each comes equally often. The simulator shares no formula with the model.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ def markdown(rows: Iterable[Compared]) -> str:
 def _regime(
     number: int, nodes: int, rate: int, save: int, mode: int, tiers: int, law: int
 ) -> Regime:
-    """A case of the grid from the indices of its values: the job, its failures and its checkpoints."""
+    """A case of the grid from the indices of its values: the job, its failures and
+    its checkpoints.
+    """
     every, cost = EVERY[tiers], SAVES[save]
     blocking, background = _times(cost, len(every), synchronous=mode == 0)
     job_rate = NODES[nodes] * RATES[rate] / 86400
@@ -217,7 +219,9 @@ def _regime(
 def _times(
     cost: float, tiers: int, *, synchronous: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Blocking and background times: nearer tiers are cheaper; asynchronous copies take twice a synchronous save."""
+    """Blocking and background times: nearer tiers are cheaper; asynchronous copies take twice a
+    synchronous save.
+    """
     nearer = {1: (), 2: (0.1 * cost,), 3: (0.02 * cost, 0.1 * cost)}[tiers]
     if synchronous:
         return (*nearer, cost), (0.0,) * tiers

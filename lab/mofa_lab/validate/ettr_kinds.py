@@ -1,4 +1,6 @@
-"""What each kind of ETTR case asks, answered by `reliability`; what the model never asks for stands in `forms`."""
+"""What each kind of ETTR case asks, answered by `reliability`; what the model never asks for stands
+in `forms`.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,13 @@ LAWS: Final = {"det": "deterministic", "deterministic": "deterministic", "exp": 
 GPU_CAUSES: Final = ("faulty_gpu", "hbm3", "sram", "gpu_sys_proc", "sdc", "thermal")
 """Rows of the Llama 3 table of interruptions that are the GPU's."""
 THREADS: Final = 1.22
-"""Slowdown of steps while threads of the trainer itself copy. Source: as `COPY_SLOWDOWN`, 315 of 700 tokens/s. [1]"""
+"""Slowdown of steps while threads of the trainer itself copy. Source: as `COPY_SLOWDOWN`, 315 of
+700 tokens/s. [1]
+"""
 FLAG_RATIO: Final = 1.5
-"""Ratio of rates, without counts, from which an assumption is contradicted: Young's interval then costs 2 % more."""
+"""Ratio of rates, without counts, from which an assumption is contradicted: Young's interval then
+costs 2 % more.
+"""
 _WORDS: Final = {
     Verdict.HIGHER: "assumed rate too low",
     Verdict.LOWER: "assumed rate too high",
@@ -160,7 +166,9 @@ def _ettr(case: Record) -> Any:
 
 
 def _copied(case: Record) -> Mapping[str, float]:
-    """Predictions for an asynchronous save with measured times: pace of steps beside it, and its cost."""
+    """Predictions for an asynchronous save with measured times: pace of steps beside it, and
+    its cost.
+    """
     slowdown = THREADS if "thread" in case.text("checkpointer") else COPY_SLOWDOWN
     normal = case.number("tokens_per_s_per_gpu_normal")
     blocked, copied = case.number("blocked_s"), case.number("background_s")

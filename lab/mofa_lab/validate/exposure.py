@@ -3,14 +3,15 @@
 A sample says at a time whether a node was up and when it booted. Between two samples of a node:
 
     both up, same boot time                              survived: count the time, whatever the gap
-    both up, new boot time, gap within staleness         a failure at the boot: count the time to the boot
-    both up, new boot time, longer gap                   one failure somewhere in the gap: interval-censored
-    up, then down                                        a failure: count at most one scrape
-    up, then drained                                     planned: no failure, count at most one scrape
-    down, drained, in repair, not yet joined             not exposure
+    both up, new boot time, gap within staleness         a failure at the boot: count the time to
+    the boot both up, new boot time, longer gap                   one failure somewhere in the gap:
+    interval-censored up, then down                                        a failure: count at most
+    one scrape up, then drained                                     planned: no failure, count at
+    most one scrape down, drained, in repair, not yet joined             not exposure
 
-Dropping long gaps would drop the failures that killed the exporter; counting nodes x days would count time when nothing
-could fail (immortal time). Name a node by its serial number, not by a name that moves with replacement.
+Dropping long gaps would drop the failures that killed the exporter; counting nodes x days would
+count time when nothing could fail (immortal time). Name a node by its serial number, not by a name
+that moves with replacement.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def exposure_of(
 ) -> Exposure:
     """Exposure, failures and censored gaps of one node's samples in order of time. Ours. [s]
 
-    `scrape` is the interval of samples [s], `stale` the longest gap that still tells when a failure was [s], `jitter` by
-    how much a boot time may differ and still be the same [s].
+    `scrape` is the interval of samples [s], `stale` the longest gap that still tells when a failure
+    was [s], `jitter` by how much a boot time may differ and still be the same [s].
 
     >>> up = [ScrapeSample(time=60.0 * i, up=True, boot=-1000.0) for i in range(3)]
     >>> exposure_of(up, scrape=60.0, stale=300.0).seconds

@@ -101,7 +101,9 @@ def model_of(record: Record) -> Transformer:
 
 
 def stack_of(record: Record) -> str:
-    """The software stack of a case by its preset id; a stack without a preset is the default one."""
+    """The software stack of a case by its preset id; a stack without a preset is the
+    default one.
+    """
     named = record.inner("normalized").text("software", record.text("software", "default"))
     try:
         return presets.resolve("stacks", named)
@@ -194,7 +196,9 @@ _PLACEMENT: Final = {"embedding and loss count as layers": "slots"}
 
 
 def _offloaded(given: Record) -> frozenset[str]:
-    """What goes to the host: the modules that a list names, or all activations where text says that they do."""
+    """What goes to the host: the modules that a list names, or all activations where text says that
+    they do.
+    """
     stated = given.get("offload")
     if isinstance(stated, list):
         return frozenset(map(str, stated))

@@ -1,7 +1,8 @@
 """Forecasts of failures on real fleets: whether their bands hold, from rolling origins.
 
-At every origin the forecast knows what came before, from four weeks on and once something has failed, and says the next days with
-the exposure that they had. Origins are as far apart as the forecast looks, so no failure is forecast twice.
+At every origin the forecast knows what came before, from four weeks on and once something has
+failed, and says the next days with the exposure that they had. Origins are as far apart as the
+forecast looks, so no failure is forecast twice.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class FleetScore:
     width: float
     """Mean width of the bands, in failures. [1]"""
     plain_width: float | None
-    """The narrower mean of the plain laws that `plain.csv` has of it; None without that file. [1]"""
+    """The narrower mean of the plain laws that `plain.csv` has of it; None without that
+    file. [1]
+    """
     log_score: float
     """Mean logarithm of the chance that was given to what came. [1]"""
     plain_log_score: float | None

@@ -1,7 +1,9 @@
-"""Forecasts: predictions with bands that are written down, dated and hashed before anybody publishes the results.
+"""Forecasts: predictions with bands that are written down, dated and hashed before anybody
+publishes the results.
 
-A file of questions names jobs; a forecast holds them with what is predicted today, and the SHA-256 of all of that; results come later,
-and are kept beside it. Nothing that was forecast is fitted before it was scored (`unscored`).
+A file of questions names jobs; a forecast holds them with what is predicted today, and the SHA-256
+of all of that; results come later, and are kept beside it. Nothing that was forecast is fitted
+before it was scored (`unscored`).
 """
 
 from __future__ import annotations
@@ -156,7 +158,9 @@ def _prediction(row: Mapping[str, Any], position: int) -> dict[str, Any]:
 
 
 def _job(row: Mapping[str, Any], position: int = 1) -> Case:
-    """The job that a question asks about; it may say who will run it, whose other runs then narrow its band."""
+    """The job that a question asks about; it may say who will run it, whose other runs then narrow
+    its band.
+    """
     asked = {name: value for name, value in row.items() if name != "publisher"}
     return replace(
         case_of(asked, position, measured=False), publisher=Record(row).text("publisher", "")
@@ -194,7 +198,9 @@ def load(path: Path | str) -> Mapping[str, Any]:
 
 
 def results_of(path: Path | str, content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What was measured of a forecast's jobs, by their ids: runs as `mofa calibrate --from-runs` takes them, or cases of the lab."""
+    """What was measured of a forecast's jobs, by their ids: runs as `mofa calibrate --from-runs`
+    takes them, or cases of the lab.
+    """
     asked = {job["question"]["id"]: job["question"] for job in content["jobs"]}
     found: dict[str, dict[str, Any]] = {}
     for values in read(path)[0]:
@@ -278,7 +284,9 @@ def _inside(value: float | None, band: Sequence[float]) -> bool | None:
 
 
 def scores(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome]) -> dict[str, Any]:
-    """Errors, how many bands held and whether that is chance, and how true the chances to fit were."""
+    """Errors, how many bands held and whether that is chance, and how true the chances to
+    fit were.
+    """
     from scipy.stats import binomtest
 
     errors = [abs(one.error) for one in outcomes if one.error is not None]
@@ -306,7 +314,9 @@ def scores(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome]) -> d
 
 
 def _reliability(said: Array, trained: Array) -> list[dict[str, Any]]:
-    """Chances to fit in three classes: what was said of each on average, and how many of them trained."""
+    """Chances to fit in three classes: what was said of each on average, and how many of
+    them trained.
+    """
     which = np.digitize(said, LIKELY)
     return [
         {
@@ -374,7 +384,9 @@ def refuse_unscored(file: str, rows: Iterable[Any], folder: Path = FOLDER) -> No
 
 
 def _is_later(row: Record, day: str) -> bool:
-    """Whether a run was published after a day: by its date, or by its year where it has no other."""
+    """Whether a run was published after a day: by its date, or by its year where it has
+    no other.
+    """
     day_published = row.get("published")
     if day_published is not None:
         return row.text("published") > day
@@ -413,7 +425,9 @@ def forecast_table(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcom
 
 
 def section(folder: Path) -> Iterator[str]:
-    """The section of the page of validation: every forecast, and its score where its results are known."""
+    """The section of the page of validation: every forecast, and its score where its results
+    are known.
+    """
     yield ABOUT.format(share=100 * SHARE)
     rows = []
     for path in sorted(folder.glob(f"*{ENDING}")):

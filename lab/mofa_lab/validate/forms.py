@@ -44,7 +44,8 @@ def total_time(
     recovery: Seconds,
     start: Seconds,
 ) -> Seconds:
-    """Wall time of a run, Eq. (43): [S t + (S / k) c + T_init] / [1 - b (M + k t / 2)]; infinite if never done. [s]
+    """Wall time of a run, Eq. (43): [S t + (S / k) c + T_init] / [1 - b (M + k t / 2)]; infinite if
+    never done. [s]
 
     `rate` is the job's failures (b) [1/s].
 
@@ -69,7 +70,8 @@ def young_interval(save: Seconds, rate: Numeric) -> Seconds:
 
 
 def excess_of_wrong_rate(ratio: Ratio) -> Ratio:
-    """Relative overhead that Young's interval gains from a rate wrong by `ratio`: (sqrt r + 1 / sqrt r) / 2 - 1. Ours. [1]
+    """Relative overhead that Young's interval gains from a rate wrong by `ratio`: (sqrt r + 1 /
+    sqrt r) / 2 - 1. Ours. [1]
 
     >>> round(float(excess_of_wrong_rate(2.0)), 4)
     0.0607
@@ -79,7 +81,8 @@ def excess_of_wrong_rate(ratio: Ratio) -> Ratio:
 
 
 def first_order_ettr(rate: Numeric, loss: Seconds) -> Ratio:
-    """ETTR when each failure costs a mean loss, to first order: 1 - Lam loss, at least 0. Source: Kokolis et al. 2025. [1]
+    """ETTR when each failure costs a mean loss, to first order: 1 - Lam loss, at least 0. Source:
+    Kokolis et al. 2025. [1]
 
     `rate` is the job's failures [1/s].
 
@@ -90,7 +93,8 @@ def first_order_ettr(rate: Numeric, loss: Seconds) -> Ratio:
 
 
 def affordable_loss(rate: Numeric, ettr: Ratio) -> Seconds:
-    """Mean loss per failure that still leaves an ETTR, to first order: (1 - ETTR) / Lam. Source: Kokolis et al. 2025. [s]
+    """Mean loss per failure that still leaves an ETTR, to first order: (1 - ETTR) / Lam. Source:
+    Kokolis et al. 2025. [s]
 
     `rate` is the job's failures [1/s].
 
@@ -129,7 +133,8 @@ def chance_of_failure(expected: Numeric) -> Ratio:
 
 
 def groups_survive(nodes: int, group: int, killed: int) -> Ratio:
-    """Chance that no peer group of g loses all its nodes when k random nodes are lost. Source: inclusion-exclusion. [1]
+    """Chance that no peer group of g loses all its nodes when k random nodes are lost. Source:
+    inclusion-exclusion. [1]
 
     P = sum over j of (-1)^j C(N/g, j) C(N - j g, k - j g) / C(N, k).
 
@@ -163,7 +168,8 @@ def mid_p(failures: Count, expected: Numeric) -> Ratio:
 
 
 def e_value(failures: Count, expected: Numeric) -> Numeric:
-    """Gamma(1, 1) mixture of Poisson likelihood ratios against an expected count. Source: Robbins 1970. [1]
+    """Gamma(1, 1) mixture of Poisson likelihood ratios against an expected count. Source: Robbins
+    1970. [1]
 
     >>> round(float(e_value(0, 3.0)), 4)
     5.0214

@@ -1,7 +1,9 @@
-"""Lemons of real fleets, judged by what came after: at every origin the past names nodes, and the next four weeks count.
+"""Lemons of real fleets, judged by what came after: at every origin the past names nodes, and the
+next four weeks count.
 
-A fleet is a folder's `stepfun_faults.csv`, `lanl_outages.csv` with `lanl.json`, or `titan_failures.csv` with `titan_exposure.csv`
-(cabinets in place of nodes). Past is the half-year before the origin.
+A fleet is a folder's `stepfun_faults.csv`, `lanl_outages.csv` with `lanl.json`, or
+`titan_failures.csv` with `titan_exposure.csv` (cabinets in place of nodes). Past is the half-year
+before the origin.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ def lemon_scores(folder: Path) -> list[LemonScore]:
 
 
 def _judged(fleet: _Fleet, origin: float) -> tuple[int, float, float, float]:
-    """Bad nodes that a fleet's past names at a moment: their number, and forecast and real failures after."""
+    """Bad nodes that a fleet's past names at a moment: their number, and forecast and real
+    failures after.
+    """
     begin = max(fleet.begin, origin - PAST)
     spans = max(2, int((origin - begin) / _FORTNIGHT))
     seen = (fleet.times >= begin) & (fleet.times < origin)

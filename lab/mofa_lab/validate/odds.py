@@ -1,17 +1,18 @@
-"""How true the odds are, and what the rule picks: every figure without the runs of the publisher that it is judged on.
+"""How true the odds are, and what the rule picks: every figure without the runs of the publisher
+that it is judged on.
 
     picks    published jobs with their layouts hidden, and as today's (`picks`)
     pairs    two runs of one question of a sweep: how often the one that is said to be faster was
     trained  the chance to fit that is said of published runs, all of which did
-    fits     runs of a sweep that fitted or did not, against the chance that is said and against a constant edge
-    regret   what the pick among the runs of one question loses, by the rule and by the least estimate
-    gains    what the pick gains over every other run of its question, by what is said and as it was
-    kept     gains above 10 % over a slower run as today's: how many are still advised
-    kinds    gains above 20 %, by what the two layouts differ in
+    fits     runs of a sweep that fitted or did not, against the chance that is said and against a
+    constant edge regret   what the pick among the runs of one question loses, by the rule and by
+    the least estimate gains    what the pick gains over every other run of its question, by what is
+    said and as it was kept     gains above 10 % over a slower run as today's: how many are still
+    advised kinds    gains above 20 %, by what the two layouts differ in
     probes   the same after short runs (`probes`)
 
-A run's step is predicted by the fit that did not see its group (`runs.tsv.gz`); memory, and runs that were out of it, by the shipped
-constants, which have seen them.
+A run's step is predicted by the fit that did not see its group (`runs.tsv.gz`); memory, and runs
+that were out of it, by the shipped constants, which have seen them.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def odds_document(
 
 
 def trained(cases: Sequence[Case]) -> dict[str, Any]:
-    """The chance to fit of published runs, by what is said. Their estimates rest on fits that may have seen them, the width of their
-    bands on fits without their publishers.
+    """The chance to fit of published runs, by what is said. Their estimates rest on fits that may
+    have seen them, the width of their bands on fits without their publishers.
     """
     some = [
         case for case in cases if case.kind == "pretrain" and not case.group and _has_step(case)
@@ -102,8 +103,8 @@ def _has_step(case: Case) -> bool:
 
 
 def _reliability(said: Array, fitted: Mask) -> dict[str, Any]:
-    """How often runs fitted, by the chance that was said; how many that did were said to be unsure, and how many that did not were
-    refused.
+    """How often runs fitted, by the chance that was said; how many that did were said to be unsure,
+    and how many that did not were refused.
     """
     which = np.clip(np.digitize(said, CHANCES) - 1, 0, len(CHANCES) - 2)
     bins = [
@@ -128,7 +129,9 @@ def _reliability(said: Array, fitted: Mask) -> dict[str, Any]:
 def _differing(
     questions: Sequence[SweptQuestion],
 ) -> Iterator[tuple[frozenset[str], float, float]]:
-    """The least estimate of each question beside its other runs: kinds, and the logarithms of the gain that is said and that was."""
+    """The least estimate of each question beside its other runs: kinds, and the logarithms of the
+    gain that is said and that was.
+    """
     for one in questions:
         first = _least(one)
         for at in (
@@ -163,8 +166,8 @@ def _sweeps(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     """How true the chance to be faster is, over all pairs of runs that fit, by bins of the chance.
 
-    Three Brier scores, lower is better: `brier` of the chance that was said, `edge` of the certainty
-    that the estimate is right, `bound` of chances that equal what was seen in each bin.
+    Three Brier scores, lower is better: `brier` of the chance that was said, `edge` of the
+    certainty that the estimate is right, `bound` of chances that equal what was seen in each bin.
     """
     chances, won = [np.empty(0)], [np.empty(0, dtype=bool)]
     models = [np.empty(0, dtype=str)]
@@ -202,7 +205,8 @@ def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _standard_error(values: Array, groups: NDArray[Any]) -> float:
-    """Standard error of a mean whose values are alike within groups. Source: Liang and Zeger 1986. [1]
+    """Standard error of a mean whose values are alike within groups. Source: Liang and Zeger 1986.
+    [1]
 
     >>> _standard_error(np.array([0.0, 0.0, 1.0, 1.0]), np.array([1, 1, 2, 2]))
     0.5
@@ -213,8 +217,8 @@ def _standard_error(values: Array, groups: NDArray[Any]) -> float:
 
 
 def _gains(questions: Sequence[SweptQuestion]) -> list[dict[str, Any]]:
-    """Gain of each question's least estimate over its other runs that fit: predicted and measured mean,
-    by bins of the predicted gain.
+    """Gain of each question's least estimate over its other runs that fit: predicted and measured
+    mean, by bins of the predicted gain.
     """
     said, was = [np.empty(0)], [np.empty(0)]
     for one in questions:
@@ -243,7 +247,8 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     """Brier scores of the chance to fit and of a sharp limit (`edge`), and how much longer than
     predicted runs took that trained beyond that limit.
 
-    An allocator that asks for the same memory again and again trains, slowly: `at_speed` counts such runs as what does not fit.
+    An allocator that asks for the same memory again and again trains, slowly: `at_speed` counts
+    such runs as what does not fit.
     """
     fitted = np.concatenate([one.fitted for one in questions])
     said = np.concatenate([one.fits for one in questions])
@@ -270,8 +275,8 @@ def _scores(said: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
 
 
 def _bound(said: Array, fitted: Mask) -> float:
-    """The least Brier score that any rising function of the said chance could reach, with hindsight.
-    Source: pool adjacent violators.
+    """The least Brier score that any rising function of the said chance could reach, with
+    hindsight. Source: pool adjacent violators.
     """
     order = np.argsort(said, kind="stable")
     blocks: list[tuple[float, int]] = []
@@ -303,8 +308,8 @@ def _kept(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
 
 
 def _regret(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    """Throughput that picks lose against the best run, and how many picks failed: of the rule, and of
-    the least estimate among what fits.
+    """Throughput that picks lose against the best run, and how many picks failed: of the rule, and
+    of the least estimate among what fits.
     """
     lost: dict[str, list[float]] = {"rule": [], "estimate": []}
     failed = dict.fromkeys(lost, 0)

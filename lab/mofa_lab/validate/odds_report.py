@@ -1,4 +1,6 @@
-"""The section of docs/validation.md on odds, from the record that `mofa validate odds --record` wrote."""
+"""The section of docs/validation.md on odds, from the record that `mofa validate odds
+--record` wrote.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def section(file: Path) -> str:
 
 
 def aims(file: Path) -> Iterator[tuple[Cell, ...]]:
-    """Every figure of the record that has an aim, for the top of the page: figure, value, aim, met."""
+    """Every figure of the record that has an aim, for the top of the page: figure, value,
+    aim, met.
+    """
     for found in tables(from_json(read_text(file), file)):
         if tuple(column.name for column in found.columns) == ("figure", "value", "aim", "met"):
             yield from (row for row in found.rows if row[2] is not None)
@@ -253,7 +257,9 @@ def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _trained(found: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-    """A row on how many runs that trained had been given less than 90 % to fit; none without runs."""
+    """A row on how many runs that trained had been given less than 90 % to fit; none
+    without runs.
+    """
     if not found["runs"]:
         return ()
     what = f"of {found['runs']} runs that trained, those given less than 90 % to fit"

@@ -1,4 +1,5 @@
-"""The MoFa paper's tables against its own equations: one line per row and quantity, with a tolerance each.
+"""The MoFa paper's tables against its own equations: one line per row and quantity, with a
+tolerance each.
 
 Which table a row is of is told by its columns. A new check is one more entry of `CHECKS`.
 """
@@ -251,7 +252,8 @@ def compared(check: Check, paper: Paper, row: Record) -> dict[str, Any]:
         "error": off,
         "tolerance": tolerance,
         "measure": "relative" if check.relative else "absolute",
-        # Printed figures are decimal: an error of exactly the tolerance must not fail for its binary rounding.
+        # Printed figures are decimal: an error of exactly the tolerance must not fail for its
+        # binary rounding.
         "ok": bool(off <= tolerance * (1 + 1e-9)),
     }
 
@@ -278,7 +280,9 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def validate_paper(files: Sequence[str], *, calibrate_on: Sequence[str] = ()) -> dict[str, Any]:
-    """What `mofa validate paper` answers: every check of every row, mean errors, rows that could not be read."""
+    """What `mofa validate paper` answers: every check of every row, mean errors, rows that could
+    not be read.
+    """
     records = [
         Record(row if isinstance(row, dict) else {}) for name in files for row in read(name)[0]
     ]

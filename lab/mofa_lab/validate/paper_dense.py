@@ -1,7 +1,9 @@
-"""LLaMA3-405B in Tables 6, 7 and 9: each printed quantity from the paper's equations and few constants.
+"""LLaMA3-405B in Tables 6, 7 and 9: each printed quantity from the paper's equations and few
+constants.
 
-Two readings of the pipeline: `effective` reproduces the tables and is no schedule (`paper_equations.pipeline_time`); `physical` is
-the schedule that the estimate uses (`pipeline_time`).
+Two readings of the pipeline: `effective` reproduces the tables and is no schedule
+(`paper_equations.pipeline_time`); `physical` is the schedule that the estimate uses
+(`pipeline_time`).
 """
 
 from __future__ import annotations
@@ -226,7 +228,8 @@ def physical_pipeline(
         virtual=run.v,
     )
     work = schedule.time(flow)
-    # Eq. (23) hides the hops of the steady phase however long they are, as if stages had all the time of the world.
+    # Eq. (23) hides the hops of the steady phase however long they are, as if stages had all the
+    # time of the world.
     return work + exposed_hops(
         slowest=np.inf, microbatches=run.m, stages=run.p, virtual=run.v, hop=hop
     )

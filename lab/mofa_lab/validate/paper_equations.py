@@ -1,7 +1,8 @@
-"""Forms in which the paper's tables hold, where they depart from the physical ones: compatibility and nothing else.
+"""Forms in which the paper's tables hold, where they depart from the physical ones: compatibility
+and nothing else.
 
-Which readings the printed numbers fix, and which only reproduce them, is said with each form. Constants are
-parameters: those of the paper are in paper.toml.
+Which readings the printed numbers fix, and which only reproduce them, is said with each form.
+Constants are parameters: those of the paper are in paper.toml.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ def achieved_rate(forward: Flop, devices: Count, step: Seconds) -> FlopPerSecond
 
 
 def decayed_time(time: Seconds, group: Count, reference: Count, share: Ratio) -> Seconds:
-    """Time of a collective in a larger group, Eq. (3): T(n_0) / eta, eta = share ^ log2(n / n_0). [s]
+    """Time of a collective in a larger group, Eq. (3): T(n_0) / eta, eta = share ^ log2(n / n_0).
+    [s]
 
-    `share` is the bandwidth left by each doubling, 0.9 for expert and tensor parallelism. Departs from a ring: no (n - 1) / n.
+    `share` is the bandwidth left by each doubling, 0.9 for expert and tensor parallelism. Departs
+    from a ring: no (n - 1) / n.
 
     >>> float(decayed_time(1.0, 32, 8, 0.5))
     4.0
@@ -38,7 +41,8 @@ def decayed_time(time: Seconds, group: Count, reference: Count, share: Ratio) ->
 
 
 def tensor_exposed(time: Seconds, pieces: Count) -> Seconds:
-    """Exposed tensor-parallel time of a layer whose collectives are cut into pieces that compute covers, Eq. (20): T / n. [s]
+    """Exposed tensor-parallel time of a layer whose collectives are cut into pieces that compute
+    covers, Eq. (20): T / n. [s]
 
     >>> tensor_exposed(7.0e-3, 4)
     0.00175
@@ -49,9 +53,11 @@ def tensor_exposed(time: Seconds, pieces: Count) -> Seconds:
 def data_time(
     parameters: Count, per_parameter: Seconds, growth: Ratio, doublings: Count
 ) -> Seconds:
-    """Gradient reduce-scatter and parameter all-gather of a device, Eq. (13): P x time per parameter, growing per doubling. [s]
+    """Gradient reduce-scatter and parameter all-gather of a device, Eq. (13): P x time per
+    parameter, growing per doubling. [s]
 
-    Source: 0.2716 ns per parameter at d = 32 and 1.09 per doubling in Table 6. The form of the growth is open.
+    Source: 0.2716 ns per parameter at d = 32 and 1.09 per doubling in Table 6. The form of the
+    growth is open.
 
     >>> float(data_time(6.0e9, 0.25e-9, 2.0, 1))
     3.0
@@ -60,10 +66,11 @@ def data_time(
 
 
 def gradient_overflow(time: Seconds, limit: Seconds, kept: Seconds) -> Seconds:
-    """Exposed time where expert gradients no longer fit behind compute, Table 8: X - kept once X > limit. [s]
+    """Exposed time where expert gradients no longer fit behind compute, Table 8: X - kept once X >
+    limit. [s]
 
-    Seen in rows with ep = 8, and ep = 16 from 4096 devices on. The jump at the limit is no maximum of hidden and
-    visible time: it reproduces rows and is no mechanism.
+    Seen in rows with ep = 8, and ep = 16 from 4096 devices on. The jump at the limit is no maximum
+    of hidden and visible time: it reproduces rows and is no mechanism.
 
     >>> float(gradient_overflow(2.0, 1.34, 0.34)), float(gradient_overflow(1.0, 1.34, 0.34))
     (1.66, 0.0)
@@ -72,7 +79,8 @@ def gradient_overflow(time: Seconds, limit: Seconds, kept: Seconds) -> Seconds:
 
 
 def expert_layer_time(base: Seconds, per_expert: Seconds, local_experts: Count) -> Seconds:
-    """Compute of a layer with experts, forward and backward, Table 8: a straight line in the experts of a device. [s]
+    """Compute of a layer with experts, forward and backward, Table 8: a straight line in the
+    experts of a device. [s]
 
     >>> expert_layer_time(0.08, 0.0002, 32)
     0.0864
@@ -90,7 +98,8 @@ def first_rank_parameters(
     expert: Count,
     local_experts: Count,
 ) -> tuple[Count, Count]:
-    """Parameters on the first stage, outside and inside experts, Table 8: L / p - 1 layers, for slot 0 is the embedding. [1]
+    """Parameters on the first stage, outside and inside experts, Table 8: L / p - 1 layers, for
+    slot 0 is the embedding. [1]
 
     Fixed by the slopes of the optimizer column over ep at p = 4 and 8; shared experts are left out.
 
@@ -117,12 +126,12 @@ def pipeline_time(
 ) -> Seconds:
     """Pipeline time as the paper's tables have it, Eq. (9) in compatibility mode. [s]
 
-    T_pipe = [m v + (P_n - 1) / 2] l (F + G_b) + m T_head + H tau (8 / t), P_n = max(1, p t / 8), H = 2 P_n v for v >= 2,
-    2 m for v = 1: `layer` is F + G_b of one layer [s], `layers` l of one chunk, `head` forward and backward of the head [s],
-    `node` the devices of a node.
+    T_pipe = [m v + (P_n - 1) / 2] l (F + G_b) + m T_head + H tau (8 / t), P_n = max(1, p t / 8), H
+    = 2 P_n v for v >= 2, 2 m for v = 1: `layer` is F + G_b of one layer [s], `layers` l of one
+    chunk, `head` forward and backward of the head [s], `node` the devices of a node.
 
-    Departs from any schedule: half of the ideal bubble, and stages counted in nodes. It reproduces published rows and nothing else;
-    with v = 1 it can be faster than 1F1B without communication.
+    Departs from any schedule: half of the ideal bubble, and stages counted in nodes. It reproduces
+    published rows and nothing else; with v = 1 it can be faster than 1F1B without communication.
 
     >>> float(pipeline_time(layer=0.06, layers=8.0, head=0.02, hop=0.1, microbatches=16.0, stages=8.0, virtual=2.0, tensor=8.0))
     20.56
@@ -149,11 +158,12 @@ def peak_memory(
     virtual: Count,
     host_optimizer: Numeric,
 ) -> Bytes:
-    """Peak of the first stage as Tables 6 and 7 print it: Eq. (4), (25) or (27), (33) and (6) with 2 + 2 + 16/d B. [B]
+    """Peak of the first stage as Tables 6 and 7 print it: Eq. (4), (25) or (27), (33) and (6) with
+    2 + 2 + 16/d B. [B]
 
-    The tables hold offloaded runs of LLaMA3-405B alone. It differs from our estimate in three places: resident inputs count
-    virtual stages instead of micro-batches in flight, a layer is 31.25 sbh/t instead of the 32 sbh/t of Table 2, and M_0 is
-    one constant.
+    The tables hold offloaded runs of LLaMA3-405B alone. It differs from our estimate in three
+    places: resident inputs count virtual stages instead of micro-batches in flight, a layer is
+    31.25 sbh/t instead of the 32 sbh/t of Table 2, and M_0 is one constant.
 
     Row 1 of Table 6, LLaMA3-405B on 64 devices:
 

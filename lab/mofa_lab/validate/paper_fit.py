@@ -1,8 +1,9 @@
 """The constants of the paper's tables: shipped with their source, or fitted anew from rows.
 
-Every column is linear in its constants (the growth of data parallelism is so in logarithms), so constants are least squares:
-of relative errors where the whole step is judged, of seconds where the column is. A fit asks each form for its slopes
-and knows nothing of what is inside. What the rows do not determine keeps its shipped value.
+Every column is linear in its constants (the growth of data parallelism is so in logarithms), so
+constants are least squares: of relative errors where the whole step is judged, of seconds where the
+column is. A fit asks each form for its slopes and knows nothing of what is inside. What the rows do
+not determine keeps its shipped value.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _network(given: Mapping[str, Any]) -> Transformer:
 
 
 def fit_dense(dense: Dense, rows: Sequence[Record]) -> Dense:
-    """The constants that rows of Table 6 give: its columns, and for both pipelines rows with v >= 2 alone."""
+    """The constants that rows of Table 6 give: its columns, and for both pipelines rows with v >=
+    2 alone.
+    """
     runs = [(row, dense_table.layout_of(row)) for row in rows]
     hopping = [(row, run) for row, run in runs if run.v > 1]
     shared = replace(dense.shared, **_shared(dense, runs, hopping))
@@ -80,7 +83,9 @@ def fit_dense(dense: Dense, rows: Sequence[Record]) -> Dense:
 
 
 def fit_mixture(mixture: Mixture, rows: Sequence[Record]) -> Mixture:
-    """The constants that rows of Table 8 give; shape of the data-parallel rule and hops stay as shipped."""
+    """The constants that rows of Table 8 give; shape of the data-parallel rule and hops stay
+    as shipped.
+    """
     c = mixture.constants
     runs = [(row, mixture_table.layout_of(row)) for row in rows]
     experts = mixture.experts.count
@@ -182,7 +187,8 @@ def _effective(dense: Dense, runs: Any) -> dict[str, float]:
 
     shipped = {"layer": e.layer, "head": e.head, "hop": e.hop}
     slopes = [_slopes(pipeline, run, shipped) for _, run in runs]
-    # One of the columns holds a small part of the hops: its own hop constant is added to that of the other.
+    # One of the columns holds a small part of the hops: its own hop constant is added to that of
+    # the other.
     computed = _solved(
         {**shipped, "hop": 0.0}, slopes, [row.number("compute_s") for row, _ in runs]
     )

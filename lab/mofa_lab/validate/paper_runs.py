@@ -1,4 +1,5 @@
-"""The six runs that the MoFa paper measured (Table 5), priced by the estimate: as they stand, and after one run of each device.
+"""The six runs that the MoFa paper measured (Table 5), priced by the estimate: as they stand, and
+after one run of each device.
 
 Devices and layouts are read from sources (`runs` in paper.toml), by one reading for all rows.
 """
@@ -35,7 +36,9 @@ STACK: Final = "megatron-core"
 """The paper names Megatron-LM and PyTorch 2.1: that is Megatron-LM of today, not of 2022."""
 
 HOST_DEVICES: Final = 8
-"""Devices of a host; the last row's 32 are its supernode, because four hosts could not hold its optimizer."""
+"""Devices of a host; the last row's 32 are its supernode, because four hosts could not hold
+its optimizer.
+"""
 
 
 STANDS: Final = 0.12
@@ -44,7 +47,9 @@ AFTER: Final = 0.03
 """Median error that is aimed at after one run of each device. [1]"""
 
 PEAKS: Final = (389.3e12, 600e12)
-"""Least and most that B's peak may be: the fastest operator of Table 9, and half as much again. [FLOP/s]"""
+"""Least and most that B's peak may be: the fastest operator of Table 9, and half as much
+again. [FLOP/s]
+"""
 MEMORIES: Final = (0.8e12, 1.6e12)
 """Bandwidth of its memory, half and whole. [B/s]"""
 LINKS: Final = ("98 GB/s", "196 GB/s")
@@ -132,9 +137,10 @@ class PaperRun:
 def layout_text(row: Record) -> str:
     """The strategy of a row of Table 5: its degrees, and the features whose equations it prints.
 
-    (20) overlaps tensor-parallel collectives, (22) those of experts, (24) those of gradients; (25) shards the optimizer, (27) moves
-    it to the host, which Megatron-LM does for a sharded one alone; (31) computes layers again, (33) offloads activations. Sequences
-    are cut where tensors are, because (20) overlaps an all-gather; a micro-batch is one sequence.
+    (20) overlaps tensor-parallel collectives, (22) those of experts, (24) those of gradients; (25)
+    shards the optimizer, (27) moves it to the host, which Megatron-LM does for a sharded one alone;
+    (31) computes layers again, (33) offloads activations. Sequences are cut where tensors are,
+    because (20) overlaps an all-gather; a micro-batch is one sequence.
 
     >>> layout_text(Record({"t": 8, "p": 8, "ep": 1, "v": 2, "lo_printed": "(17)(20)", "oo_printed": "-", "mo_printed": "(25)"}))
     'tp=8,pp=8,ep=1,mbs=1,sp=true,tp-overlap=true,ep-overlap=false,dp-overlap=false,optimizer=distributed,schedule=interleaved,vpp=2'
@@ -162,7 +168,8 @@ def case_of(row: Record, devices: Mapping[str, Any]) -> Case:
     """A row of Table 5 as a measured run on the devices that the paper's are taken for."""
     given = devices[row.text("gpu")]
     model = published()["runs"]["models"][row.text("model")]
-    # Gradients have two bytes: only with two for a weight and two for its gradient is the memory right that Tables 6 and 7 print.
+    # Gradients have two bytes: only with two for a weight and two for its gradient is the memory
+    # right that Tables 6 and 7 print.
     precision = replace(presets.precision("bf16", stack=STACK), gradient=2.0, reduce=2.0)
     gpus = row.size("n_gpus")
     cluster = presets.cluster(
@@ -242,7 +249,9 @@ def _of_device(device: str, rows: Sequence[Record], cases: Sequence[Case]) -> It
 
 
 def _evidence(cases: Sequence[Case]) -> Evidence:
-    """Steps with the shipped constants, and a user's own factors over them, as `mofa calibrate --from-runs` has."""
+    """Steps with the shipped constants, and a user's own factors over them, as `mofa calibrate
+    --from-runs` has.
+    """
     return times(cases, (*shipped_entries(), *own_factors()))
 
 

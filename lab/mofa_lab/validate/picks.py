@@ -1,7 +1,9 @@
-"""The default answer for published jobs, without what their publisher's runs say: with the published layout hidden, and as today's.
+"""The default answer for published jobs, without what their publisher's runs say: with the
+published layout hidden, and as today's.
 
-*gain* is what the model says that the answer gains over the fastest layout that was published for the same question, both priced alike;
-below zero the answer is slower by its own estimate. Layouts of one question differ among themselves, and `apart` says by how much.
+*gain* is what the model says that the answer gains over the fastest layout that was published for
+the same question, both priced alike; below zero the answer is slower by its own estimate. Layouts
+of one question differ among themselves, and `apart` says by how much.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ def picks(
 
 
 def request_of(case: Case, runs: MeasuredRuns) -> Request:
-    """The request of a published job, with its layout as today's; the answer may use `runs` alone."""
+    """The request of a published job, with its layout as today's; the answer may use
+    `runs` alone.
+    """
     cluster = replace(case.cluster, calibration=shipped(case.key))
     return Request(
         problems=(SearchCase(workload=case.workload, cluster=cluster),),
@@ -132,8 +136,8 @@ def questions(cases: Sequence[Case]) -> list[list[Case]]:
 def published_pairs(
     cases: Sequence[Case], runs: MeasuredRuns
 ) -> list[tuple[frozenset[str], float, float]]:
-    """Pairs of layouts published for one question: the kinds in which they differ, and the logarithms
-    of predicted and measured gain.
+    """Pairs of layouts published for one question: the kinds in which they differ, and the
+    logarithms of predicted and measured gain.
     """
     error = dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
     found = []

@@ -1,7 +1,8 @@
-"""Lives of a small pool, event by event, with every way to recover as a key: a generator that shares no code with the replay.
+"""Lives of a small pool, event by event, with every way to recover as a key: a generator that
+shares no code with the replay.
 
-Every fault carries the random numbers of its own recovery, so a run with one key changed meets the same faults with the same luck, and
-the difference of both runs is what the change gained.
+Every fault carries the random numbers of its own recovery, so a run with one key changed meets the
+same faults with the same luck, and the difference of both runs is what the change gained.
 """
 
 from __future__ import annotations

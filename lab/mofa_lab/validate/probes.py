@@ -1,12 +1,13 @@
-"""What short runs are worth, replayed on sweeps: the regret of the choice after some runs, by how the runs were chosen.
+"""What short runs are worth, replayed on sweeps: the regret of the choice after some runs, by how
+the runs were chosen.
 
     plan        those of `mofa advise --probe 3`
     steps       those of `mofa advise --probe 1`, each with what those before it measured
     top         those of the least expected time
     random      any that have room by the estimate, in ten ways
 
-A question's candidates are its measured runs. Its predictions have not seen its model; after the runs the choice is made as
-`mofa advise --runs` makes it.
+A question's candidates are its measured runs. Its predictions have not seen its model; after the
+runs the choice is made as `mofa advise --runs` makes it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ WAYS: Final = 10
 
 
 def replayed(some: Sequence[SweptQuestion]) -> dict[str, Any]:
-    """Mean regret after none, one, two and three runs, by how the runs were chosen; and how many of the planned runs failed."""
+    """Mean regret after none, one, two and three runs, by how the runs were chosen; and how many of
+    the planned runs failed.
+    """
     curves: dict[str, list[float]] = {"steps": [], "plan": [], "top": [], "random": []}
     plans, steps, failed = (
         [_planned(one, [], MOST) for one in some],

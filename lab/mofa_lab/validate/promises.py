@@ -1,9 +1,11 @@
-"""What the check of assumptions promises, simulated: false verdicts in a year, and how long a changed rate takes to be found.
+"""What the check of assumptions promises, simulated: false verdicts in a year, and how long a
+changed rate takes to be found.
 
-Pools fail by recovery class as the paper assumes, five times in a thousand node-days: each for itself, in events of several at one
-instant, or at a rate that moves from week to week around the assumed one. Somebody looks every hour and sees whole days and the part
-of today that is over, as the operator does; every class and the total are judged, in both directions. Beside them stand years of a
-real fleet, judged once a day at the mean rate of that year, which is right by its making.
+Pools fail by recovery class as the paper assumes, five times in a thousand node-days: each for
+itself, in events of several at one instant, or at a rate that moves from week to week around the
+assumed one. Somebody looks every hour and sees whole days and the part of today that is over, as
+the operator does; every class and the total are judged, in both directions. Beside them stand years
+of a real fleet, judged once a day at the mean rate of that year, which is right by its making.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ BEFORE: Final = 60
 _AFTER: Final = {0.5: 5.0, 2.0: 4.0}
 """Days after the change for which is waited, over those of a mean delay at the best. [1]"""
 _LEAST_AFTER: Final = 300
-"""Days after the change for which is waited at least where rates move, and a third of them where they do not. [d]"""
+"""Days after the change for which is waited at least where rates move, and a third of them where
+they do not. [d]
+"""
 _APART: Final = 30
 """Days between the beginnings of a fleet's years. [d]"""
 _AT_ONCE: Final = 100
@@ -120,7 +124,9 @@ def promise(
 
 
 def _quantile(delays: NDArray[Any], share: float) -> float | None:
-    """Days within which a share of all pools has a verdict; None if longer than was simulated. [d]"""
+    """Days within which a share of all pools has a verdict; None if longer than was
+    simulated. [d]
+    """
     found = float(np.quantile(delays, share, method="higher"))
     return found if np.isfinite(found) else None
 
@@ -162,7 +168,9 @@ def fleet_years(folder: str) -> list[FleetYears]:
 
 
 def _over(failures: NDArray[Any]) -> list[bool]:
-    """Whether a year at its own mean is said to drift on some day, and whether its mean is called wrong."""
+    """Whether a year at its own mean is said to drift on some day, and whether its mean is
+    called wrong.
+    """
     days, expected = np.ones(len(failures)), np.full(len(failures), failures.mean())
     return [
         bool((against >= 0).any()) for against in evidence_against(days, expected, failures, ALARM)
@@ -178,7 +186,9 @@ def _first(
     looks: int,
     generator: np.random.Generator,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """When each pool has its first verdict, by direction: any, and that the assumption is wrong; infinite for never. [d]"""
+    """When each pool has its first verdict, by direction: any, and that the assumption is wrong;
+    infinite for never. [d]
+    """
     parts = [
         _some(nodes, batch, wander, rate, min(_AT_ONCE, pools - done), looks, generator)
         for done in range(0, pools, _AT_ONCE)
@@ -196,7 +206,9 @@ def _some(
     looks: int,
     generator: np.random.Generator,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Simulate some pools day by day; returns the day of the first verdict "higher" of each, and of "lower"."""
+    """Simulate some pools day by day; returns the day of the first verdict "higher" of each, and of
+    "lower".
+    """
     by_class = np.array([one.share for one in RecoveryClass if one.share]) * PAPER_RATE * nodes
     week = np.ones((len(rate), pools))
     if wander:

@@ -1,4 +1,6 @@
-"""Questions of a sweep, each with its measured runs, and what is said of them without their publisher's other runs."""
+"""Questions of a sweep, each with its measured runs, and what is said of them without their
+publisher's other runs.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class SweptQuestion:
 
     @property
     def may(self) -> NDArray[np.bool_]:
-        """Runs that the search would find: those that have room by the estimate, or else the surest."""
+        """Runs that the search would find: those that have room by the estimate, or else
+        the surest.
+        """
         found: NDArray[np.bool_] = self.space >= 1.0
         return found if found.any() else self.fits == self.fits.max()
 

@@ -1,4 +1,6 @@
-"""One JSON object of a case file, read with checks: a wrong field is named with its case, its value and what is right."""
+"""One JSON object of a case file, read with checks: a wrong field is named with its case, its value
+and what is right.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ class Record:
 def read(
     path: Path | str, *, within: tuple[str, ...] = ("cases", "rows")
 ) -> tuple[list[Any], Mapping[str, Any]]:
-    """The list that a JSON file holds, bare or under one of the names `within`, and what stands around it."""
+    """The list that a JSON file holds, bare or under one of the names `within`, and what stands
+    around it.
+    """
     document = from_json(read_text(path, largest=LARGEST), path)
     around: Mapping[str, Any] = document if isinstance(document, dict) else {}
     listed = next((around[name] for name in within if name in around), document)

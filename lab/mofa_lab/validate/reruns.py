@@ -1,8 +1,10 @@
-"""What would have helped, against reruns: a generator of histories makes the same past once more with one thing changed.
+"""What would have helped, against reruns: a generator of histories makes the same past once more
+with one thing changed.
 
-The replay sees what a perfect watcher would have seen of the first run (incidents with their phases, and an account), and says what
-each change gains. The rerun has the same lives of nodes and the same faults of programs, and knows what was kept. Both are beside
-each other, and what the rerun scatters by is known from the same scenario with other seeds.
+The replay sees what a perfect watcher would have seen of the first run (incidents with their
+phases, and an account), and says what each change gains. The rerun has the same lives of nodes and
+the same faults of programs, and knows what was kept. Both are beside each other, and what the rerun
+scatters by is known from the same scenario with other seeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Forecasts of weeks and of finish dates on made lives of pools, from rolling origins: how often bands of 80 % held.
+"""Forecasts of weeks and of finish dates on made lives of pools, from rolling origins: how often
+bands of 80 % held.
 
-Every origin knows the days before it, from four weeks on; the week after it, and the date on which thirty days' worth of training is
-kept, are what comes.
+Every origin knows the days before it, from four weeks on; the week after it, and the date on which
+thirty days' worth of training is kept, are what comes.
 """
 
 from __future__ import annotations

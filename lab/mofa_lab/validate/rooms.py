@@ -21,8 +21,8 @@ def is_sure(limit: float, predicted: float, estimated: float) -> bool:
 def least_rooms(
     predicted: float, measured: float, estimated: float, usable: float
 ) -> tuple[float | None, float | None]:
-    """The least room that surely holds a run, and the least that holds what was measured, of which devices
-    have a share `usable`; None where none has it. [B]
+    """The least room that surely holds a run, and the least that holds what was measured, of which
+    devices have a share `usable`; None where none has it. [B]
     """
     sizes = sorted({float(presets.device(name).memory) for name in presets.names("devices")})
     rooms = [usable * size for size in sizes]

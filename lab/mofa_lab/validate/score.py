@@ -61,7 +61,8 @@ def summary(rows: Sequence[Scored]) -> dict[str, Any]:
 def spread(errors: Iterable[float], weights: Sequence[float] = ()) -> dict[str, Any]:
     """Number, mean, median and 90th percentile of absolute errors; null where there are none.
 
-    Where `weights` say that some count for less, a quantile is the least error that so much of the weight does not exceed.
+    Where `weights` say that some count for less, a quantile is the least error that so much of the
+    weight does not exceed.
     """
     sizes = np.abs(np.fromiter(errors, dtype=float))
     if not sizes.size:
@@ -88,10 +89,11 @@ def _by(rows: Sequence[Scored], key: Callable[[Scored], str]) -> dict[str, Any]:
 
 
 def pick_regret(rows: Sequence[Scored]) -> dict[str, Any]:
-    """What is lost by taking the run that is predicted fastest instead of the one that was, per group.
+    """What is lost by taking the run that is predicted fastest instead of the one that was, per
+    group.
 
-    Regret = 1 - throughput of the pick / best throughput, over groups with at least five measured runs; `every_choice` is over
-    all with two.
+    Regret = 1 - throughput of the pick / best throughput, over groups with at least five measured
+    runs; `every_choice` is over all with two.
     """
     groups: dict[str, list[Scored]] = {}
     for row in rows:

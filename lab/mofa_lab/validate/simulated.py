@@ -1,8 +1,9 @@
 """ETTR to a wanted standard error, from independent renewal cycles.
 
-A failure that only the last tier survives is a renewal: the job restarts at a save of the last tier with nothing in
-flight, and what follows does not depend on the past. Cycles from one such failure to the next are independent, so ETTR
-is the ratio of their mean progress to their mean length, and the standard error is that of a ratio.
+A failure that only the last tier survives is a renewal: the job restarts at a save of the last tier
+with nothing in flight, and what follows does not depend on the past. Cycles from one such failure
+to the next are independent, so ETTR is the ratio of their mean progress to their mean length, and
+the standard error is that of a ratio.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def simulate_ettr(
     most: int = 4_000_000,
     skip: bool = True,
 ) -> SimulatedEttr:
-    """Simulate renewal cycles until the standard error is at most `error`, or `most` cycles are done. [1]"""
+    """Simulate renewal cycles until the standard error is at most `error`, or `most` cycles are
+    done. [1]
+    """
     if scenario.rate == 0:
         raise BadValue(
             "rate", scenario.rate, "renewal cycles end at failures; give a rate above zero"

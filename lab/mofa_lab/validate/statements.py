@@ -1,6 +1,6 @@
-"""Published statements against what we say: that a fine-tune fits a machine or does not, against the
-chance that we give it; layouts of recipes, against the default pick, both priced alike; and steps of
-cards that no constant was measured on. No law and no constant is fitted to them.
+"""Published statements against what we say: that a fine-tune fits a machine or does not, against
+the chance that we give it; layouts of recipes, against the default pick, both priced alike; and
+steps of cards that no constant was measured on. No law and no constant is fitted to them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Judged:
 
     @property
     def agrees(self) -> bool:
-        """Whether our chance to fit agrees with the statement: at least one half where it fitted."""
+        """Whether our chance to fit agrees with the statement: at least one half where
+        it fitted.
+        """
         return (self.chance >= 0.5) is self.fits
 
 
@@ -85,8 +87,8 @@ def score(cases: Sequence[Mapping[str, Any]]) -> list[Judged]:
 
 
 def slower(case: Mapping[str, Any]) -> Ratio | None:
-    """How many times as long a step of the default pick takes as one of a recipe's layout; None where
-    one of them has no answer.
+    """How many times as long a step of the default pick takes as one of a recipe's layout; None
+    where one of them has no answer.
 
     What a recipe does not say of its layout is completed as we would.
     """

@@ -25,8 +25,8 @@ Estimator: TypeAlias = Callable[[Workload, Cluster, Strategy], Estimate]
 FIGURES: Final = (
     "step", "peak", "first_stage", "static", "allocated", "static_allocated", "estimated", "room", "fits", "layer_forward", "layer_backward",
 )  # fmt: skip
-"""Columns of `Predictions`: seconds and bytes; `estimated` is a share, `room` the logarithm of the memory
-that there is over the peak, `fits` 1 or 0."""
+"""Columns of `Predictions`: seconds and bytes; `estimated` is a share, `room` the logarithm of the
+memory that there is over the peak, `fits` 1 or 0."""
 
 RATIOS: Final[dict[str, dict[str, Any]]] = {
     "sequence_parallel": {"sequence_parallel": True},
@@ -165,7 +165,9 @@ def activation_ratios(
 
 
 def validate_steps(paths: Sequence[Path | str]) -> dict[str, Any]:
-    """What `mofa validate steps` answers for files: cases, unsupported ones with reasons, summary."""
+    """What `mofa validate steps` answers for files: cases, unsupported ones with
+    reasons, summary.
+    """
     read = [load(path) for path in paths]
     cases = [case for found, _ in read for case in found]
     unread = [item for _, refused in read for item in refused]

@@ -1,7 +1,8 @@
-"""Measured fine-tuning runs against the estimate, and the constants of adapters with each submitter left out.
+"""Measured fine-tuning runs against the estimate, and the constants of adapters with each submitter
+left out.
 
-Only what prices adapters is fitted: its constants follow a trainer's family and a class of devices, and the ridge of
-`PRIORS` draws each to its prior.
+Only what prices adapters is fitted: its constants follow a trainer's family and a class of devices,
+and the ridge of `PRIORS` draws each to its prior.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ NEEDED: Final = (
 )  # fmt: skip
 """Fields that every run has; one that is null is one that is not there."""
 _OWN_KERNELS: Final = frozenset({"nemo", "megatron-bridge", "nemo-automodel"})
-"""Trainers whose layers do not run kernel by kernel, as those of transformers do; none tells of the others."""
+"""Trainers whose layers do not run kernel by kernel, as those of transformers do; none tells of
+the others.
+"""
 _BASES: Final = {
     "nf4": "nf4-double",
     "gptq-int4": "gptq-int4",
@@ -59,14 +62,18 @@ PRIORS: Final = {
     "compute.adapter_passes": (2.0, 0.7),
     "host.adapter": (0.5e-3, 0.5),
 }
-"""Constants that are fitted, with the value that is expected and the standard deviation of its logarithm."""
+"""Constants that are fitted, with the value that is expected and the standard deviation of
+its logarithm.
+"""
 PUBLISHERS: Final = {
     "NVIDIA": "nvidia-bridge", "QCT": "Quanta_Cloud_Technology",
     **dict.fromkeys(("smc", "smc-ac-power", "smc-dc-power"), "Supermicro"),
 }  # fmt: skip
 """Submitters that the table of measured runs has by another name."""
 _NOISE: Final = 0.06
-"""Scale of the logarithm of a run that the laws explain; what is further off counts for less. Ours. [1]"""
+"""Scale of the logarithm of a run that the laws explain; what is further off counts for less.
+Ours. [1]
+"""
 _SURE: Final = 0.9
 """Chance of fitting that a run which trained should have. [1]"""
 _MOVE: Final = 0.2
@@ -93,8 +100,8 @@ class TuningRun:
 
     @property
     def stored(self) -> Footprint:
-        """Its memory. Activations that torchtune moves to the host take no time: by its README a step is as
-        long with as without, so that the layout of the step leaves them where they are.
+        """Its memory. Activations that torchtune moves to the host take no time: by its README a
+        step is as long with as without, so that the layout of the step leaves them where they are.
         """
         layout = self.layout
         if self.row.get("offload") == "activations":
@@ -103,7 +110,9 @@ class TuningRun:
 
     @property
     def counted(self) -> float:
-        """The predicted memory in the run's own terms: what tensors hold, or all that is reserved. [B]"""
+        """The predicted memory in the run's own terms: what tensors hold, or all that is
+        reserved. [B]
+        """
         inside = bool({"allocated", "active"} & set(self.row.get("memory_kind", "").split()))
         return float(self.stored.allocated if inside else self.stored.peak)
 
@@ -211,8 +220,8 @@ def _layout(row: Mapping[str, Any]) -> str:
 
 
 def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
-    """Error of the step of each run with adapters by constants that saw neither its submitter nor one of
-    its systems. [1]
+    """Error of the step of each run with adapters by constants that saw neither its submitter nor
+    one of its systems. [1]
     """
     runs = [run for run in runs if "step" in run.row["use"] and run.row["method"] != "full"]
     names = sorted({run.fitted_with(path) for run in runs for path in PRIORS})
@@ -266,8 +275,8 @@ def _step(slopes: Array, errors: Array, weights: Array, at: Array) -> Array:
 
 
 def regrets(runs: Sequence[TuningRun], unseen: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Questions that were measured in several layouts: what the choice of the estimates took beyond the fastest, by steps
-    that saw neither its submitter nor its system where there are such. [1]
+    """Questions that were measured in several layouts: what the choice of the estimates took beyond
+    the fastest, by steps that saw neither its submitter nor its system where there are such. [1]
     """
     questions: dict[str, list[TuningRun]] = {}
     for run in runs:
@@ -339,7 +348,9 @@ def _odds(run: TuningRun, footprint: Footprint, runs: MeasuredRuns) -> LayoutOdd
 
 
 def _in_band(run: TuningRun, priced: Estimate, error: float | None) -> bool | None:
-    """Whether a step lies in the band around what was said without its submitter, by runs of others."""
+    """Whether a step lies in the band around what was said without its submitter, by runs
+    of others.
+    """
     if error is None:
         return None
     others = picks.unseen(measured_runs(), run.publisher)
@@ -348,8 +359,8 @@ def _in_band(run: TuningRun, priced: Estimate, error: float | None) -> bool | No
 
 
 def _out_of_memory(run: TuningRun, memory: float) -> bool | None:
-    """Whether the device with the least memory that surely holds a run has no room for what was measured; None
-    where none surely holds it.
+    """Whether the device with the least memory that surely holds a run has no room for what was
+    measured; None where none surely holds it.
     """
     cluster, measured = run.case.cluster, float(run.row["memory_gib"])
     usable = float(device_memory_limit(cluster)) / float(cluster.device.memory)

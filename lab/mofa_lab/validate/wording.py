@@ -1,4 +1,6 @@
-"""How sources word what a stack does: rules in `wording.toml`, so that no case is special in code."""
+"""How sources word what a stack does: rules in `wording.toml`, so that no case is special
+in code.
+"""
 
 from __future__ import annotations
 

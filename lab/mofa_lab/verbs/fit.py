@@ -1,4 +1,6 @@
-"""Case files in, the shipped constants out: a fit of all of them, and how well they hold for runs that it did not see."""
+"""Case files in, the shipped constants out: a fit of all of them, and how well they hold for runs
+that it did not see.
+"""
 
 from __future__ import annotations
 

@@ -199,7 +199,9 @@ def replayed(traces: Sequence[Trace]) -> Answer:
 
 
 def predicted(traces: Sequence[Trace], old: Layout, new: Layout) -> Answer:
-    """Step time of the layout that is asked for, beside the traced one and the analytical estimate."""
+    """Step time of the layout that is asked for, beside the traced one and the
+    analytical estimate.
+    """
     source = source_of(traces, old)
     told = predict(source, new)
     layouts = [format_strategy(layout.strategy) for layout in (old, new)]

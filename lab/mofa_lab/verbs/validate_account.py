@@ -1,4 +1,6 @@
-"""`mofa validate account`: accounts of pools against what a generator of histories knows. Not a verb."""
+"""`mofa validate account`: accounts of pools against what a generator of histories knows. Not
+a verb.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`mofa validate changes`: what would have helped, against reruns of the same history. Not a verb."""
+"""`mofa validate changes`: what would have helped, against reruns of the same history. Not
+a verb.
+"""
 
 from __future__ import annotations
 

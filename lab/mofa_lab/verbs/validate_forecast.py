@@ -1,4 +1,6 @@
-"""`mofa validate forecast`: predictions that are written down before their results, and scored when these come. Not a verb."""
+"""`mofa validate forecast`: predictions that are written down before their results, and scored when
+these come. Not a verb.
+"""
 
 from __future__ import annotations
 

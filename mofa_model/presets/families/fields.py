@@ -142,8 +142,8 @@ class Fields:
         return value
 
     def places(self, name: str, most: int, *, counted_from: int = 0) -> frozenset[int] | None:
-        """A list of layers by their number, the first one called `counted_from`; None where the file has
-        none.
+        """A list of layers by their number, the first one called `counted_from`; None where the
+        file has none.
         """
         value = self.value(name)
         if value is None:

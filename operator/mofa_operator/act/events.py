@@ -150,8 +150,8 @@ class EventPoster:
             self._none.set()
 
     async def _is_over(self, posting: _Posting) -> bool:
-        """Try once to post an Event; True where it was posted or is given up, False where it is to be
-        tried again. An API server that starts refuses everything for a moment.
+        """Try once to post an Event; True where it was posted or is given up, False where it is to
+        be tried again. An API server that starts refuses everything for a moment.
         """
         try:
             async with asyncio.timeout(_LONGEST):

@@ -149,7 +149,9 @@ class _Writer:
             await self._events.say(decision.key, decision.uid, note, episode)
 
     async def _annotate(self, wanted: Decision) -> None:
-        """Apply our annotations by server-side apply, and remove old keys that somebody else holds."""
+        """Apply our annotations by server-side apply, and remove old keys that somebody
+        else holds.
+        """
         key = wanted.key
         body = _identity(key, wanted.uid, annotations=dict(wanted.hold or {}))
         after = await self._send("annotations", key, wanted.uid, self._apply(key, body))

@@ -57,7 +57,9 @@ class Fence:
                 await asyncio.sleep(AGAIN)
 
     async def run(self) -> None:
-        """Check the fence again and again; returns, which ends the operator, where it does not hold."""
+        """Check the fence again and again; returns, which ends the operator, where it does
+        not hold.
+        """
         wait = HOURLY
         while self.open is None:
             await asyncio.sleep(wait)

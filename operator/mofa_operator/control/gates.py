@@ -2,8 +2,8 @@
 no other work delays it.
 
 `GateDeadlines` opens our gates when their time is over: no queue of answers, however long, holds a
-job longer. `AdmissionChecks` answers Workloads that wait for an AdmissionCheck of Kueue that names
-us.
+job longer. `AdmissionChecks` answers Workloads that wait for an AdmissionCheck of Kueue that
+names us.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ class AdmissionChecks:
             self._queue.add_after(key, verdict.requeue_after, urgent=True)
 
     async def _has_changed(self, snapshot: CheckSnapshot) -> bool:
-        """Whether the Workload, its question or its policy has changed since. An answer is final, and the
-        model takes time to find it.
+        """Whether the Workload, its question or its policy has changed since. An answer is final,
+        and the model takes time to find it.
         """
         key = snapshot.workload.key
         if await self._have_policies_changed(key.namespace):

@@ -209,7 +209,9 @@ def _unopened() -> asyncio.Protocol:
 
 
 def _let_wait(server: asyncio.Server) -> None:
-    """Let more connections wait in the kernel than are accepted in one turn; `backlog` sets both."""
+    """Let more connections wait in the kernel than are accepted in one turn; `backlog`
+    sets both.
+    """
     for one in server.sockets:
         with contextlib.closing(socket.socket(fileno=os.dup(one.fileno()))) as same:
             same.listen(_WAITING)

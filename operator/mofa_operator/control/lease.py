@@ -139,7 +139,9 @@ class Lease:
         return "; ".join(reasons)
 
     async def release(self, within: float = math.inf) -> None:
-        """Give the Lease back, so that the next holder need not wait; gives up after `within`. [s]"""
+        """Give the Lease back, so that the next holder need not wait; gives up after
+        `within`. [s]
+        """
         try:
             async with asyncio.timeout(None if math.isinf(within) else within):
                 await self._give_back()
@@ -147,7 +149,9 @@ class Lease:
             _log.warning("the Lease was not released: %s", str(error) or "no answer in time")
 
     async def _give_back(self) -> None:
-        """Write the Lease without a holder; tried twice, since our own last renewal may come between."""
+        """Write the Lease without a holder; tried twice, since our own last renewal may
+        come between.
+        """
         gone = {"holderIdentity": "", "leaseDurationSeconds": 1}
         while (lease := await self._read()) is not None and self.holder == self._identity:
             with contextlib.suppress(Conflict):
@@ -178,7 +182,9 @@ class Lease:
         return lease
 
     async def _write(self, lease: Body, fields: Written) -> None:
-        """Write fields of the Lease; raises `Conflict` where somebody has written since it was read."""
+        """Write fields of the Lease; raises `Conflict` where somebody has written since it
+        was read.
+        """
         body = {**lease, "spec": {**part(lease, "spec"), **fields}}
         await self._api.replace(LEASE, self._settings.namespace, self._settings.name, body)
 

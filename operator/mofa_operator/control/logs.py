@@ -58,7 +58,9 @@ def set_up(form: str, *, verbose: bool) -> None:
 
 
 def _matters(record: logging.LogRecord) -> bool:
-    """Whether a log record is shown: known noise of kopf, asyncio and strangers' requests is not."""
+    """Whether a log record is shown: known noise of kopf, asyncio and strangers' requests
+    is not.
+    """
     if record.name == "asyncio":  # kopf's watches do not close cleanly when the loop ends
         return "closing of asynchronous generator" not in record.getMessage()
     if (

@@ -54,7 +54,9 @@ GRACE: Final = 1.0
 _BRIEFLY: Final = 0.3
 """How long each of the rest may take: watches, Events, what is left. [s]"""
 _HANDOVER: Final = 1.0
-"""How long it may take to give the Lease back: where that fails, nobody acts until it runs out. [s]"""
+"""How long it may take to give the Lease back: where that fails, nobody acts until it runs
+out. [s]
+"""
 _WATCHES: Final = 1000
 """Connections for watches: one for each kind and namespace. [1]"""
 
@@ -100,7 +102,9 @@ class Operator:
         prometheus: Prometheus | None,
         shutdown: Shutdown,
     ) -> None:
-        """Put the operator together, without starting it; `watching` is a client for watches alone."""
+        """Put the operator together, without starting it; `watching` is a client for
+        watches alone.
+        """
         loop = settings.loop
         known = [kind for kind in watched(settings.kinds) if kind in KINDS]
         store = Store(known, Pools(loop.steady), settings.api)
@@ -239,7 +243,9 @@ class Operator:
             await lease.release(_HANDOVER)
 
     async def _lead(self, stopped: Task, *also: Task) -> int:
-        """Work as the leader: prove the fence, list everything, then run all parts until one ends."""
+        """Work as the leader: prove the fence, list everything, then run all parts until
+        one ends.
+        """
         self._exporter.lead(True)
         for work in (self._fence.wait_until_proven, self._resync.fill):
             reached = until_reached(work, self._credentials.access.server)
@@ -283,7 +289,9 @@ class Operator:
         return code
 
     async def _finish(self, reconcilers: list[Task], parts: list[Task], grace: float) -> None:
-        """Stop in order: take no new key, let writes in work end within `grace`, then end the rest. [s]"""
+        """Stop in order: take no new key, let writes in work end within `grace`, then end the
+        rest. [s]
+        """
         self._queue.close()
         await self.model_pool.stop()
         for task in parts:

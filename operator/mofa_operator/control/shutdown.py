@@ -1,8 +1,8 @@
 """The end of the process: SIGTERM and SIGINT end it in order, and by force where something hangs.
 
 A thread that waits for a name server cannot be cancelled, and neither can a library that swallows
-cancellations. A kubelet would wait half a minute for either, with the Lease held and nobody at
-work.
+cancellations. A kubelet would wait half a minute for either, with the Lease held and nobody
+at work.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ async def end(tasks: Iterable[Task], within: float) -> None:
 
 
 async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
-    """Wait until `work` or `stopped` ends; unfinished work is cancelled, and its error is raised."""
+    """Wait until `work` or `stopped` ends; unfinished work is cancelled, and its error
+    is raised.
+    """
     task = asyncio.create_task(work)
     await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -95,7 +97,9 @@ async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
 
 
 async def until_reached(work: Callable[[], Awaitable[None]], server: str) -> None:
-    """Do `work`, again where the API server fails; raises `SourceUnreachable` where it stays silent."""
+    """Do `work`, again where the API server fails; raises `SourceUnreachable` where it
+    stays silent.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     while True:

@@ -160,7 +160,8 @@ class WorkerProcess:
         for attempt in (1, 2):
             await self.start()
             try:
-                # not `wait_for`: that of Python 3.11 loses a cancellation that comes with the result
+                # not `wait_for`: that of Python 3.11 loses a cancellation that comes with the
+                # result
                 async with asyncio.timeout(self._deadline):
                     return await self._call(work, question)
             except BrokenExecutor as error:
@@ -185,7 +186,9 @@ class WorkerProcess:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, question)
 
     def _is_stopped(self) -> bool:
-        """Whether the process was ended meanwhile; a method, since mypy takes an attribute for unchanged."""
+        """Whether the process was ended meanwhile; a method, since mypy takes an attribute
+        for unchanged.
+        """
         return self._stopped
 
     def rest(self) -> None:

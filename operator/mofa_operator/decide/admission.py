@@ -11,8 +11,8 @@
 The first Retry names no time, because Kueue (0.15, 0.16) keeps the room of a Workload that waits
 for a time, and gives the room of one without a time to others. Only a later Retry, when nobody else
 wanted the room, says how long to wait. Launch arguments are given in mode Apply alone, and only
-verified ones. Keys that pods have already are left alone, because Kueue refuses a key with two
-values.
+verified ones. Keys that pods have already are left alone, because Kueue refuses a key with
+two values.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def active(check: LiveObject, now: float) -> Written | None:
 
 
 def needs_answer(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
-    """Whether the model has to answer the question of a Workload; otherwise `answered` gets None."""
+    """Whether the model has to answer the question of a Workload; otherwise `answered`
+    gets None.
+    """
     return snapshot.question is not None and not _is_late(snapshot, settings) and _advised(snapshot)
 
 

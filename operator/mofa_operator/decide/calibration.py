@@ -223,7 +223,8 @@ class TaughtCalibration:
 
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
-    """How far a job's step and memory are from their predictions; None where it is not believed yet.
+    """How far a job's step and memory are from their predictions; None where it is not believed
+    yet.
 
     It is believed where its pods run on the pool's nodes and its throughput is plausible and near
     the prediction.

@@ -1,4 +1,6 @@
-"""The date on which a running job finishes, with P10 and P90: from its step, and from the days of its pool's account. Pure."""
+"""The date on which a running job finishes, with P10 and P90: from its step, and from the days of
+its pool's account. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from mofa_operator.snapshot import JobSnapshot, Running
 
 
 def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
-    """`finish` of `status.observed`; empty where the tokens, the step or a fortnight's account are not
-    known.
+    """`finish` of `status.observed`; empty where the tokens, the step or a fortnight's account are
+    not known.
     """
     left = training_left(answer, running)
     if left is None or snapshot.profile is None:
@@ -48,7 +50,9 @@ def one_line(finish: Mapping[str, Any]) -> str:
 
 
 def training_left(answer: Answer, running: Running) -> float | None:
-    """Training that is left at the pace that is seen, if nothing stopped it; None = not known. [d]"""
+    """Training that is left at the pace that is seen, if nothing stopped it; None = not
+    known. [d]
+    """
     told = part(answer.status, "recommendation", "predicted", "durationSeconds")
     duration, seen = figure(told.get("target")), figure(running.step_seconds)
     ettr, step = (answer.predicted.get(name) for name in ("ettr", "step_seconds"))

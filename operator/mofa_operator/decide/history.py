@@ -108,7 +108,9 @@ class _Look:
         return self._judged(history, ledger.history_of(days, history.window) or alone, days)
 
     def _judged(self, history: History, fresh: History, days: tuple[Day, ...]) -> HistoryReading:
-        """The reading of a history whose numbers are possible: what of it is remembered, and why."""
+        """The reading of a history whose numbers are possible: what of it is remembered,
+        and why.
+        """
         before, incomplete = self._before, Reason.HISTORY_INCOMPLETE
         more = joined(str(warning) for warning in history.warnings[:2])
         has_lost_exposure = self._has_lost_exposure(fresh)
@@ -149,7 +151,9 @@ class _Look:
     def _without(
         self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
     ) -> HistoryReading:
-        """A reading that brings no evidence: what was remembered stays, with what the watch saw since."""
+        """A reading that brings no evidence: what was remembered stays, with what the watch
+        saw since.
+        """
         before = self._before
         kept = (
             "rates are the assumption's"
@@ -259,8 +263,8 @@ def assessed(
     """The check of a profile's assumptions against the evidence, safe to repeat at every look.
 
     The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all,
-    shared out by rate. A class that could not be counted keeps its assumption, and then there is no
-    total.
+    shared out by rate. A class that could not be counted keeps its assumption, and then there is
+    no total.
     """
     observed = ObservedFailures(
         classes={} if history is None else history.classes, past=tuple(past), present=present

@@ -208,8 +208,8 @@ def _held(
 
 
 def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
-    """Annotations of the answer that another writer changed or removed, with the writer. Empty where
-    the job did not carry this very answer: then its annotations are an older one.
+    """Annotations of the answer that another writer changed or removed, with the writer. Empty
+    where the job did not carry this very answer: then its annotations are an older one.
     """
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
     stood = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}

@@ -81,8 +81,9 @@ def runs_annotation(snapshot: JobSnapshot, answer: Answer) -> str:
 def measured_annotation(snapshot: JobSnapshot, answer: Answer, quiet: float) -> str:
     """What stands in the annotation `measured-step-seconds` of a job of another kind than ours.
 
-    It is the step of the layout that its answer knows as today's, once that ran for `quiet` seconds;
-    it changes where it moved by more than MOVED. What our own jobs take teaches their pool. [s]
+    It is the step of the layout that its answer knows as today's, once that ran for `quiet`
+    seconds; it changes where it moved by more than MOVED. What our own jobs take teaches their
+    pool. [s]
     """
     stands, running = snapshot.job.annotations.get(MEASURED, ""), snapshot.running
     if isinstance(snapshot.job, LiveTrainingJob) or runs_another(snapshot, answer):

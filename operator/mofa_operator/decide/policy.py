@@ -78,8 +78,8 @@ def wants_apply(snapshot: JobSnapshot) -> bool:
 
 
 def raises_restarts(snapshot: JobSnapshot) -> bool:
-    """Whether an AdvisorPolicy allows the operator to raise a job's limit of restarts. Of a TrainingJob
-    none does.
+    """Whether an AdvisorPolicy allows the operator to raise a job's limit of restarts. Of a
+    TrainingJob none does.
     """
     if isinstance(snapshot.job, LiveTrainingJob):
         return False
@@ -89,7 +89,9 @@ def raises_restarts(snapshot: JobSnapshot) -> bool:
 
 
 def _existing(snapshot: JobSnapshot) -> Handling:
-    """How a job of another kind is handled: by its own annotations, else by its namespace's policy."""
+    """How a job of another kind is handled: by its own annotations, else by its
+    namespace's policy.
+    """
     annotations, policies = snapshot.job.annotations, _policies(snapshot)
     is_own = any(PREFIX + key in annotations for key in ("mode", "model", "config-ref", "size"))
     if policies is None and not is_own:

@@ -211,7 +211,9 @@ def exclusive(snapshot: ProfileSnapshot) -> NewCondition:
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
-    """The decision about a ClusterProfile: its status, ledger, Event, figures, and the next look."""
+    """The decision about a ClusterProfile: its status, ledger, Event, figures, and the
+    next look.
+    """
     pool = snapshot.profile
     if pool.is_going:
         return Decision(key=pool.key, uid=pool.uid)
@@ -234,7 +236,8 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = 0 in (wait, pause)
-    # A reading that waits for its time shows in the metrics alone: the status goes on with `before`.
+    # A reading that waits for its time shows in the metrics alone: the status goes on with
+    # `before`.
     kept, reports = (reading.history, reports_now) if wait == 0 else (before, reports_before)
     if is_written and wait != 0:
         reports = assessed(spec, before, newest, pool.status.present)

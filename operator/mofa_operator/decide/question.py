@@ -78,8 +78,8 @@ def _existing(question: Question) -> JobQuestion:
 
 
 def placed(question: Question) -> tuple[Item, Surroundings]:
-    """A job that is no TrainingJob, such as a JobSet, and the objects around it that its advice rests on, in
-    the form in which `mofa annotate` reads them from files.
+    """A job that is no TrainingJob, such as a JobSet, and the objects around it that its advice
+    rests on, in the form in which `mofa annotate` reads them from files.
     """
     item = Item(question.job, None)
     around = Surroundings(
@@ -130,8 +130,8 @@ def changed(questions: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
 
 
 def by_parameter(error: MofaError, changes: Mapping[str, str]) -> dict[str, str]:
-    """The message of an error under the parameter that it names, one that was changed first; else under an
-    empty name.
+    """The message of an error under the parameter that it names, one that was changed first; else
+    under an empty name.
     """
     said = str(error)
     for name in sorted(PLACES, key=lambda one: one not in changes):

@@ -82,8 +82,8 @@ def guard(job: LiveObject) -> tuple[Operation, ...]:
 def written(
     job: LiveObject, answer: Answer, beside: Sequence[Body] = (), *, restarts: bool = False
 ) -> tuple[Operation, ...]:
-    """The patch that writes the arguments, and with `restarts` raises the limit of these; empty where
-    they stand already.
+    """The patch that writes the arguments, and with `restarts` raises the limit of these; empty
+    where they stand already.
 
     `beside` holds the objects that the job names.
     """

@@ -1,4 +1,6 @@
-"""What would help a pool, in its status: once a day its past is replayed, and the answer stands until the next one. Pure."""
+"""What would help a pool, in its status: once a day its past is replayed, and the answer stands
+until the next one. Pure.
+"""
 
 from __future__ import annotations
 

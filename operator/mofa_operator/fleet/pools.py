@@ -204,7 +204,9 @@ def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
 
 
 def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
-    """What is wrong with the ClusterProfiles and the nodes that they select, each with a command to mend it."""
+    """What is wrong with the ClusterProfiles and the nodes that they select, each with a command to
+    mend it.
+    """
     about, every = "pools", fleet.store.profiles()
     if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
         return

@@ -146,7 +146,9 @@ class PoolAccount:
         return node_days * DAY * each / gpus if gpus else 0.0
 
     def since(self, key: Key, begun: float) -> str:
-        """Date of the first day in the ledger since the job began; empty where the ledger has none."""
+        """Date of the first day in the ledger since the job began; empty where the ledger
+        has none.
+        """
         return min((one.date for one in self.of(key, begun)), default="")
 
 
@@ -160,8 +162,8 @@ def spending(
 ) -> Spending:
     """What a job held and lost; `told` is its answer, `speaker` its TrainingJob, `now` in [s].
 
-    `beside` holds objects that the job names and that say how many GPUs it has; `pool_account` is of the
-    pool that it runs on, where its ledger names the job.
+    `beside` holds objects that the job names and that say how many GPUs it has; `pool_account` is
+    of the pool that it runs on, where its ledger names the job.
     """
     seen, said = _observed(job, now), recommendation(told)
     gpus, wrong = _gpus(job, said, beside)
@@ -329,7 +331,9 @@ def _layout(told: Told) -> str:
 
 
 def _fails(key: Key, *, shown: bool) -> str:
-    """Advice for a job that loses most time to interruptions; `shown`: their causes are listed above."""
+    """Advice for a job that loses most time to interruptions; `shown`: their causes are
+    listed above.
+    """
     if shown:
         return "end what interrupts it: the causes stand above"
     return f"see what interrupts it: kubectl mofa why -n {key.namespace} {named(key)}"

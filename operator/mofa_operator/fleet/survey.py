@@ -101,8 +101,8 @@ def survey(
 async def read_survey(
     api: Api, namespace: str, *, answer: bool
 ) -> tuple[ClusterSeen, dict[Key, Named]]:
-    """The jobs, and beside them what questions of jobs without an answer name; nothing where `answer`
-    says that these get none here.
+    """The jobs, and beside them what questions of jobs without an answer name; nothing where
+    `answer` says that these get none here.
     """
     fleet = await read_fleet(api, namespace)
     return fleet, await named(api, fleet, unanswered(fleet)) if answer else {}

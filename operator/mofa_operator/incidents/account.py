@@ -106,7 +106,9 @@ def account(
                 waiting[name].append(_Piece(span, NodeState.QUEUE, one.charged.word, one.name, one))
 
     def claims(node: str) -> list[_Piece]:
-        """The pieces of a node's time that jobs hold; made node by node, to keep little in memory."""
+        """The pieces of a node's time that jobs hold; made node by node, to keep little
+        in memory.
+        """
         return [*(piece for job in on_node[node] for piece in job.pieces(node)), *waiting[node]]
 
     pieces = (
@@ -266,7 +268,9 @@ class _JobTime:
         return found
 
     def _is_another(self, one: Incident) -> bool:
-        """Whether the pods after an interruption are another run: they came late, and no save is known."""
+        """Whether the pods after an interruption are another run: they came late, and no save
+        is known.
+        """
         return self._facts.saves_every is None and one.phases.get("queue", 0.0) > _TOGETHER
 
     def _standing(
@@ -324,7 +328,9 @@ class _JobTime:
     def _start_phases(
         self, made: float, running: float, trained: float
     ) -> list[tuple[NodeState, float]]:
-        """States from new pods to the first step; time beyond a usual start is waiting for a node."""
+        """States from new pods to the first step; time beyond a usual start is waiting for
+        a node.
+        """
         usual = min(self._usual_start, max(0.0, running - made))
         return [
             (NodeState.SPARE, running - usual),
@@ -390,7 +396,9 @@ def _share_of_saves(facts: JobFacts) -> float:
 
 
 def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimeline, Span]]:
-    """When each pod of one place in the job ran; it ends at the latest when its successor begins."""
+    """When each pod of one place in the job ran; it ends at the latest when its
+    successor begins.
+    """
     for number, pod in enumerate(place):
         span = pod.running(step)
         if number + 1 < len(place):
@@ -401,7 +409,9 @@ def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimel
 
 
 def _cut(part: Span, phases: Sequence[tuple[NodeState, float]]) -> Iterator[tuple[Span, NodeState]]:
-    """A span cut where one state ends and the next begins; the last state holds to the span's end."""
+    """A span cut where one state ends and the next begins; the last state holds to the
+    span's end.
+    """
     at = part.start
     for number, (state, until) in enumerate(phases):
         end = part.end if number + 1 == len(phases) else min(until, part.end)
@@ -441,8 +451,8 @@ def _of_node(
 
 
 def _first_of(ranked: Sequence[_Piece], there: Sequence[Span]) -> Iterator[_Piece]:
-    """Cut a node's time into pieces: each moment has the highest-ranked piece that covers it, or is
-    idle.
+    """Cut a node's time into pieces: each moment has the highest-ranked piece that covers it, or
+    is idle.
     """
     by_start = sorted(range(len(ranked)), key=lambda number: ranked[number].span.start)
     spans = [*(piece.span for piece in ranked), *there]
@@ -526,7 +536,9 @@ class _Sum:
         self.costs: dict[str, float] = {}
 
     def add(self, time: float, piece: _Piece) -> None:
-        """Add node-time of a piece to the sum, to its incident, and to what machines are blamed for. [node d]"""
+        """Add node-time of a piece to the sum, to its incident, and to what machines are blamed
+        for. [node d]
+        """
         self.time += time
         self.machines += time * _machines(piece)
         if piece.estimated:

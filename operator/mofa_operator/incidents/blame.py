@@ -70,7 +70,9 @@ class Signs:
     survived: bool = False
     """It went on unchanged, and trained past where it had stopped."""
     elsewhere: bool = False
-    """Again and again it stopped on the same nodes, and unchanged it lasted once one was another."""
+    """Again and again it stopped on the same nodes, and unchanged it lasted once one
+    was another.
+    """
     lasted: bool = False
     """It had trained for hours: programs' errors show early."""
     sooner: bool = False

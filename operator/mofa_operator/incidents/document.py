@@ -1,4 +1,6 @@
-"""The past of a pool for programs: what `mofa incidents -o json` prints, and what would help is replayed on."""
+"""The past of a pool for programs: what `mofa incidents -o json` prints, and what would help is
+replayed on.
+"""
 
 from __future__ import annotations
 

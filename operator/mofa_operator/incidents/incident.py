@@ -74,7 +74,9 @@ class Incident:
 
     @property
     def charged(self) -> IncidentCause:
-        """The cause that pays for it: its own, or the fault, where a job was moved so that it is repaired."""
+        """The cause that pays for it: its own, or the fault, where a job was moved so that it
+        is repaired.
+        """
         if self.cause is DRAIN and self.fault is not None and self.fault.cause.counts:
             return self.fault.cause
         return self.cause
@@ -105,7 +107,9 @@ def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence
 
 
 def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
-    """Incidents with causes that a profile states by id; an id means the nearest incident of its name."""
+    """Incidents with causes that a profile states by id; an id means the nearest incident of
+    its name.
+    """
     found = list(incidents)
     for text, word in stated.items():
         near = [

@@ -1,7 +1,8 @@
 """Why jobs went out.
 
-The cause is looked for in this order: what happened to its nodes, what somebody decided, how its containers ended.
-Where only that is known, signs for the machines and for the program are weighed (`blame`).
+The cause is looked for in this order: what happened to its nodes, what somebody decided, how its
+containers ended. Where only that is known, signs for the machines and for the program are
+weighed (`blame`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ TOGETHER: Final = 120.0
 AGAIN: Final = 300.0
 """Longest time that a kubelet waits before it starts a container again. [s]"""
 _TAKEN: Final = (-60.0, 300.0)
-"""When pods of another job are made that took the nodes of an outage, from its start on. Ours. [s]"""
+"""When pods of another job are made that took the nodes of an outage, from its start on.
+Ours. [s]
+"""
 _LAST_OWN: Final = 128
 """Exit codes above it are signals, to which a shell adds it."""
 _EVICTS: Final = 200.0
@@ -99,8 +102,10 @@ class JobCauses:
         self._pool = pool
         self._by_node = by_node
         self.unexplained: Mapping[str, Sequence[float]] = {}
-        """Starts of the outages of each job that ended in failure and that neither a node nor a decision explains: given once all
-        outages are known. Those of other jobs speak for the machines. [s]"""
+        """Starts of the outages of each job that ended in failure and that neither a node nor a
+        decision explains: given once all outages are known. Those of other jobs speak for the
+        machines. [s]
+        """
         self.mended: Mapping[str, Sequence[float]] = {}
         """When loops of each job's starts ended, and it went on: given with them. [s]"""
 
@@ -119,8 +124,8 @@ class JobCauses:
         last: float,
         known: frozenset[str],
     ) -> Deduction:
-        """Why a job went out. `stopped` is when its work stopped, None = unknown; `last` until when all
-        before was over; `known` are the faults that stopped it before, by id. [s]
+        """Why a job went out. `stopped` is when its work stopped, None = unknown; `last` until when
+        all before was over; `known` are the faults that stopped it before, by id. [s]
         """
         by_fault = decided = None
         fault = self.fault(outage)
@@ -240,8 +245,8 @@ class JobCauses:
         )
 
     def _others_did_so(self, outage: JobOutage) -> bool:
-        """Whether another job stopped within two minutes of this one, and neither a node nor a person
-        stopped it; or starts of both failed until they went on together.
+        """Whether another job stopped within two minutes of this one, and neither a node nor a
+        person stopped it; or starts of both failed until they went on together.
         """
 
         def near(others: Mapping[str, Sequence[float]], moment: float, apart: float) -> bool:
@@ -299,8 +304,8 @@ class JobCauses:
         return min(near, key=unlikely, default=None)
 
     def _cordoned(self, outage: JobOutage, stopped: float) -> tuple[str, float] | None:
-        """The node whose cordon ended what ran there, and when it was cordoned: however long before,
-        where the node was then deleted. [s]
+        """The node whose cordon ended what ran there, and when it was cordoned: however long
+        before, where the node was then deleted. [s]
         """
         asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
         slack = self._pool.sample_spacing
@@ -344,7 +349,9 @@ class JobCauses:
         return cordoned is not None and cordoned[0] not in (fault.name, *fault.nodes)
 
     def decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
-        """A preemption, drain, eviction or a limit of its own; `stopped` is when work stopped. [s]"""
+        """A preemption, drain, eviction or a limit of its own; `stopped` is when work
+        stopped. [s]
+        """
         gone = [place.pod for place in outage.outages]
         nodes = outage.nodes
         if any(pod.preempted for pod in gone):

@@ -270,14 +270,14 @@ class JobIncidents:
         return self._pool.sampled[-1].end
 
     def _lasts(self, outage: JobOutage) -> bool:
-        """Whether a job that is out wants to go on: it waits, or its object is there and asks for
-        nodes.
+        """Whether a job that is out wants to go on: it waits, or its object is there and asks
+        for nodes.
         """
         return self._facts.get(outage.job, JobFacts()).wanted or self._waits(outage)
 
     def _waits(self, outage: JobOutage) -> bool:
-        """Whether new pods of a job wait, or the rest of it has not waited for longer than for a
-        collective.
+        """Whether new pods of a job wait, or the rest of it has not waited for longer than for
+        a collective.
         """
         step = self._pool.sample_spacing
         here = [
@@ -289,7 +289,9 @@ class JobIncidents:
         return waits or (bool(here) and self._until - outage.start < HUNG)
 
     def _stall(self, outage: JobOutage, running: float) -> Stall:
-        """When a job trained last before an outage and first after it; by steps, or by busy GPUs."""
+        """When a job trained last before an outage and first after it; by steps, or by
+        busy GPUs.
+        """
         start, step = outage.start, self._pool.sample_spacing
         slack = 2 * step + 60.0
         if outage.job in self._pool.stalls:
@@ -375,8 +377,8 @@ def _never_mended(
     outage: JobOutage,
     incident: Incident | None,
 ) -> bool:
-    """Whether a loop of crashes lasted until somebody made the job anew: nothing shows that the last
-    start in it trained, and who mends a program starts it again.
+    """Whether a loop of crashes lasted until somebody made the job anew: nothing shows that the
+    last start in it trained, and who mends a program starts it again.
     """
     return (
         incident is not None

@@ -86,7 +86,9 @@ class JobOutage:
 
     @property
     def smaller(self) -> float | None:
-        """When a job ran again with fewer places than before: all had gone, and some got no new pod. [s]"""
+        """When a job ran again with fewer places than before: all had gone, and some got no new
+        pod. [s]
+        """
         back = [one.end for one in self._last.values() if one.end is not None]
         waits = any(one.end is None and one.next is not None for one in self._last.values())
         return max(back, default=None) if len(self._last) == self.places and not waits else None
@@ -250,7 +252,9 @@ def helper_exits(pod_timelines: Sequence[PodTimeline]) -> list[HelperExit]:
 
 
 def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
-    """Names of containers that train: each ended in two pods at once, as ranks of one program do."""
+    """Names of containers that train: each ended in two pods at once, as ranks of one
+    program do.
+    """
     in_order = sorted(exits, key=lambda one: (one.exit.container, one.exit.at))
     return {
         a.exit.container
@@ -271,8 +275,8 @@ def is_of_one(slot: str) -> bool:
 
 
 def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
-    """Pods by the place that they fill in their job, in order. Where their names tell no place, a new
-    pod fills that of the pod that ended first.
+    """Pods by the place that they fill in their job, in order. Where their names tell no place, a
+    new pod fills that of the pod that ended first.
     """
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in sorted(pod_timelines, key=lambda pod: pod.created):
@@ -299,7 +303,9 @@ def _place_outages(
     helpers: Sequence[HelperExit],
     pool: PoolTimelines,
 ) -> list[PlaceOutage]:
-    """Outages of one place in a job: containers that restarted, and pods that ended or were replaced."""
+    """Outages of one place in a job: containers that restarted, and pods that ended or
+    were replaced.
+    """
     found, step, until = [], pool.sample_spacing, pool.sampled[-1].end
     for number, pod in enumerate(pods):
         after = pods[number + 1] if number + 1 < len(pods) else None

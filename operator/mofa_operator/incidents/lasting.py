@@ -1,7 +1,8 @@
 """What lasts over the begin of the time that is read: repairs and outages of jobs whose beginning
 only the ledger knows.
 
-    read once ─▶ lasting(…, moment) ─▶ FailureLedger ─▶ begun_before, out_before ─▶ read from there on
+    read once ─▶ lasting(…, moment) ─▶ FailureLedger ─▶ begun_before, out_before ─▶ read from
+    there on
 """
 
 from __future__ import annotations

@@ -63,11 +63,11 @@ SHORT_NOTICE: Final = 120.0
 """The notice of clouds that evict pods in order before they take a machine back: AWS gives two
 minutes, others less. [s]"""
 FIRST: Final = 300.0
-"""How long before a cordon the node may join that comes in place of the cordoned one: an upgrade with
-nodes to spare has it first. Ours. [s]"""
+"""How long before a cordon the node may join that comes in place of the cordoned one: an upgrade
+with nodes to spare has it first. Ours. [s]"""
 MENDED: Final = 1800.0
-"""How long after a fault of a part a reboot is what mends it: that a host boots by itself within half an
-hour of another fault has a chance of one in ten thousand. Ours. [s]"""
+"""How long after a fault of a part a reboot is what mends it: that a host boots by itself within
+half an hour of another fault has a chance of one in ten thousand. Ours. [s]"""
 GPU_AWAY: Final = 600.0
 """Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
 DELETED: Final = 600.0
@@ -102,7 +102,9 @@ _GPU: Final = re.compile(
     r"gpu|xid|nvlink|nvswitch|nvidia|accelerat|(?<![a-z])ecc|memory.?integrity|interconnect",
     re.IGNORECASE,
 )
-"""Names of problems of GPUs: node-problem-detector's, those of clouds, NVIDIA's event categories."""
+"""Names of problems of GPUs: node-problem-detector's, those of clouds, NVIDIA's
+event categories.
+"""
 _HEALTHY: Final = re.compile(r"(ready|healthy|available|passed|good|ok)$", re.IGNORECASE)
 """Conditions that are true where all is well, as AcceleratedHardwareReady of EKS."""
 _BY_PROGRAM: Final = re.compile(r"user|app", re.IGNORECASE)
@@ -319,8 +321,8 @@ def _cordons_before(node: NodeTimeline, at: float) -> list[float]:
 
 
 def _replaced_first(node: NodeTimeline, at: float, last_ready: float = math.inf) -> bool:
-    """Whether another node joined before what trained on one had ended, which was deleted at a moment
-    and had been cordoned while it was ready. [s]
+    """Whether another node joined before what trained on one had ended, which was deleted at a
+    moment and had been cordoned while it was ready. [s]
 
     Who swaps a machine waits for the new one before it evicts a pod: Karpenter where nodes drift
     or are consolidated, upgrades with nodes to spare. On a notice, or where a node ends by age,

@@ -80,9 +80,9 @@ def past(
 ) -> Past:
     """The past that the time lines of a pool show, by the rules of its profile.
 
-    `lasted` are incidents that had begun before, `facts` what the cluster knows of jobs by name. What
-    was not over at `lasting_at` becomes `Past.lasting` [s]. `accounted=False` leaves out the account,
-    which takes most of the time.
+    `lasted` are incidents that had begun before, `facts` what the cluster knows of jobs by name.
+    What was not over at `lasting_at` becomes `Past.lasting` [s]. `accounted=False` leaves out the
+    account, which takes most of the time.
     """
     timelines = _with_pods(timelines, lasted)
     nodes = timelines.node_timelines
@@ -124,7 +124,9 @@ def past(
 
 
 def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimelines:
-    """The time lines, in which each node now has its pods and the taints that are its configuration."""
+    """The time lines, in which each node now has its pods and the taints that are
+    its configuration.
+    """
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in timelines.pod_timelines.values():
         on_node[pod.node].append(pod)

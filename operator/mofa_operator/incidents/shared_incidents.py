@@ -53,7 +53,8 @@ def configured(
     repairing: AbstractSet[str] = frozenset(),
 ) -> Callable[[str], frozenset[str]]:
     """Keys of taints that are configuration of a node and no cordon; empty text: unschedulable is.
-    What stands on nodes that are known to be in repair is none. `pod_timelines` are those of each node.
+    What stands on nodes that are known to be in repair is none. `pod_timelines` are those of each
+    node.
 
     A cordon is a change. What stands throughout, or on most of the pool for days, or what training
     pods are placed under, is how the pool is set up.
@@ -169,8 +170,8 @@ def seen_by_observer(
 
 
 def _unless_work_went_on(incident: Incident, node: NodeTimeline) -> Incident:
-    """A problem that only an agent tells, as a note where it stopped nothing: what trained there did
-    so for an hour more, and nobody cordoned the node for it.
+    """A problem that only an agent tells, as a note where it stopped nothing: what trained there
+    did so for an hour more, and nobody cordoned the node for it.
     """
     start, until = incident.start, incident.start + HOUR
     before = start - 60 - node.sample_spacing

@@ -16,10 +16,12 @@ SILENCE: Final = 2.6
 HOST_SILENCE: Final = 1.6
 """The same of exporters on a node: one missing sample may mean that the host was down. [1]"""
 _ABSENT: Final = 600.0
-"""Time without a node's object, before the last sample of all, from which it is deleted. Ours. [s]"""
+"""Time without a node's object, before the last sample of all, from which it is deleted.
+Ours. [s]
+"""
 _BY_AUTOSCALER: Final = ("ToBeDeleted", "DeletionCandidate")
-"""Prefixes of the cluster autoscaler's taints. It puts the first on nodes that it drains, and the second
-on nodes that it may drain later."""
+"""Prefixes of the cluster autoscaler's taints. It puts the first on nodes that it drains, and the
+second on nodes that it may drain later."""
 Point: TypeAlias = tuple[float, float]
 """A moment and a value. [s, …]"""
 
@@ -113,7 +115,8 @@ def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
 
 
 def slack_of_silence(spacing: float) -> float:
-    """How far off the ends of a silence of all nodes may be, which are read on a grid of a minute. [s]
+    """How far off the ends of a silence of all nodes may be, which are read on a grid of a minute.
+    [s]
 
     >>> slack_of_silence(15.0), slack_of_silence(300.0)
     (180.0, 900.0)
@@ -245,7 +248,9 @@ PRESSURE: Final = Signal(
     parts=("condition",),
     read_when="rose",
 )
-"""A kubelet that runs short, and evicts pods; it says so for minutes, a pod's reason may be gone."""
+"""A kubelet that runs short, and evicts pods; it says so for minutes, a pod's reason may
+be gone.
+"""
 BOOT: Final = Signal(
     metric="node_boot_time_seconds",
     read_when="recent",
@@ -299,7 +304,9 @@ class SignalTimeline:
     """When its samples were read: in all other time nothing changed. Empty: they all were."""
 
     def held(self) -> list[ValueRun]:
-        """Its runs of values; two equal ones become one where the samples between them were not read."""
+        """Its runs of values; two equal ones become one where the samples between them were
+        not read.
+        """
         found: list[ValueRun] = []
         for run in self.runs:
             last = found[-1] if found else None
@@ -327,8 +334,8 @@ class SignalTimeline:
 
 
 class _kept(cached_property[T]):  # noqa: N801 - a decorator
-    """As `cached_property`, but of a node where nothing happened nothing is kept: it follows at once,
-    and most of 10,000 nodes are such.
+    """As `cached_property`, but of a node where nothing happened nothing is kept: it follows at
+    once, and most of 10,000 nodes are such.
     """
 
     def __get__(self, node: Any, owner: Any = None) -> Any:
@@ -384,7 +391,9 @@ class NodeTimeline:
 
     @_kept
     def cordons(self) -> list[Span]:
-        """Times in which the node accepted no new pods, without those that are its configuration."""
+        """Times in which the node accepted no new pods, without those that are
+        its configuration.
+        """
         # the cluster autoscaler taints a node that it removes: that is no repair
         return self._closed(
             lambda key: not key.startswith(_BY_AUTOSCALER) and key not in self.configured
@@ -407,7 +416,9 @@ class NodeTimeline:
         return joined(spans, 2 * self.sample_spacing)
 
     def pressure(self, start: float, end: float) -> str:
-        """What its kubelet ran short of in a time, as its condition is called; empty = of nothing. [s]"""
+        """What its kubelet ran short of in a time, as its condition is called; empty = of
+        nothing. [s]
+        """
         spacing = self.spacing.get(PRESSURE, self.sample_spacing)
         return next(
             (
@@ -467,8 +478,8 @@ class NodeTimeline:
 
     @property
     def deletions(self) -> list[Span]:
-        """Times without its object, each from its deletion until it was made again. A deletion for good
-        has no length.
+        """Times without its object, each from its deletion until it was made again. A deletion for
+        good has no length.
         """
         return [*self.away, *([Span(self.gone, self.gone)] if self.gone is not None else [])]
 

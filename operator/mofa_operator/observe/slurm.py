@@ -1,4 +1,5 @@
-"""The past of a Slurm site: the same incidents and the same account as of a cluster with Prometheus.
+"""The past of a Slurm site: the same incidents and the same account as of a cluster with
+Prometheus.
 
 Slurm says itself why a job or a node stopped, so nothing is deduced but from words: the state of a
 run, the reason of a node, and who wrote it. Nodes are given back when a run ends; what happens to a
@@ -254,7 +255,9 @@ def _pool(records: SlurmRecords, partition: str) -> dict[str, SlurmNode]:
 
 
 def _jobs(runs: Sequence[SlurmRun]) -> dict[str, list[SlurmRun]]:
-    """Runs by the job whose work they go on with: its number, or name and user one after the other."""
+    """Runs by the job whose work they go on with: its number, or name and user one after
+    the other.
+    """
     found: dict[str, list[SlurmRun]] = {}
     of_id: dict[str, str] = {}
     for run in sorted(runs, key=lambda one: (one.begun, one.job_id)):
@@ -346,8 +349,8 @@ def _of_job(
     begun: Mapping[str, Sequence[float]],
     whole: Span,
 ) -> Iterable[Incident]:
-    """Interruptions of a Slurm job: each run of it that did not complete within `whole`, with its cause and
-    the fault of a node where one explains it.
+    """Interruptions of a Slurm job: each run of it that did not complete within `whole`, with its
+    cause and the fault of a node where one explains it.
     """
     for number, run in enumerate(runs):
         if (

@@ -102,7 +102,9 @@ class LogExporter(Collector):
 
 
 class Textfile:
-    """A file of an exporter's series for node-exporter's textfile collector; a context, which removes it."""
+    """A file of an exporter's series for node-exporter's textfile collector; a context, which
+    removes it.
+    """
 
     def __init__(self, exporter: LogExporter, path: str) -> None:
         self._path = Path(path)

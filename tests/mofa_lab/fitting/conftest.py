@@ -1,4 +1,6 @@
-"""Runs that calibration is tried on: all that we ship, and a few of each kind that are quick to fit."""
+"""Runs that calibration is tried on: all that we ship, and a few of each kind that are quick
+to fit.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""A whole calibration on a few runs, the page it writes, and what holds of the constants that we ship."""
+"""A whole calibration on a few runs, the page it writes, and what holds of the constants that
+we ship.
+"""
 
 import gzip
 import math
@@ -118,7 +120,9 @@ def test_bands_of_systems_that_were_left_out_are_told_whole_and_one_by_one(found
 
 
 def test_a_system_is_judged_by_what_was_said_before_anybody_knew_its_runs(found, monkeypatch):
-    """A step of 2 s that was said first stands in for that of the fit; only where systems are left out, and not in view."""
+    """A step of 2 s that was said first stands in for that of the fit; only where systems are left
+    out, and not in view.
+    """
     (row, error, *_), *_ = coverage.judged(found.time, "step", "system")
     name = row.case.id
     monkeypatch.setattr(coverage, "first_predictions", lambda: {name: math.log(2.0)})
@@ -136,7 +140,9 @@ def test_a_system_is_judged_by_what_was_said_before_anybody_knew_its_runs(found,
 
 
 def test_first_predictions_are_of_runs_that_are_shipped():
-    """40 runs of 7 systems: MLPerf 5.1, Bridge's cards, DGX Cloud and Primus; the farthest were said 25 % too fast."""
+    """40 runs of 7 systems: MLPerf 5.1, Bridge's cards, DGX Cloud and Primus; the farthest were
+    said 25 % too fast.
+    """
     cases = {case.id: case for name in ("bridge", "mlperf", "cloud") for case in load(CASES / f"{name}.json")[0]}  # fmt: skip
     said = coverage.first_predictions()
     assert len(said) == 40

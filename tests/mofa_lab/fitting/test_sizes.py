@@ -1,4 +1,6 @@
-"""Sizes picked among measured layouts run out of memory in at most one of a hundred, and take few more GPUs than the least."""
+"""Sizes picked among measured layouts run out of memory in at most one of a hundred, and take few
+more GPUs than the least.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def test_at_most_one_percent_of_all_sizes_run_out_of_memory_at_ten_percent_more_
 
 
 def test_a_size_that_ran_out_of_memory_counts_and_one_that_is_not_sure_is_not_picked():
-    """Of two runs of one question, on 8 and on 16 GPUs, the first failed: 16 is the least that fits."""
+    """Of two runs of one question, on 8 and on 16 GPUs, the first failed: 16 is the least
+    that fits.
+    """
     cases = [case for case in load(CASES / "sweep.json")[0] if case.group == "nanotron-28x3072-v128k-g8-b256"]  # fmt: skip
     failed = next(case for case in cases if case.out_of_memory)
     run = sizes.LeftOutRun(case=failed, group="a", predicted=40e9, measured=float("nan"), limit=79e9, estimated=0.5)  # fmt: skip
@@ -40,7 +44,9 @@ def test_a_size_that_ran_out_of_memory_counts_and_one_that_is_not_sure_is_not_pi
 
 
 def test_sizes_of_fine_tuning_take_the_least_gpus_wherever_these_were_not_full():
-    """102 devices, one too small; of 12 questions 10 get the least GPUs, and two were measured with 97 % of the memory in use."""
+    """102 devices, one too small; of 12 questions 10 get the least GPUs, and two were measured with
+    97 % of the memory in use.
+    """
     runs = sizes.tuning_runs()
     rows = sizes.tuned_rows(runs)
     devices = [one for one in rows if one["objective"] == "least memory"]

@@ -66,7 +66,9 @@ def test_bands_of_what_was_left_out_hold_their_share_after_widening(groups, like
 
 
 def test_numbers_that_saw_no_error_of_a_publisher_hold_about_the_share_of_its_groups(groups):
-    """Errors of one law: whose numbers hold them makes no difference beyond chance, 0.02 of 150 groups."""
+    """Errors of one law: whose numbers hold them makes no difference beyond chance, 0.02 of
+    150 groups.
+    """
     count, share = spreads.held_by_others(groups[:120])
     assert count == 60
     assert share == pytest.approx(0.8, abs=0.08)
@@ -89,6 +91,8 @@ def test_the_parts_at_unit_numbers_are_what_the_product_says(found):
 
 
 def test_a_mixture_on_a_system_that_nobody_measured_has_all_scales_together():
-    """0.03, 0.04 and 0.12 make 0.13; a fit of the same runs writes no narrower numbers over the shipped ones."""
+    """0.03, 0.04 and 0.12 make 0.13; a fit of the same runs writes no narrower numbers over the
+    shipped ones.
+    """
     numbers = dataclasses.replace(shipped(), noise=0.03, system=0.04, mixture=0.12)
     assert spreads.unseen_scale(numbers) == pytest.approx(0.13)

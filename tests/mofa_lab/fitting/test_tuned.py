@@ -27,7 +27,9 @@ def test_every_fine_tuning_run_with_a_step_is_a_row_where_it_stands():
 
 @pytest.mark.soak
 def test_the_shipped_rows_are_what_is_said_without_each_submitter():
-    """The table is written anew, to the byte; bands with each publisher left out hold 80 % of all, 72 % of 21 full fine-tunes."""
+    """The table is written anew, to the byte; bands with each publisher left out hold 80 % of all,
+    72 % of 21 full fine-tunes.
+    """
     found = tuned.tuned_runs()
     lines = dict(zip(measured_runs().names, measured_runs().lines, strict=True))
     assert {one.run.row["id"]: "\t".join(one.row[name] for name in COLUMNS) for one in found} == {

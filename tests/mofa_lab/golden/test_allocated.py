@@ -1,4 +1,6 @@
-"""What Megatron's own tests say that its allocator counts on the last rank; each of ten small models weighs as one run."""
+"""What Megatron's own tests say that its allocator counts on the last rank; each of ten small
+models weighs as one run.
+"""
 
 from collections import Counter
 from functools import cache
@@ -54,7 +56,9 @@ def test_peaks_are_met_within_four_percent_and_fifteen():
 
 
 def test_the_only_runs_of_a_real_width_are_met_one_by_one_within_three_percent():
-    """4,096 wide: 54 GiB, of which dropout masks are 4, logits 3 and the parameters with their states 19."""
+    """4,096 wide: 54 GiB, of which dropout masks are 4, logits 3 and the parameters with their
+    states 19.
+    """
     wide = [row for row in of("allocated_gib")[0] if row.case.workload.model.hidden >= 4096]
     assert len(wide) == 3
     assert all(abs(row.error) <= 0.03 for row in wide)

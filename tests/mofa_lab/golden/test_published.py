@@ -1,8 +1,9 @@
 """Published trainings, layers and activations.
 
-The two trainings are met without any run of theirs: priced `bare`, with the defaults of `Calibration` alone, and `shipped`,
-with the constants that presets hold for the device and the trainer: DeepSeek's own, and for Meta's, which nobody else has,
-a stack that nobody has measured. Where layers lie is published for both, so both take `slots`.
+The two trainings are met without any run of theirs: priced `bare`, with the defaults of
+`Calibration` alone, and `shipped`, with the constants that presets hold for the device and the
+trainer: DeepSeek's own, and for Meta's, which nobody else has, a stack that nobody has measured.
+Where layers lie is published for both, so both take `slots`.
 """
 
 from dataclasses import replace
@@ -30,7 +31,9 @@ CONSTANTS = pytest.mark.parametrize("constants", ["bare", "shipped"])
 
 @cache
 def korthikanti():
-    """Layer times and activation ratios of the 22B, 175B and 1T models, with the constants of their stack."""
+    """Layer times and activation ratios of the 22B, 175B and 1T models, with the constants of
+    their stack.
+    """
     cases = [
         case
         for case in load(DATA)[0]
@@ -54,10 +57,12 @@ def cluster_of(device, gpus, precision, constants, stack="default"):
 
 
 def llama(gpus, cp, dp, sequence, batch, constants):
-    """Llama 3.1 405B on H100s (The Llama 3 Herd of Models, Table 4): TP 8, PP 16, 16.8 M tokens a step.
+    """Llama 3.1 405B on H100s (The Llama 3 Herd of Models, Table 4): TP 8, PP 16, 16.8 M tokens a
+    step.
 
-    The first chunk of the first stage holds the embedding alone and the last one the head alone, so a chunk is one layer:
-    8 virtual stages. Fully sharded, but parameters stay gathered after the forward pass.
+    The first chunk of the first stage holds the embedding alone and the last one the head alone, so
+    a chunk is one layer: 8 virtual stages. Fully sharded, but parameters stay gathered after the
+    forward pass.
     """
     workload = Workload(
         model=presets.model("llama3.1-405b"),
@@ -74,10 +79,11 @@ def llama(gpus, cp, dp, sequence, batch, constants):
 
 
 def deepseek(constants):
-    """DeepSeek-V3 on 2,048 H800s (technical report, sections 2.1, 3 and 4.2): PP 16 by DualPipe, EP 64, ZeRO-1, FP8.
+    """DeepSeek-V3 on 2,048 H800s (technical report, sections 2.1, 3 and 4.2): PP 16 by DualPipe, EP
+    64, ZeRO-1, FP8.
 
-    Norms, MLA's up-projections and SwiGLU are computed again; both moments are bf16 beside an fp32 master weight; all-to-all
-    runs beside the compute of another micro-batch.
+    Norms, MLA's up-projections and SwiGLU are computed again; both moments are bf16 beside an fp32
+    master weight; all-to-all runs beside the compute of another micro-batch.
     """
     recipe = replace(presets.precision("fp8-block"), optimizer=8.0)
     workload = Workload(
@@ -101,7 +107,9 @@ def test_llama_405b_reaches_its_published_mfu_at_sequence_8192(constants, gpus, 
 
 
 def test_llama_405b_at_sequence_131072_lies_between_the_two_ways_of_counting_attention():
-    """CP 16, DP 8, 38 %. Scores are 40 % of the FLOPs if all are counted, and the publication does not say whether they are."""
+    """CP 16, DP 8, 38 %. Scores are 40 % of the FLOPs if all are counted, and the publication does
+    not say whether they are.
+    """
     workload, cluster, strategy = llama(16384, 16, 8, 131072, 128, "bare")
     full = float(utilisation(workload, cluster, estimate(workload, cluster, strategy).step_time))
     counted = [
@@ -112,14 +120,18 @@ def test_llama_405b_at_sequence_131072_lies_between_the_two_ways_of_counting_att
 
 
 def test_gpt3_on_4096_h100s_hides_its_gradients_beside_the_chunks_of_a_stage():
-    """MLPerf Training v3.1 on 4,096 GPUs: 12 virtual stages on 8, 16 micro-batches. With a window of one it was 31 % slower than measured."""
+    """MLPerf Training v3.1 on 4,096 GPUs: 12 virtual stages on 8, 16 micro-batches. With a window
+    of one it was 31 % slower than measured.
+    """
     cases = [case for case in load(DATA)[0] if case.id == "mlperf-v31-gpt3-eos-4096"]
     (row,) = scored(cases, predict(cases))
     assert row.error == pytest.approx(0.0, abs=WITHIN)
 
 
 def test_runs_that_captured_graphs_fit_their_devices_with_what_graphs_hold():
-    """49 runs, the fullest with 8 x 4,096 tokens of Qwen3 30B on a B300; graphs of whole iterations hold most."""
+    """49 runs, the fullest with 8 x 4,096 tokens of Qwen3 30B on a B300; graphs of whole iterations
+    hold most.
+    """
     cases = [
         case
         for name in ("throughput", "mlperf", "bridge", "cloud")
@@ -163,12 +175,16 @@ def test_deepseek_v3_fits_its_h800s(constants):
 
 @pytest.mark.parametrize("row", measured("layer_forward_s", "layer_backward_s"))
 def test_a_layer_of_the_22b_model_takes_its_measured_time(row):
-    """Korthikanti et al. 2022, Table 4: one layer on eight A100s, tensor parallel, attention not fused."""
+    """Korthikanti et al. 2022, Table 4: one layer on eight A100s, tensor parallel, attention
+    not fused.
+    """
     assert row.predicted / row.figure.value == pytest.approx(1.0, abs=WITHIN)
 
 
 @pytest.mark.parametrize("row", measured("activation_ratio"))
 def test_activations_of_a_layer_have_their_published_ratio(row):
-    """Korthikanti et al. 2022, Figure 7. What a stack stores beside the bare tensors is not counted with an input alone."""
+    """Korthikanti et al. 2022, Figure 7. What a stack stores beside the bare tensors is not counted
+    with an input alone.
+    """
     scale = shipped(row.case.key).memory.activation_scale if row.figure.basis == "full" else 1.0
     assert scale * row.predicted / row.figure.value == pytest.approx(1.0, abs=0.012)

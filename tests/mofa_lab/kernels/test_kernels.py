@@ -1,4 +1,6 @@
-"""Tables of measured kernels in, surfaces and comparisons out; and the shipped surfaces against a fixed sample of rows."""
+"""Tables of measured kernels in, surfaces and comparisons out; and the shipped surfaces against a
+fixed sample of rows.
+"""
 
 import json
 import lzma
@@ -24,7 +26,9 @@ FLOORS = {
     ("gemm fp8-rowwise", ""): (8, 28), ("causal-attention bf16", ""): (4.5, 18), ("causal-attention fp8", ""): (4.5, 22),
     ("full-attention bf16", ""): (9, 25), ("collectives", ""): (4, 15),
 }  # fmt: skip
-"""Median and 90th percentile in percent of a device's sampled rows; "" for the other devices. Some are a hundred rows."""
+"""Median and 90th percentile in percent of a device's sampled rows; "" for the other devices. Some
+are a hundred rows.
+"""
 
 
 def answer(capsys, *words):
@@ -104,7 +108,9 @@ def test_a_fit_finds_the_law_that_made_its_calls_and_grows_with_every_size():
 
 
 def test_knots_that_are_sought_stand_where_kernels_depart_from_the_law():
-    """Calls with up to 64 heads keep to the law, those with 96 take an octave more: the knot between is at 64."""
+    """Calls with up to 64 heads keep to the law, those with 96 take an octave more: the knot
+    between is at 64.
+    """
     heads = np.repeat([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 96.0], 10)
     assert fit._sought(heads, np.where(heads > 64.0, 1.0, 0.0), 3) == (1.0, 64.0, 96.0)
     assert fit._sought(heads[:20], np.zeros(20), 3) == (1.0, 2.0)

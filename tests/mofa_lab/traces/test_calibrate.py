@@ -1,4 +1,6 @@
-"""A stack whose constants are hidden: learned from its traces, they come back, and the model gets better for it."""
+"""A stack whose constants are hidden: learned from its traces, they come back, and the model gets
+better for it.
+"""
 
 import json
 from dataclasses import replace
@@ -25,7 +27,9 @@ TRACED = (
     Setup(**SMALL, tp=4, pp=2, sequence=2048),
 )
 CALLS, WAITS = 33, 24
-"""Launches of a layer with tensor parallelism, forward and backward, and its event records and waits: by counting."""
+"""Launches of a layer with tensor parallelism, forward and backward, and its event records and
+waits: by counting.
+"""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Jobs of several ranks from the event-driven generator: their replay, whatever the profiler left out."""
+"""Jobs of several ranks from the event-driven generator: their replay, whatever the profiler
+left out.
+"""
 
 import pytest
 from trace_generator import Missing, Setup, Stack, World
@@ -74,7 +76,8 @@ def test_clocks_of_hosts_are_aligned_by_their_collectives(tmp_path):
 
 def test_collectives_of_all_ranks_meet(tmp_path):
     _, job, _ = whole(SETUPS["tp2 pp2"], Stack(), Missing(), tmp_path)
-    # 4 layers x 4 micro-batches x 8 tensor-parallel collectives on each tensor group; hops: 4 forward, 4 backward, twice
+    # 4 layers x 4 micro-batches x 8 tensor-parallel collectives on each tensor group; hops: 4
+    # forward, 4 backward, twice
     assert job.meetings == 4 * 4 * 8 + 2 * 8
     assert job.inferred == 0
 

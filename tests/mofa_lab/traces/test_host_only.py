@@ -24,7 +24,9 @@ def op(name, start, took, thread=1, **said):
 
 
 def rank(number, late):
-    """linear (holding addmm) then an all-reduce that ends on both ranks at 1000 us, then an update."""
+    """linear (holding addmm) then an all-reduce that ends on both ranks at 1000 us, then
+    an update.
+    """
     events = [
         op("aten::linear", 0, 300 + late),
         op("aten::addmm", 10, 280 + late),

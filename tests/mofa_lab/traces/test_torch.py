@@ -1,4 +1,6 @@
-"""Traces that PyTorch's profiler makes here: a small transformer on the CPU, gloo between 2 and 4 processes."""
+"""Traces that PyTorch's profiler makes here: a small transformer on the CPU, gloo between 2 and
+4 processes.
+"""
 
 import os
 import subprocess

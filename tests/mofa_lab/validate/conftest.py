@@ -1,4 +1,6 @@
-"""One case that is complete and plain, and a stand-in for the estimate whose answers a reader can do in the head."""
+"""One case that is complete and plain, and a stand-in for the estimate whose answers a reader can
+do in the head.
+"""
 
 import copy
 from types import SimpleNamespace
@@ -51,7 +53,9 @@ def changed(plain):
 
 
 class Tokens:
-    """Prices a step at a microsecond per token and GPU-hour nothing; the fullest device holds a byte per layer."""
+    """Prices a step at a microsecond per token and GPU-hour nothing; the fullest device holds a
+    byte per layer.
+    """
 
     def __call__(self, workload, cluster, strategy):
         tokens = workload.training.global_batch * workload.training.sequence

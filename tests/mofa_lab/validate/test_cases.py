@@ -1,4 +1,6 @@
-"""A JSON case becomes a workload, a cluster, a strategy and the name of the constants it asks for."""
+"""A JSON case becomes a workload, a cluster, a strategy and the name of the constants it
+asks for.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The exact model against the simulator on the grid of regimes: within four standard errors everywhere."""
+"""The exact model against the simulator on the grid of regimes: within four standard
+errors everywhere.
+"""
 
 import numpy as np
 import pytest

@@ -91,7 +91,9 @@ def test_a_forecast_is_written_once(questions, made):
 
 
 def test_results_are_scored_by_error_band_and_chance(made, tmp_path, capsys):
-    """One of two steps lies in its band: as uneven as that by chance with 36 % (2 x 0.8 x 0.2 + 0.2 x 0.2)."""
+    """One of two steps lies in its band: as uneven as that by chance with 36 % (2 x 0.8 x 0.2 + 0.2
+    x 0.2).
+    """
     first, second = (job for job in forecast.load(made)["jobs"])
     results = tmp_path / "results.json"
     results.write_text(

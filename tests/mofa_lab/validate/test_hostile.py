@@ -1,4 +1,6 @@
-"""Whatever a case file holds, each case is priced or refused with a reason, and no number is NaN."""
+"""Whatever a case file holds, each case is priced or refused with a reason, and no number
+is NaN.
+"""
 
 import copy
 import json

@@ -1,4 +1,6 @@
-"""The recommended interval loses at most 0.01 points against brute force, on the grid of regimes."""
+"""The recommended interval loses at most 0.01 points against brute force, on the grid
+of regimes.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ LOSS = 1e-4
 GRID = regimes()
 FLAT = [r for r in GRID if len(r.job.blocking) == 1]
 NESTED = [r for r in GRID if len(r.job.blocking) > 1]
-# Three tiers under Weibull failures cost ten seconds a regime: one of them is held below, all of them in `make soak`.
+# Three tiers under Weibull failures cost ten seconds a regime: one of them is held below, all of
+# them in `make soak`.
 SAMPLE = [r for r in NESTED[::29] if r.label[-2:] != ("3", "weibull")]
 
 
@@ -57,7 +60,8 @@ def test_no_intervals_of_nested_tiers_are_better_on_the_whole_grid(regime):
 
 @pytest.mark.slow
 def test_the_search_crosses_the_ridges_that_waits_for_copies_make():
-    # 2,048 nodes, copies of 24, 120 and 1,200 s: 8 x (1, 2, 16) steps looks best to single moves, 65.20 %.
+    # 2,048 nodes, copies of 24, 120 and 1,200 s: 8 x (1, 2, 16) steps looks best to single moves,
+    # 65.20 %.
     label = ("2048", "0.025", "600 s", "async", "3", "weibull")
     regime = next(r for r in NESTED if r.label == label)
     found = recommend(regime.job)

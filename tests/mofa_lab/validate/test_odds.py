@@ -1,4 +1,6 @@
-"""Odds are as true as docs/validation.md says, and a published job is asked without what its own group says."""
+"""Odds are as true as docs/validation.md says, and a published job is asked without what its own
+group says.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_the_odds_are_true_and_the_rule_loses_little(swept):
 
 
 def test_a_question_of_a_sweep_is_asked_without_its_publisher_though_runs_of_it_had_no_room():
-    """A run that ends out of memory names no group in its table. Such runs of nanotron were once judged with nanotron's own runs."""
+    """A run that ends out of memory names no group in its table. Such runs of nanotron were once
+    judged with nanotron's own runs.
+    """
     runs = measured_runs()
     known = dict(zip(runs.names, runs.groups, strict=True))
     cases = load(CASES / "sweep.json")[0]
@@ -102,7 +106,9 @@ def test_most_runs_that_trained_beyond_their_memory_took_four_times_as_long(swep
 
 
 def test_what_trained_is_said_to_fit_and_what_did_not_is_refused(swept):
-    """Of published runs that trained at most a fifth is given less than 90 %, of those of a sweep that did not 97 %."""
+    """Of published runs that trained at most a fifth is given less than 90 %, of those of a sweep
+    that did not 97 %.
+    """
     published = [
         case
         for name in ("throughput", "bridge", "mlperf", "cloud")
@@ -163,7 +169,9 @@ def test_no_answer_is_slower_than_the_published_layout_as_today_s_by_its_own_est
     "name", ["foundry-mpt-30b-s1024-a100-8-mb6-gb1008", "foundry-mpt-3b-s2048-a10040-128-mb6-gb768"]
 )
 def test_a_hidden_layout_whose_micro_batch_is_no_power_of_two_is_found_or_nearly_so(name):
-    """Both answers were 11 to 14 % slower: micro-batches of three and six sequences were never tried."""
+    """Both answers were 11 to 14 % slower: micro-batches of three and six sequences were
+    never tried.
+    """
     runs = measured_runs()
     cases = [case for case in load(CASES / "throughput.json")[0] if case.id == name]
     (told,) = picks(cases, runs, dict(zip(runs.names, runs.groups, strict=True)))
@@ -172,7 +180,9 @@ def test_a_hidden_layout_whose_micro_batch_is_no_power_of_two_is_found_or_nearly
 
 @pytest.mark.soak
 def test_of_all_published_layouts_few_answers_are_slower_by_their_own_estimate():
-    """Hidden, 4 of 183 by more than 10 % (they have micro-batches of 5 and 10 sequences); as today's, none."""
+    """Hidden, 4 of 183 by more than 10 % (they have micro-batches of 5 and 10 sequences); as
+    today's, none.
+    """
     runs = measured_runs()
     published = [
         case for file in sorted(CASES.glob("*.json")) for case in load(file)[0] if not case.group
@@ -201,8 +211,8 @@ def test_short_runs_as_advised_are_worth_more_than_the_fastest_and_these_more_th
             found[way][-1] for way in ("steps", "plan", "top", "random")
         )
         assert min(in_turn, advised) < max(fastest, 0.001) < random
-        # The aim is 0.007. It is met where no best run is composed from a layer time that is shorter
-        # than that of half as many sequences.
+        # The aim is 0.007. It is met where no best run is composed from a layer time that is
+        # shorter than that of half as many sequences.
         assert min(in_turn, advised) <= 0.009
         assert found["without_odd"] <= 0.007
         # All at once, one question of 512 GPUs loses 60 %: its equal neighbours differ by factors.

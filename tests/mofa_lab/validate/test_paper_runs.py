@@ -1,4 +1,6 @@
-"""The paper's six measured runs: one reading of devices and layouts, errors as they stand and after one run of each device."""
+"""The paper's six measured runs: one reading of devices and layouts, errors as they stand and after
+one run of each device.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_what_else_the_devices_may_be_is_told_too():
 
 
 def test_no_reading_of_b_has_both_of_its_rows_within_12_percent(runs):
-    """1.29 times apart at the least, where 1.12 / 0.88 = 1.27 are allowed; and 23 slots of 0.99 s and 2.25 s are 25.0 s, not 24.77."""
+    """1.29 times apart at the least, where 1.12 / 0.88 = 1.27 are allowed; and 23 slots of 0.99 s
+    and 2.25 s are 25.0 s, not 24.77.
+    """
     told = paper_runs._why_not_both(runs)
     assert told["least"] > told["allowed"] == pytest.approx(1.27, abs=0.01)
     assert told["least_step"] == pytest.approx(23 * 0.99 + 2.25, abs=0.03)

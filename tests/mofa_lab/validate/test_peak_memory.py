@@ -16,7 +16,9 @@ UNIT = 8192 * 16384 / 8
 
 
 def test_the_first_row_of_table_6_is_34_46_gib():
-    """Layers 128 x 3.28e9 / 64 of 4 B, vocabulary 128000 x 16384 / 8 of 4 B, 95.25 sbh/t, and 8 GiB."""
+    """Layers 128 x 3.28e9 / 64 of 4 B, vocabulary 128000 x 16384 / 8 of 4 B, 95.25 sbh/t, and
+    8 GiB.
+    """
     peak = paper_equations.peak_memory(
         layers=128, hidden=16384, ffn=53248, heads=128, kv_heads=16, vocabulary=128000, sequence=8192,
         micro_batch=1, tensor=8, pipeline=8, data=1, virtual=2, host_optimizer=np.array([1.0, 0.0]),

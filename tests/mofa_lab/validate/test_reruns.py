@@ -1,7 +1,8 @@
-"""What is said to help gains as much where the same past is lived once more with that one thing changed.
+"""What is said to help gains as much where the same past is lived once more with that one thing
+changed.
 
-The pools are ours (`pool_lives`); with `MOFA_FAILURE_HISTORIES` the histories of a generator that is not ours are rerun too, and the
-lemons of real fleets are judged by what came after.
+The pools are ours (`pool_lives`); with `MOFA_FAILURE_HISTORIES` the histories of a generator that
+is not ours are rerun too, and the lemons of real fleets are judged by what came after.
 """
 
 import os

@@ -1,11 +1,15 @@
-"""Bands of 80 % of weekly ETTR and of finish dates hold 75 to 88 % of the time on lives that the forecast has not seen."""
+"""Bands of 80 % of weekly ETTR and of finish dates hold 75 to 88 % of the time on lives that the
+forecast has not seen.
+"""
 
 import pytest
 
 from mofa_lab.validate.rolling import POOLS, rolling_scores
 
 DISCRETE = ("seldom", "small")
-"""Pools in which many weeks have no stop: an ETTR of one is the upper end of the band and what comes, so more bands hold."""
+"""Pools in which many weeks have no stop: an ETTR of one is the upper end of the band and what
+comes, so more bands hold.
+"""
 
 
 def shares(scores, what, names):

@@ -61,7 +61,9 @@ def test_regret_is_the_throughput_lost_by_the_pick(plain):
 
 
 def test_groups_of_fewer_than_five_runs_count_among_every_choice_alone(plain):
-    """Of four runs of 1 to 4 s the slowest is picked: three quarters are lost. One run is no choice."""
+    """Of four runs of 1 to 4 s the slowest is picked: three quarters are lost. One run is
+    no choice.
+    """
     rows = [scored(plain, 1.0 + i, 9.0 - i, group="g") for i in range(4)]
     found = pick_regret([*rows, scored(plain, 1.0, 1.0, group="alone")])
     assert found["groups"] == 0

@@ -53,7 +53,8 @@ def test_a_copy_in_flight_is_lost_with_a_failure():
 
 @pytest.mark.parametrize("error", [2e-3, pytest.param(1e-3, marks=pytest.mark.soak)])
 def test_missed_copies_in_a_row_are_counted_to_the_end(error):
-    # Copies of 800 s against an MTBF of 1000 s: most are cut off; the chain still adds up at any depth.
+    # Copies of 800 s against an MTBF of 1000 s: most are cut off; the chain still adds up at any
+    # depth.
     tiers = Tiers(
         work=50.0, every=(1, 2, 20), blocking=(0.1, 0.1, 0.1), background=(0.0, 80.0, 800.0)
     )

@@ -78,7 +78,9 @@ def test_the_default_pick_of_nine_recipes_in_ten_is_at_most_five_percent_slower(
 
 
 def test_steps_of_two_cards_without_nvlink_are_priced_by_their_data_sheets_within_a_quarter():
-    """Two RTX 3090 or 4090 whose micro-batches hide the slow lanes: 17.2 s were measured for 70B."""
+    """Two RTX 3090 or 4090 whose micro-batches hide the slow lanes: 17.2 s were measured
+    for 70B.
+    """
     cards = [
         case
         for case in statements(STEPS)
@@ -90,7 +92,9 @@ def test_steps_of_two_cards_without_nvlink_are_priced_by_their_data_sheets_withi
 
 
 def test_steps_of_professional_cards_are_promised_too_soon():
-    """What is known to be wrong: those of an RTX 6000 Ada take twice as long as its data sheet says."""
+    """What is known to be wrong: those of an RTX 6000 Ada take twice as long as its data
+    sheet says.
+    """
     errors = {case["id"]: step_error(case) for case in statements(STEPS)}
     assert statistics.median(map(abs, errors.values())) < 0.3
     far = {name for name, error in errors.items() if abs(error) > 0.5}
@@ -119,7 +123,9 @@ def priced_again(case):
 
 
 def test_a_recipe_that_is_written_is_read_back_at_the_same_price():
-    """Of 57 published layouts, all for Megatron Bridge or NeMo AutoModel, not one is changed by its own flags."""
+    """Of 57 published layouts, all for Megatron Bridge or NeMo AutoModel, not one is changed by its
+    own flags.
+    """
     recipes = statements(RECIPES)
     assert len(recipes) >= 57
     changed = []

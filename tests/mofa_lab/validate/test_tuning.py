@@ -56,7 +56,9 @@ def test_memory_of_one_device_is_within_five_percent_of_what_was_counted(runs):
 
 
 def test_a_step_that_was_left_out_is_said_by_runs_of_others(runs):
-    """Two submitters of one device: each is priced by the other's, so neither error is what its own fit would say."""
+    """Two submitters of one device: each is priced by the other's, so neither error is what its own
+    fit would say.
+    """
     some = [run for run in runs if run.device == "mi325x"]
     errors = left_out(some)
     assert len(errors) == len(some) >= 5
@@ -75,7 +77,9 @@ def test_where_several_layouts_were_measured_the_choice_is_one_of_the_fastest(ru
 
 @pytest.mark.soak
 def test_the_figures_of_all_runs_hold():
-    """Adapters, submitter and system left out: median 4.5 %, p90 13.5 %; memory 1.6 %; none that trained is said not to fit."""
+    """Adapters, submitter and system left out: median 4.5 %, p90 13.5 %; memory 1.6 %; none that
+    trained is said not to fit.
+    """
     document = tuning_scores(FILE)
     adapters = document["groups"][0]
     assert np.mean([one["regret"] for one in document["regret"]]) <= 0.01
@@ -91,7 +95,9 @@ def test_the_figures_of_all_runs_hold():
 
 
 def test_memory_of_full_fine_tunes_is_what_was_counted(runs):
-    """19 runs of Accelerate and torchtune, on one GPU and under FSDP: 1.3 % in the median, p90 4.2 %."""
+    """19 runs of Accelerate and torchtune, on one GPU and under FSDP: 1.3 % in the median, p90
+    4.2 %.
+    """
     errors = [
         abs(float(run.stored.allocated) / GIB / run.row["memory_gib"] - 1)
         for run in runs
@@ -103,7 +109,9 @@ def test_memory_of_full_fine_tunes_is_what_was_counted(runs):
 
 
 def test_memory_under_fsdp_with_a_fused_loss_is_what_was_counted(runs):
-    """22 runs of LoRA and QLoRA of Llama 3 8B on two and four A100: gradients of inputs stay beside frozen weights."""
+    """22 runs of LoRA and QLoRA of Llama 3 8B on two and four A100: gradients of inputs stay beside
+    frozen weights.
+    """
     errors = [
         float(run.stored.allocated) / GIB / run.row["memory_gib"] - 1
         for run in runs

@@ -1,4 +1,6 @@
-"""`mofa validate` keeps its contract: JSON as promised, exit 0 whatever the figures, 2 for a file that cannot be read."""
+"""`mofa validate` keeps its contract: JSON as promised, exit 0 whatever the figures, 2 for a file
+that cannot be read.
+"""
 
 import json
 from pathlib import Path

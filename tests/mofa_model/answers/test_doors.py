@@ -1,4 +1,6 @@
-"""One question has one answer: the same strategy, interval, status and step by `advise`, one-point `sweep`, Python and `annotate`."""
+"""One question has one answer: the same strategy, interval, status and step by `advise`, one-point
+`sweep`, Python and `annotate`.
+"""
 
 import contextlib
 import io
@@ -26,7 +28,9 @@ MODELS = (
 DEVICES = ("h100-sxm", "a100-80gb-sxm", "b200", "gb200", "h200", "mi300x", "h800")
 OPTIONS = {"sequence_length": "--seq", "global_batch_size": "--global-batch"}
 QUICK = (2, 11, 15, 25, 45, 47)
-"""Of the sixty some that cost a tenth of a second: one that does not fit, one that is refused, two trainers that nobody measured there."""
+"""Of the sixty some that cost a tenth of a second: one that does not fit, one that is refused, two
+trainers that nobody measured there.
+"""
 KEPT = {
     "model": "qwen3-30b-a3b", "gpu": "gb200", "nodes": 2, "sequence_length": 4096, "global_batch_size": 512,
     "precision": "mxfp8", "framework": "megatron-bridge", "current": "tp=1,pp=1,ep=8,mbs=8,graphs=partial,ep-overlap=true",
@@ -35,7 +39,9 @@ KEPT = {
 
 
 def questions(count=60, seed=37):
-    """Questions over models, devices, sizes, objectives and trainers; every fourth or so names no trainer."""
+    """Questions over models, devices, sizes, objectives and trainers; every fourth or so names
+    no trainer.
+    """
     drawn = random.Random(seed)
     trainers = [name for name in frameworks() if name != "any"]
     for _ in range(count):
@@ -144,7 +150,9 @@ def digits(step):
     ],
 )
 def test_a_question_has_one_answer_at_every_door(which, tmp_path):
-    """A sweep advised another layout than `advise` for 52 of these sixty, and called all of them Recommended."""
+    """A sweep advised another layout than `advise` for 52 of these sixty, and called all of
+    them Recommended.
+    """
     differ, every = [], list(questions())
     for asked in (every[at] for at in which):
         try:
@@ -161,7 +169,9 @@ def test_a_question_has_one_answer_at_every_door(which, tmp_path):
 def test_a_layout_that_today_s_most_likely_beats_is_never_the_answer_and_every_door_says_keep(
     tmp_path,
 ):
-    """It said Recommended, and below that the advice takes 20 % more time; today's layout is a candidate like any other."""
+    """It said Recommended, and below that the advice takes 20 % more time; today's layout is a
+    candidate like any other.
+    """
     found = mofa.advise(**KEPT)
     said = found.advice.kept
     assert said.startswith("keep what you run: the best other layout is better with a probability")

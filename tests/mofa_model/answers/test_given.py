@@ -1,4 +1,6 @@
-"""A layout goes from `advise` to `ettr` and `simulate`, a FailureLedger says what fails, and jobs share a pool."""
+"""A layout goes from `advise` to `ettr` and `simulate`, a FailureLedger says what fails, and jobs
+share a pool.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The page that takes a paste or files: the real server over HTTP, its answer, its launch, and what it refuses."""
+"""The page that takes a paste or files: the real server over HTTP, its answer, its launch, and what
+it refuses.
+"""
 
 import http.client
 import re

@@ -1,4 +1,6 @@
-"""`import mofa_model as mofa`: the questions of the command in Python, with errors that name parameters."""
+"""`import mofa_model as mofa`: the questions of the command in Python, with errors that
+name parameters.
+"""
 
 import dataclasses
 import importlib.util

@@ -1,4 +1,6 @@
-"""The what-if page: its answers are the command's, bounded, and nothing in its address opens a file."""
+"""The what-if page: its answers are the command's, bounded, and nothing in its address opens
+a file.
+"""
 
 import http.client
 import re

@@ -1,4 +1,6 @@
-"""`mofa rates --what-would-help` reads what `mofa incidents --account` writes, and refuses everything else by name."""
+"""`mofa rates --what-would-help` reads what `mofa incidents --account` writes, and refuses
+everything else by name.
+"""
 
 import json
 

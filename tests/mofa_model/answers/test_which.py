@@ -1,4 +1,6 @@
-"""Which GPUs a fine-tune needs, whether it fits and with what, how long it takes and what it costs."""
+"""Which GPUs a fine-tune needs, whether it fits and with what, how long it takes and what
+it costs.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,9 @@ def test_a_question_that_cannot_be_right_is_refused_by_its_field(words, why):
 
 
 def test_which_and_the_sizes_of_jobs_make_one_decision():
-    """Of one and two A10G the chosen one is what `advice.sizes` chooses, with the same layout, and surely fits."""
+    """Of one and two A10G the chosen one is what `advice.sizes` chooses, with the same layout, and
+    surely fits.
+    """
     found = asked(gpu="a10g", method="qlora", by="hardware").machine_choices[0]
     objective = "least-gpus"
     assert found.fits >= SURE

@@ -172,8 +172,8 @@ def test_one_run_of_yours_takes_away_most_of_what_a_system_varies_by():
 
 
 def test_one_run_is_worth_what_the_factor_that_is_learned_from_it_says():
-    """`calibrate.system` has standard deviations of 0.11 between systems and 0.07 between their runs; Student's scales are as
-    many roots of three smaller."""
+    """`calibrate.system` has standard deviations of 0.11 between systems and 0.07 between their
+    runs; Student's scales are as many roots of three smaller."""
     known = shipped()
     dense, mixture = (math.sqrt(3 * (known.system**2 + more**2)) for more in (0.0, known.mixture))
     assert dense < SYSTEMS < mixture
@@ -197,7 +197,9 @@ def test_no_stack_is_known_on_devices_where_nobody_of_its_family_ran():
 
 
 def test_adapters_rest_on_runs_that_trained_adapters_and_say_nothing_of_others():
-    """20 LoRA runs of Accelerate and torchtune on A100; torchtitan has 20 runs and none with LoRA."""
+    """20 LoRA runs of Accelerate and torchtune on A100; torchtitan has 20 runs and none
+    with LoRA.
+    """
     asked = replace(ASKED, stack="accelerate", device="a100-80gb-sxm", layout={})
     lora = replace(asked, method="lora")
     found = basis_of(measured_runs(), lora)
@@ -218,7 +220,9 @@ def test_adapters_rest_on_runs_that_trained_adapters_and_say_nothing_of_others()
 
 
 def test_evidence_counts_a_family_under_each_of_its_names_alike():
-    """What runs of Megatron's family say of one layout does not depend on whose launcher wrote it."""
+    """What runs of Megatron's family say of one layout does not depend on whose launcher
+    wrote it.
+    """
     every = [
         basis_of(measured_runs(), replace(ASKED, device="h100-80gb-sxm", stack=stack))
         for stack in ("megatron-core", "nemo", "megatron-bridge")

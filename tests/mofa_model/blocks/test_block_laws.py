@@ -1,4 +1,6 @@
-"""The laws of the estimate on models of unlike layers: rows alone and together, other units, more bandwidth, sharing."""
+"""The laws of the estimate on models of unlike layers: rows alone and together, other units, more
+bandwidth, sharing.
+"""
 
 from dataclasses import replace
 

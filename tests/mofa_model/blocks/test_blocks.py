@@ -1,4 +1,6 @@
-"""Every kind of block: its parameters as published, its FLOPs by an independent count, and what holds of all of them."""
+"""Every kind of block: its parameters as published, its FLOPs by an independent count, and what
+holds of all of them.
+"""
 
 from dataclasses import fields, replace
 
@@ -49,7 +51,9 @@ def test_a_model_has_the_parameters_of_its_published_weights(name, published):
 
 
 def counted(word, model, block, s):
-    """Forward FLOPs of a token in a block, matrix by matrix and head by head, for a sequence of s."""
+    """Forward FLOPs of a token in a block, matrix by matrix and head by head, for a sequence
+    of s.
+    """
     h, b = model.hidden, block
     if word in {"attention", "shared_attention"}:
         wide, narrow = b.heads * b.head_dim, b.kv_heads * b.head_dim
@@ -100,7 +104,8 @@ def counted(word, model, block, s):
     linear += b.gate_rank * (h + keys) if b.decay == "channel" else 0
     linear += h * b.value_heads * ((b.decay == "head") + b.delta)
     c, dk, dv = b.chunk, b.key_dim, b.value_dim
-    # Q K^T, A V; K^T V into the state, Q S out of it; of the delta rule K K^T, its inverse, T V, T K, and W S.
+    # Q K^T, A V; K^T V into the state, Q S out of it; of the delta rule K K^T, its inverse, T V, T
+    # K, and W S.
     head = 2 * c * (dk + dv) + 4 * dk * dv
     head += (2 * c * (dk + dv + dk) + c * c / 3 + 2 * dk * dv) if b.delta else 0
     return 2 * linear + b.value_heads * head
@@ -120,7 +125,9 @@ def test_a_token_costs_the_flops_of_an_independent_count(word, sequence):
 
 @pytest.mark.parametrize("word", BLOCKS)
 def test_an_ideal_device_takes_the_time_of_its_flops(word):
-    """Perfect kernels, endless bandwidth, no window or chunk left out: time is FLOPs over the peak of 1e15 a second."""
+    """Perfect kernels, endless bandwidth, no window or chunk left out: time is FLOPs over the peak
+    of 1e15 a second.
+    """
     model, layer, block = EVERY[word]
     short = replace(
         model, runs=(replace(model.runs[0], layers=(replace(layer, blocks=(block,)),), repeats=1),)
@@ -204,7 +211,9 @@ def test_memory_falls_with_every_way_of_sharing(word, mode):
 
 
 def test_a_state_is_handed_on_however_many_tokens_there_are():
-    """Mamba-2 on four ranks of a slow link: 80 heads x 64 x 128 numbers of 4 B, at any length of the sequence."""
+    """Mamba-2 on four ranks of a slow link: 80 heads x 64 x 128 numbers of 4 B, at any length of
+    the sequence.
+    """
 
     def sent(sequence):
         work = question(HYBRIDS["mamba2-2.7b"], sequence)
@@ -216,7 +225,9 @@ def test_a_state_is_handed_on_however_many_tokens_there_are():
 
 
 def test_biases_gates_and_norms_are_counted():
-    """8 heads of 64 over 2: (8 + 4) x 64 outputs with biases; a gate doubles the queries; two norms of 64; 8 sinks."""
+    """8 heads of 64 over 2: (8 + 4) x 64 outputs with biases; a gate doubles the queries; two norms
+    of 64; 8 sinks.
+    """
     plain = SoftmaxAttention(heads=8, kv_heads=2, head_dim=64)
     more = {"bias": 12 * 64, "output_bias": HIDDEN, "gated": 8 * 64 * HIDDEN, "sinks": 8}
     for name, added in more.items():
@@ -237,7 +248,9 @@ def test_biases_gates_and_norms_are_counted():
 
 
 def test_latent_experts_are_small_and_send_small_tokens():
-    """Projected from 2048 to 512: experts of 3 x 512 x 256, two projections, and a quarter of the exchange."""
+    """Projected from 2048 to 512: experts of 3 x 512 x 256, two projections, and a quarter of
+    the exchange.
+    """
     wide = Experts(count=8, top_k=2, width=256)
     small = replace(wide, latent=512)
     assert small.matrices(HIDDEN) == 8 * 3 * 512 * 256 + 2 * 512 * HIDDEN + 8 * HIDDEN

@@ -46,7 +46,9 @@ def test_llama_8b_trains_41_943_040_parameters_at_rank_16():
 
 
 def test_gpt3_trains_37_7_million_at_rank_8_on_queries_and_values():
-    """Hu et al. 2021, Table 15: two of the four square matrices of 12288 in each of 96 layers, without the FFN."""
+    """Hu et al. 2021, Table 15: two of the four square matrices of 12288 in each of 96 layers,
+    without the FFN.
+    """
     assert trained("gpt3-175b", 8, frozenset({"q", "v"})) == pytest.approx(37.7e6, rel=0.01)
 
 
@@ -117,8 +119,8 @@ def kept(targets, recompute=Recompute.NONE, name="llama3-8b", **more):
 
 
 def test_inputs_of_frozen_layers_are_not_kept_unless_an_adapter_reads_them():
-    """Llama 3 8B, bytes a token and layer in bf16: both norm outputs (2 x 2 x 4096) and the input of
-    the last matrix (2 x 14336) go; an adapter keeps its own input and 16 numbers."""
+    """Llama 3 8B, bytes a token and layer in bf16: both norm outputs (2 x 2 x 4096) and the input
+    of the last matrix (2 x 14336) go; an adapter keeps its own input and 16 numbers."""
     whole = kept(())
     assert kept({"o"}) == whole - 2 * 2 * 4096 - 2 * 14336 + 2 * 16
     assert kept({"q", "v"}) == kept({"o"}) + 2 * 4096 + 2 * 16
@@ -170,7 +172,9 @@ def full(**more):
 
 
 def test_pure_bf16_has_no_master_weight():
-    """8.03 billion weights: 16 B each with a master weight and fp32 gradients, 8 with bf16 alone."""
+    """8.03 billion weights: 16 B each with a master weight and fp32 gradients, 8 with
+    bf16 alone.
+    """
     pure = full(optimizer=presets.optimizer("adamw-bf16")).footprint
     assert np.max(pure.states) == pytest.approx(8 * 8.03e9, rel=0.001)
     mixed = full(precision=presets.precision("bf16")).footprint
@@ -245,8 +249,10 @@ def test_what_has_no_meaning_is_refused_in_one_sentence(words, said):
 
 
 def test_the_gradient_of_an_input_that_is_not_kept_is_made_all_the_same():
-    """Llama 3 8B: the last matrix hands on a gradient of 14336 numbers, frozen or not; measured on one
-    A100 by fms-acceleration, 31.3 GiB of eight sequences of 4096 with a fused loss (31.2 here)."""
+    """Llama 3 8B: the last matrix hands on a gradient of 14336 numbers, frozen or not; measured on
+    one A100 by fms-acceleration, 31.3 GiB of eight sequences of 4096 with a fused loss
+    (31.2 here).
+    """
     training = Training(
         sequence=4096,
         global_batch=8,

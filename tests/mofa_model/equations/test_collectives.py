@@ -68,7 +68,9 @@ def test_an_all_to_all_inside_a_domain_sends_every_copy_over_the_scale_up_link()
 
 
 def test_an_all_to_all_between_domains_sends_a_token_once_to_each_domain():
-    """64 ranks on 8 domains with at most 4 per token: 4 x 100 MB x 7/8 at 40 GB/s = 8.75 ms, against 3.94 ms inside."""
+    """64 ranks on 8 domains with at most 4 per token: 4 x 100 MB x 7/8 at 40 GB/s = 8.75 ms,
+    against 3.94 ms inside.
+    """
     across = c.all_to_all_time(1e8, 64, 8, 4, domains=8.0, up=200e9, out=40e9)
     assert float(across) == pytest.approx(8.75e-3)
 
@@ -78,7 +80,9 @@ def test_an_all_to_all_of_one_rank_sends_nothing():
 
 
 def test_a_stack_that_reaches_half_of_a_link_has_half_of_its_bandwidth():
-    """Eq. (18): 0.5 x 450 GB/s inside the node; 0.5 x 8 x 50 GB/s beyond it, where NVLink is the wider."""
+    """Eq. (18): 0.5 x 450 GB/s inside the node; 0.5 x 8 x 50 GB/s beyond it, where NVLink is
+    the wider.
+    """
     half = replace(WHOLE, scale_up_efficiency=0.5)
     inside = replace(HGX, calibration=Calibration(links=half))
     assert float(c.path_between(inside, 8, 1).bandwidth) == 225e9
@@ -88,7 +92,9 @@ def test_a_stack_that_reaches_half_of_a_link_has_half_of_its_bandwidth():
 
 
 def test_a_group_inside_the_node_has_nvlink_and_one_beyond_it_the_nics_of_all_its_members():
-    """Eight members of a node have 8 x 50 = 400 GB/s together, below the 450 of NVLink; strided by 8 it is one NIC."""
+    """Eight members of a node have 8 x 50 = 400 GB/s together, below the 450 of NVLink; strided by
+    8 it is one NIC.
+    """
     assert float(c.path_between(HGX, 8, 1).bandwidth) == 450e9
     assert float(c.path_between(HGX, 16, 1).bandwidth) == 400e9
     assert float(c.path_between(HGX, 16, 4).bandwidth) == 100e9

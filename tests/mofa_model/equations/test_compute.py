@@ -1,4 +1,6 @@
-"""Time of operators: numbers that a pocket calculator gives, arrays, and what happens at the edges."""
+"""Time of operators: numbers that a pocket calculator gives, arrays, and what happens at
+the edges.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def test_a_product_takes_twice_its_time_where_a_side_is_its_half_size():
 
 
 def test_a_product_with_one_row_moves_its_weights():
-    """8192 x 8192 weights of 2 B are 134 MB, with 32 kB of vectors: 67.1 us at 2 TB/s, against 0.13 us of FLOPs."""
+    """8192 x 8192 weights of 2 B are 134 MB, with 32 kB of vectors: 67.1 us at 2 TB/s, against 0.13
+    us of FLOPs.
+    """
     time = compute.gemm_time(1, 8192, 8192, rate=1000e12, **IDEAL)
     assert float(time) == pytest.approx((2 * 8192**2 + 2 * 2 * 8192) / 2e12, rel=1e-12)
 
@@ -55,7 +59,9 @@ FUSED = dict(rate=500e12, half=8.0, score_traffic=0.0, bandwidth=2e12)
 
 
 def test_attention_fills_the_device_with_heads_and_tokens():
-    """2 x 8192 x 4096 x 16 x 256 = 275 GFLOP at 500 TFLOPS are 0.55 ms; 16 heads x 2 units of 4096 add 8/32 to it."""
+    """2 x 8192 x 4096 x 16 x 256 = 275 GFLOP at 500 TFLOPS are 0.55 ms; 16 heads x 2 units of 4096
+    add 8/32 to it.
+    """
     full = 2.0 * 8192 * 4096 * 16 * 256 / 500e12
     assert float(compute.attention_time(8192, 4096, 16, 256, **FUSED)) == pytest.approx(1.25 * full)
     assert float(
@@ -81,7 +87,9 @@ def test_ten_ranks_update_a_tenth_each():
 
 
 def test_the_host_updates_llama_405b_in_2_25_s():
-    """Table 6: 6.44e9 parameters, 4 B each way at 32 GB/s are 1.61 s; the rest is 0.099 ns a parameter."""
+    """Table 6: 6.44e9 parameters, 4 B each way at 32 GB/s are 1.61 s; the rest is 0.099 ns
+    a parameter.
+    """
     transfer = compute.host_update_time(6.44e9, 4.0, 4.0, 32e9, np.inf)
     assert transfer == pytest.approx(1.61)
     assert compute.host_update_time(6.44e9, 4.0, 4.0, 32e9, 1.01e10) == pytest.approx(

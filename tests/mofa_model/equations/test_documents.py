@@ -1,4 +1,6 @@
-"""Packed documents ask for less attention, padded ones for fewer tokens, and ranks wait for the longest."""
+"""Packed documents ask for less attention, padded ones for fewer tokens, and ranks wait for
+the longest.
+"""
 
 import random
 import statistics
@@ -101,7 +103,9 @@ def test_attention_of_packed_sequences_varies_as_a_simulation_says():
 
 
 def test_the_rank_with_the_longest_documents_is_waited_for_as_a_simulation_says():
-    """The slowest of 16 ranks, each with 8 micro-batches, computes 17 % more attention than the mean rank."""
+    """The slowest of 16 ranks, each with 8 micro-batches, computes 17 % more attention than the
+    mean rank.
+    """
     rng = random.Random(2)
     sums = [[sum(packed_squares(rng) for _ in range(8)) for _ in range(16)] for _ in range(200)]
     mean = statistics.mean(one for ranks in sums for one in ranks)

@@ -34,7 +34,9 @@ def test_graphs_leave_a_share_of_the_launches_and_recomputation_adds_to_it():
 
 
 def test_an_exchange_beside_another_micro_batch_costs_launches_and_graphs_spare_them():
-    """A share of 0.4: 1.4 times as many, 1.24 under partial graphs, 1.06 where a step is one graph."""
+    """A share of 0.4: 1.4 times as many, 1.24 under partial graphs, 1.06 where a step is
+    one graph.
+    """
     found = [host.overlap_launches(0.4, captured) for captured in (1.0, 0.6, 0.15)]
     assert found == pytest.approx([1.4, 1.24, 1.06])
     assert host.overlap_launches(0.0, 1.0) == 1.0
@@ -59,7 +61,9 @@ def with_waits(passes, total):
 
 
 def test_the_shortest_passes_wait_until_they_are_as_long_as_each_other():
-    """0.35 s of waiting: 0.05 s make two passes alike, and each gets half of the rest; 2 s make all three alike."""
+    """0.35 s of waiting: 0.05 s make two passes alike, and each gets half of the rest; 2 s make all
+    three alike.
+    """
     assert with_waits((0.25, 0.55, 0.2), 1.35) == pytest.approx([0.4, 0.55, 0.4])
     assert with_waits((0.25, 0.55, 0.2), 1.04) == pytest.approx([0.25, 0.55, 0.24])
     assert with_waits((0.25, 0.55, 0.2), 3.0) == pytest.approx([1.0, 1.0, 1.0])

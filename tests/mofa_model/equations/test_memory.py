@@ -1,4 +1,6 @@
-"""Memory equations: the paper's tables to the letter, published activation ratios, and laws of sharding."""
+"""Memory equations: the paper's tables to the letter, published activation ratios, and laws
+of sharding.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from mofa_model.equations import memory
 
 
 def korthikanti_layer(heads, hidden, t, *, sharded, core):
-    """sbh (10 + 24/t + 5as/(ht)) at s = 2048, b = 1, with and without sequence parallelism and the attention core."""
+    """sbh (10 + 24/t + 5as/(ht)) at s = 2048, b = 1, with and without sequence parallelism and the
+    attention core.
+    """
     s, h, ranks = 2048, hidden, t if sharded else 1
     blocks = (
         SoftmaxAttention(heads=heads, kv_heads=heads, head_dim=h // heads),
@@ -47,7 +51,8 @@ def test_activation_memory_ratios_are_those_of_korthikanti(heads, hidden, publis
         "full": memory.kept_activation(2048, hidden, width=2.0, ranks=1),
     }
     for name, value in ours.items():
-        # Read off a figure: the largest model's 9.42 % should be 2 / 21 by the publication's own formula.
+        # Read off a figure: the largest model's 9.42 % should be 2 / 21 by the publication's own
+        # formula.
         assert 100 * value / base == pytest.approx(published[name], rel=0.012)
 
 

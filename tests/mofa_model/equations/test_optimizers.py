@@ -32,7 +32,9 @@ def test_newton_schulz_costs_half_a_percent_of_llama_405b_with_16_million_tokens
 
 
 def test_a_gather_in_bf16_adds_a_quarter_to_what_a_sharded_adamw_sends():
-    """Liu et al., Moonlight: between 1 and 1.25 of it, with fp32 gradients and weights, 8 bytes a parameter."""
+    """Liu et al., Moonlight: between 1 and 1.25 of it, with fp32 gradients and weights, 8 bytes
+    a parameter.
+    """
     assert 1 + presets.optimizer("muon").gather / 8.0 == 1.25
 
 
@@ -48,7 +50,9 @@ def test_a_gather_in_bf16_adds_a_quarter_to_what_a_sharded_adamw_sends():
     ],
 )
 def test_a_device_keeps_master_weights_and_states(name, width):
-    """Bytes of the published states over those of AdamW, where nothing is sharded; embedding and head may differ."""
+    """Bytes of the published states over those of AdamW, where nothing is sharded; embedding and
+    head may differ.
+    """
     plain, other = (
         under(one, replace(LAYOUT, sharding=Sharding.NONE)).footprint for one in ("adamw", name)
     )

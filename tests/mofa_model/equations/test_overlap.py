@@ -63,7 +63,9 @@ def test_an_all_to_all_of_3_s_beside_1_s_of_compute_leaves_2_s():
 
 
 def test_offloading_shows_only_where_it_takes_longer_than_a_layer():
-    """491 MB at 32 GB/s are 15.3 ms beside a forward of 19 ms: hidden. At 16 GB/s 11.7 ms are left."""
+    """491 MB at 32 GB/s are 15.3 ms beside a forward of 19 ms: hidden. At 16 GB/s 11.7 ms
+    are left.
+    """
     assert float(overlap.offload_exposed(491e6 / 32e9, 19e-3)) == 0
     assert float(overlap.offload_exposed(491e6 / 16e9, 19e-3)) == pytest.approx(11.7e-3, abs=1e-4)
 
@@ -75,14 +77,18 @@ def test_gradients_are_exposed_in_full_without_reach():
 
 
 def test_compute_slows_down_only_while_something_runs_beside_it():
-    """10 s with 2 s of communication beside it at a coefficient of 1.1: 0.2 s more; never more than all of it."""
+    """10 s with 2 s of communication beside it at a coefficient of 1.1: 0.2 s more; never more than
+    all of it.
+    """
     assert float(overlap.slowed(10.0, 2.0, 1.1)) == 10.2
     assert float(overlap.slowed(10.0, 20.0, 1.1)) == pytest.approx(11.0)
     assert float(overlap.slowed(10.0, 2.0, 1.0)) == 10.0
 
 
 def test_host_and_device_that_take_as_long_add_a_fifth():
-    """(1 + 1)^(1/4) = 1.1892; a host of half the time adds (1 + 1/16)^(1/4) = 1.5 %. Of kernels half as unlike, half of it."""
+    """(1 + 1)^(1/4) = 1.1892; a host of half the time adds (1 + 1/16)^(1/4) = 1.5 %. Of kernels
+    half as unlike, half of it.
+    """
     assert float(overlap.smooth_max(1.0, 1.0)) == pytest.approx(2**0.25)
     assert float(overlap.smooth_max(1.0, 1.0, uneven=0.5)) == pytest.approx((1 + 2**0.25) / 2)
     assert float(overlap.smooth_max(1.0, 0.5)) == pytest.approx((17 / 16) ** 0.25)

@@ -7,7 +7,9 @@ from mofa_model.equations import routing
 
 
 def test_the_tail_is_the_load_that_one_run_in_a_hundred_exceeds():
-    """10,000 runs of 500 exchanges, mean 1.4, standard deviation 0.2: 100 runs have a larger one, give or take 10."""
+    """10,000 runs of 500 exchanges, mean 1.4, standard deviation 0.2: 100 runs have a larger one,
+    give or take 10.
+    """
     rng = np.random.default_rng(3)
     scale = 0.2 * np.sqrt(6.0) / np.pi
     runs = rng.gumbel(1.4 - np.euler_gamma * scale, scale, size=(10_000, 500))
@@ -29,7 +31,9 @@ def test_one_load_without_a_spread_is_exceeded_surely_or_never():
 
 
 def test_a_layer_runs_in_as_many_chunks_as_its_load_asks():
-    """Tail 3, mean 1.5, spread 0.2: in 8 chunks of 3/8 a load x takes ceil(8 x / 3), by a mean over 100,000 draws."""
+    """Tail 3, mean 1.5, spread 0.2: in 8 chunks of 3/8 a load x takes ceil(8 x / 3), by a mean over
+    100,000 draws.
+    """
     scale = 0.2 * np.sqrt(6.0) / np.pi
     loads = np.random.default_rng(5).gumbel(1.5 - np.euler_gamma * scale, scale, size=100_000)
     counted = np.ceil(8 * np.minimum(loads, 3.0) / 3.0).mean()
@@ -38,6 +42,8 @@ def test_a_layer_runs_in_as_many_chunks_as_its_load_asks():
 
 
 def test_no_rank_gets_more_than_all_tokens_can_send():
-    """Four ranks of two experts each and one choice: all tokens to one rank are four times the mean."""
+    """Four ranks of two experts each and one choice: all tokens to one rank are four times
+    the mean.
+    """
     assert routing.largest_load(4, 8, 1) == 4
     assert routing.largest_load(8, 8, 2) == 4

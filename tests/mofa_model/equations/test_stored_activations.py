@@ -1,4 +1,6 @@
-"""Stored bytes of a layer, part by part, of Llama 3.1 405B at sequence 8192 on 8 ranks unless said otherwise."""
+"""Stored bytes of a layer, part by part, of Llama 3.1 405B at sequence 8192 on 8 ranks unless
+said otherwise.
+"""
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ UNIT = S * H / T
 
 
 def test_the_layer_of_the_paper_stores_32_sbh_over_t():
-    """Table 2 for its LLaMA3-405B with 16 key-value heads and a gated FFN of 3.25 h: its blocks say what they keep."""
+    """Table 2 for its LLaMA3-405B with 16 key-value heads and a gated FFN of 3.25 h: its blocks say
+    what they keep.
+    """
     blocks = (SoftmaxAttention(heads=128, kv_heads=16, head_dim=128), FeedForward(width=53248))
     kept = [one for block in blocks for one in block.kept(H) if not (one.scored or one.unfused)]
     norms = [one for one in Layer(blocks).stream(H) if not (one.masked or one.unfused)]
@@ -73,7 +77,8 @@ def test_a_token_is_routed_to_eight_experts_whatever_the_number_of_devices():
     """4096 tokens x 8 experts; an imbalance of 1.25 makes the fullest device take 40960 of them."""
     assert a.routed_tokens(4096, 8, 1.0, tensor=1, expert_tensor=1) == 32768
     assert a.routed_tokens(4096, 8, 1.25, tensor=1, expert_tensor=1) == 40960
-    # Eight tensor-parallel ranks route an eighth each; eight that share an expert see the tokens of all.
+    # Eight tensor-parallel ranks route an eighth each; eight that share an expert see the tokens of
+    # all.
     assert a.routed_tokens(4096, 8, 1.0, tensor=8, expert_tensor=1) == 4096
     assert a.routed_tokens(4096, 8, 1.0, tensor=8, expert_tensor=8) == 32768
 

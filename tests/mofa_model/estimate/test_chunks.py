@@ -1,4 +1,6 @@
-"""MemFine: experts in chunks cost time and save memory; uneven routing costs time by its mean and memory by its tail."""
+"""MemFine: experts in chunks cost time and save memory; uneven routing costs time by its mean and
+memory by its tail.
+"""
 
 from dataclasses import replace
 
@@ -89,7 +91,9 @@ def test_a_chunk_costs_launches_starts_smaller_products_and_gradients_added_up_a
     ],
 )
 def test_an_exchange_in_three_passes_hides_behind_all_work_of_the_three(recompute):
-    """Half of forward and backward beside each of three passes made a GB200 with four times the peak 1.3 % slower."""
+    """Half of forward and backward beside each of three passes made a GB200 with four times the
+    peak 1.3 % slower.
+    """
     layout = Strategy(dp=64.0, ep=64.0, expert_overlap=True, **recompute)
     training = Training(sequence=4096, global_batch=1024, precision=presets.precision("bf16"))
     w = Workload(model=presets.model("gpt-oss-20b"), training=training)
@@ -102,7 +106,9 @@ def test_an_exchange_in_three_passes_hides_behind_all_work_of_the_three(recomput
 
 
 def test_what_chunks_are_computed_again_from_stays_wide():
-    """In FP8 a layer that keeps half of its experts' input would keep less than one that keeps its own input alone."""
+    """In FP8 a layer that keeps half of its experts' input would keep less than one that keeps its
+    own input alone.
+    """
     inputs = frozenset({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm"})
     layout = Strategy(pp=16.0, dp=8.0, chunks=2.0, offload=inputs)
     w = workload("mixtral-8x7b", precision="fp8-block", sequence=2048)
@@ -198,7 +204,9 @@ def test_a_module_within_another_is_computed_again_once(chunks):
 
 
 def test_experts_are_computed_again_from_as_wide_an_input_whole_as_in_chunks():
-    """Chunks of narrow experts took 13 % more than experts that are computed again whole, though they keep the same."""
+    """Chunks of narrow experts took 13 % more than experts that are computed again whole, though
+    they keep the same.
+    """
     again = dict(recompute=Recompute.SELECTIVE, recompute_modules=frozenset({"moe"}))
     w = workload("mixtral-8x7b", precision="fp8-block")
     whole, chunked = (
@@ -210,7 +218,9 @@ def test_experts_are_computed_again_from_as_wide_an_input_whole_as_in_chunks():
 
 
 def test_the_exchange_of_experts_hides_behind_no_work_that_hides_other_messages():
-    """Beside tp = 8, whose messages take all of the products' time, less is left for the exchange than without them."""
+    """Beside tp = 8, whose messages take all of the products' time, less is left for the exchange
+    than without them.
+    """
     slow = replace(
         CLUSTER, scale_up=replace(CLUSTER.scale_up, bandwidth=CLUSTER.scale_up.bandwidth / 8)
     )
@@ -224,7 +234,9 @@ def test_the_exchange_of_experts_hides_behind_no_work_that_hides_other_messages(
 
 
 def test_a_layer_that_does_everything_again_does_not_lose_chunks_that_hid_the_way_from_the_host():
-    """Behind a link so slow that the backward pass waits for it, a recomputed layer adds its whole forward work."""
+    """Behind a link so slow that the backward pass waits for it, a recomputed layer adds its whole
+    forward work.
+    """
     slow = replace(
         CLUSTER, host=replace(CLUSTER.host, link=replace(CLUSTER.host.link, bandwidth=1e9))
     )

@@ -43,7 +43,9 @@ def test_sequence_parallelism_gathers_the_inputs_of_weight_gradients_again():
     "recipe, width", [("fp8-current", 1), ("nvfp4", 0.5625), ("mxfp8", 1.03125), ("fp8-rowwise", 2)]
 )
 def test_inputs_are_gathered_as_narrow_as_products_read_them_and_sums_are_not(recipe, width):
-    """Six gathers at a byte and four scatters at two, of 7/8 x 8192 x 4096 at 1 GB/s: 411 ms in fp8, 587 in bf16."""
+    """Six gathers at a byte and four scatters at two, of 7/8 x 8192 x 4096 at 1 GB/s: 411 ms in
+    fp8, 587 in bf16.
+    """
     asked = workload(precision=recipe)
     found = estimate(asked, ideal(8, scale_up=SLOW), Strategy(tp=8, sequence_parallel=True))
     each = 7 / 8 * TOKENS * HIDDEN / SLOW
@@ -64,7 +66,9 @@ def test_a_stack_that_gathers_along_the_sequence_copies_every_message():
 
 
 def test_weights_of_a_narrow_recipe_are_cast_once_a_step():
-    """3 B a pass and half as much again: 4.5 B of 8.0e9 weights at 2 TB/s, 18.1 ms whatever the batch."""
+    """3 B a pass and half as much again: 4.5 B of 8.0e9 weights at 2 TB/s, 18.1 ms whatever
+    the batch.
+    """
     for batch in (8, 64):
         wide, narrow = (
             estimate(
@@ -79,7 +83,9 @@ def test_weights_of_a_narrow_recipe_are_cast_once_a_step():
 
 
 def test_a_ring_of_context_ranks_passes_keys_and_values_of_the_others():
-    """Four ranks of 2048 tokens: 3 x 2048 x 2 x 1024 x 2 B; with all-to-all 3/4 of 2048 tokens' queries and outputs too."""
+    """Four ranks of 2048 tokens: 3 x 2048 x 2 x 1024 x 2 B; with all-to-all 3/4 of 2048 tokens'
+    queries and outputs too.
+    """
     ring = estimate(workload(), ideal(4, scale_up=SLOW), Strategy(cp=4))
     assert float(ring.layer_times[0].communication) == pytest.approx(3 * 3 * 2048 * 2048 * 2 / SLOW)
     layout = Strategy(cp=4, context_mode=ContextMode.ALL_TO_ALL)
@@ -102,7 +108,9 @@ def test_an_all_gather_sends_what_a_ring_sends_and_hides_none_of_it():
 
 
 def test_an_all_gather_holds_keys_and_values_of_all_ranks_for_one_layer():
-    """Three other ranks' 2048 tokens of 2 x 1024 numbers, and their gradients, 2 B each: 50.3 MB; no fragmentation here."""
+    """Three other ranks' 2048 tokens of 2 x 1024 numbers, and their gradients, 2 B each: 50.3 MB;
+    no fragmentation here.
+    """
     ring, gathered = (
         estimate(workload(), ideal(8), Strategy(cp=4, pp=2, context_mode=mode)).footprint.backward
         for mode in (ContextMode.RING, ContextMode.ALL_GATHER)
@@ -111,7 +119,9 @@ def test_an_all_gather_holds_keys_and_values_of_all_ranks_for_one_layer():
 
 
 def test_usp_is_all_to_all_inside_a_domain_and_a_ring_where_no_domain_is_shared():
-    """Eight key heads: all eight ranks of a domain exchange heads; alone in their domains they pass a ring."""
+    """Eight key heads: all eight ranks of a domain exchange heads; alone in their domains they pass
+    a ring.
+    """
     for cluster, like in (
         (ideal(8, scale_up=SLOW), ContextMode.ALL_TO_ALL),
         (apart(8), ContextMode.RING),
@@ -126,7 +136,9 @@ def test_usp_is_all_to_all_inside_a_domain_and_a_ring_where_no_domain_is_shared(
 
 
 def test_usp_over_two_domains_sends_less_between_them_than_a_ring():
-    """Sixteen ranks of two domains: 8 exchange heads inside, and a ring of two passes what 8 of them hold."""
+    """Sixteen ranks of two domains: 8 exchange heads inside, and a ring of two passes what 8 of
+    them hold.
+    """
     cluster = replace(ideal(16, scale_up=SLOW * 1e6, scale_out=SLOW), domain=8)
     usp, ring = (
         estimate(workload(), cluster, Strategy(cp=16, context_mode=mode))
@@ -144,7 +156,9 @@ def apart(devices):
 
 
 def test_experts_get_their_tokens_and_send_them_back():
-    """Mixtral, 8 ranks: each of 4096 tokens goes to 2 experts, 7/8 of them elsewhere, in 2 B and back in 2 B; twice, backward."""
+    """Mixtral, 8 ranks: each of 4096 tokens goes to 2 experts, 7/8 of them elsewhere, in 2 B and
+    back in 2 B; twice, backward.
+    """
     work = workload("mixtral-8x7b", sequence=4096)
     found = estimate(work, ideal(8, scale_up=SLOW), Strategy(dp=8, ep=8))
     dispatch = 2 * 7 / 8 * 4096 * 4096 * 2 / SLOW
@@ -153,7 +167,9 @@ def test_experts_get_their_tokens_and_send_them_back():
 
 
 def test_zero_1_reduces_in_four_bytes_and_gathers_in_two():
-    """7/8 of 6.98e9 weights x (4 + 2) B at 1 GB/s; a ring over two nodes goes out through all 8 NICs of each."""
+    """7/8 of 6.98e9 weights x (4 + 2) B at 1 GB/s; a ring over two nodes goes out through all 8
+    NICs of each.
+    """
     work = workload(HEADLESS)
     found = estimate(work, ideal(8, scale_up=SLOW), Strategy(dp=8, data_overlap=False))
     assert float(found.step_terms.data) == pytest.approx(7 / 8 * held() * 6 / SLOW, rel=1e-5)
@@ -179,7 +195,9 @@ def test_fully_sharded_weights_are_gathered_twice_and_reduced_once_a_micro_batch
 
 
 def test_hybrid_sharding_keeps_gathers_inside_its_group():
-    """Groups of 8 in a node and 2 nodes: gathers over the fast link are free, gradients cross the fabric: (15/16 - 7/8) x 2."""
+    """Groups of 8 in a node and 2 nodes: gathers over the fast link are free, gradients cross the
+    fabric: (15/16 - 7/8) x 2.
+    """
     work = workload(HEADLESS)
     layout = Strategy(dp=16, shard=8, sharding=Sharding.WEIGHTS, data_overlap=False)
     found = estimate(work, ideal(16, scale_out=SLOW), layout).step_terms.data
@@ -187,7 +205,9 @@ def test_hybrid_sharding_keeps_gathers_inside_its_group():
 
 
 def test_a_device_of_dualpipe_exchanges_both_stages_that_it_holds():
-    """What memory holds is what is reduced and gathered: 32 layers on 4 stages are 8 a device, and 16 from both ends."""
+    """What memory holds is what is reduced and gathered: 32 layers on 4 stages are 8 a device, and
+    16 from both ends.
+    """
     work, cluster = workload(HEADLESS), ideal(32, scale_up=SLOW)
     for schedule, layers in ((ONE_F_ONE_B, 8), (DUALPIPE, 16)):
         layout = Strategy(pp=4, dp=8, schedule=schedule, data_overlap=False)
@@ -201,7 +221,9 @@ def test_a_device_of_dualpipe_exchanges_both_stages_that_it_holds():
 
 
 def test_interleaved_stages_hide_the_exchange_behind_the_micro_batches_of_their_other_chunks():
-    """With 4 stages of 2 chunks 1 + 3 x 1/2 micro-batches of compute cover it, where one covers it with 1 chunk."""
+    """With 4 stages of 2 chunks 1 + 3 x 1/2 micro-batches of compute cover it, where one covers it
+    with 1 chunk.
+    """
     work, cluster = workload(HEADLESS), ideal(32, scale_up=SLOW, overlap=dict(data=0.5))
     for chunks, window in ((1, 1.0), (2, 2.5)):
         layout = Strategy(pp=4, dp=8, vpp=chunks, schedule=INTERLEAVED)
@@ -222,7 +244,9 @@ def test_compute_hides_the_exchange_as_far_as_the_stack_reaches():
 
 
 def test_a_tied_embedding_is_reduced_between_the_ends_of_the_pipeline():
-    """128256 x 4096 x 4 B at 1 GB/s over the NIC of each; on one stage there is nothing to reduce."""
+    """128256 x 4096 x 4 B at 1 GB/s over the NIC of each; on one stage there is nothing
+    to reduce.
+    """
     work = workload(ends(LLAMA, tied=True))
     found = estimate(work, ideal(16, scale_out=SLOW), Strategy(pp=2, dp=8))
     assert float(found.step_terms.embedding) == pytest.approx(128256 * 4096 * 4 / SLOW, rel=1e-6)
@@ -230,7 +254,9 @@ def test_a_tied_embedding_is_reduced_between_the_ends_of_the_pipeline():
 
 
 def test_hops_of_1f1b_pass_the_activations_of_a_micro_batch():
-    """Two stages, 8 micro-batches: 2 (1 + 7 - 4) = 8 hops show, of 8192 x 4096 x 2 B; sequence parallelism sends an eighth."""
+    """Two stages, 8 micro-batches: 2 (1 + 7 - 4) = 8 hops show, of 8192 x 4096 x 2 B; sequence
+    parallelism sends an eighth.
+    """
     work = workload(HEADLESS, batch=8)
     hop = TOKENS * HIDDEN * 2 / SLOW
     found = estimate(work, ideal(16, scale_out=SLOW), Strategy(tp=8, pp=2))
@@ -243,7 +269,9 @@ def test_hops_of_1f1b_pass_the_activations_of_a_micro_batch():
 
 @pytest.mark.parametrize("stack", ["megatron-lm", "megatron-deepspeed"])
 def test_two_stacks_send_an_eighth_a_rank_without_sequence_parallelism_too(stack):
-    """All hops of these 8 are 8 x 1/8 = 1 then; Megatron Core sends the whole from each of the eight."""
+    """All hops of these 8 are 8 x 1/8 = 1 then; Megatron Core sends the whole from each of
+    the eight.
+    """
     work, shared = (
         workload(HEADLESS, batch=8),
         presets.calibration("h100", stack=stack).links.point_shared,
@@ -281,7 +309,9 @@ def test_offloaded_activations_are_exposed_where_the_bus_is_slower_than_a_layer(
 
 
 def test_dualpipe_hides_what_interleaving_shows():
-    """16 stages of equal work, 64 micro-batches: 15 are lost by 1F1B, 15/2 with two virtual stages, fewer by DualPipe."""
+    """16 stages of equal work, 64 micro-batches: 15 are lost by 1F1B, 15/2 with two virtual stages,
+    fewer by DualPipe.
+    """
     work = workload(HEADLESS, batch=64)
     times = [
         float(estimate(work, ideal(16), Strategy(pp=16, vpp=v, schedule=schedule)).step_time)

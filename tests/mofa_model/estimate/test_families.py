@@ -1,4 +1,6 @@
-"""A family is priced by its distinct rows, and every row has the figures of that layout alone, bit for bit."""
+"""A family is priced by its distinct rows, and every row has the figures of that layout alone, bit
+for bit.
+"""
 
 from dataclasses import replace
 

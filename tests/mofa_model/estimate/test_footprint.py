@@ -55,7 +55,8 @@ def priced(
 
 
 def test_the_published_layout_of_llama_405b_fits_its_h100s():
-    # FSDP that keeps parameters gathered after the forward pass shards gradients and optimizer states.
+    # FSDP that keeps parameters gathered after the forward pass shards gradients and optimizer
+    # states.
     layout = Strategy(tp=8, pp=16, dp=128, sequence_parallel=True, sharding=Sharding.GRADIENTS)
     found, cluster = priced("llama3.1-405b", "h100-80gb-sxm", layout, sequence=8192, batch=2048)
     assert bool(found.fits(cluster))
@@ -64,8 +65,8 @@ def test_the_published_layout_of_llama_405b_fits_its_h100s():
 
 @pytest.mark.parametrize("sequence, above", [(4096, 0.0), (256, 1.0)])
 def test_gathered_weights_are_gone_when_activations_come(sequence, above):
-    """At ZeRO-1 on 64 devices 8.03e9 parameters are gathered in 2 B (1 + 1/64): 16.3 GB. A micro-batch
-    of 4,096 tokens takes more, one of 256 less."""
+    """At ZeRO-1 on 64 devices 8.03e9 parameters are gathered in 2 B (1 + 1/64): 16.3 GB. A
+    micro-batch of 4,096 tokens takes more, one of 256 less."""
     layout = Strategy(dp=64, sharding=Sharding.OPTIMIZER)
     common = {"sequence": sequence, "batch": 64, "rule": "even"}
     found, _ = priced("llama3-8b", "h100-80gb-sxm", layout, constants=NANOTRON, **common)
@@ -125,8 +126,8 @@ def test_host_optimizer_and_offloaded_activations_move_to_the_host():
     assert float(plain.host) == 0
     assert np.all(moved.optimizer == 0)
     assert np.all(moved.activations < 0.2 * plain.activations)
-    # 6.7e9 parameters of 16 bytes on 8 devices are 0.86 TB; the activations make it 1.28 TB. A DGX H100 has 2 TiB, of which
-    # a fifth stays free; a host of 1 TiB has too little.
+    # 6.7e9 parameters of 16 bytes on 8 devices are 0.86 TB; the activations make it 1.28 TB. A DGX
+    # H100 has 2 TiB, of which a fifth stays free; a host of 1 TiB has too little.
     assert float(moved.host) == pytest.approx(1.28e12, rel=0.01)
     assert bool(moved.fits(cluster))
     small = replace(cluster, host=replace(cluster.host, memory=1024 * GIB, stated=True))
@@ -144,7 +145,9 @@ def stored(name, strategy, sequence=8192, **constants):
 
 
 def test_offloaded_inputs_leave_the_feed_forward_block_on_the_device():
-    """405B: of 31.75 sbh/t a layer's input, its norm, Q, K, V and the attention's output go, 8.25; 23.5 stay."""
+    """405B: of 31.75 sbh/t a layer's input, its norm, Q, K, V and the attention's output go, 8.25;
+    23.5 stay.
+    """
     unit = 8192 * 16384 / 8
     (layer,) = stored("llama3.1-405b", replace(LAYOUT, offload=INPUTS))
     scores = 8192 * 128 / 8 * 4
@@ -153,7 +156,9 @@ def test_offloaded_inputs_leave_the_feed_forward_block_on_the_device():
 
 
 def test_offload_moves_what_each_module_takes():
-    """Mixtral: experts take sorted tokens and the input of their activation function; its output and the router stay."""
+    """Mixtral: experts take sorted tokens and the input of their activation function; its output
+    and the router stay.
+    """
     tokens, h, f = 4096, 4096, 14336
     one = Strategy(ep=8, dp=8)
     experts = frozenset({"expert_fc1", "moe_act"})
@@ -364,7 +369,9 @@ def test_a_row_has_the_same_bits_alone_and_in_an_array():
 
 
 def test_the_loss_and_the_backward_pass_of_a_layer_hold_theirs_in_turn():
-    """Without the head a stage's backward pass counts whole; beside it only what it takes above the loss, here nothing."""
+    """Without the head a stage's backward pass counts whole; beside it only what it takes above the
+    loss, here nothing.
+    """
     two, _ = priced("llama3-8b", "h100-80gb-sxm", Strategy(pp=2, dp=4), sequence=8192, batch=8)
     assert two.backward[0] > 0
     assert two.backward[1] == max(two.backward[0] - two.logits[1], 0) == 0
@@ -393,7 +400,9 @@ def test_the_allocator_of_the_last_rank_counts_neither_reserve_nor_what_lies_bet
 
 
 def test_tensor_parallel_ranks_hold_routers_and_latents_whole():
-    """DeepSeek-V3 at t = 2 without stages: 61 layers of 7168 (1536 + 576) latents and 58 routers of 7168 x 256, half of them more."""
+    """DeepSeek-V3 at t = 2 without stages: 61 layers of 7168 (1536 + 576) latents and 58 routers of
+    7168 x 256, half of them more.
+    """
     one = {}
     for t in (1, 2):
         layout = Strategy(tp=t, dp=8 // t, ep=8, sharding=Sharding.NONE, sequence_parallel=t > 1)
@@ -409,7 +418,9 @@ def test_tensor_parallel_ranks_hold_routers_and_latents_whole():
 
 
 def test_several_shard_groups_share_out_experts_as_often_as_the_rest():
-    """Eight ranks in two groups of four hold an expert twice each at ep = 4: each group has one, whole."""
+    """Eight ranks in two groups of four hold an expert twice each at ep = 4: each group has
+    one, whole.
+    """
     found = {}
     for shard in (0, 4):
         layout = Strategy(dp=8, ep=4, shard=shard)

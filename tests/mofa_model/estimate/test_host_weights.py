@@ -1,4 +1,6 @@
-"""Weights that wait in the host: what leaves the device, what the host holds, and what each gather of them costs."""
+"""Weights that wait in the host: what leaves the device, what the host holds, and what each gather
+of them costs.
+"""
 
 from dataclasses import replace
 
@@ -34,7 +36,9 @@ def of(strategy, batch=8):
 
 
 def test_a_share_of_the_weights_leaves_the_device_and_lies_in_the_host():
-    """8.03e9 parameters of two bytes on eight devices are 2 GB of each; the host of all eight holds 16 GB more."""
+    """8.03e9 parameters of two bytes on eight devices are 2 GB of each; the host of all eight holds
+    16 GB more.
+    """
     (here, _), (away, _) = of(HOST), of(AWAY)
     share = 2.0 * total_parameters(MODEL) / 8
     assert float(here.peak - away.peak) == pytest.approx(share, rel=1e-3)
@@ -42,7 +46,9 @@ def test_a_share_of_the_weights_leaves_the_device_and_lies_in_the_host():
 
 
 def test_a_share_comes_from_the_host_before_each_gather_and_goes_back_with_no_update():
-    """Two gathers a micro-batch: with four micro-batches eight times two GB over the host's link."""
+    """Two gathers a micro-batch: with four micro-batches eight times two GB over the
+    host's link.
+    """
     link = CLUSTER.host.link.bandwidth * CLUSTER.calibration.links.host_link_efficiency
     share = 2.0 * total_parameters(MODEL) / 8
     for rounds in (1, 4):

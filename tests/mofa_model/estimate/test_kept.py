@@ -1,5 +1,5 @@
-"""What a layer keeps for its backward pass, and its weights, against PyTorch's own count: PEFT beside transformers
-and bitsandbytes on the CPU, as tools/kept.py counted it."""
+"""What a layer keeps for its backward pass, and its weights, against PyTorch's own count: PEFT
+beside transformers and bitsandbytes on the CPU, as tools/kept.py counted it."""
 
 import json
 from pathlib import Path
@@ -86,8 +86,8 @@ def test_forty_configurations_were_counted():
 
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_a_layer_keeps_what_pytorch_counts(row):
-    """Within 2 %: transformers fuses neither norms nor activation functions. Under autocast norms are in
-    fp32, and each product keeps what it has cast, weights too.
+    """Within 2 %: transformers fuses neither norms nor activation functions. Under autocast norms
+    are in fp32, and each product keeps what it has cast, weights too.
     """
     mode = Recompute.FULL if row["checkpointing"] else Recompute.NONE
     level = Sharding.NONE if row["dtype"] == "autocast" else Sharding.OPTIMIZER

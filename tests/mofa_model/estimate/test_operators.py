@@ -38,12 +38,16 @@ def test_attention_of_a_layer_takes_what_was_measured():
 
 
 MEASURED_WINDOWS = {"h100": 195.9e-6, "b200": 121.5e-6, "gb200": 113.3e-6, "gb300": 101.6e-6}
-"""64 heads of 64 over 8 of keys, 8192 tokens, a window of 128: ai-dynamo/aiconfigurator, Apache-2.0. [s]"""
+"""64 heads of 64 over 8 of keys, 8192 tokens, a window of 128: ai-dynamo/aiconfigurator,
+Apache-2.0. [s]
+"""
 
 
 @pytest.mark.parametrize("device", MEASURED_WINDOWS)
 def test_attention_in_a_window_takes_a_fifth_of_the_whole_though_it_meets_a_thirtieth(device):
-    """A window of 128 of 8192 tokens meets 127 of 4096 keys; its kernel takes 0.15 to 0.2 of the whole, and so do we within 0.3."""
+    """A window of 128 of 8192 tokens meets 127 of 4096 keys; its kernel takes 0.15 to 0.2 of the
+    whole, and so do we within 0.3.
+    """
     attention = presets.calibration(device).kernels.attention
     attended = 128 * (1 - 128 / (2 * 8192))
     found = float(attention.seconds(1, 8192, 64, 128, attended, 128))
@@ -65,7 +69,9 @@ def test_a_window_as_wide_as_the_sequence_is_the_whole_and_none_takes_longer():
 
 
 def test_layers_of_gpt_oss_that_look_back_128_tokens_wait_for_memory():
-    """Of its 8192 tokens' attention such a layer takes a sixth of a whole one, where its FLOPs are a thirtieth."""
+    """Of its 8192 tokens' attention such a layer takes a sixth of a whole one, where its FLOPs are
+    a thirtieth.
+    """
     where = presets.cluster("b200", 8)
     kinds = layer_times(work("gpt-oss-20b"), where, Strategy(dp=8))
     narrow, whole = sorted(float(kind.attention) for kind in kinds)
@@ -73,7 +79,9 @@ def test_layers_of_gpt_oss_that_look_back_128_tokens_wait_for_memory():
 
 
 def test_a_narrow_product_leaves_its_cast_to_the_elementwise_work():
-    """On a B200 an fp8 product of 8,192 x 28,672 x 4,096 takes half of the bf16 one, within a fifth."""
+    """On a B200 an fp8 product of 8,192 x 28,672 x 4,096 takes half of the bf16 one, within
+    a fifth.
+    """
     wide, narrow = layer("b200"), layer("b200", "fp8-current")
     assert float(narrow.linear) / float(wide.linear) == pytest.approx(0.45, rel=0.2)
     assert float(narrow.elementwise) > float(wide.elementwise)

@@ -65,7 +65,9 @@ def test_fp32_halves_the_rate_of_products_and_doubles_what_is_stored():
 
 
 def test_a_prediction_module_costs_a_layer_and_a_head_more():
-    """What is left out is its projection of two streams onto one, 12 h^2 = 0.6 of 263 GFLOP a token."""
+    """What is left out is its projection of two streams onto one, 12 h^2 = 0.6 of 263 GFLOP
+    a token.
+    """
     work = workload("deepseek-v3", sequence=4096)
     found = estimate(work, ideal(1), Strategy())
     counted = flops(work, prediction=True) / PEAK
@@ -82,7 +84,9 @@ def test_perfect_links_share_the_work_among_all_devices():
 
 
 def test_a_pipeline_of_equal_stages_loses_p_minus_one_micro_batches():
-    """Without head or loss 4 stages and 16 micro-batches take 19/16 of the time, with 2 virtual stages 17.5/16."""
+    """Without head or loss 4 stages and 16 micro-batches take 19/16 of the time, with 2 virtual
+    stages 17.5/16.
+    """
     work = workload(ends(presets.model("llama3-8b"), vocabulary=1))
     alone = float(estimate(work, ideal(1), Strategy()).step_time)
     work = replace(work, training=replace(work.training, global_batch=16))
@@ -117,7 +121,9 @@ def test_selective_recomputation_of_the_core_adds_one_forward_of_attention():
 
 
 def test_a_host_that_is_slower_than_the_device_decides():
-    """32 layers of 1 s of launches and 8 micro-batches: 256 s, and a device of some milliseconds adds nothing."""
+    """32 layers of 1 s of launches and 8 micro-batches: 256 s, and a device of some milliseconds
+    adds nothing.
+    """
     work = workload(batch=8)
     launches = dict(layer_unsharded=1.0, graph_partial=0.6, graph_full=0.15, recompute=0.25)
     slow = ideal(1, host=launches)
@@ -129,7 +135,9 @@ def test_a_host_that_is_slower_than_the_device_decides():
 
 
 def test_overlap_of_experts_costs_launches_that_graphs_spare():
-    """32 layers of 1 s and 8 micro-batches: 256 s, half as much again beside another micro-batch, 30 % under partial graphs."""
+    """32 layers of 1 s and 8 micro-batches: 256 s, half as much again beside another micro-batch,
+    30 % under partial graphs.
+    """
     work = replace(workload(batch=8), model=presets.model("mixtral-8x7b"))
     slow = ideal(2, host=dict(layer_experts=1.0, graph_partial=0.6, expert_overlap=0.5))
     for graphs, seconds in ((Graphs.NONE, 384), (Graphs.PARTIAL, 0.6 * 256 * 1.3)):
@@ -159,7 +167,9 @@ def test_stragglers_add_a_share_with_each_doubling_of_the_nodes():
 
 
 def test_the_optimizer_reads_and_writes_30_bytes_a_parameter():
-    """8.03e9 - 0.5e6 of norms, 30 B each at 2 TB/s: 0.1205 s alone, an eighth on eight ranks of ZeRO-1."""
+    """8.03e9 - 0.5e6 of norms, 30 B each at 2 TB/s: 0.1205 s alone, an eighth on eight ranks
+    of ZeRO-1.
+    """
     work = workload()
     slow = dict(memory=2e12)
     alone = estimate(work, ideal(1, **slow), Strategy()).step_terms.optimizer
@@ -181,7 +191,9 @@ def test_micro_batches_are_sequences_over_ranks_and_micro_batch_size():
 
 
 def test_throughput_and_utilisation_of_a_known_step():
-    """64 x 8192 tokens in 4 s are 131072 a second; all of a device's peak is an MFU of 1, with full attention counted."""
+    """64 x 8192 tokens in 4 s are 131072 a second; all of a device's peak is an MFU of 1, with full
+    attention counted.
+    """
     work = workload()
     assert tokens_per_second(work, 4.0) == 131072
     full = 64 * 8192 * training_flops_per_token(work.model, 8192)
@@ -226,7 +238,9 @@ def test_a_release_that_is_slower_recomputes_slower_as_well(module):
 
 
 def test_modules_that_are_computed_again_are_launched_again_where_the_host_is_the_limit():
-    """A norm and an activation are a quarter of the forward's launches, which are a third of a layer's: measured +2 to +11 %."""
+    """A norm and an activation are a quarter of the forward's launches, which are a third of a
+    layer's: measured +2 to +11 %.
+    """
     assert set(RELAUNCHED) == set(MODULES)
     work, cluster = workload("llama3-8b", sequence=256), presets.cluster("h100", 8)
     slow = replace(

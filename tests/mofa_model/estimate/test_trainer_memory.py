@@ -1,4 +1,6 @@
-"""What PyTorch's trainers keep: gradients that are freed after a step, the update's temporaries, frozen weights under FSDP."""
+"""What PyTorch's trainers keep: gradients that are freed after a step, the update's temporaries,
+frozen weights under FSDP.
+"""
 
 from dataclasses import replace
 
@@ -37,7 +39,9 @@ PURE = {"precision": ("bf16-pure",), "optimizer": "adamw-bf16"}
 
 @pytest.mark.parametrize("batch", [4, 8])
 def test_an_update_that_is_not_fused_takes_ten_bytes_a_parameter_whatever_the_batch(batch):
-    """Weights, gradients, two moments and the root of one, 2 bytes each: 74.8 GiB, as counted on an A100."""
+    """Weights, gradients, two moments and the root of one, 2 bytes each: 74.8 GiB, as counted on
+    an A100.
+    """
     layout = f"mbs={batch},recompute=full"
     found = footprint(layout, "unfused-update", batch=batch, **PURE)
     assert float(found.allocated) / GIB == pytest.approx(74.8, rel=0.01)
@@ -54,7 +58,9 @@ def test_accelerate_shards_fp32_weights_twenty_bytes_a_parameter():
 
 
 def test_a_fused_update_has_no_temporaries():
-    """The root of one moment is 16.1 GB on each of two GPUs; the last layer's backward pass has most of that place."""
+    """The root of one moment is 16.1 GB on each of two GPUs; the last layer's backward pass has
+    most of that place.
+    """
     layout = "mbs=4,recompute=full,optimizer=zero3"
     fused, plain = (footprint(layout, *also, gpus=2, batch=8) for also in ((), ("unfused-update",)))
     root = 4 * PARAMETERS / 2
@@ -68,7 +74,9 @@ def test_shards_of_weights_without_a_master_copy_stay():
 
 
 def test_gradients_of_a_lone_micro_batch_come_as_activations_go():
-    """Two micro-batches keep 14.96 GiB of gradients beside the activations; one has them where those were."""
+    """Two micro-batches keep 14.96 GiB of gradients beside the activations; one has them where
+    those were.
+    """
     lone = footprint("mbs=4", batch=4, **PURE)
     two = footprint("mbs=4", batch=8, **PURE)
     gradients = 2 * PARAMETERS / GIB
@@ -92,7 +100,9 @@ def test_ddp_keeps_buckets_beside_gradients():
 
 
 def test_the_first_fsdp_keeps_gradients_of_layer_inputs_beside_frozen_weights():
-    """16 sequences of 4,096 on two A100: 57.2 GiB were counted; the second FSDP has 32 gradients of 0.5 GiB less."""
+    """16 sequences of 4,096 on two A100: 57.2 GiB were counted; the second FSDP has 32 gradients of
+    0.5 GiB less.
+    """
     asked = {"adapter_rank": 16, "adapter_targets": ("attention",), "gpus": 2, "batch": 32}
     layout = "mbs=16,recompute=full,optimizer=zero3"
     first, second = (footprint(layout, *also, **asked) for also in (("fsdp1",), ()))

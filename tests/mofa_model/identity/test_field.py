@@ -1,4 +1,6 @@
-"""Jobs of the field in small: class, facts, what becomes of them, today's layout, nothing secret."""
+"""Jobs of the field in small: class, facts, what becomes of them, today's layout,
+nothing secret.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What jobs are and what they say: each trap of published manifests as a small one, told by class, facts and the places where they stand."""
+"""What jobs are and what they say: each trap of published manifests as a small one, told by class,
+facts and the places where they stand.
+"""
 
 import json
 import time
@@ -125,7 +127,9 @@ torchrun --nproc-per-node 8 pretrain_gpt.py $ARGS --seq-length 4096 --bf16
 
 
 def test_a_script_is_read_as_a_shell_would_and_never_run():
-    """Variables are filled in, defaults give way, and what happens on a condition alone is not taken for said."""
+    """Variables are filled in, defaults give way, and what happens on a condition alone is not
+    taken for said.
+    """
     found = identity(job(SH, [SCRIPT]))
     assert values(found) | {"global_batch": 64, "micro_batch": 2, "precision": "bf16"} == values(
         found
@@ -427,7 +431,9 @@ def test_a_value_of_a_branch_counts_where_the_branch_is_surely_taken():
 
 
 def test_megatrons_defaults_tell_shapes_apart():
-    """Of three models of 96 layers GPT-3 by its tokenizer; mock data change no Llama; experts count."""
+    """Of three models of 96 layers GPT-3 by its tokenizer; mock data change no Llama;
+    experts count.
+    """
     start = ["torchrun", "pretrain_gpt.py"]
     gpt = ["--num-layers=96", "--hidden-size=12288", "--num-attention-heads=96"]
     gpt += ["--tensor-model-parallel-size=8"]

@@ -1,4 +1,6 @@
-"""Jobs on pools whose GPU is named: how often *Recommended* is right, how many jobs get an answer, how many facts are right."""
+"""Jobs on pools whose GPU is named: how often *Recommended* is right, how many jobs get an answer,
+how many facts are right.
+"""
 
 import json
 import re
@@ -123,7 +125,9 @@ def test_what_trains_no_language_model_is_no_question():
 
 
 def test_the_trainer_that_a_job_runs_is_the_one_that_is_asked_about():
-    """DeepSpeed's `--save_interval` was taken for Megatron-LM's: a layout of the wrong trainer was Recommended."""
+    """DeepSpeed's `--save_interval` was taken for Megatron-LM's: a layout of the wrong trainer
+    was Recommended.
+    """
     asked = 0
     for row in labels():
         _, found, question = told(row["file"])
@@ -138,9 +142,9 @@ def test_the_trainer_that_a_job_runs_is_the_one_that_is_asked_about():
 
 @pytest.mark.slow
 def test_recommended_is_right_and_given_where_runs_were_measured():
-    """Of 145 answerable jobs 144 are advised, 126 as Recommended: of 135 whose trainer was measured. The
-    other one lacks its batch. Two that were Recommended before an H200 ran out of memory may not fit: 8,192
-    tokens have three fp32 copies of their logits.
+    """Of 145 answerable jobs 144 are advised, 126 as Recommended: of 135 whose trainer was
+    measured. The other one lacks its batch. Two that were Recommended before an H200 ran out of
+    memory may not fit: 8,192 tokens have three fp32 copies of their logits.
     """
     status = {}
     for row in labels():

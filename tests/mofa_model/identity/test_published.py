@@ -1,4 +1,6 @@
-"""Published manifests: what people say of them, and what is said here, with floors that may only rise."""
+"""Published manifests: what people say of them, and what is said here, with floors that may
+only rise.
+"""
 
 import json
 from pathlib import Path
@@ -52,7 +54,9 @@ def told():
 
 
 def test_published_manifests_are_told_as_people_tell_them():
-    """Of every class the floor is what is right today; no fact is wrong, nothing else is advised."""
+    """Of every class the floor is what is right today; no fact is wrong, nothing else
+    is advised.
+    """
     right, facts, missing, rows = 0, 0, [], 0
     for label, found, asked in told():
         rows += 1

@@ -1,4 +1,6 @@
-"""Shipped surfaces are what they say: bounded by the peak, growing with every size, the same bits alone and in a block."""
+"""Shipped surfaces are what they say: bounded by the peak, growing with every size, the same bits
+alone and in a block.
+"""
 
 import json
 
@@ -21,7 +23,9 @@ SIZES = {
     "width": (256, 65536), "size": (512, 2**29), "ranks": (2, 8), "multiprocessors": (20, 20),
 }  # fmt: skip
 FALLS = {"hyper-connection": 0.08, "convolution": 0.08, "sparse-block": 0.05, "scan": 0.04}
-"""How far a time of an operator with few measured calls, which jump between kernels, may fall where a size grows; others 0.1 %."""
+"""How far a time of an operator with few measured calls, which jump between kernels, may fall where
+a size grows; others 0.1 %.
+"""
 
 
 def drawn(timer, seed, count=400):
@@ -67,7 +71,9 @@ def test_a_call_alone_has_the_bits_that_it_has_in_a_block():
 
 
 def test_a_large_product_takes_what_was_measured():
-    """Table of levels: BF16 with m of 4,096 and more reaches 788 TFLOP/s on an H100, 1,554 on a B200."""
+    """Table of levels: BF16 with m of 4,096 and more reaches 788 TFLOP/s on an H100, 1,554 on
+    a B200.
+    """
     for device, rate in (("h100", 788e12), ("b200", 1554e12), ("gb300", 1903e12)):
         seconds = kernels(device).timer("gemm", "bf16").seconds(m=8192, n=8192, k=8192)
         assert 2.0 * 8192**3 / seconds == pytest.approx(rate, rel=0.08)
@@ -98,7 +104,9 @@ def toy():
 
 
 def test_a_law_is_start_and_work_over_its_share_of_the_peak():
-    """1e12 operations at half of 1e15 a second, 1.1 times as long for the half of 100 in 1,000: 2.2 ms and the start."""
+    """1e12 operations at half of 1e15 a second, 1.1 times as long for the half of 100 in 1,000: 2.2
+    ms and the start.
+    """
     sheet = Sheet(peak=1e15, memory=1e12, link=1e11)
     timer = Timer(
         work=lambda at, width: CallWork(at=(at, 1.0, 1.0), flops=1e12, wide=1e9),
@@ -109,7 +117,9 @@ def test_a_law_is_start_and_work_over_its_share_of_the_peak():
 
 
 def test_messages_around_a_ring_wait_for_each_other():
-    """An all-gather on a GB200 told by 2 and 4 ranks: 8.2 us and 1.3 us a step make 8 ranks wait 17.3 us (B200: 16.2 measured)."""
+    """An all-gather on a GB200 told by 2 and 4 ranks: 8.2 us and 1.3 us a step make 8 ranks wait
+    17.3 us (B200: 16.2 measured).
+    """
     law, sheet = Law(start=8.2e-6, step=1.3e-6), Sheet(peak=1e15, memory=1e12, link=9e11)
     gather, reduce = OPERATORS["all-gather"].work, OPERATORS["all-reduce"].work
     assert law.seconds(gather(512.0, 8.0), sheet) == pytest.approx(17.3e-6, rel=1e-3)
@@ -117,7 +127,9 @@ def test_messages_around_a_ring_wait_for_each_other():
 
 
 def test_a_rank_of_few_experts_still_reads_every_token():
-    """16,384 tokens of 7,168 are 470 MB in and out, where 512 rows are 28 and the one expert of 256 that is here is 88."""
+    """16,384 tokens of 7,168 are 470 MB in and out, where 512 rows are 28 and the one expert of 256
+    that is here is 88.
+    """
     sizes = {
         "hidden": 7168.0,
         "intermediate": 2048.0,

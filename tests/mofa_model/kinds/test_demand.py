@@ -1,4 +1,6 @@
-"""Sets of pods of every kind as one number of GPUs, what they claim and name beside, and every size of an elastic job."""
+"""Sets of pods of every kind as one number of GPUs, what they claim and name beside, and every size
+of an elastic job.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Kinds of jobs as a whole: told apart by their names, read whatever they hold, and an unknown one is an error that names it."""
+"""Kinds of jobs as a whole: told apart by their names, read whatever they hold, and an unknown one
+is an error that names it.
+"""
 
 import contextlib
 

@@ -1,4 +1,6 @@
-"""Configurations of `accelerate launch` as people have them, read as layouts; and what is refused, by name."""
+"""Configurations of `accelerate launch` as people have them, read as layouts; and what is refused,
+by name.
+"""
 
 import pytest
 

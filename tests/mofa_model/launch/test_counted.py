@@ -1,4 +1,6 @@
-"""What Megatron itself holds on a GPU, as `make oracle` recorded it: parameters and static bytes are ours, less norms."""
+"""What Megatron itself holds on a GPU, as `make oracle` recorded it: parameters and static bytes
+are ours, less norms.
+"""
 
 import json
 import sys
@@ -18,13 +20,17 @@ import layouts
 
 LAYOUTS = json.loads(launches.RECORD.read_text(encoding="utf-8"))["megatron"]["counted"]["layouts"]
 VECTORS = 3e-4
-"""Norms and biases of routers, which we leave out, of all parameters; at most, as every rank of tp = 8 has them whole."""
+"""Norms and biases of routers, which we leave out, of all parameters; at most, as every rank of tp
+= 8 has them whole.
+"""
 STATES = 12
 """Bytes of master weights and two moments. [B]"""
 
 
 def held(one):
-    """What we say of a recorded layout: for each stage parameters, weights, gradients and optimizer states."""
+    """What we say of a recorded layout: for each stage parameters, weights, gradients and
+    optimizer states.
+    """
     strategy = parse_strategy(one["strategy"], one["gpus"])
     problem = layouts.problem_of(one["model"], "megatron", one["gpus"], **one["run"])
     workload, rule = problem.workload, problem.cluster.calibration.placement

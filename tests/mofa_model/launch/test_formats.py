@@ -1,7 +1,8 @@
-"""A file that somebody gives as today's layout is read where its trainer is known, and refused by name where it is not.
+"""A file that somebody gives as today's layout is read where its trainer is known, and refused by
+name where it is not.
 
-Thirty-eight of 42 published files of other trainers once came back as Accelerate's, with nothing sharded. The texts here are what
-such files are told by.
+Thirty-eight of 42 published files of other trainers once came back as Accelerate's, with nothing
+sharded. The texts here are what such files are told by.
 """
 
 import json
@@ -160,7 +161,9 @@ def test_a_key_that_the_trainer_does_not_have_is_refused_where_it_is_on():
 
 
 def test_a_degree_that_is_not_read_is_refused():
-    """A degree of tensor parallelism that is not read would be priced as data parallelism, so it is refused."""
+    """A degree of tensor parallelism that is not read would be priced as data parallelism, so it
+    is refused.
+    """
     for text, name in (
         ({"zero_optimization": {"stage": 1}, "tensor_parallel": {"tp_size": 2}}, "ds.json"),
         ({"parallelism": {"tensor_parallel_degree": 2, "sequence_parallel_degree": 2}}, "c.yaml"),

@@ -152,7 +152,9 @@ def drawn(seed):
 
 
 def holds(seed):
-    """What a changed script has to keep: only the layout differs, twice is once, bash and shellcheck are as content."""
+    """What a changed script has to keep: only the layout differs, twice is once, bash and
+    shellcheck are as content.
+    """
     text, some = drawn(seed)
     found = changed_script(text, MEGATRON, followed)
     assert not found.left, (found.left, text)

@@ -459,7 +459,9 @@ def test_any_words_are_a_layout_or_an_input_error(words):
 
 
 def test_a_model_of_unlike_layers_is_launched_with_its_pattern_and_read_back():
-    """Mamba and dense layers in one half, attention in the other; Bridge is told too, but of no virtual stages."""
+    """Mamba and dense layers in one half, attention in the other; Bridge is told too, but of no
+    virtual stages.
+    """
     stages = ((("state_space",), ("dense",)), (("attention",), ("experts",)))
     run = LaunchSettings(sequence=8192, global_batch=8, layers=4, stages=stages)
     assert hybrid_pattern(run) == "M-|*E"
@@ -529,7 +531,9 @@ def test_torchtitan_runs_unlike_layers_on_one_stage_alone():
 
 
 def test_what_acts_on_nothing_is_neither_said_nor_refused():
-    """Overlap of expert exchange, asked for where ep = 1, stands beside stages without virtual ones."""
+    """Overlap of expert exchange, asked for where ep = 1, stands beside stages without
+    virtual ones.
+    """
     asked = Strategy(
         tp=2, pp=4, dp=8, expert_overlap=True, pipeline_overlap=False, sequence_parallel=True
     )

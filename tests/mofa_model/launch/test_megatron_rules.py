@@ -1,4 +1,6 @@
-"""Ordinary Megatron launches start: megatron-core's own rules hold for what is printed, and flags say what was priced."""
+"""Ordinary Megatron launches start: megatron-core's own rules hold for what is printed, and flags
+say what was priced.
+"""
 
 from dataclasses import replace
 
@@ -46,7 +48,9 @@ LAUNCHES = [
         "bf16",
     ),
 ]
-"""What people ask for: eleven mixtures, five fully sharded, and the flagship with and without offload."""
+"""What people ask for: eleven mixtures, five fully sharded, and the flagship with and
+without offload.
+"""
 
 
 def found_by_search(problem, constraints, trainer="megatron", keep=3):

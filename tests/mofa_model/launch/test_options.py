@@ -1,4 +1,5 @@
-"""Every option of a trainer's own parser is read, refused by name, named as not priced, or judged to say nothing of memory and time.
+"""Every option of a trainer's own parser is read, refused by name, named as not priced, or judged
+to say nothing of memory and time.
 
 `python tools/options.py` asks the parsers again; no trainer is needed here.
 """

@@ -1,4 +1,6 @@
-"""What a search finds for a trainer its launch can say, and the words say the same again: strategy, flags, strategy, price."""
+"""What a search finds for a trainer its launch can say, and the words say the same again: strategy,
+flags, strategy, price.
+"""
 
 import random
 import sys
@@ -73,7 +75,9 @@ def problem_of(model):
 
 @cache
 def reached(trainer, name):
-    """The strategies that are asked: of all that a search finds for a trainer, those that a lot makes the best."""
+    """The strategies that are asked: of all that a search finds for a trainer, those that a lot
+    makes the best.
+    """
     lot = np.random.default_rng(0)
     question = SearchQuestion(
         problems=(problem_of(MODELS[name]),),
@@ -151,7 +155,9 @@ def test_what_a_search_finds_for_a_trainer_its_launch_says_and_reads_again(train
 
 
 def test_megatron_reaches_what_the_law_is_about():
-    """A guard: interleaving, uneven stages, copies, offload and overlap of experts are all among what is asked."""
+    """A guard: interleaving, uneven stages, copies, offload and overlap of experts are all among
+    what is asked.
+    """
     found = reached("megatron", "latent")
     assert {s.schedule for s in found} == {ONE_F_ONE_B, INTERLEAVED}
     assert {bool(s.offload) for s in found} == {True, False}

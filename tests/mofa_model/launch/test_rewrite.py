@@ -1,4 +1,6 @@
-"""A launch command gets another layout: nothing else in it changes, and doing it twice is doing it once."""
+"""A launch command gets another layout: nothing else in it changes, and doing it twice is doing
+it once.
+"""
 
 import pytest
 from hypothesis import given

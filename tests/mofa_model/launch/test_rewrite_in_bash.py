@@ -1,5 +1,5 @@
-"""A line with another layout is run by a real bash, in which every program prints its arguments: each sees the same words as
-before, the trainer's without the old layout and with the new one."""
+"""A line with another layout is run by a real bash, in which every program prints its arguments:
+each sees the same words as before, the trainer's without the old layout and with the new one."""
 
 import os
 import re
@@ -32,7 +32,9 @@ PRINTS = """#!/bin/sh
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """What bash runs for a line: the programs with their arguments, sorted; None where bash -n does not accept it."""
+    """What bash runs for a line: the programs with their arguments, sorted; None where bash -n does
+    not accept it.
+    """
     folder = tmp_path_factory.mktemp("run")
     for name in ("torchrun", "python", "prepare", "finish", "log", "cat", "a", "b"):
         (folder / name).write_text(PRINTS)

@@ -1,4 +1,6 @@
-"""A shell line as the shell reads it: commands and places for whoever changes it, words for whoever only reads."""
+"""A shell line as the shell reads it: commands and places for whoever changes it, words for whoever
+only reads.
+"""
 
 import pytest
 from hypothesis import given

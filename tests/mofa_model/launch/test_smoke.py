@@ -1,4 +1,6 @@
-"""Ten steps really run on the CPU, with gloo and a small model, in the environment that `make oracle` builds."""
+"""Ten steps really run on the CPU, with gloo and a small model, in the environment that `make
+oracle` builds.
+"""
 
 import os
 import re

@@ -1,4 +1,6 @@
-"""A launch starts with no word added: model, tokenizer, data, steps and folders are in it, and ten steps are the same launch."""
+"""A launch starts with no word added: model, tokenizer, data, steps and folders are in it, and ten
+steps are the same launch.
+"""
 
 import ast
 import json

@@ -1,4 +1,6 @@
-"""Whole launches, drawn and written as scripts, that the trainers' own parsers took; a sample is as it was."""
+"""Whole launches, drawn and written as scripts, that the trainers' own parsers took; a sample is as
+it was.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""Files of fine-tuners: written whole, read back as the same question at the same price, and taken by the fine-tuners' own code."""
+"""Files of fine-tuners: written whole, read back as the same question at the same price, and taken
+by the fine-tuners' own code.
+"""
 
 import json
 import sys
@@ -125,7 +127,9 @@ def test_a_file_of_llama_factory_holds_deepspeed_or_leaves_it_to_ddp():
 
 
 def test_llama_factory_computes_again_unless_its_own_switch_is_off():
-    """`gradient_checkpointing: false` was written where nothing is computed again; that trainer ignores it."""
+    """`gradient_checkpointing: false` was written where nothing is computed again; that trainer
+    ignores it.
+    """
     said = {"model_name_or_path": "m", "finetuning_type": "full", "gradient_checkpointing": False}
     found = [
         llama_factory.read_document({**said, "disable_gradient_checkpointing": is_off})
@@ -204,7 +208,9 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("trainer", PUBLISHED)
 def test_what_people_write_is_read_as_it_trains(trainer):
-    """TRL computes activations again where nobody says so, Axolotl and LLaMA-Factory name files of DeepSpeed that they bring."""
+    """TRL computes activations again where nobody says so, Axolotl and LLaMA-Factory name files of
+    DeepSpeed that they bring.
+    """
     command, text = PUBLISHED[trainer]
     found = read(command.split(), lambda _: text)
     assert (found.trainer, found.sequence, found.tuning.rank) == (trainer, 2048, 8)
@@ -292,7 +298,9 @@ def test_every_key_that_is_written_was_taken(trainer):
 
 
 def test_adapters_of_a_script_under_accelerate_are_pefts_own_file():
-    """LoRA beside four bits: PEFT's file, transformers' file of the base, and both are read back."""
+    """LoRA beside four bits: PEFT's file, transformers' file of the base, and both are
+    read back.
+    """
     found = written("accelerate", adapters=QLORA, optimizer="adamw-8bit")
     said = json.loads(found.files["adapter_config.json"])
     assert (said["peft_type"], said["r"], said["lora_alpha"]) == ("LORA", 16, 32)
@@ -308,7 +316,9 @@ def test_adapters_of_a_script_under_accelerate_are_pefts_own_file():
 
 
 def test_four_bits_that_torchtune_cannot_share_are_refused_before_the_launch():
-    """Keys of Qwen2.5-0.5B: 896 x 128 weights are 7 units of 16,384, which eight devices cannot share."""
+    """Keys of Qwen2.5-0.5B: 896 x 128 weights are 7 units of 16,384, which eight devices
+    cannot share.
+    """
     asked = problem("torchtune", adapters=QLORA)
     small = replace(asked, workload=replace(asked.workload, model=presets.model("qwen2.5-0.5b")))
     layout = parse_strategy("optimizer=zero3,recompute=full,mbs=2", 8)
@@ -320,7 +330,9 @@ def test_four_bits_that_torchtune_cannot_share_are_refused_before_the_launch():
 
 
 def test_trl_computes_the_loss_in_chunks_and_packs_under_no_ring():
-    """TRL 1.16 patches the head of every model that it trains, and SFTTrainer refuses packing beside a ring."""
+    """TRL 1.16 patches the head of every model that it trains, and SFTTrainer refuses packing
+    beside a ring.
+    """
     with pytest.raises(BadValue, match="it has no whole loss, but chunked"):
         written("trl", loss=Loss.WHOLE)
     with pytest.raises(BadValue, match="trl has no argument for it"):

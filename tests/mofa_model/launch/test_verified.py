@@ -1,4 +1,5 @@
-"""The record of what the trainers' own checks say of our launches: nothing is refused, and it is of the launcher as it is.
+"""The record of what the trainers' own checks say of our launches: nothing is refused, and it is of
+the launcher as it is.
 
 `make oracle` asks them again; no trainer is needed here.
 """

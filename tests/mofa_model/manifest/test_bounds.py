@@ -1,4 +1,6 @@
-"""Numbers that cannot be are refused in one line with the field, the value and what would be right; 0.1.0 stays right."""
+"""Numbers that cannot be are refused in one line with the field, the value and what would be right;
+0.1.0 stays right.
+"""
 
 from pathlib import Path
 

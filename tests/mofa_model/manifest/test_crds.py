@@ -91,7 +91,8 @@ def test_kubectl_explain_has_a_word_for_every_field(crd):
 
 
 def test_a_status_has_no_defaults_and_the_parts_that_one_writer_owns_are_atomic():
-    # Each leaf costs the API server some 50 µs a write; empty strings that it fills in are leaves too.
+    # Each leaf costs the API server some 50 µs a write; empty strings that it fills in are leaves
+    # too.
     (version,) = SHIPPED["mofa.dev_trainingjobs.yaml"]["spec"]["versions"]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     assert all("default" not in schema for _, schema in schemas(status))

@@ -1,4 +1,6 @@
-"""The edge of evidence: what a status says is read as it was written, by this version and by 0.1.0."""
+"""The edge of evidence: what a status says is read as it was written, by this version and
+by 0.1.0.
+"""
 
 import json
 from pathlib import Path

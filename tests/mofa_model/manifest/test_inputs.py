@@ -1,4 +1,6 @@
-"""Manifests become questions: units end here, rates are blended, and the same question has the same hash."""
+"""Manifests become questions: units end here, rates are blended, and the same question has the
+same hash.
+"""
 
 import copy
 import json
@@ -305,7 +307,8 @@ def test_every_bundled_profile_can_be_asked():
 
 
 def test_the_bundled_history_is_that_of_the_example():
-    # 44 + 85 + 15 failures in 30720 node-days, and two more at five in a thousand: 146 in 31120 node-days
+    # 44 + 85 + 15 failures in 30720 node-days, and two more at five in a thousand: 146 in 31120
+    # node-days
     history = rates(ask(profile=bundled_profiles()["h100-east"]))
     assert sum(history.values()) == pytest.approx(1000 * 146 / 31120, rel=0.01)
 

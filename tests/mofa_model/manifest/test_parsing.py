@@ -1,4 +1,6 @@
-"""Our kinds are read strictly, and the first thing that is wrong is said in one line with what would be right."""
+"""Our kinds are read strictly, and the first thing that is wrong is said in one line with what
+would be right.
+"""
 
 import contextlib
 import copy

@@ -1,4 +1,6 @@
-"""Jobs of other kinds as questions: facts from wherever they are said, what is missing in the kind's own words, every size answered."""
+"""Jobs of other kinds as questions: facts from wherever they are said, what is missing in the
+kind's own words, every size answered.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Every manifest that is shipped is answered on the desk, without any other file: by `mofa annotate` and by `mofa advise`."""
+"""Every manifest that is shipped is answered on the desk, without any other file: by `mofa
+annotate` and by `mofa advise`.
+"""
 
 import io
 import json
@@ -20,7 +22,9 @@ DOUBTED = {
     "deepseek-v3.yaml": "no measured run has recompute=",
     "pytorchjob.yaml": "no measured run has pp=",
 }
-"""Files whose first choice is a fifth faster than what surely fits and runs have, and says what it risks."""
+"""Files whose first choice is a fifth faster than what surely fits and runs have, and says what
+it risks.
+"""
 OURS = ("ClusterProfile", "AdvisorPolicy")
 
 pytestmark = pytest.mark.usefixtures("asked_once")

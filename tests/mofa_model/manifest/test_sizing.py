@@ -1,4 +1,6 @@
-"""A job that states no size gets one within the bounds of its namespace's policy and of its pool."""
+"""A job that states no size gets one within the bounds of its namespace's policy and of
+its pool.
+"""
 
 from __future__ import annotations
 

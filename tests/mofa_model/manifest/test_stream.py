@@ -1,4 +1,6 @@
-"""Streams of manifests are annotated with explicit outcomes, once, and everything else passes through."""
+"""Streams of manifests are annotated with explicit outcomes, once, and everything else
+passes through.
+"""
 
 import json
 from pathlib import Path
@@ -350,7 +352,9 @@ def test_gpus_of_unequal_pods_that_do_not_fill_nodes_are_an_explicit_outcome():
 def test_pods_with_a_part_of_a_node_are_a_question_of_nodes_parts_and_pods(
     pods, each, nodes, per_node, domain
 ):
-    """NVLink reaches as far as a pod does, but all GPUs of a job on a node share that node's memory and storage."""
+    """NVLink reaches as far as a pod does, but all GPUs of a job on a node share that node's memory
+    and storage.
+    """
     text = JOBSET.replace("completions: 32", f"completions: {pods}").replace(
         "gpu: 8", f"gpu: {each}"
     )

@@ -1,4 +1,6 @@
-"""`mofa annotate` and `mofa profile` from the command line: output, exit codes, and one line for what is wrong."""
+"""`mofa annotate` and `mofa profile` from the command line: output, exit codes, and one line for
+what is wrong.
+"""
 
 import re
 import shutil
@@ -317,7 +319,9 @@ def test_all_examples_together_are_a_fixed_point(capsys, tmp_path):
 def test_a_profile_of_this_machine_says_what_its_tools_told_or_why_there_is_none(
     tmp_path, monkeypatch, capsys
 ):
-    """We wrote the lines in the form that nvidia-smi has for a machine with two L4; there is no GPU here."""
+    """We wrote the lines in the form that nvidia-smi has for a machine with two L4; there is no
+    GPU here.
+    """
     tool = tmp_path / "nvidia-smi"
 
     def told(text):

@@ -1,4 +1,6 @@
-"""A page needs nothing but itself, escapes what it shows, and says in words what its pictures show."""
+"""A page needs nothing but itself, escapes what it shows, and says in words what its
+pictures show.
+"""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,6 @@
-"""Commands that strangers type first: nine of ten end in an answer, a question names what makes the next command work."""
+"""Commands that strangers type first: nine of ten end in an answer, a question names what makes the
+next command work.
+"""
 
 import io
 import re
@@ -50,7 +52,9 @@ def run(typed, monkeypatch, capsys, stdin=""):
 
 
 def ended(attempt, monkeypatch, capsys):
-    """Whether an attempt ended as it should; after a question its example is typed, and answered."""
+    """Whether an attempt ended as it should; after a question its example is typed,
+    and answered.
+    """
     typed = attempt["typed"]
     code, out, err = run(typed, monkeypatch, capsys)
     if attempt.get("findings"):

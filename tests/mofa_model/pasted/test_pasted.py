@@ -145,7 +145,9 @@ LOG = "iteration 1/9 | elapsed time per iteration (ms): 4020.0\niteration 2/9 | 
 
 
 def test_what_was_advised_and_is_written_is_kept_and_as_sure_to_fit_as_it_was():
-    """It fitted with 95 % as the advice and with 85 % once it was written, so each answer changed the last one."""
+    """It fitted with 95 % as the advice and with 85 % once it was written, so each answer changed
+    the last one.
+    """
     question = AdviceQuestion(
         model="llama3-8b", gpu="h100", gpus="8", sequence_length="8192", global_batch_size="128",
         framework="megatron", precision=("fp8-delayed",),
@@ -286,7 +288,9 @@ def test_what_a_script_prints_or_a_comment_warns_of_is_no_run():
 
 
 def test_a_layout_of_a_file_that_is_not_here_is_not_compared_and_a_name_that_says_a_stage_is_not_all_of_it():
-    """`--deepspeed_config x.json` was read as replicated states, which do not fit, and pp=4 beside it was lost."""
+    """`--deepspeed_config x.json` was read as replicated states, which do not fit, and pp=4 beside
+    it was lost.
+    """
     script = (
         "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-3.1-70B --deepspeed FILE"
         " --per_device_train_batch_size 1 --max_length 4096 --bf16 True --pipe_parallel_size 4\n"
@@ -453,7 +457,9 @@ TUNE = "tune run --nproc_per_node 8 full_finetune_distributed --config {} epochs
 def test_a_fine_tuner_is_told_over_its_file_and_keeps_all_else_it_was_told(
     script, beside, kept, told
 ):
-    """`llamafactory-cli train --stage sft --dataset x` lost both; then such commands were left as they were."""
+    """`llamafactory-cli train --stage sft --dataset x` lost both; then such commands were left as
+    they were.
+    """
     more = [Pasted(beside, "sft.yaml")] if beside else []
     given = {"gpu": "a100", "gpus": "8", "model": "llama3-8b" if "mine" in script else None}
     given |= {} if "factory" in script else {"global_batch_size": "64"}
@@ -490,7 +496,9 @@ def test_a_command_of_an_older_release_or_whose_file_is_elsewhere_is_left_as_it_
 
 
 def test_a_script_that_would_do_a_part_of_the_advice_alone_stays_as_it_is():
-    """A script with half of the advice and half of its own layout would need other memory than either."""
+    """A script with half of the advice and half of its own layout would need other memory
+    than either.
+    """
     left, same = left_of(PLAIN.format(""), constraints=("optimizer=zero3",))
     assert same
     assert "optimizer=replicated and the advice zero3, which stands in accelerate.yaml" in left

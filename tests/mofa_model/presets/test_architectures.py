@@ -1,4 +1,6 @@
-"""Each architecture is counted as transformers builds it: published configurations, and those that transformers saves itself."""
+"""Each architecture is counted as transformers builds it: published configurations, and those that
+transformers saves itself.
+"""
 
 import json
 import random
@@ -87,7 +89,9 @@ def test_flops_are_those_that_pytorch_counts(name):
 
 
 def scanned(block):
-    """Whether a block works through a state, which PyTorch's reference does in part without matrices: tests of blocks count it."""
+    """Whether a block works through a state, which PyTorch's reference does in part without
+    matrices: tests of blocks count it.
+    """
     return isinstance(block, StateSpace | SelectiveScan) or (
         isinstance(block, LinearAttention) and block.delta
     )
@@ -102,7 +106,9 @@ def test_what_is_not_modelled_is_refused_with_what_is_missing(kind):
 
 
 def fuzzed(seed):
-    """A published configuration with some fields changed, dropped or swapped with those of another."""
+    """A published configuration with some fields changed, dropped or swapped with those
+    of another.
+    """
     draw = random.Random(seed)
     config = dict(CONFIGS[draw.choice(PUBLISHED)])
     other = CONFIGS[draw.choice(PUBLISHED)]

@@ -1,4 +1,6 @@
-"""Every name finds what it means, every preset can be built, and every number says where it was read."""
+"""Every name finds what it means, every preset can be built, and every number says where it
+was read.
+"""
 
 import re
 from collections import defaultdict

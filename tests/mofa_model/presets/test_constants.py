@@ -1,4 +1,6 @@
-"""Constants are found in layers: device, precision, stack, stack on device, defects; the last one stands."""
+"""Constants are found in layers: device, precision, stack, stack on device, defects; the last
+one stands.
+"""
 
 import tomllib
 from importlib import resources
@@ -16,7 +18,9 @@ CONSTANTS = entries.table("constants")
 
 
 def sections(tree, path=()):
-    """Every section of the file with its constants; a constant is a table with a value or a factor."""
+    """Every section of the file with its constants; a constant is a table with a value or
+    a factor.
+    """
     tables = {key: value for key, value in tree.items() if isinstance(value, dict)}
     own = {key: value for key, value in tables.items() if {"value", "factor"} & set(value)}
     inner = [
@@ -50,7 +54,8 @@ def test_every_section_is_of_something_that_exists():
             assert set(rest[1:]) <= recipes
         elif kind == "stack":
             assert rest[0] in presets.names("stacks")
-            # Adapters were measured on chips of one class under other limits of power: a chip's own.
+            # Adapters were measured on chips of one class under other limits of power: a chip's
+            # own.
             places = {"device": families, "chip": presets.names("devices")}
             assert not rest[1:] or rest[2] in places[rest[1]]
         elif kind == "defect":

@@ -1,4 +1,6 @@
-"""A model by its id on a hub: fetched once from a server that speaks the hub's protocol, and every refusal in one line."""
+"""A model by its id on a hub: fetched once from a server that speaks the hub's protocol, and every
+refusal in one line.
+"""
 
 import json
 import os
@@ -71,7 +73,9 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """A server, and the library told to ask it and to keep what it gets in a folder of this test."""
+    """A server, and the library told to ask it and to keep what it gets in a folder of
+    this test.
+    """
     constants = pytest.importorskip("huggingface_hub.constants")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(

@@ -31,7 +31,8 @@ def ends(model):
 def test_a_published_file_describes_the_same_model_as_the_preset(name):
     read, preset = from_config(HUB["presets"][name], name=name), presets.model(name)
     assert ends(read) == ends(preset)
-    # The older presets leave out biases and norms of queries and keys: at most 0.04 % of one of them.
+    # The older presets leave out biases and norms of queries and keys: at most 0.04 % of one of
+    # them.
     assert parameters.total_parameters(read) == pytest.approx(
         parameters.total_parameters(preset), rel=4e-4
     )
@@ -165,7 +166,9 @@ def test_a_text_that_stands_in_the_file_twice_is_read_once():
 
 
 def test_what_is_off_says_no_more_than_what_is_not_there(tmp_path):
-    """Published files are full of `mlp_only_layers: []`, `bad_words_ids: null` and `"time_step_limit": [0.0, Infinity]`."""
+    """Published files are full of `mlp_only_layers: []`, `bad_words_ids: null` and
+    `"time_step_limit": [0.0, Infinity]`.
+    """
     nothing = {
         "mlp_only_layers": [],
         "bad_words_ids": None,
@@ -208,7 +211,9 @@ def test_the_text_of_qwen3_vl_is_that_of_qwen3_and_its_head_is_said_around_it():
 
 @pytest.mark.parametrize("name, layers", [("gemma-4-26b-a4b-text", 25), ("mimo-v2-flash", 39)])
 def test_layers_with_a_window_have_attention_of_another_shape(name, layers):
-    """Of Gemma 4 one layer in six sees all tokens, with heads of 512; of MiMo nine of 48 do, with half of the heads of keys."""
+    """Of Gemma 4 one layer in six sees all tokens, with heads of 512; of MiMo nine of 48 do, with
+    half of the heads of keys.
+    """
     model = from_config(PUBLISHED[name])
     seen = {
         block.window: block

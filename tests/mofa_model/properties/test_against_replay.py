@@ -1,4 +1,6 @@
-"""The pipeline of an estimate against the replay of its order, with the stages that the estimate found."""
+"""The pipeline of an estimate against the replay of its order, with the stages that the
+estimate found.
+"""
 
 from dataclasses import replace
 
@@ -34,7 +36,9 @@ def question(workload, cluster, schedule, stages, virtual, micro_batches, hop):
 
 
 def replayed(found, strategy, micro_batches, hop, alike):
-    """Makespan with the totals of every stage, each a chunk a `vpp`-th of its device, in the shares of the estimate."""
+    """Makespan with the totals of every stage, each a chunk a `vpp`-th of its device, in the shares
+    of the estimate.
+    """
     totals = np.repeat(found.stage_time.total, found.stage_kinds.count.astype(int))
     if alike or strategy.schedule == DUALPIPE:  # whose devices hold a stage of either end
         totals = np.full_like(totals, found.stage_time.slowest)
@@ -77,7 +81,9 @@ def test_1f1b_is_its_replay_where_the_head_is_on_a_slowest_stage_and_never_below
 @settings(max_examples=60)
 @given(workloads(), clusters(), layouts(SCHEDULES), st.sampled_from([0.0, HOP]))
 def test_unequal_stages_are_estimated_near_their_replay(workload, cluster, layout, hop):
-    """Within a twentieth; of schedules in a V within 15 %: the worst of 500 questions each were 3 and 14 % off."""
+    """Within a twentieth; of schedules in a V within 15 %: the worst of 500 questions each were 3
+    and 14 % off.
+    """
     schedule, p, v, m = layout
     workload, cluster, strategy = question(workload, cluster, schedule, p, v, m, hop)
     found = estimate(workload, cluster, strategy)

@@ -1,6 +1,8 @@
-"""The laws of an estimate on layouts by the thousand: a sample here, 200,000 of each law in `make soak`.
+"""The laws of an estimate on layouts by the thousand: a sample here, 200,000 of each law in `make
+soak`.
 
-A law takes a question and gives ratios, one a layout: above 1 it is broken. What it allows beyond rounding stands beside it.
+A law takes a question and gives ratios, one a layout: above 1 it is broken. What it allows beyond
+rounding stands beside it.
 """
 
 from dataclasses import replace
@@ -19,8 +21,8 @@ from mofa_model.schedules import SCHEDULES
 from mofa_model.strategy import ContextMode, Graphs, Placement, Recompute, Sharding
 
 SLOWER_KERNELS = 0.09
-"""Measured products of twice the rows take up to 2.18 times as long (A100, 16,384 rows of 4,096 by 4,096): large ones may run at a
-lower rate, so that chunks of these are quicker than the whole."""
+"""Measured products of twice the rows take up to 2.18 times as long (A100, 16,384 rows of 4,096 by
+4,096): large ones may run at a lower rate, so that chunks of these are quicker than the whole."""
 OVERLAPS = ("tensor_overlap", "data_overlap", "expert_overlap", "pipeline_overlap")
 PARTS = ("peak", "memory", "scale_up", "scale_out", "host")
 
@@ -88,7 +90,8 @@ def the_pipeline_never_beats_its_lower_bound(_, workload, cluster, family):
 
 
 def memory_never_rises_with_what_shares_it(_, workload, cluster, family):
-    # A stack with buckets fills them as soon as there is anything to reduce: one rank alone has none.
+    # A stack with buckets fills them as soon as there is anything to reduce: one rank alone has
+    # none.
     bare = replace(cluster.calibration.memory, bucket=0.0, partition=0.0)
     cluster = replace(cluster, calibration=replace(cluster.calibration, memory=bare))
 
@@ -111,7 +114,9 @@ def memory_never_rises_with_what_shares_it(_, workload, cluster, family):
 
 
 def more_chunks_of_experts_cost_time(_, workload, cluster, family):
-    """Where nothing is offloaded: what chunks compute again need not go to the host, which may be the longer way."""
+    """Where nothing is offloaded: what chunks compute again need not go to the host, which may be
+    the longer way.
+    """
     here, there = replace(family, offload=frozenset()), runnable(family, workload)
     by_law = replace(cluster, calibration=replace(cluster.calibration, kernels=None))
     for machines, slower in ((by_law, 0.0), (cluster, SLOWER_KERNELS)):
@@ -124,8 +129,9 @@ def more_chunks_of_experts_cost_time(_, workload, cluster, family):
 
 
 def more_chunks_of_experts_save_memory(_, workload, cluster, family):
-    """Chunks are computed again from their wide input, which every rank keeps whole without sequence parallelism: where the
-    experts' own are narrow, the second chunk may then cost more than it saves; further ones never do.
+    """Chunks are computed again from their wide input, which every rank keeps whole without
+    sequence parallelism: where the experts' own are narrow, the second chunk may then cost more
+    than it saves; further ones never do.
     """
     narrow = workload.training.precision.quantised and not family.sequence_parallel
     there = (np.asarray(family.chunks) > 1) | (np.asarray(family.tp) == 1) | (not narrow)

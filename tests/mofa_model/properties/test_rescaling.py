@@ -1,7 +1,8 @@
-"""Seconds and bytes are units and no more: in units of 1/1024 s every time is 1024 times as large, bit for bit.
+"""Seconds and bytes are units and no more: in units of 1/1024 s every time is 1024 times as large,
+bit for bit.
 
-A time or a size that is written into an equation, and not given to it, breaks it; `test_laws.py` asks for every term, and here is
-what its rescaling rests on.
+A time or a size that is written into an equation, and not given to it, breaks it; `test_laws.py`
+asks for every term, and here is what its rescaling rests on.
 """
 
 from dataclasses import fields
@@ -37,7 +38,9 @@ def test_the_table_has_the_units_that_the_annotations_state(kind):
 
 
 def test_a_link_of_50_gb_a_second_moves_49_mb_in_a_1024th():
-    """1024 units of time are a second, 1 unit of size is a byte: 50e9 B/s are 50e9 / 1024 B per unit."""
+    """1024 units of time are a second, 1 unit of size is a byte: 50e9 B/s are 50e9 / 1024 B
+    per unit.
+    """
     link = rescaled(Link(bandwidth=50e9, latency=1e-6), time=1024.0)
     assert (link.bandwidth, link.latency) == (50e9 / 1024, 1024e-6)
 

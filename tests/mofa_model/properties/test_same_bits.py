@@ -1,4 +1,6 @@
-"""A question has the same answer alone and among others, to the last bit; and terms are finite and add up."""
+"""A question has the same answer alone and among others, to the last bit; and terms are finite and
+add up.
+"""
 
 from dataclasses import replace
 
@@ -14,7 +16,9 @@ from mofa_model.estimate import estimate
 @settings(max_examples=40)
 @given(workloads(), clusters(), one())
 def test_a_batch_of_questions_has_the_answers_of_each_alone(workload, cluster, strategy):
-    """Calibration asks about many runs at once: then sequence, batch, bandwidth, GPUs and layers are arrays."""
+    """Calibration asks about many runs at once: then sequence, batch, bandwidth, GPUs and layers
+    are arrays.
+    """
     rows = np.arange(1.0, ROWS + 1.0)
 
     def question(n):

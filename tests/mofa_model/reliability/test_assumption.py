@@ -1,4 +1,6 @@
-"""Whether an assumed rate still stands: by hand, by its promise, and by what it says of the change."""
+"""Whether an assumed rate still stands: by hand, by its promise, and by what it says of
+the change.
+"""
 
 import numpy as np
 import pytest
@@ -40,7 +42,9 @@ def test_a_single_look_at_a_count(failures, expected, verdict):
 
 
 def test_evidence_by_hand():
-    """Two failures on a day where one is expected: 2^2 exp(-1) for twice the rate, others beside it."""
+    """Two failures on a day where one is expected: 2^2 exp(-1) for twice the rate, others
+    beside it.
+    """
     evidence, _ = replay(np.ones(1), np.ones(1), np.array([2]), most=50.0)
     assert np.exp(counted(evidence, np.array([0]))[0, 0]) == pytest.approx(
         (1.5**2 * np.exp(-0.5) + 2**2 * np.exp(-1) + 4**2 * np.exp(-3) + 16**2 * np.exp(-15)) / 4
@@ -57,7 +61,9 @@ def test_the_mean_of_the_evidence_is_the_time_watched_while_the_assumption_holds
 
 
 def verdicts(counts, expected):
-    """Of many pools, each a column, and by direction: on which days they are said to have moved, and the assumption to be wrong."""
+    """Of many pools, each a column, and by direction: on which days they are said to have moved,
+    and the assumption to be wrong.
+    """
     moved, wrong = evidence_against(
         np.ones(len(counts)), np.full(counts.shape, expected), counts, 0.05
     )
@@ -82,7 +88,9 @@ def test_false_verdicts_stay_below_five_percent_a_year_also_where_failures_come_
 
 @pytest.mark.parametrize("expected", [0.416, 1.664, 6.656])
 def test_a_rate_that_moves_by_half_of_itself_each_week_drifts_and_is_not_called_wrong(expected):
-    """Pools of 64, 256 and 1,024 nodes at 6.5 failures in a thousand node-days. Without weeks 16, 71 and 99.7 % were called wrong."""
+    """Pools of 64, 256 and 1,024 nodes at 6.5 failures in a thousand node-days. Without weeks 16,
+    71 and 99.7 % were called wrong.
+    """
     counts = moving(np.random.default_rng(8), (365, 300), expected)
     moved, wrong = verdicts(counts, expected)
     assert np.mean(wrong.any(axis=(0, 2))) <= 0.05
@@ -96,8 +104,8 @@ def test_a_rate_that_moves_by_half_of_itself_each_week_drifts_and_is_not_called_
 def test_a_doubled_rate_is_named_soon_and_called_wrong_later_where_rates_move(
     expected, named, wrong
 ):
-    """By the best test of weeks alone the last needs 28 days: four weeks of twice the rate come to 1.95 times by chance in one of
-    a thousand, and a year has 52."""
+    """By the best test of weeks alone the last needs 28 days: four weeks of twice the rate come to
+    1.95 times by chance in one of a thousand, and a year has 52."""
     generator = np.random.default_rng(9)
     counts = np.vstack(
         [
@@ -123,7 +131,9 @@ def test_a_doubled_rate_is_named_soon_and_called_wrong_later_where_rates_move(
     ],
 )
 def test_a_doubled_and_a_halved_rate_are_found_and_the_day_of_the_change(ratio, expected, within):
-    """Pools of 64, 256 and 1,024 nodes at five failures in a thousand node-days, changed after two months."""
+    """Pools of 64, 256 and 1,024 nodes at five failures in a thousand node-days, changed after
+    two months.
+    """
     generator, delays, off = np.random.default_rng(5), [], []
     rate = np.append(np.ones(60), np.full(4 * within, ratio)) * expected
     pools = generator.poisson(rate, (100, len(rate)))
@@ -155,8 +165,8 @@ def test_a_rack_that_fails_at_once_is_no_false_verdict_on_a_small_pool(expected,
 
 @pytest.mark.parametrize("hour", range(24))
 def test_forty_times_as_many_failures_as_assumed_are_said_at_whatever_hour_days_are_cut(hour):
-    """Fifteen failures in a month where 0.36 were expected: few weeks do not tell how large events are, and five in a hundred said
-    InsufficientData."""
+    """Fifteen failures in a month where 0.36 were expected: few weeks do not tell how large events
+    are, and five in a hundred said InsufficientData."""
     edges = np.unique(np.concatenate([[0.0, 30.0], np.arange(1 - hour / 24, 30, 1.0)]))
     lengths = np.diff(edges)
     for seed in range(12):
@@ -168,7 +178,9 @@ def test_forty_times_as_many_failures_as_assumed_are_said_at_whatever_hour_days_
 
 
 def test_days_with_failures_are_no_more_where_events_are_large():
-    """So their evidence needs no size of events: its mean stays below the time watched, whatever the sizes are."""
+    """So their evidence needs no size of events: its mean stays below the time watched, whatever
+    the sizes are.
+    """
     generator = np.random.default_rng(3)
     for size in (1, 4, 16):
         counts = size * generator.poisson(0.4 / size, (40, 3000))

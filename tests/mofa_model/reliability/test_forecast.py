@@ -51,7 +51,9 @@ def test_chances_of_all_counts_add_to_one():
 
 
 def test_the_posterior_of_a_pool_with_days_is_of_what_they_are_worth():
-    """Sixty days, the last twenty at three times the rate: what they are worth is nearer to it, and the band is wider."""
+    """Sixty days, the last twenty at three times the rate: what they are worth is nearer to it, and
+    the band is wider.
+    """
     counts = [int(n % 2) for n in range(40)] + [2, 1] * 10
     days = tuple(
         DatedEvidence(
@@ -91,7 +93,9 @@ def test_the_next_days_are_said_with_the_exposure_of_the_last_week():
 
 
 def test_a_forecast_of_millions_is_as_quick_as_one_of_ten():
-    """Two failures in two seconds of one node, and a week of a thousand nodes to come: mean and band are in the billions."""
+    """Two failures in two seconds of one node, and a week of a thousand nodes to come: mean and
+    band are in the billions.
+    """
     said = mixture(np.array([1.0]), np.array([2 / 86400]), np.array([2.0]), ahead=7.0)
     band = outlook(said, 7.0, 7000.0)
     assert band.mean > 1e8

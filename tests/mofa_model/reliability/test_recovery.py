@@ -1,4 +1,6 @@
-"""Recovery plans: the closed forms against our events, and against an outsider's in SimPy that share no code with either."""
+"""Recovery plans: the closed forms against our events, and against an outsider's in SimPy that
+share no code with either.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +185,9 @@ def test_failures_are_split_and_none_is_lost_while_no_replica_fails_alone() -> N
 
 
 def test_copies_on_peers_cost_replicas_that_go_on_a_little_and_never_the_interval() -> None:
-    """Only failures of the whole job read a save, and they read the far one: both tiers save together."""
+    """Only failures of the whole job read a save, and they read the far one: both tiers
+    save together.
+    """
     job = Regime(8192, 0.005, "replica", replicas=64).job
     alone = interval.recommend(job)
     both = interval.recommend(replace(job, plan=plan_of("peer+replica")))
@@ -239,7 +243,9 @@ def test_replicas_that_go_on_keep_80_percent_of_100_000_gpus_where_a_whole_job_k
 
 
 def test_every_function_of_reliability_and_simulator_is_reached_from_a_verb() -> None:
-    """By name: from the verbs of the model and of the operator on, over all names that reached code says."""
+    """By name: from the verbs of the model and of the operator on, over all names that reached
+    code says.
+    """
     named = _names_by_definition(Path(mofa_model.__file__).parent)
     for name, uses in _names_by_definition(Path(mofa_operator.__file__).parent).items():
         named.setdefault(name, []).extend(uses)

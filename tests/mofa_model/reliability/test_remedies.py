@@ -1,4 +1,6 @@
-"""A past is replayed through alternatives: each gain can be computed by hand, and what is nothing is said to be nothing."""
+"""A past is replayed through alternatives: each gain can be computed by hand, and what is nothing
+is said to be nothing.
+"""
 
 from dataclasses import replace
 
@@ -128,7 +130,9 @@ def test_a_job_that_misses_two_nodes_waits_once():
 
 
 def test_failures_that_come_in_clusters_make_no_lemon():
-    """Six failures of one node in one fortnight are one bad repair; one every fortnight is a lemon."""
+    """Six failures of one node in one fortnight are one bad repair; one every fortnight is
+    a lemon.
+    """
     steady, clustered = np.zeros((20, 10)), np.zeros((20, 10))
     steady[3], clustered[3, 4] = 1.0, 10.0
     for number in (5, 7, 9):
@@ -147,7 +151,9 @@ def test_an_empty_past_gains_nothing():
 
 
 def test_two_plans_together_gain_less_than_each_alone_where_they_shorten_the_same_time():
-    """A node breaks after two hours unnoticed: the watchdog saves 110 minutes, the spare 380 s of 400."""
+    """A node breaks after two hours unnoticed: the watchdog saves 110 minutes, the spare 380 s
+    of 400.
+    """
     broken = replace(STOP, cause="nic", faulty=("n1",))
     both = gains(
         what_would_help(

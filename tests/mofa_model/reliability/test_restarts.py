@@ -1,4 +1,6 @@
-"""How often a job may have to start again, against drawn histories; and time-outs that end a hang in their order."""
+"""How often a job may have to start again, against drawn histories; and time-outs that end a hang
+in their order.
+"""
 
 from dataclasses import replace
 
@@ -43,7 +45,9 @@ def job(reliability, nodes=64, **more):
 
 
 def test_of_a_hundred_drawn_runs_one_needs_more_restarts_than_are_given():
-    """Rates are drawn from their posteriors, then failures of each class; nothing of ours is called."""
+    """Rates are drawn from their posteriors, then failures of each class; nothing of ours
+    is called.
+    """
     generator = np.random.default_rng(5)
     for failures, days, nodes, length in ((4, 900, 64, 20), (40, 9000, 512, 60), (2, 700, 8, 30)):
         classes = [(failures, days), (3 * failures, days), (0.5 * failures, days)]
@@ -60,7 +64,9 @@ def test_of_a_hundred_drawn_runs_one_needs_more_restarts_than_are_given():
 
 
 def test_known_rates_and_domains_add_to_a_poisson_number():
-    """0.005 a node-day on 64 nodes is 9.6 in 30 days, and four racks with one in a hundred days each are 1.2 more."""
+    """0.005 a node-day on 64 nodes is 9.6 in 30 days, and four racks with one in a hundred days
+    each are 1.2 more.
+    """
     known = FailureRate(failures=0.0, exposure=1.0, exactly=0.005 / DAY)
     rack = Domain(name="rack", nodes=16, rate=0.01 / DAY, recovery=BACK)
     assert restarts_of(job(pool(known))) == restarts_needed(9.6, 0.0) == 17

@@ -24,10 +24,12 @@ from mofa_model.strategy import Strategy
 
 
 def peak_in_flight(order, *, until=OperationKind.WEIGHT_GRADIENT):
-    """Most activations that each device holds at one time, counted from the order, Eq. (5). [chunks]
+    """Most activations that each device holds at one time, counted from the order, Eq. (5).
+    [chunks]
 
-    One is held from its forward until its backward; where the backward is split, until the weight gradient, which still
-    reads the inputs of the matrix products, or with `until=Kind.INPUT_GRADIENT` until the input gradient only.
+    One is held from its forward until its backward; where the backward is split, until the weight
+    gradient, which still reads the inputs of the matrix products, or with
+    `until=Kind.INPUT_GRADIENT` until the input gradient only.
     """
     change = {OperationKind.FORWARD: 1, OperationKind.BACKWARD: -1, until: -1}
     return tuple(
@@ -59,7 +61,9 @@ def test_dualpipe_on_two_stages_splits_the_last_backward_and_pairs_the_middle_on
     "p, m, v", [(1, 3, 1), (4, 8, 1), (2, 4, 2), (4, 4, 3), (4, 16, 2), (8, 16, 12)]
 )
 def test_gradients_of_a_chunk_leave_beside_the_backward_passes_that_come_after_it(p, m, v):
-    """From the last backward pass of the chunk that is finished first to the end, in micro-batches; the first stage is the last to end."""
+    """From the last backward pass of the chunk that is finished first to the end, in micro-batches;
+    the first stage is the last to end.
+    """
     schedule = INTERLEAVED if v > 1 else ONE_F_ONE_B
     steps = schedule.order(p, m, v)[0]
     passes = [o.virtual_stage for step in steps for o in step if o.kind is OperationKind.BACKWARD]
@@ -98,7 +102,9 @@ def test_dualpipev_is_the_order_that_pytorch_runs():
 
 
 def test_v_half_follows_its_building_block():
-    """First of four devices: F at 0, f at 10, i at 14 and I at 25, repeated every six; weight gradients between."""
+    """First of four devices: F at 0, f at 10, i at 14 and I at 25, repeated every six; weight
+    gradients between.
+    """
     assert v_text(V_HALF.order(4, 5)[0], 4).startswith("F0 F1 f0 F2 i0 w0 f1 F3 i1 w1 f2 F4 I0")
 
 

@@ -52,7 +52,9 @@ share = st.floats(0.0, 1.0)
 
 
 def both(layout, f, i, w, hop, pair, *, blocking=False):
-    """Closed form and replay for equal stages; f, i, w are times of a device, all its chunks together."""
+    """Closed form and replay for equal stages; f, i, w are times of a device, all its
+    chunks together.
+    """
     schedule, p, m, v = layout
     C = f + i + w
     closed = schedule.time(
@@ -137,7 +139,9 @@ def test_the_pipeline_never_beats_its_lower_bound(layout, f, i, w, hop, blocking
 
 @given(layouts(), work, work, work, st.floats(0.0, 10.0), st.booleans())
 def test_what_a_schedule_fills_is_never_more_than_its_bubble(layout, f, i, w, hop, blocking):
-    """Of what a search leaves out by it nothing could have been the best; 1 s each, 4 stages: ZBV fills 0.5 of 1.5 s."""
+    """Of what a search leaves out by it nothing could have been the best; 1 s each, 4 stages: ZBV
+    fills 0.5 of 1.5 s.
+    """
     schedule, p, m, v = layout
     C = f + i + w
     flow = Flow(
@@ -149,7 +153,9 @@ def test_what_a_schedule_fills_is_never_more_than_its_bubble(layout, f, i, w, ho
 
 @given(st.integers(1, 6), st.integers(1, 16), st.data(), st.floats(0.05, 0.95), st.floats(0.0, 1.0))
 def test_1f1b_on_unequal_stages_is_never_above_its_closed_form(p, m, data, f, hop):
-    """It lies below by at most what follows the slowest stage, sum of C_j for j > b, when hops are free."""
+    """It lies below by at most what follows the slowest stage, sum of C_j for j > b, when hops
+    are free.
+    """
     C = np.array(data.draw(st.lists(st.floats(0.1, 3.0), min_size=p, max_size=p)))
     closed, found = uneven(C, m, f, hop)
     assert found <= closed * (1 + CLOSE)
@@ -182,7 +188,9 @@ def uneven(C, m, f, hop):
 
 
 def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form():
-    """Stage 0 only forwards, stage 1 only backwards: 1F1B takes m + 3, sum C + (m - 1) max C is m + 1."""
+    """Stage 0 only forwards, stage 1 only backwards: 1F1B takes m + 3, sum C + (m - 1) max C is m
+    + 1.
+    """
     times = dict(
         forward=[1.0, 0.0, 0.0, 0.0], input_gradient=[0.0, 1.0, 0.0, 0.0], weight_gradient=0.0
     )
@@ -212,7 +220,9 @@ def test_zero_bubble_leaves_a_third_of_the_1f1b_bubble():
 def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_gradient(
     half, more, f, less, saved
 ):
-    """Middle devices run p + 1 unpaired micro-batches and m - p - 1 pairs; the rest is (p/2 - 1)(F&B + B - 3 W)."""
+    """Middle devices run p + 1 unpaired micro-batches and m - p - 1 pairs; the rest is (p/2 -
+    1)(F&B + B - 3 W).
+    """
     p, w = 2 * half, less * f
     m = 2 * p + 2 * more
     C, pair = 2 * f + w, overlap(f, f, w, saved)
@@ -225,7 +235,9 @@ def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_grad
 def test_dualpipev_has_the_published_bubble_when_forward_is_as_long_as_input_gradient(
     p, more, f, less, saved
 ):
-    """DeepSeek's README: (PP/2 - 1)(F&B + B - 3 W) for PP = 2 p virtual stages, on the device at the bottom of the V."""
+    """DeepSeek's README: (PP/2 - 1)(F&B + B - 3 W) for PP = 2 p virtual stages, on the device at
+    the bottom of the V.
+    """
     w = less * f
     C, pair = 2 * f + w, overlap(f, f, w, saved)
     times = dict(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
@@ -234,7 +246,9 @@ def test_dualpipev_has_the_published_bubble_when_forward_is_as_long_as_input_gra
 
 
 def test_zbv_waits_a_sixth_of_1f1b_and_v_half_two_thirds():
-    """p = 8, F = I = W = 1: 21 of 1F1B; (p - 1) / 2 for ZBV; 3.5 p - 2 passes of half a device for V-half."""
+    """p = 8, F = I = W = 1: 21 of 1F1B; (p - 1) / 2 for ZBV; 3.5 p - 2 passes of half a device
+    for V-half.
+    """
     common = {"slowest": 3.0, "total": 24.0, "microbatches": 32.0, "stages": 8.0, "virtual": 2.0}
     bubbles = [
         float(bubble_time(s.time(Flow(**common)), slowest=3.0, microbatches=32.0))
@@ -250,7 +264,9 @@ def test_time_falls_with_virtual_stages_when_hops_are_free():
 
 
 def test_overlap_does_not_hide_the_hops_of_1f1b():
-    """p micro-batches in the air leave a round trip no slack: 32 of them on 8 stages pay 68 hops, with v = 2 only 30."""
+    """p micro-batches in the air leave a round trip no slack: 32 of them on 8 stages pay 68 hops,
+    with v = 2 only 30.
+    """
     layout = {"slowest": 3.0, "microbatches": 32.0, "stages": 8.0, "hop": 0.25}
     assert float(exposed_hops(**layout, virtual=1.0)) == 68 * 0.25
     assert float(exposed_hops(**layout, virtual=2.0)) == 30 * 0.25

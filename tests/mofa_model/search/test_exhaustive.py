@@ -1,7 +1,9 @@
-"""The searched space is all of the legal space, and nothing else: held against a nested loop written from the rules.
+"""The searched space is all of the legal space, and nothing else: held against a nested loop
+written from the rules.
 
-The loop below shares no code with the search. It walks plain Python numbers, asks for every reason of `Rejection` in its order,
-and prices each strategy with `estimate`. Sets, counts by reason and the ranking must be equal.
+The loop below shares no code with the search. It walks plain Python numbers, asks for every reason
+of `Rejection` in its order, and prices each strategy with `estimate`. Sets, counts by reason and
+the ranking must be equal.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ MIXTURE = decoder(
 )
 UNEVEN = with_imbalance(MIXTURE, 1.5, 0.1)
 LEAN = replace(UNEVEN, embedding=replace(UNEVEN.embedding, vocabulary=8000))
-"""With a vocabulary of 32,000 the loss holds more than experts do, and chunks of these save nothing."""
+"""With a vocabulary of 32,000 the loss holds more than experts do, and chunks of these
+save nothing.
+"""
 LATENT = decoder(
     "latent",
     layers=4,
@@ -89,7 +93,8 @@ FULLY = {Sharding.GRADIENTS, Sharding.WEIGHTS}
 HALF = ("recompute=none,full", "offload=none,layer_input", "schedule=1f1b", "mbs<=2")
 EVERY_SCHEDULE = f"schedule={','.join(one.value for one in SCHEDULES)}"
 CASES = [
-    # model, GPUs, batch, memory, trainer, constraints that keep the loop short; the quickest first, for a glance
+    # model, GPUs, batch, memory, trainer, constraints that keep the loop short; the quickest first,
+    # for a glance
     ("mixture on 64", MIXTURE, 64, 64, 5e9, "megatron", ("recompute=none", "cp=1", "mbs<=2")),
     (
         "dense on 8",
@@ -226,7 +231,9 @@ def equal(w, c, trainer, limits):
 
 
 def test_the_fewest_chunks_that_fit_are_the_best():
-    """Nothing fits 2.3 GB with whole experts; of 2, 4 and 8 chunks the best has 2, and more memory asks for none."""
+    """Nothing fits 2.3 GB with whole experts; of 2, 4 and 8 chunks the best has 2, and more memory
+    asks for none.
+    """
     w, limits = workload(LEAN, 16), ("chunks=1,2,4,8", "cp=1", "tp=1", "pp=1", "optimizer=device")
     found = []
     for memory in (2.3e9, 3e9):
@@ -244,7 +251,8 @@ def test_the_fewest_chunks_that_fit_are_the_best():
 
 PLAIN = ("cp=1", "optimizer=device", "graphs=none", "offload=none", "etp=1")
 CHUNKED = {
-    # model, batch, constraints, and by memory: chunks of the best, layers of a stage in chunks (0 = all), what it recomputes
+    # model, batch, constraints, and by memory: chunks of the best, layers of a stage in chunks (0 =
+    # all), what it recomputes
     "9 layers on single devices": (
         deeper(LEAN, 9),
         16,
@@ -325,7 +333,9 @@ CHUNKED = {
 
 @pytest.mark.parametrize("name", CHUNKED)
 def test_as_many_chunks_and_layers_in_chunks_as_memory_asks(name):
-    """The best of all strategies under several limits of memory; it has fewer chunks where more fits."""
+    """The best of all strategies under several limits of memory; it has fewer chunks where
+    more fits.
+    """
     model, batch, limits, by_memory = CHUNKED[name]
     w, every = workload(model, batch), {}
     for memory, (chunks, layers, recompute) in by_memory.items():
@@ -356,7 +366,9 @@ def test_as_many_chunks_and_layers_in_chunks_as_memory_asks(name):
 
 @pytest.mark.parametrize("layers, deepest", [(78, 13), (80, 10)])
 def test_what_a_search_finds_for_torchtitan_its_launch_can_say(layers, deepest):
-    """78 layers are 3 on each of 2 x 13 chunks, 80 are 4 on each of 2 x 10: then embedding and head count as none."""
+    """78 layers are 3 on each of 2 x 13 chunks, 80 are 4 on each of 2 x 10: then embedding and head
+    count as none.
+    """
     w, c = workload(deeper(DENSE, layers), 16), cluster(8, 400e9)
     question = SearchQuestion(
         problems=(SearchCase(workload=w, cluster=c),),
@@ -378,7 +390,9 @@ ALONE = 12
 
 
 def price_all(w, c, legal):
-    """Step, device memory and host memory of each strategy; those that differ in degrees alone are rows of one estimate."""
+    """Step, device memory and host memory of each strategy; those that differ in degrees alone are
+    rows of one estimate.
+    """
     kinds, found = {}, {}
     for text, strategy in legal.items():
         kinds.setdefault(kind_of(strategy), []).append(text)
@@ -396,7 +410,9 @@ def price_all(w, c, legal):
 
 
 def brute_force(w, c, trainer, found, gpus, asked):
-    """Every combination of the axes in nested loops; a combination falls to the first rule that it breaks."""
+    """Every combination of the axes in nested loops; a combination falls to the first rule that
+    it breaks.
+    """
     reasons, pruned, legal = Counter(), 0, {}
     axes, t = found.axes, framework(trainer).given
     shortened = prod(len(v) for v in axes.values.values())
@@ -625,7 +641,9 @@ def feature_reason(name, value, x, w, c, t, gpus):
 
 
 def graphs_reason(value, x, w, c):
-    """Layers launch in 9 ms with experts, else in 3.9, or 3 alone; a token multiplies six times the parameters that it meets."""
+    """Layers launch in 9 ms with experts, else in 3.9, or 3 alone; a token multiplies six times the
+    parameters that it meets.
+    """
     if value is Graphs.FULL and w.model.experts:
         return "GraphsUnneeded"
     k, sequence = c.calibration.host, w.training.sequence
@@ -644,7 +662,9 @@ def graphs_reason(value, x, w, c):
 
 
 def refused_together(name, value, x, t, *, shares):
-    """What Megatron, or an engine of Accelerate, refuses beside features that were chosen before."""
+    """What Megatron, or an engine of Accelerate, refuses beside features that were
+    chosen before.
+    """
     bad = "apart" in t and apart(name, value, x, shares, engines="group_context" in t)
     return "NotInFramework" if bad else None
 

@@ -1,4 +1,6 @@
-"""What the search leaves out loses nothing: idle features, overlap, floors and cuts, each against what is left out."""
+"""What the search leaves out loses nothing: idle features, overlap, floors and cuts, each against
+what is left out.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_a_feature_with_nothing_to_act_on_changes_nothing(name, degrees):
     schedule=st.sampled_from(SCHEDULES),
 )
 def test_recomputation_and_offload_only_add_time(name, degrees, schedule):
-    """What a floor leaves out is never below zero: m C and what a schedule fills bound every strategy of a shape."""
+    """What a floor leaves out is never below zero: m C and what a schedule fills bound every
+    strategy of a shape.
+    """
     p = problem(name)
     degrees["dp"] = 64 // (degrees["tp"] * degrees["pp"] * degrees["cp"])
     assume(schedule is not DUALPIPE or degrees["pp"] % 2 == 0)
@@ -131,7 +135,9 @@ def test_floors_and_cuts_keep_the_best(name, trainer):
 
 @pytest.mark.parametrize("stack", ["nanotron", "megatron-core", "accelerate"])
 def test_a_candidate_holds_what_the_estimate_says_and_as_much_of_it_is_counted(stack):
-    """nanotron gathers updated weights, and accelerate frees gradients: both are gone when activations come."""
+    """nanotron gathers updated weights, and accelerate frees gradients: both are gone when
+    activations come.
+    """
     question = SearchQuestion(
         problems=(problem(gpus=16, batch=64, stack=stack),), nodes=(2,), constraints=FEW, keep=40
     )
@@ -162,7 +168,9 @@ def test_of_one_shape_only_the_best_is_kept():
 
 
 def test_a_score_with_a_bound_ranks_as_if_all_were_scored():
-    """Odd replicas cost more: the order is not that of step times, and the cut must not lose any."""
+    """Odd replicas cost more: the order is not that of step times, and the cut must not
+    lose any.
+    """
 
     def uneven(_problem, _nodes):
         return lambda step, _saved, replicas: step * (1.0 + 0.2 * (replicas > 1))

@@ -1,4 +1,6 @@
-"""docs/search.md and its table of axes say what the code does: every axis, every reason, every trainer."""
+"""docs/search.md and its table of axes say what the code does: every axis, every reason,
+every trainer.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""A question has a bound before anything is computed: what would take minutes and gigabytes is refused with what to constrain."""
+"""A question has a bound before anything is computed: what would take minutes and gigabytes is
+refused with what to constrain.
+"""
 
 from pathlib import Path
 
@@ -27,7 +29,8 @@ def advised(tmp_path, layers):
 
 
 def test_sizes_with_many_divisors_are_refused_before_a_table_is_made(tmp_path, capsys):
-    # 60 divisors of 5,040 experts beside 11,517 shapes that runs have are 691,020 rows of the table that would come next.
+    # 60 divisors of 5,040 experts beside 11,517 shapes that runs have are 691,020 rows of the table
+    # that would come next.
     assert advised(tmp_path, 1008) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1

@@ -1,4 +1,6 @@
-"""Jobs of one pool: each alone is as the exact model says, and who is served, waits and gives way can be told by hand."""
+"""Jobs of one pool: each alone is as the exact model says, and who is served, waits and gives way
+can be told by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A global batch is a number of sequences, or of tokens; one that nobody trains with is doubted at every door."""
+"""A global batch is a number of sequences, or of tokens; one that nobody trains with is doubted at
+every door.
+"""
 
 import pytest
 

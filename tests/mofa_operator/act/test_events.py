@@ -145,7 +145,9 @@ def test_every_event_is_one_that_the_api_server_takes(name, message, uid):
 
 
 def said(server, *, first=()):
-    """Say one Event after others were queued; what the server had at that moment, and how many it has in the end."""
+    """Say one Event after others were queued; what the server had at that moment, and how many it
+    has in the end.
+    """
 
     async def whole():
         async with EventPoster(server, pause=0.0) as poster:

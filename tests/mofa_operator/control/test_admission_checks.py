@@ -1,4 +1,6 @@
-"""What is said of a Workload is final, so it rests on the policies that stand, not on those that were seen."""
+"""What is said of a Workload is final, so it rests on the policies that stand, not on those that
+were seen.
+"""
 
 import asyncio
 import copy
@@ -101,7 +103,9 @@ class Model:
 
 
 def answered(seen=(), stands=(), model=None):
-    """What is said of the Workload where some policies were seen, and others stand; how often they were read; what was queued."""
+    """What is said of the Workload where some policies were seen, and others stand; how often they
+    were read; what was queued.
+    """
 
     async def play():
         settings, store, cluster = OperatorSettings(admission_checks=True), Store(), Cluster(stands)

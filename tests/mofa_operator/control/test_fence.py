@@ -1,4 +1,6 @@
-"""The fence is proved before anything is written, and every hour; whatever else refuses or fails proves nothing."""
+"""The fence is proved before anything is written, and every hour; whatever else refuses or fails
+proves nothing.
+"""
 
 import asyncio
 

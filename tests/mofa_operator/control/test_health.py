@@ -86,7 +86,9 @@ def test_one_stuck_object_among_busy_ones_is_sick_too():
 
 
 def test_a_long_row_of_answers_is_no_stall_while_answers_come():
-    """Five thousand jobs after a restart: each waits for minutes, and one is finished every few seconds."""
+    """Five thousand jobs after a restart: each waits for minutes, and one is finished every
+    few seconds.
+    """
 
     async def main():
         made, queue, part = health()

@@ -1,4 +1,6 @@
-"""The ports hold out against whoever only holds a line, and show nothing to whom the API server does not know."""
+"""The ports hold out against whoever only holds a line, and show nothing to whom the API server
+does not know.
+"""
 
 import asyncio
 import contextlib
@@ -197,7 +199,9 @@ def resident():
 
 @pytest.mark.parametrize("fresh_texts", [False, True], ids=["one text", "a new text each time"])
 def test_60_clients_that_do_not_read_cost_64_MiB_and_not_an_answer_each(fresh_texts):
-    """A scrape of 16 MiB that 60 clients ask for and never read is 960 MiB where each has a copy."""
+    """A scrape of 16 MiB that 60 clients ask for and never read is 960 MiB where each has
+    a copy.
+    """
 
     async def main():
         async with served() as (port, get):

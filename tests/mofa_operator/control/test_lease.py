@@ -122,7 +122,9 @@ def test_a_request_that_hangs_does_not_keep_a_lost_lease():
 
 
 def test_who_gets_no_processor_says_that_and_not_that_something_else_failed():
-    """On a starved machine with --lease-duration=6 both replicas left, and spoke of the process that computes advice."""
+    """On a starved machine with --lease-duration=6 both replicas left, and spoke of the process
+    that computes advice.
+    """
 
     async def main():
         lease = Lease(OneLease(), LeaseSettings(enabled=True, duration=1.0), "first")

@@ -1,4 +1,6 @@
-"""What the page is handed: what the store holds, and answers in full that never stand in anybody's way."""
+"""What the page is handed: what the store holds, and answers in full that never stand in
+anybody's way.
+"""
 
 from __future__ import annotations
 

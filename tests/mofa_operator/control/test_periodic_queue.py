@@ -1,4 +1,6 @@
-"""A periodic queue: every object again and again, a few at a time, and none waits for a slow one."""
+"""A periodic queue: every object again and again, a few at a time, and none waits for a
+slow one.
+"""
 
 from __future__ import annotations
 

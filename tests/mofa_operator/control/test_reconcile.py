@@ -1,4 +1,6 @@
-"""The loop: whatever fails, the object comes again after a wait, and nothing is lost, invented or done hotly."""
+"""The loop: whatever fails, the object comes again after a wait, and nothing is lost, invented or
+done hotly.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ LOOP = LoopSettings(settle=2.0, backoff=1.0, backoff_longest=300.0)
 
 
 class Cluster:
-    """An API server that keeps two objects, and fails as it is told: `faults` are raised instead of the next writes, and
-    `losses` say of the next writes whether their answer gets lost.
+    """An API server that keeps two objects, and fails as it is told: `faults` are raised instead of
+    the next writes, and `losses` say of the next writes whether their answer gets lost.
     """
 
     def __init__(self, store):
@@ -96,7 +98,9 @@ class Cluster:
 
 
 class Model:
-    """The model pool without a process: `faults` are raised by the next answers; `before` runs while one is computed."""
+    """The model pool without a process: `faults` are raised by the next answers; `before` runs
+    while one is computed.
+    """
 
     def __init__(self):
         self.asked = 0

@@ -24,7 +24,9 @@ KINDS = (NODE, CLUSTER_PROFILE, JOB_SET, TRAINING_JOB)
 
 
 class Server:
-    """Lists and reads; a kind may be absent or forbidden, and `on_list` runs while a list is read."""
+    """Lists and reads; a kind may be absent or forbidden, and `on_list` runs while a list
+    is read.
+    """
 
     def __init__(self):
         self.objects: dict = {}
@@ -216,7 +218,9 @@ def test_an_event_that_is_only_late_is_no_miss():
 
 
 def test_a_list_that_is_older_than_the_watch_undoes_nothing():
-    """While the list is under way, one job is created, one changed and one deleted; the watch tells all three at once."""
+    """While the list is under way, one job is created, one changed and one deleted; the watch tells
+    all three at once.
+    """
 
     async def main():
         parts = Parts()

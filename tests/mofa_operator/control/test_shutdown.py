@@ -1,4 +1,6 @@
-"""The end of the process: with 0, in time, and by force where something in it cannot be ended otherwise."""
+"""The end of the process: with 0, in time, and by force where something in it cannot be
+ended otherwise.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""An operator that comes after 0.1.0: each job is answered once and written at most once, spread by the rate of writes."""
+"""An operator that comes after 0.1.0: each job is answered once and written at most once, spread by
+the rate of writes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ OLD_VERSION = "0.1.0+old"
 
 
 def from_before(restarted):
-    """A pool and its jobs as an operator of 0.1.0 left them: what only it wrote, and its version in the hash."""
+    """A pool and its jobs as an operator of 0.1.0 left them: what only it wrote, and its version in
+    the hash.
+    """
     world = World()
     world.put(CLUSTER_PROFILE, profile())
     for number in range(JOBS):

@@ -23,7 +23,9 @@ KINDS = (JOB_SET, TRAIN_JOB, RAY_JOB)
 
 
 class Server:
-    """Lists and watches; a kind may be refused with an error, and its open watches may be ended with one."""
+    """Lists and watches; a kind may be refused with an error, and its open watches may be ended
+    with one.
+    """
 
     def __init__(self):
         self.objects = {}
@@ -270,7 +272,9 @@ def test_a_server_that_ends_every_watch_at_once_is_asked_every_few_seconds_and_n
 def test_a_fault_of_ours_that_ends_a_watch_is_warned_of_once_also_where_the_watch_never_stood(
     caplog,
 ):
-    """In the image every one of kopf's watches ended with a KeyError, forever, and the log said it to debuggers alone."""
+    """In the image every one of kopf's watches ended with a KeyError, forever, and the log said it
+    to debuggers alone.
+    """
 
     async def play(parts, server):
         server.no = {JOB_SET: KeyError("getpwuid(): uid not found: 65532")}

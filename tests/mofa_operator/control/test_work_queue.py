@@ -272,7 +272,9 @@ def test_what_waits_and_what_is_in_work_can_be_seen_with_its_age():
     st.integers(1, 4),
 )
 def test_no_key_is_in_two_hands_and_every_addition_is_seen_by_a_later_look(steps, hands):
-    """Whatever is added when: each key is looked at after its last addition, and by one hand at a time."""
+    """Whatever is added when: each key is looked at after its last addition, and by one hand at
+    a time.
+    """
 
     async def main():
         work = queue()

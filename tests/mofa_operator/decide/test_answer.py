@@ -1,4 +1,6 @@
-"""The operator's answers are those of `mofa annotate`, for equal questions equal, and never an exception of the question's."""
+"""The operator's answers are those of `mofa annotate`, for equal questions equal, and never an
+exception of the question's.
+"""
 
 import pickle
 from pathlib import Path
@@ -70,7 +72,9 @@ def test_annotations_are_those_of_the_command(name):
 
 
 def test_a_running_job_with_its_measured_step_is_answered_with_that():
-    """Such a question could not be hashed: command and operator failed on every job that had the annotation."""
+    """Such a question could not be hashed: command and operator failed on every job that had
+    the annotation.
+    """
     runs = "--tensor-model-parallel-size 4 --micro-batch-size 1 --use-distributed-optimizer --bf16"
     plain = answer(asked(profile(), policy(), job_set(annotations={RUNS: runs})))
     step = float(f"{1.3 * plain.says.current.predicted['step_seconds'].target:.3f}")
@@ -131,7 +135,9 @@ class TestOutcomes:
 
     @pytest.mark.parametrize("pools", [(), ("north", "south")])
     def test_no_bundled_profile_is_assumed_for_a_job_that_names_none(self, pools):
-        """On the desk the pods' GPU would decide; in a cluster its own profiles do, and here none or two could be meant."""
+        """On the desk the pods' GPU would decide; in a cluster its own profiles do, and here none
+        or two could be meant.
+        """
         found = answer(asked(*(profile(name) for name in pools), policy(), job_set()))
         assert found.outcome == "InvalidInput"
         choices = ", and north (h100), south (h100) could be meant" if pools else ""
@@ -189,7 +195,9 @@ class TestLaws:
         assert pickle.loads(pickle.dumps(answer(question))) == answer(question)
 
     def test_what_is_rounded_away_changes_neither_hash_nor_advice(self):
-        """With 400 node-days of prior that hold 0.6 failures, 43.6 and 44.6 in 31,120 are 1.4 in a thousand both."""
+        """With 400 node-days of prior that hold 0.6 failures, 43.6 and 44.6 in 31,120 are 1.4 in a
+        thousand both.
+        """
         questions = [asked(profile(failures=[history(n)]), training_job()) for n in (43, 44)]
         first, second = map(answer, questions)
         assert first.digest == second.digest

@@ -1,4 +1,6 @@
-"""A job that says all but its batch gets a table over batches, the same by file and in a cluster."""
+"""A job that says all but its batch gets a table over batches, the same by file and in
+a cluster.
+"""
 
 import json
 

@@ -1,4 +1,6 @@
-"""What somebody asks to be different is in the answer, and what cannot be right is said by its parameter."""
+"""What somebody asks to be different is in the answer, and what cannot be right is said by
+its parameter.
+"""
 
 from dataclasses import replace
 

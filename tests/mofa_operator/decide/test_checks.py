@@ -1,4 +1,6 @@
-"""What our AdmissionCheck says: Ready with the words of an answer, Retry or Rejected where the policy says so, and nothing for ever."""
+"""What our AdmissionCheck says: Ready with the words of an answer, Retry or Rejected where the
+policy says so, and nothing for ever.
+"""
 
 from dataclasses import replace
 

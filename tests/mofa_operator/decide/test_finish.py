@@ -1,4 +1,6 @@
-"""A running job says when it finishes, with the stops of its pool's past days; no date where that is not known."""
+"""A running job says when it finishes, with the stops of its pool's past days; no date where that
+is not known.
+"""
 
 import json
 from dataclasses import replace

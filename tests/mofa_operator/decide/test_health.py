@@ -1,4 +1,6 @@
-"""How a running job does, in one word: told by when its next step is due, the first one included."""
+"""How a running job does, in one word: told by when its next step is due, the first
+one included.
+"""
 
 import pytest
 from operator_objects import NOW, World, job_set, profile, training_job

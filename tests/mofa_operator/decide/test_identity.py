@@ -1,4 +1,6 @@
-"""The operator decides by the same identity as the command: a server is never advised, whatever its policy says."""
+"""The operator decides by the same identity as the command: a server is never advised, whatever its
+policy says.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Decisions about jobs: explicit outcomes, written once, at most one Event, and nothing where nothing changed."""
+"""Decisions about jobs: explicit outcomes, written once, at most one Event, and nothing where
+nothing changed.
+"""
 
 import copy
 import json
@@ -331,7 +333,9 @@ class TestOverwritten:
         assert world.notes[-1].reason == "Overwritten"
 
     def test_what_we_wrote_stands_though_more_exposure_would_narrow_the_bands(self, world):
-        """The hash does not cover how long a pool was watched, and while it is equal nothing is written."""
+        """The hash does not cover how long a pool was watched, and while it is equal nothing
+        is written.
+        """
         few, many = (
             [COUNTED[0] | {"failures": failures, "exposureNodeDays": days}]
             for failures, days in ((10, "2000"), (376, "80000"))
@@ -677,7 +681,9 @@ class TestObserved:
         assert running.writes == writes + 2
 
     def test_a_job_seen_at_8_125_001_tokens_a_second_when_it_is_first_advised_is_written_once(self):
-        """Its MFU is told of the figures that the status keeps: a second look and a restart say the same percent."""
+        """Its MFU is told of the figures that the status keeps: a second look and a restart say the
+        same percent.
+        """
         world = World()
         world.put(CLUSTER_PROFILE, profile(ready=None))
         world.put(TRAINING_JOB, training_job())

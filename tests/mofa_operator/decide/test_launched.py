@@ -1,4 +1,6 @@
-"""What pods really run, against what was advised: condition, Event, annotation, and what a job teaches."""
+"""What pods really run, against what was advised: condition, Event, annotation, and what a
+job teaches.
+"""
 
 import shlex
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Laws of deciding, for any sequence of events: what is done is done, time alone changes nothing, a restart writes nothing."""
+"""Laws of deciding, for any sequence of events: what is done is done, time alone changes nothing, a
+restart writes nothing.
+"""
 
 import copy
 import pickle

@@ -1,4 +1,6 @@
-"""The factor that running jobs teach: it halves the residual after three jobs, fades with age, and one odd job cannot bend it."""
+"""The factor that running jobs teach: it halves the residual after three jobs, fades with age, and
+one odd job cannot bend it.
+"""
 
 import math
 from dataclasses import replace
@@ -34,7 +36,9 @@ def told(evidence, **how):
 
 
 def residual(factor):
-    """Observed over predicted throughput, minus one, of the next job at 85 % of what the model alone says."""
+    """Observed over predicted throughput, minus one, of the next job at 85 % of what the model
+    alone says.
+    """
     return 0.85 * factor.factor.target - 1
 
 
@@ -91,7 +95,8 @@ def test_jobs_that_disagree_teach_less():
 
 
 def test_the_factor_that_a_prediction_contains_does_not_fight_its_own_evidence():
-    # the model says 10 s, the profile taught 1.1, so 11 s are predicted and seen: the evidence is still a factor of 1.1
+    # the model says 10 s, the profile taught 1.1, so 11 s are predicted and seen: the evidence is
+    # still a factor of 1.1
     assert ratio_of(11.0, 11.0, applied=1.1) == pytest.approx(math.log(1.1))
     assert ratio_of(11.0, 10.0) == pytest.approx(math.log(1.1))
 

@@ -1,7 +1,8 @@
-"""The ledger of failures: of each day one witness counts, nothing is counted twice, and no server takes away what was known.
+"""The ledger of failures: of each day one witness counts, nothing is counted twice, and no server
+takes away what was known.
 
-A pool of 40 nodes is busy all the time; what it lived through is a list of moments, and a server that knows it since a moment
-says of each day what it still knows.
+A pool of 40 nodes is busy all the time; what it lived through is a list of moments, and a server
+that knows it since a moment says of each day what it still knows.
 """
 
 import json
@@ -42,7 +43,9 @@ ALONE = NoHistory(reason="NotConfigured", message="no Prometheus is configured")
 
 
 def day(at, covered=DAY, witness="Prometheus", nodes=NODES, **failures):
-    """A day with its covered time and failures by class; without any, all three classes were calm."""
+    """A day with its covered time and failures by class; without any, all three classes
+    were calm.
+    """
     failures = failures or dict.fromkeys(CLASSES, 0)
     return Day(
         date=date_of(at),
@@ -56,7 +59,9 @@ def day(at, covered=DAY, witness="Prometheus", nodes=NODES, **failures):
 
 
 def told(moments, since, until, witness="Prometheus"):
-    """What a server says that knows all between two moments; `moments` are pairs of moment and class."""
+    """What a server says that knows all between two moments; `moments` are pairs of moment
+    and class.
+    """
     found, start = [], since // DAY * DAY
     while start < until:
         a, b = max(start, since), min(start + DAY, until)
@@ -95,7 +100,9 @@ class TestLaws:
 
     @given(pasts, known_since)
     def test_the_longest_memory_of_all_readings_is_what_is_kept(self, past, since):
-        """The union of what was ever said: the failures since the earliest moment that any reading knew."""
+        """The union of what was ever said: the failures since the earliest moment that any
+        reading knew.
+        """
         kept: tuple[Day, ...] = ()
         for at in since:
             kept = ledger.merged(kept, told(past, at, MIDNIGHT), (), WINDOW, MIDNIGHT)
@@ -134,7 +141,9 @@ class TestLaws:
 
 class TestRetention:
     def test_a_server_that_forgets_hour_by_hour_leaves_the_whole_window(self):
-        """Fifteen days of retention, thirty of window, two failures a day: sixty stay, and no more than 31 days' worth."""
+        """Fifteen days of retention, thirty of window, two failures a day: sixty stay, and no more
+        than 31 days' worth.
+        """
         past = [(MIDNIGHT + 43200.0 * n + 7200, "pod") for n in range(-60, 2 * 60)]
         kept: tuple[Day, ...] = ()
         for hour in range(24 * 45):
@@ -178,7 +187,9 @@ class TestRetention:
 
 class TestWitnesses:
     def test_a_tie_is_the_servers_which_sees_pods(self):
-        """The watch dates job starts and ends a little otherwise: less than twice the exposure decides nothing."""
+        """The watch dates job starts and ends a little otherwise: less than twice the exposure
+        decides nothing.
+        """
         server, watch = day(0.0, DAY / 1.9, pod=1, job=0), day(0.0, witness="Watch", pod=3, job=0)
         assert ledger.counts((server, watch), "pod") is server
 
@@ -284,7 +295,9 @@ class TestProfile:
         assert pool.rows == before, "and what comes back is counted once"
 
     def test_a_complete_day_is_written_without_the_jobs_hearing_of_it(self):
-        """A thirtieth of the window is less than what counts as material: rows stay, the day is kept."""
+        """A thirtieth of the window is less than what counts as material: rows stay, the day
+        is kept.
+        """
         pool = Pool()
         pool.look(history(told(PAST, NOW - WINDOW, NOW)))
         rows, writes = pool.rows, pool.writes
@@ -344,7 +357,9 @@ class TestProfile:
         assert [note.reason for note in pool.notes] == ["HistoryIncomplete", "HistoryUnavailable"]
 
     def test_failures_without_exposure_are_kept_and_judge_nothing(self):
-        """Two seconds of one node are less than what a status can write: a rate over that would be none."""
+        """Two seconds of one node are less than what a status can write: a rate over that would
+        be none.
+        """
         pool = Pool()
         classes = {
             "pod": FailureEvidence(node_days=0.4),
@@ -372,7 +387,9 @@ class TestProfile:
         assert pool.said["reason"] == "HistoryUnavailable"
 
     def test_classes_with_different_exposure_are_each_judged_by_their_own(self):
-        """Assumed are 1.5, 3 and 0.5 in a thousand node-days; the total expects what the classes expect together."""
+        """Assumed are 1.5, 3 and 0.5 in a thousand node-days; the total expects what the classes
+        expect together.
+        """
         classes = {
             "process": FailureEvidence(node_days=1000.0, failures=3),
             "pod": FailureEvidence(node_days=2000.0, failures=6),
@@ -390,7 +407,9 @@ class TestProfile:
 
 
 def test_thirty_days_of_two_witnesses_stay_under_sixteen_kibibytes():
-    """The worst: every class of every day failed and recovered, and the classes of a day are shared between the witnesses."""
+    """The worst: every class of every day failed and recovered, and the classes of a day are shared
+    between the witnesses.
+    """
     full = {
         name: FailureEvidence(
             node_days=1234.5678, failures=12, recoveries=11, recovery_seconds=123456.0
@@ -447,7 +466,9 @@ class TestMove:
         assert (pool.stands.days, len(pool.status["days"])) == (before, len(before))
 
     def test_what_an_older_operator_writes_beside_the_ledger_is_added_each_day_once(self):
-        """A rollback for three days: it begins anew with what its server knows, and newer days are its own."""
+        """A rollback for three days: it begins anew with what its server knows, and newer days are
+        its own.
+        """
         pool = self.old()
         self.decided(pool)
         self.decided(pool)

@@ -1,4 +1,6 @@
-"""Device memory that is seen beside what was predicted: in the status, as a condition, as limits of an alert."""
+"""Device memory that is seen beside what was predicted: in the status, as a condition, as limits of
+an alert.
+"""
 
 import dataclasses
 

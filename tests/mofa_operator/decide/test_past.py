@@ -1,4 +1,6 @@
-"""A year of a pool in its ledger: days while the window holds them, weeks before; each failure once, and no restart matters."""
+"""A year of a pool in its ledger: days while the window holds them, weeks before; each failure
+once, and no restart matters.
+"""
 
 from datetime import UTC, datetime
 
@@ -19,8 +21,8 @@ NEW = profile(ready=None), None
 
 
 def lived(pool, counts, first, last, window=WINDOW, step=1):
-    """A profile and its ledger after a look at the end of every day, or every `step` days; `counts` are failures of class pod by
-    day, of 64 nodes.
+    """A profile and its ledger after a look at the end of every day, or every `step` days; `counts`
+    are failures of class pod by day, of 64 nodes.
     """
     body, book = pool
     for today in range(first, last, step):
@@ -101,8 +103,8 @@ def test_a_longer_window_counts_nothing_twice():
 
 
 def test_a_slow_doubling_of_a_small_pool_is_found_beyond_the_window_and_the_day_is_said():
-    """64 nodes of which the profile assumes 0.19 pod failures a day: 0.5 from day 60 on is named within a hundred days, and in
-    another hundred it is too long for a rate that comes back."""
+    """64 nodes of which the profile assumes 0.19 pod failures a day: 0.5 from day 60 on is named
+    within a hundred days, and in another hundred it is too long for a rate that comes back."""
     counts = [int(n % 5 == 0) for n in range(60)] + [n % 2 for n in range(200)]
     assert verdict(lived(NEW, counts, 9, 60, step=10))[0] == "Consistent"
     for day, expected in ((160, "Drifts"), (260, "HigherThanAssumed")):

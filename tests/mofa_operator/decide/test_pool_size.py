@@ -1,4 +1,6 @@
-"""What goes and comes back within minutes changes no layout: laws of the size that advice is for."""
+"""What goes and comes back within minutes changes no layout: laws of the size that advice
+is for.
+"""
 
 import json
 from dataclasses import dataclass, replace
@@ -181,7 +183,9 @@ def test_blips_below_five_minutes_change_no_layout_of_any_job_and_make_no_event(
 
 
 def test_a_new_size_counts_with_the_nodes_that_the_pool_had_nearly_always():
-    """A quarter of an hour with 12 of 16 nodes is less than a tenth of six hours; an hour is more."""
+    """A quarter of an hour with 12 of 16 nodes is less than a tenth of six hours; an hour
+    is more.
+    """
     for away, lately in ((900, None), (3600, 12)):
         site = Site()
         for name in ("n0", "n1", "n2", "n3"):

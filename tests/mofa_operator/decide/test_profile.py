@@ -1,4 +1,5 @@
-"""Decisions about profiles: nodes at once, history seldom, and nothing invented where nothing was seen.
+"""Decisions about profiles: nodes at once, history seldom, and nothing invented where nothing was
+seen.
 
 Assumed are, as in the paper, five failures in a thousand node-days: 0.5 % of the nodes in a day.
 """
@@ -62,7 +63,9 @@ class Pool:
         self.notes = []
 
     def look(self, seen, after=0.0, nodes=None):
-        """Look at the history after some time, and do what is decided; deciding again writes nothing."""
+        """Look at the history after some time, and do what is decided; deciding again
+        writes nothing.
+        """
         self.now += after
         self.nodes = nodes or self.nodes
         decision = decide(self.snapshot(seen), SETTINGS)
@@ -144,7 +147,9 @@ def test_an_overruled_id_that_no_incident_has_is_told_at_once_and_no_longer_when
 
 class TestVerdicts:
     def test_two_percent_where_half_a_percent_is_assumed_is_higher_than_assumed(self):
-        """20 failures in 1,000 node-days where 5 are expected: 6, 12 and 2 where 1.5, 3 and 0.5 are."""
+        """20 failures in 1,000 node-days where 5 are expected: 6, 12 and 2 where 1.5, 3 and
+        0.5 are.
+        """
         pool = Pool()
         pool.look(history(6, 12, 2))
         assert pool.status["total"] == {"assumed": "5", "observed": "20", "coveragePercent": 100}
@@ -181,7 +186,9 @@ class TestVerdicts:
         assert [note.warning for note in pool.notes] == [False]
 
     def test_the_posterior_is_the_blend_that_advice_uses(self):
-        """The prior of class pod is 1.2 failures in 400 node-days: (1.2 + 12) / 1,400 = 9.43 in a thousand."""
+        """The prior of class pod is 1.2 failures in 400 node-days: (1.2 + 12) / 1,400 = 9.43 in
+        a thousand.
+        """
         pool = Pool()
         pool.look(history(6, 12, 2))
         row = pool.row("pod")

@@ -737,7 +737,9 @@ def test_nothing_is_half_written_and_the_reason_is_said_once(more, answer, why):
 
 
 def unread(change):
-    """What is said of a JobSet whose container is changed, so that it does not read the arguments."""
+    """What is said of a JobSet whose container is changed, so that it does not read
+    the arguments.
+    """
     body = waiting(JOB_SET)
     change(body["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0])  # fmt: skip
     release = decided(JOB_SET, body).release

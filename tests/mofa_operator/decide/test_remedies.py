@@ -32,8 +32,8 @@ HISTORY = History(
 
 
 def document(hangs=8, days=30):
-    """The past of a pool of five nodes. A job on four of them hangs for two hours every third day, and
-    nobody notices.
+    """The past of a pool of five nodes. A job on four of them hangs for two hours every third day,
+    and nobody notices.
     """
     stop = {
         "kind": "job",

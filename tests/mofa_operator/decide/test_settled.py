@@ -1,4 +1,6 @@
-"""What stands needs no search: an answer is read back from its object, and what running jobs teach is taken over where it matters."""
+"""What stands needs no search: an answer is read back from its object, and what running jobs teach
+is taken over where it matters.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def pool(*names):
 
 
 def world():
-    """The same with jobs of every outcome, and JobSets that are advised by themselves and by a TrainingJob."""
+    """The same with jobs of every outcome, and JobSets that are advised by themselves and by
+    a TrainingJob.
+    """
     made = pool(*JOBS)
     made.put(JOB_SET, job_set("told"))
     made.put(

@@ -1,4 +1,6 @@
-"""What running jobs teach a profile: measured against the bare model, seldom written, remembered after their end."""
+"""What running jobs teach a profile: measured against the bare model, seldom written, remembered
+after their end.
+"""
 
 import math
 
@@ -87,7 +89,9 @@ def test_a_status_that_somebody_broke_teaches_nothing_and_stops_nothing(odd):
 
 
 class Cluster(World):
-    """Two profiles; every job trains at 85 % of what the bare model says, and the store is told as the loop tells it."""
+    """Two profiles; every job trains at 85 % of what the bare model says, and the store is told as
+    the loop tells it.
+    """
 
     def __init__(self):
         super().__init__()

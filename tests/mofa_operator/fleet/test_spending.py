@@ -77,7 +77,9 @@ def test_a_job_on_thirty_two_gpus_for_ten_hours_loses_the_hour_that_was_seen_and
 
 
 def test_a_healthy_job_minutes_old_has_lost_nothing_to_failures():
-    """Its ETTR of the first thirty seconds was 0.38, and 20.4 of its 32.8 GPU-hours were called lost."""
+    """Its ETTR of the first thirty seconds was 0.38, and 20.4 of its 32.8 GPU-hours were
+    called lost.
+    """
     spoken = live(TRAINING_JOB, speaker(**since(ettr="0.380", tokensPerSecond=100)))
     found = spending(job(), spoken, told(), NOW)
     assert (found.stopped_hours, found.gpu_hours_lost) == (0.0, 0.0)
@@ -109,7 +111,9 @@ def test_what_was_lost_before_a_job_made_room_for_others_is_not_held_against_the
 
 
 def test_an_interval_four_times_too_long_is_told_where_it_costs_more_than_a_fiftieth():
-    """At an ETTR of 0.9, (4 + 1/4) / 2 - 1 of the tenth that saves and failures cost: 11 % of 320 GPU-hours."""
+    """At an ETTR of 0.9, (4 + 1/4) / 2 - 1 of the tenth that saves and failures cost: 11 % of
+    320 GPU-hours.
+    """
     plan = told(**{"checkpoint-interval-seconds": "300", "recommendation": "{}"})
     spoken = live(TRAINING_JOB, speaker(**since(checkpointIntervalSeconds=1200)))
     found = spending(job(), spoken, plan, NOW)

@@ -1,4 +1,6 @@
-"""The share of the machines in a stop is what it says, on made histories of jobs that no weight was fitted on."""
+"""The share of the machines in a stop is what it says, on made histories of jobs that no weight was
+fitted on.
+"""
 
 import sys
 from pathlib import Path

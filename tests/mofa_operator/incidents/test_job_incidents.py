@@ -1,4 +1,6 @@
-"""Incidents of jobs are counted once, in one class, with one cause, and what people and schedulers did not at all."""
+"""Incidents of jobs are counted once, in one class, with one cause, and what people and schedulers
+did not at all.
+"""
 
 import math
 from dataclasses import replace
@@ -314,7 +316,9 @@ def test_a_drain_from_a_node_with_a_fault_is_the_faults():
 
 
 def test_who_is_moved_off_a_node_whose_fault_had_stopped_it_before_was_drained_at_the_faults_cost():
-    """The fault counts once, where it began; that an hour later somebody repairs it is no second failure, and costs what it costs."""
+    """The fault counts once, where it began; that an hour later somebody repairs it is no second
+    failure, and costs what it costs.
+    """
     fault, cordon = switched((9000, 79.0), first=0.0), switched((15000, 1.0), first=0.0)
     crash = exits((9010, 134))
     others = exits((9010, 134), (15100, 143))
@@ -334,7 +338,9 @@ def test_who_is_moved_off_a_node_whose_fault_had_stopped_it_before_was_drained_a
 
 
 def test_a_job_whose_pod_stays_on_a_host_that_is_away_was_stopped_once_however_often_others_start():
-    """The pod is `Terminating` until its host is back; without it no start of the others can have trained."""
+    """The pod is `Terminating` until its host is back; without it no start of the others can
+    have trained.
+    """
     boot = ValueRun(START, START + 9000, START - DAY), ValueRun(START + 12540, END, START + 12520)
     away = life("a", ready=switched((9060, 0.0), (12600, 1.0), first=1.0), boot=boot)
     others = [
@@ -369,7 +375,9 @@ def test_a_boot_that_mends_a_fault_stops_a_job_for_repair():
 
 
 def test_a_pod_that_went_while_its_node_ran_short_of_disk_was_evicted_also_where_its_reason_is_gone():
-    """Its controller took it away within seconds, so no sample has the reason; the node says DiskPressure for five minutes and more."""
+    """Its controller took it away within seconds, so no sample has the reason; the node says
+    DiskPressure for five minutes and more.
+    """
     gang = [pod(slot=n, attempt="0", until=START + 9000, failed=n == 1) for n in range(3)]
     new = [pod(slot=n, attempt="1", at=START + 9040) for n in range(3)]
     pressure = switched((8980, 1.0), (9400, 0.0), first=0.0)
@@ -443,7 +451,9 @@ def test_where_nobody_saw_the_first_step_loading_lasts_as_usual_and_the_evidence
 
 
 def seconds_of(account, *keys):
-    """Node-seconds of an account by state and some keys, to ten seconds: a row is rounded to nine."""
+    """Node-seconds of an account by state and some keys, to ten seconds: a row is rounded
+    to nine.
+    """
     return {
         (one.state.value, *(getattr(one, key) for key in keys)): pytest.approx(
             one.node_days * DAY, abs=10
@@ -609,7 +619,9 @@ def test_a_crash_that_comes_back_after_twelve_good_hours_is_no_error_of_the_prog
 
 
 def test_runs_that_all_end_after_the_same_hours_ended_by_a_clock_or_a_leak_of_the_program():
-    """A token that is valid for six hours; a process whose memory grows until the kernel kills it."""
+    """A token that is valid for six hours; a process whose memory grows until the kernel
+    kills it.
+    """
     for code in (1, 137):
         found = judged(*ended_with(code, *(5000 + 21600 * n for n in range(4))))
         assert len(found) == 4
@@ -632,7 +644,9 @@ def test_jobs_that_stop_in_the_same_minute_have_a_cause_outside():
 
 
 def test_jobs_that_fail_at_several_starts_at_once_and_go_on_unchanged_lacked_something_outside():
-    """A file system is away for five minutes. One job alone that does so is its program's affair."""
+    """A file system is away for five minutes. One job alone that does so is its
+    program's affair.
+    """
     loop = (40000, 40070, 40140, 40220, 40290)
     one = [replace(each, job="a/one") for each in ended_with(1, *loop)[:4]]
     two = [replace(each, job="b/two") for each in ended_with(1, *(at + 30 for at in loop))[4:]]

@@ -1,4 +1,6 @@
-"""What is down now is booked before it ends, and what began before the time that is read keeps its cause."""
+"""What is down now is booked before it ends, and what began before the time that is read keeps
+its cause.
+"""
 
 from dataclasses import replace
 

@@ -247,7 +247,9 @@ def test_a_fault_that_is_told_when_the_host_is_back_is_of_the_outage():
 
 
 def test_conditions_of_nvsentinel_are_failures_of_gpus_where_they_are_fatal():
-    """As its integration guide names them: of what is not fatal, and of its own daemon, none is one."""
+    """As its integration guide names them: of what is not fatal, and of its own daemon, none
+    is one.
+    """
     said = {"GpuMemWatch": "gpu-fatal", "SysLogsXIDError": "gpu-fatal", "SysLogsGPUFallenOff": "gpu-lost", "NVSwitchDown": "gpu-fatal"}  # fmt: skip
     for name, word in said.items():
         assert words(problem(name)) == [word], name
@@ -256,7 +258,9 @@ def test_conditions_of_nvsentinel_are_failures_of_gpus_where_they_are_fatal():
 
 
 def test_what_an_agent_tells_of_a_node_is_no_failure_where_work_went_on():
-    """Heat for five hours: clocks are lower. The same is one where a container ended, where it is cordoned, and where nothing runs."""
+    """Heat for five hours: clocks are lower. The same is one where a container ended, where it is
+    cordoned, and where nothing runs.
+    """
     line = SignalTimeline(
         "a", PROBLEM, ("GPUThermalThrottling",), switched((9000, 1.0), (27000, 0.0), first=0.0)
     )
@@ -422,7 +426,9 @@ def test_a_machine_whose_pods_are_evicted_longer_than_a_notice_before_was_swappe
 
 
 def swapped(joins, *, ends=20100.0, left=()):
-    """What is told of a node that is tainted at 20000 s and deleted two minutes later, in a pool where others join and leave."""
+    """What is told of a node that is tainted at 20000 s and deleted two minutes later, in a pool
+    where others join and leave.
+    """
     old = life(
         taint=(ValueRun(START + 20000, START + 20120, 1.0),), seen=20120.0, ready=switched(until=20120.0)
     )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Names keep Prometheus' conventions, as the real promtool judges them; the documents list what is declared."""
+"""Names keep Prometheus' conventions, as the real promtool judges them; the documents list what
+is declared.
+"""
 
 import re
 import subprocess
@@ -24,7 +26,9 @@ EXCEPTIONS = {
     for end, unit in (("_node_days", "days"), ("_gpu_hours", "hours"))
     if one.name.endswith(end)
 }
-"""Reliability is counted in node-days everywhere, and what it costs in GPU-hours; docs/metrics.md says so."""
+"""Reliability is counted in node-days everywhere, and what it costs in GPU-hours; docs/metrics.md
+says so.
+"""
 
 
 @pytest.mark.parametrize("declared", TABLE, ids=lambda declared: declared.name)

@@ -1,4 +1,6 @@
-"""What a scrape shows: figures as they were last shown, nothing for what is missing, counters that never fall."""
+"""What a scrape shows: figures as they were last shown, nothing for what is missing, counters that
+never fall.
+"""
 
 import math
 import time

@@ -1,4 +1,6 @@
-"""A job's life: one incident counts once, whatever shows of it, in whatever order, and a restart of ours forgets nothing."""
+"""A job's life: one incident counts once, whatever shows of it, in whatever order, and a restart of
+ours forgets nothing.
+"""
 
 import json
 from collections import Counter as Counted
@@ -230,7 +232,9 @@ LEVELS = ("process", "pod", "job")
 
 @st.composite
 def stories(draw):
-    """What truly happened, and all that was seen of it: a run with interruptions of every class, cause and appearance."""
+    """What truly happened, and all that was seen of it: a run with interruptions of every class,
+    cause and appearance.
+    """
     looks, truth, at, step, n = [(0.0, restarts(0)), steps(0, 1.0)], [], 1.0, 0, 0
     for _ in range(draw(st.integers(0, 5))):
         for _ in range(draw(st.integers(2, 4))):

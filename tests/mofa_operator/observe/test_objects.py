@@ -1,4 +1,6 @@
-"""What objects say of a job's life: each kind's public status fields, and the injected truth behind them."""
+"""What objects say of a job's life: each kind's public status fields, and the injected truth
+behind them.
+"""
 
 import pytest
 from hypothesis import given

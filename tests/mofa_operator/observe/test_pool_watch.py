@@ -297,7 +297,9 @@ class TestPlacement:
         [(1, 1, 1.0), (1, 4, 1.0), (2, 4, 1.0), (3, 4, 3.0), (4, 4, 2.0), (16, 1, 2.0)],
     )
     def test_a_job_with_a_part_of_a_node_is_on_the_whole_of_it(self, pods, each, nodes):
-        """So node-days are counted as the advice counts nodes: a node that is lost is lost for whoever has a part of it."""
+        """So node-days are counted as the advice counts nodes: a node that is lost is lost for
+        whoever has a part of it.
+        """
         body = job_set()
         (replicated,) = body["spec"]["replicatedJobs"]
         replicated["replicas"] = pods

@@ -1,4 +1,6 @@
-"""Whether a job is there to train, and since when: by its object, its pods or its trainer's series."""
+"""Whether a job is there to train, and since when: by its object, its pods or its
+trainer's series.
+"""
 
 import asyncio
 

@@ -1,4 +1,6 @@
-"""The client of Prometheus against a real server on loopback that misbehaves in every way that servers do."""
+"""The client of Prometheus against a real server on loopback that misbehaves in every way that
+servers do.
+"""
 
 import asyncio
 import dataclasses
@@ -193,7 +195,9 @@ def test_garbage_is_no_answer(body, why):
 
 @pytest.mark.parametrize("kind", ["vector", "matrix"])
 def test_a_large_answer_is_decoded_in_parts_and_says_the_same(kind):
-    """Labels may hold what looks like a seam; points of a matrix are many; what stands after the series is read."""
+    """Labels may hold what looks like a seam; points of a matrix are many; what stands after the
+    series is read.
+    """
     points = {"value": [100.5, "0.1"]} if kind == "vector" else {"values": [[1, "2"], [3.5, "NaN"]]}
     every = [
         {"metric": {"node": f"n-{n}", "text": ',{"metric":{"a":"b"}}]' * (n % 3)}, **points}

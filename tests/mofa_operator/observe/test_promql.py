@@ -1,4 +1,6 @@
-"""Queries are built so that no text leaves its quotes. That Prometheus reads them so is tested beside a real one."""
+"""Queries are built so that no text leaves its quotes. That Prometheus reads them so is tested
+beside a real one.
+"""
 
 import re
 

@@ -1,4 +1,6 @@
-"""Records carried from look to look: steps as samples show them, pods as kube-state-metrics does, and a restart in between."""
+"""Records carried from look to look: steps as samples show them, pods as kube-state-metrics does,
+and a restart in between.
+"""
 
 import pytest
 from timed import recoveries
@@ -204,7 +206,9 @@ def test_what_a_train_jobs_trainer_reports_needs_no_prometheus():
 
 
 def test_the_ratio_is_of_the_time_in_which_a_job_neither_waited_nor_was_suspended():
-    """Half an hour in the queue, ten minutes of training, half an hour suspended, ten minutes of training: of twenty, all."""
+    """Half an hour in the queue, ten minutes of training, half an hour suspended, ten minutes of
+    training: of twenty, all.
+    """
     training, lives = Training((2400.0, 1800.0)), RunRecords(lambda _: "")
     runs = [(1800.0, 2400.0), (4200.0, 4800.0)]
     for now in range(15, 4801, 15):
@@ -227,7 +231,9 @@ def test_the_ratio_is_of_the_time_in_which_a_job_neither_waited_nor_was_suspende
 
 
 def test_what_ran_under_the_same_name_before_the_job_was_made_is_not_of_its_time():
-    """Series since 0 s tell of a job that was deleted; the object of this one was made at 7,000 s, and so its time begins with it."""
+    """Series since 0 s tell of a job that was deleted; the object of this one was made at 7,000 s,
+    and so its time begins with it.
+    """
     told = Telemetry(
         running=Running(source="mofa", since=0.0, ettr=0.5, step=100, step_seconds=2.0)
     )

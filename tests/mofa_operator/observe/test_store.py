@@ -224,7 +224,9 @@ class TestWhoIsConcerned:
         assert {*jobs[0]} < {*jobs[1], *jobs[2], *jobs[3]} == {f"js-{n:02}" for n in range(60)}
 
     def test_a_hundred_changes_of_policies_at_once_link_each_job_once(self, store, monkeypatch):
-        """Each was the work of all jobs: a siege stood still for half a minute in one turn of the loop."""
+        """Each was the work of all jobs: a siege stood still for half a minute in one turn of
+        the loop.
+        """
         for number in range(60):
             store.put(JOB_SET, job_set(f"js-{number:02}"))
         asked = []

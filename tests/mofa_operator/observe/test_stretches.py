@@ -65,8 +65,10 @@ def test_a_stall_is_one_even_over_a_seam():
 def test_coarse_samples_tell_what_standstills_cost_to_a_fifth_of_the_time_between_them(
     runs, seam, silent
 ):
-    """Steps of 12 s, sampled every five minutes; each run ends with a standstill and work that was lost. It is told, wherever
-    the seam between two pieces of time lies, and whether or not the exporter speaks meanwhile."""
+    """Steps of 12 s, sampled every five minutes; each run ends with a standstill and work that was
+    lost. It is told, wherever the seam between two pieces of time lies, and whether or not the
+    exporter speaks meanwhile.
+    """
     step, gap = 12.0, 300.0
     at, done, spans, cost = START, 1000.0, [], []
     for length, stands, most_lost in runs:

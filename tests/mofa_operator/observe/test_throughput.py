@@ -1,4 +1,6 @@
-"""What running jobs do, from answers that a server could give. Beside a real server: tests/cluster/test_history.py."""
+"""What running jobs do, from answers that a server could give. Beside a real server:
+tests/cluster/test_history.py.
+"""
 
 import asyncio
 
@@ -12,7 +14,9 @@ NOW = 1_000_000.0
 
 
 class Server:
-    """Answers a query by the first of these texts that stands in it; what it is not told of, it does not have."""
+    """Answers a query by the first of these texts that stands in it; what it is not told of, it
+    does not have.
+    """
 
     def __init__(self, **answers):
         self.answers = answers

@@ -1,4 +1,6 @@
-"""Every page can be read by a keyboard, by a screen reader, in the dark, and by a browser that runs no scripts."""
+"""Every page can be read by a keyboard, by a screen reader, in the dark, and by a browser that runs
+no scripts.
+"""
 
 import re
 from html.parser import HTMLParser

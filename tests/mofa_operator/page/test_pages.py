@@ -1,4 +1,6 @@
-"""The operator's page: what it says of jobs and profiles, and that it shows nothing it was not given."""
+"""The operator's page: what it says of jobs and profiles, and that it shows nothing it was
+not given.
+"""
 
 import asyncio
 

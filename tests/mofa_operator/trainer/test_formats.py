@@ -1,4 +1,6 @@
-"""Lines of trainers: what each format says, and that the logs in tests/data/logs say what happened in them."""
+"""Lines of trainers: what each format says, and that the logs in tests/data/logs say what happened
+in them.
+"""
 
 import re
 from pathlib import Path
@@ -25,7 +27,8 @@ def told(name, given=Facts(), family=None):  # noqa: B008 - frozen
     return progress
 
 
-# file, trainer, what must be given, tokens of a step, last step, step time, checkpoints, steps between, restarts, redone
+# file, trainer, what must be given, tokens of a step, last step, step time, checkpoints, steps
+# between, restarts, redone
 RECORDED = [
     ("megatron.log", "megatron", Facts(), 256 * 4096, 60, 8.012, 3, 20, 1, 7),
     ("megatron-bridge.log", "megatron", Facts(), 512 * 8192, 12, 4.0, 0, None, 0, 0),

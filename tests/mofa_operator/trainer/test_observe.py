@@ -1,4 +1,6 @@
-"""`mofa observe` from end to end: its own process, a log that is written, the series over HTTP, and how it ends."""
+"""`mofa observe` from end to end: its own process, a log that is written, the series over HTTP, and
+how it ends.
+"""
 
 import json
 import os

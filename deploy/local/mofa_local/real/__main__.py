@@ -1,4 +1,6 @@
-"""Installs the packages that a real node needs, where they are missing: `python -m mofa_local.real`, as root on Debian or Ubuntu."""
+"""Installs the packages that a real node needs, where they are missing: `python -m
+mofa_local.real`, as root on Debian or Ubuntu.
+"""
 
 import sys
 

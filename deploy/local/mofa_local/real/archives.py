@@ -1,4 +1,6 @@
-"""Images as files that containerd imports, made of layers that were made here; the first is of nothing but a program that waits."""
+"""Images as files that containerd imports, made of layers that were made here; the first is of
+nothing but a program that waits.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def pause_image(name: str) -> Path:
 
 
 def torch_image(name: str) -> Path:
-    """The image of a trainer: Debian's PyTorch, which computes on the CPU and talks by gloo; made once, in two minutes."""
+    """The image of a trainer: Debian's PyTorch, which computes on the CPU and talks by gloo; made
+    once, in two minutes.
+    """
     made = _made("torch", name, SUITE, PACKAGES, LEFT_OUT)
     if not made.exists():
         _say(f"{name}: making an image of Debian's PyTorch once (two minutes, 1.4 GB)")

@@ -1,4 +1,6 @@
-"""containerd in a machine of its own, and the images that it is given: nothing is pulled, for everything was made here."""
+"""containerd in a machine of its own, and the images that it is given: nothing is pulled, for
+everything was made here.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ class Containers:
 
 
 def _network() -> dict[str, object]:
-    """A bridge in the machine: pods reach one another, the machine, and through it what wires carry; nothing else."""
+    """A bridge in the machine: pods reach one another, the machine, and through it what wires
+    carry; nothing else.
+    """
     addresses = {
         "type": "host-local",
         "ranges": [[{"subnet": PODS}]],

@@ -1,4 +1,5 @@
-"""The first process of a machine of its own: it sets up mounts and addresses, then buries what dies; with it all else there ends.
+"""The first process of a machine of its own: it sets up mounts and addresses, then buries what
+dies; with it all else there ends.
 
     unshare --fork --pid --mount --net --mount-proc -- python init.py FOLDER CGROUP ADDRESS SERVICES
 

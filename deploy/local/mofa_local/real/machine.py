@@ -1,7 +1,9 @@
-"""A machine of its own on this one: namespaces for processes, mounts and the network, and cgroups of one name.
+"""A machine of its own on this one: namespaces for processes, mounts and the network, and cgroups
+of one name.
 
-Everything in it ends when its first process ends, with its mounts, its addresses and its rules of the firewall; only empty
-cgroups stay, and `sweep` removes them. The network of this machine is not changed: `wires` carry what has to go in or out.
+Everything in it ends when its first process ends, with its mounts, its addresses and its rules of
+the firewall; only empty cgroups stay, and `sweep` removes them. The network of this machine is not
+changed: `wires` carry what has to go in or out.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ _PLACES: Final = ("/var/lib/cni", "/var/lib/kubelet")
 
 
 def missing() -> str:
-    """Why there can be no real node here, and what to do about it, in one line; empty where there can."""
+    """Why there can be no real node here, and what to do about it, in one line; empty where
+    there can.
+    """
     if sys.platform != "linux":
         return f"a real node needs Linux; this is {sys.platform}"
     if os.geteuid() != 0:
@@ -113,7 +117,9 @@ class Machine:
 
 
 def sweep() -> None:
-    """Remove the cgroups of machines that are gone, and the folders that stood for mounts where they are empty."""
+    """Remove the cgroups of machines that are gone, and the folders that stood for mounts where
+    they are empty.
+    """
     for hierarchy in _hierarchies():
         for one in hierarchy.glob(f"{PREFIX}*"):
             if not _is_used(one):
@@ -145,7 +151,9 @@ def _is_used(cgroup: Path) -> bool:
 
 
 def _fill_cpuset(cgroup: Path) -> None:
-    """Give a new cpuset cgroup its parent's cores and memory nodes: the kernel admits no process before it has some."""
+    """Give a new cpuset cgroup its parent's cores and memory nodes: the kernel admits no process
+    before it has some.
+    """
     for one in (cgroup.parent, cgroup):
         for name in ("cpuset.cpus", "cpuset.mems"):
             above, here = one.parent / name, one / name

@@ -1,7 +1,8 @@
-"""A node of a cluster whose pods really run: containerd, kubelet, kube-proxy and a name server in a machine of its own.
+"""A node of a cluster whose pods really run: containerd, kubelet, kube-proxy and a name server in a
+machine of its own.
 
-Nothing else is made up but its GPUs: an extended resource that is written into the node's status, as Kubernetes documents it,
-with no device behind it.
+Nothing else is made up but its GPUs: an extended resource that is written into the node's status,
+as Kubernetes documents it, with no device behind it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class RealNode:
         labels: Mapping[str, str] = LABELS,
         inward: Mapping[int, str] | None = None,
     ) -> None:
-        """`inward`: further ports of the machine's address, and what on this one's loopback they lead to."""
+        """`inward`: further ports of the machine's address, and what on this one's loopback they
+        lead to.
+        """
         self.name = name
         self.machine = Machine(folder.resolve(), processes)
         self.containers = Containers(self.machine, processes)
@@ -75,7 +78,9 @@ class RealNode:
 
     @property
     def proxy(self) -> str:
-        """The HTTP proxy by which Prometheus and people here reach pods at their own addresses, once the node is started."""
+        """The HTTP proxy by which Prometheus and people here reach pods at their own addresses,
+        once the node is started.
+        """
         return f"http://{HOST}:{self._proxy}"
 
     def start(self) -> None:
@@ -174,7 +179,9 @@ class RealNode:
         return True
 
     def _is_ready(self, since: float) -> bool:
-        """Whether the node has been ready since a moment: its Lease is renewed, and its condition says so. `since` [s]"""
+        """Whether the node has been ready since a moment: its Lease is renewed, and its condition
+        says so. `since` [s]
+        """
         from datetime import datetime
 
         try:
@@ -198,7 +205,9 @@ class RealNode:
         return found
 
     def _give_gpus(self) -> None:
-        """GPUs that do not exist, for the scheduler: a kubelet leaves resources alone that it does not know."""
+        """GPUs that do not exist, for the scheduler: a kubelet leaves resources alone that it does
+        not know.
+        """
         body = json.dumps(
             {"status": {"capacity": {GPU: str(self._gpus)}, "allocatable": {GPU: str(self._gpus)}}}
         )
@@ -212,7 +221,9 @@ class RealNode:
             time.sleep(STEP)
 
     def _write_files(self) -> None:
-        """Write the configuration files of the node's kubelet, proxy, containerd and name server."""
+        """Write the configuration files of the node's kubelet, proxy, containerd and
+        name server.
+        """
         keys = self._cluster.folder / "keys"
         (self._folder / "resolv.conf").write_text(f"nameserver {ADDRESS}\n", encoding="ascii")
         kubelet = {

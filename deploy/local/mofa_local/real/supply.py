@@ -1,7 +1,8 @@
-"""The images of a real node: nothing can be pulled here, so what pods may run is made on this machine and carried there.
+"""The images of a real node: nothing can be pulled here, so what pods may run is made on this
+machine and carried there.
 
-localhost/mofa-local/advisor:1    the operator and `mofa observe`, built from this tree by its Dockerfile
-localhost/mofa-local/torch:1.13   PyTorch for the CPU, with gloo
+localhost/mofa-local/advisor:1    the operator and `mofa observe`, built from this tree by its
+Dockerfile localhost/mofa-local/torch:1.13   PyTorch for the CPU, with gloo
 localhost/mofa-local/ray:2.60     Ray, for the clusters of KubeRay
 """
 

@@ -1,10 +1,13 @@
-"""What goes in and out of a machine of its own: its network knows nobody, so one process carries bytes over the border.
+"""What goes in and out of a machine of its own: its network knows nobody, so one process carries
+bytes over the border.
 
-    python -m mofa_local.real.wires NETWORK --in 10.66.0.1:6443=127.0.0.1:20000 --socket PATH --proxy 127.0.0.1:20001
+    python -m mofa_local.real.wires NETWORK --in 10.66.0.1:6443=127.0.0.1:20000 --socket PATH
+    --proxy 127.0.0.1:20001
 
-A wire in listens in the machine and connects to this one's loopback. The socket is how the API server reaches kubelets and pods
-(HTTP CONNECT, its egress selector); the proxy is how Prometheus and people on this machine reach pods by their addresses.
-A socket belongs to the network in which it was made, so one process can hold sockets of both.
+A wire in listens in the machine and connects to this one's loopback. The socket is how the API
+server reaches kubelets and pods (HTTP CONNECT, its egress selector); the proxy is how Prometheus
+and people on this machine reach pods by their addresses. A socket belongs to the network in which
+it was made, so one process can hold sockets of both.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ PATIENCE: Final = 10.0
 """Longest wait for a connection. [s]"""
 LOOPBACK: Final = "127.0.0.1"
 LOCAL: Final = frozenset({"localhost", LOOPBACK})
-"""Names by which the API server calls webhooks of controllers that run on this machine, outside of the node."""
+"""Names by which the API server calls webhooks of controllers that run on this machine, outside of
+the node.
+"""
 
 Carrier = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -66,7 +71,9 @@ class Border:
             raise
 
     def resolved(self, name: str) -> str:
-        """The address of a Service or a pod, as the machine's name server says it; none is an `OSError`."""
+        """The address of a Service or a pod, as the machine's name server says it; none is
+        an `OSError`.
+        """
         labels = b"".join(
             bytes([len(one)]) + one for one in name.rstrip(".").encode("ascii").split(b".")
         )
@@ -110,7 +117,9 @@ def wire(border: Border, host: str, port: int) -> Carrier:
 
 
 def proxy(border: Border) -> Carrier:
-    """An HTTP proxy into the machine: CONNECT, and plain requests, each on a connection of its own."""
+    """An HTTP proxy into the machine: CONNECT, and plain requests, each on a connection of
+    its own.
+    """
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):

@@ -131,7 +131,9 @@ class Policies:
         return min((policy.hands for policy in self.of(namespace)), default=MOST_HANDS) / 100
 
     def most(self, hands: int, namespace: str) -> int:
-        """How many of the operator's `hands` concurrent workers a namespace may use, at least one. [1]"""
+        """How many of the operator's `hands` concurrent workers a namespace may use, at least
+        one. [1]
+        """
         return max(1, int(hands * self.hands(namespace)))
 
     def influence(self) -> Mapping[str, float]:
@@ -183,8 +185,8 @@ def dependencies_of(
 
     `opted_in` says whether a label of its namespace asks for it.
 
-    A job that another watched one made is advised through that one: some makers copy all
-    annotations.
+    A job that another watched one made is advised through that one: some makers copy
+    all annotations.
     """
     if isinstance(job, LiveTrainingJob):
         asked = job.spec
@@ -393,7 +395,9 @@ class PendingReadvice:
         return self.asked(key, self.holding(key))
 
     def asked(self, key: Key, rounds: Rounds) -> frozenset[Key]:
-        """Note that a job was looked at in these rounds; returns profiles of which no job is left."""
+        """Note that a job was looked at in these rounds; returns profiles of which no job
+        is left.
+        """
         done = []
         for name, number in rounds:
             found = self._rounds.get(name)

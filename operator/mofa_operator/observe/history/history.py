@@ -100,7 +100,9 @@ class KnownPools:
     """What looks at pools keep for the next looks: one lasts as long as the operator runs."""
 
     samples: LruCache[PoolSamples] = field(default_factory=LruCache)
-    """Pieces of time that are over, by server, pool and start, and the last one, by server and pool."""
+    """Pieces of time that are over, by server, pool and start, and the last one, by server
+    and pool.
+    """
     accounts: dict[tuple[str, Pool], KnownAccount] = field(default_factory=dict)
     """The last account, by server and pool."""
     left_out: dict[tuple[object, str], SettledDays | None] = field(default_factory=dict)
@@ -202,12 +204,12 @@ def _left_out(
     *,
     replayed: bool,
 ) -> SettledDays | None:
-    """Days of the ledger that are not read again from Prometheus, in a window that begins at `start`;
-    None where every day is read. [s]
+    """Days of the ledger that are not read again from Prometheus, in a window that begins at
+    `start`; None where every day is read. [s]
 
     These are the days that the ledger (`settled`) held at the first reading under `key`. Days that
-    were read since are in memory. A replay of remedies (`replayed`) reads every day, and so does each
-    reading after it.
+    were read since are in memory. A replay of remedies (`replayed`) reads every day, and so does
+    each reading after it.
     """
     if replayed:
         known[key] = None
@@ -242,7 +244,8 @@ def _next_begin(days: Sequence[Span]) -> float | None:
 
 
 def _counted_by(spec: ClusterProfileSpec) -> str:
-    """One word for the way of counting: our version, the ledger's, and a checksum of the profile's rules.
+    """One word for the way of counting: our version, the ledger's, and a checksum of the profile's
+    rules.
 
     Days that were counted in another way are counted again.
     """
@@ -328,7 +331,9 @@ async def _samples(
     now: float,
     progress: Callable[[float], None],
 ) -> list[PoolSamples]:
-    """All samples of a window: kept pieces, pieces that ended since, and the last hours, read anew."""
+    """All samples of a window: kept pieces, pieces that ended since, and the last hours,
+    read anew.
+    """
     gate = asyncio.Semaphore(_AT_ONCE if nodes <= NODE_DAYS else 1)
     reader = StretchReader(prometheus, pool, naming, nodes)
     whole = stretches[-1].end - stretches[0].start

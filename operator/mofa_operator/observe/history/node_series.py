@@ -110,8 +110,8 @@ class NodeSeries:
         return self
 
     async def _silent_at_seam(self, names: Mapping[Signal, NamesByNode]) -> set[str]:
-        """Nodes with exporters that told nothing just before the piece: what they last told is
-        older.
+        """Nodes with exporters that told nothing just before the piece: what they last told
+        is older.
         """
         signal = next((one for one in (BOOT, *HEARTBEATS) if names[one]), None)
         if signal is None:
@@ -148,7 +148,9 @@ class NodeSeries:
         ]
 
     async def _stand(self, signal: Signal) -> None:
-        """Add one run over the whole time for each series of a signal that was 1 throughout and not read."""
+        """Add one run over the whole time for each series of a signal that was 1 throughout and
+        not read.
+        """
         known = {(line.node, line.part) for line in self.timelines if line.signal == signal}
         end = self._ask.at
         by = ", ".join((self._key(signal), *signal.parts))
@@ -195,8 +197,8 @@ class NodeSeries:
         )
 
     def _aggregate(self, signal: Signal, selected: str, key: str) -> str:
-        """Above 0 for each `key` whose samples must be read, else 0. The smallest, largest and number of
-        its samples tell it, each `read_when` by others.
+        """Above 0 for each `key` whose samples must be read, else 0. The smallest, largest and
+        number of its samples tell it, each `read_when` by others.
         """
         series = f"{selected}[{duration(self._seconds)}]"
         low = f"min by ({key}) (min_over_time({series}))"

@@ -119,8 +119,8 @@ async def seams_of(
     now: float,
     known_until: Callable[[float], float],
 ) -> list[float]:
-    """Where a window is cut into pieces, from its start on: at the ends of its days, and at the last
-    hour that is over.
+    """Where a window is cut into pieces, from its start on: at the ends of its days, and at the
+    last hour that is over.
 
     No cut lies where nothing was sampled: what happened in a silence is read as one.
     `known_until` says until when a piece that starts somewhere is kept. [s]

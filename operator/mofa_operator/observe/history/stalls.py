@@ -177,8 +177,8 @@ def _job(labels: Mapping[str, str]) -> JobName | None:
 def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
     """The stalls of each job over all days.
 
-    The first number after a stall is seen half a gap between samples late: so much more was trained
-    again.
+    The first number after a stall is seen half a gap between samples late: so much more was
+    trained again.
     """
     by_job: defaultdict[str, list[tuple[float, bool, float, float]]] = defaultdict(list)
     coarse: defaultdict[str, list[StepEdges]] = defaultdict(list)
@@ -240,7 +240,9 @@ def _coarse_stalls(pieces: Sequence[StepEdges]) -> Iterator[Stall]:
 
 
 def _coarse_stall(chain: Sequence[tuple[Point, Point]], of: StepEdges, last: Point) -> Stall:
-    """A stall from a chain of coarse samples: its cost is known well, its two ends are estimated."""
+    """A stall from a chain of coarse samples: its cost is known well, its two ends
+    are estimated.
+    """
     first, (before, after), step = chain[0][0], chain[-1], of.step_seconds
     most = max(number for pair in chain for _, number in pair)
     stopped = first[0] + (most - first[1]) * step + step / 2 if after[1] < before[1] else first[0]

@@ -4,9 +4,9 @@
     jobs       node-time under running jobs; interruptions and recoveries by class, from objects
 
 Where training jobs filled a tenth of the ready node-time or more, failures are their interruptions,
-and the exposure is their node-time. Elsewhere failures are nodes that went down, all of class `pod`,
-and the exposure is all ready node-time; of other classes nothing is known. `observe.history.history`
-has the same rule.
+and the exposure is their node-time. Elsewhere failures are nodes that went down, all of class
+`pod`, and the exposure is all ready node-time; of other classes nothing is known.
+`observe.history.history` has the same rule.
 
 What was down at the first look is not counted. While nothing was watched there is neither exposure
 nor count. Suspensions, evictions and preemptions are no failures. A node counts as lost once it has
@@ -240,7 +240,9 @@ class _PoolDays:
         }
 
     def pause(self) -> None:
-        """Forget which nodes were up: nothing was watched for a while, so the next look counts nothing."""
+        """Forget which nodes were up: nothing was watched for a while, so the next look
+        counts nothing.
+        """
         self._up = None
         self._down = {}
 
@@ -306,7 +308,9 @@ class _PoolDays:
     def _add_interruptions(
         self, job: WatchedJob, before: RunRecord, record: RunRecord, now: float
     ) -> None:
-        """Add the interruptions and recoveries that a look added to a job's record, to today's evidence."""
+        """Add the interruptions and recoveries that a look added to a job's record, to
+        today's evidence.
+        """
         if (before.incidents, before.older) == (record.incidents, record.older):
             return
         was, is_now = evidence(before), evidence(record)

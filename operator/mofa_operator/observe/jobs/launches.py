@@ -1,4 +1,6 @@
-"""What the running pods of a job are told: pure, and without anything but the layout's own words."""
+"""What the running pods of a job are told: pure, and without anything but the layout's
+own words.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the account of a pool wants to know of a job, and no series of Prometheus tells: how often it
-saves, and whether it wants nodes. Pure, from what is seen of it, what its pods are told, and its
-manifest.
+"""What the account of a pool wants to know of a job, and no series of Prometheus tells: how often
+it saves, and whether it wants nodes. Pure, from what is seen of it, what its pods are told, and
+its manifest.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ A series counts for a job where the scrape places its target in the job's namesp
 own labels claim. So every query names one namespace, and what another one publishes is not even
 seen. Where Prometheus scrapes anything in that namespace, the series' target must be up there:
 `up` has the target's labels, also where honorLabels lets targets write their own. A job of which
-two targets say what cannot both be is contested, and nothing is said of it. Jobs that share queries fail together, and no other job with them; without an answer about
-pods, only causes and classes of interruptions are unknown.
+two targets say what cannot both be is contested, and nothing is said of it. Jobs that share queries
+fail together, and no other job with them; without an answer about pods, only causes and classes of
+interruptions are unknown.
 
 A job runs while its last finished step changes; one whose series stand still or are gone has no
 entry. Numbers that an exporter does not publish stay None, never zero.
@@ -346,7 +347,9 @@ async def running(
 async def _figures(
     prometheus: Prometheus, exporter: _Exporter, now: float, window: float
 ) -> dict[JobName, Running]:
-    """Figures of jobs that share an exporter: tokens per second, step time, steps, memory and more."""
+    """Figures of jobs that share an exporter: tokens per second, step time, steps, memory
+    and more.
+    """
     trainer, pool = exporter.trainer, exporter.pool
     queries = {
         "steps": trainer.advancing(pool),

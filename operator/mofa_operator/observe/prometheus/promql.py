@@ -287,8 +287,8 @@ class Pool:
     def pod_facts(self, span: float, wanted: Iterable[str]) -> str:
         """Facts of these pods: a series for each wanted `POD_FACTS`, named by the label `fact`.
 
-        The node stands in the label of that name; the restarts are those of the container that has
-        most.
+        The node stands in the label of that name; the restarts are those of the container that
+        has most.
         """
         within = f"[{duration(span)}]"
         gone = self.series("kube_pod_status_reason", _MADE_ROOM)
@@ -341,8 +341,8 @@ _NEVER_DRAWN: Final = frozenset("013")
 
 
 def labels_of(sample: Sample) -> PodLabels:
-    """The labels by which pods of this pod's kind of jobs name their job. The kind is the first whose
-    label the pod has, or whose object owns it.
+    """The labels by which pods of this pod's kind of jobs name their job. The kind is the first
+    whose label the pod has, or whose object owns it.
     """
     return next(
         (
