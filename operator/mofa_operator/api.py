@@ -172,7 +172,7 @@ def listed(page: Body, path: str) -> Sequence[Body]:
     """The objects of a page of a list."""
     items = page.get("items") or []
     if isinstance(items, list) and all(
-        isinstance(one, dict) and at(one, "metadata", "name") for one in items
+        isinstance(item, dict) and at(item, "metadata", "name") for item in items
     ):
         return items
     raise Busy(f"GET {path}: the answer is not a Kubernetes list; a proxy may have sent it")
@@ -231,8 +231,8 @@ def too_large_alone(most: int) -> str:
     'too large to read: it has more than 512 KiB; what its pods need can stand in a ConfigMap'
     """
     return (
-        f"too large to read: it has more than {most // 1024} KiB; what its pods need can stand in a "
-        "ConfigMap"
+        f"too large to read: it has more than {most // 1024} KiB; "
+        "what its pods need can stand in a ConfigMap"
     )
 
 
@@ -318,47 +318,51 @@ class Api:
         of each namespace objects are read as far as its budget lasts; those beyond it say in
         `UNREAD` why they have nothing but metadata.
         """
-        (here, *versions), restarts, more = self.served.versions(kind), 0, ""
-        most, by_metadata = min(size, self._sizes.get(kind, size)), False
+        (version, *other_versions), restarts, continuation = self.served.versions(kind), 0, ""
+        page_size, by_metadata = min(size, self._sizes.get(kind, size)), False
         spent = Counter[str]()
         while True:
-            path = path_of(here, namespace or "")
-            wanted = {"limit": str(most), "labelSelector": label_selector, "continue": more}
-            query = urlencode({name: value for name, value in wanted.items() if value})
+            path = path_of(version, namespace or "")
+            parameters = {
+                "limit": str(page_size),
+                "labelSelector": label_selector,
+                "continue": continuation,
+            }
+            query = urlencode({name: value for name, value in parameters.items() if value})
             accept = _METADATA if by_metadata else _JSON
-            largest = PAGE_BYTES if most > 1 else LARGEST
+            largest = PAGE_BYTES if page_size > 1 else LARGEST
             try:
                 page = await self._ask("GET", f"{path}?{query}", accept=accept, largest=largest)
             except Gone:
-                if not more and versions:  # the cluster may serve another version
-                    here, *versions = versions
+                if not continuation and other_versions:  # the cluster may serve another version
+                    version, *other_versions = other_versions
                     continue
-                if not more or restarts == _RESTARTS:
+                if not continuation or restarts == _RESTARTS:
                     raise
-                restarts, more = restarts + 1, ""
+                restarts, continuation = restarts + 1, ""
                 continue
             except _TooLarge as error:
-                if most == 1 and by_metadata:
+                if page_size == 1 and by_metadata:
                     raise Busy(str(error)) from None
-                by_metadata = by_metadata or most <= _FEW
-                most = max(1, most // _FEW)
+                by_metadata = by_metadata or page_size <= _FEW
+                page_size = max(1, page_size // _FEW)
                 continue
-            self.served.note(kind, here)
+            self.served.note(kind, version)
             identity = {"apiVersion": kind.api_version, "kind": kind.kind}  # a list leaves it out
             items: list[Body] = [{**item, **identity} for item in listed(page, path)]
             is_partial = page.get("kind") == "PartialObjectMetadataList"
             if is_partial:
                 before = spent.total()
-                items = [await self._within_budget(here, item, spent) for item in items]
+                items = [await self._within_budget(version, item, spent) for item in items]
                 mean = (spent.total() - before) / max(1, len(items))
                 by_metadata = not 0 < mean < PAGE_BYTES / _PAGE
             used = self._length / max(1, len(items))
-            most = max(1, min(size, 4 * most, int(PAGE_BYTES / 2 / max(1.0, used))))
+            page_size = max(1, min(size, 4 * page_size, int(PAGE_BYTES / 2 / max(1.0, used))))
             if size == _PAGE:
-                self._sizes[kind] = most
+                self._sizes[kind] = page_size
             yield items, str(page["metadata"].get("resourceVersion", ""))
-            more = page["metadata"].get("continue", "")
-            if not more:
+            continuation = page["metadata"].get("continue", "")
+            if not continuation:
                 return
 
     async def _within_budget(self, kind: Kind, item: Body, spent: Counter[str]) -> Body:
@@ -397,22 +401,19 @@ class Api:
         `Expired` where the version is too old. No event follows another one for long: the server
         sends a bookmark a minute.
         """
-        wanted = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH}
-        path = (
-            ""
-            f"{self.served.path(kind, namespace or '')}?"
-            f"{urlencode(wanted | {'resourceVersion': version})}"
-        )
+        parameters = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH}
+        parameters["resourceVersion"] = version
+        path = f"{self.served.path(kind, namespace or '')}?{urlencode(parameters)}"
         if self._credentials.stale:
             await self._credentials.refresh()
-        known = self._credentials.known
+        credentials_used = self._credentials.known
         limits = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE)
         with as_busy(f"WATCH {path}"):
             response = await self._request("GET", path, None, _JSON, timeout=limits)
         async with response:
             if response.status != 200:
                 if response.status == 401:
-                    await self._renewed(known)
+                    await self._renewed(credentials_used)
                 with as_busy(f"WATCH {path}"):
                     raw = await response.content.read(PAGE_BYTES)
                 raise refusal(response.status, raw, None, "WATCH", path)
@@ -516,11 +517,11 @@ class Api:
         """What is answered: an object that has this part, of this kind."""
         if self._credentials.stale:
             await self._credentials.refresh()
-        known = self._credentials.known
-        sent_ = (method, path, data, content, accept, largest)
-        status, raw, wait = await self._exchange(*sent_)
-        if status == 401 and await self._renewed(known):
-            status, raw, wait = await self._exchange(*sent_)
+        credentials_used = self._credentials.known
+        request = (method, path, data, content, accept, largest)
+        status, raw, wait = await self._exchange(*request)
+        if status == 401 and await self._renewed(credentials_used):
+            status, raw, wait = await self._exchange(*request)
         if status >= 300:
             if status == 429 and data is not None:
                 self.bucket.hold(wait or 1.0)
@@ -586,9 +587,9 @@ class Api:
         if not await self._credentials.reload(refused):
             return False
         if self._session is not None and self._credentials.access != self._opened_with:
-            old = self._session
+            old_session = self._session
             self._open()
-            await old.close()
+            await old_session.close()
         return True
 
     def _open(self) -> None:

@@ -42,15 +42,15 @@ class Access:
         """The TLS context of connections; None for plain HTTP."""
         if not self.server.startswith("https"):
             return None
-        made = ssl.create_default_context(cafile=self.ca_file)
+        context = ssl.create_default_context(cafile=self.ca_file)
         # Cluster authorities often lack key identifiers, which Python 3.13's strict checking wants.
-        made.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.cert_file:
-            made.load_cert_chain(self.cert_file, self.key_file)
+            context.load_cert_chain(self.cert_file, self.key_file)
         if not self.verify:
-            made.check_hostname = False
-            made.verify_mode = ssl.CERT_NONE
-        return made
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
 
 Known: TypeAlias = tuple[Access, str | None]
@@ -118,8 +118,8 @@ def _contexts() -> dict[str, dict[str, Any]]:
     from kubernetes import config
 
     try:
-        given = os.environ.get("KUBECONFIG")
-        others, current = config.list_kube_config_contexts(given)  # type: ignore[no-untyped-call]
+        path = os.environ.get("KUBECONFIG")
+        others, current = config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
     except Exception:  # noqa: BLE001 - whoever reads it as a whole says what is wrong with it
         return {}
     return {context["name"]: context["context"] for context in (current, *others)}
@@ -128,28 +128,31 @@ def _contexts() -> dict[str, dict[str, Any]]:
 def _configuration(context: str | None = None) -> Any:
     from kubernetes import client, config
 
-    made = client.Configuration()
-    named = os.environ.get("KUBECONFIG")
-    if context is not None and context not in (known := _contexts()):
-        raise BadValue("--context", context, f"this kubeconfig has {', '.join(known) or 'none'}")
+    configuration = client.Configuration()
+    path = os.environ.get("KUBECONFIG")
+    if context is not None and context not in (contexts := _contexts()):
+        raise BadValue("--context", context, f"this kubeconfig has {', '.join(contexts) or 'none'}")
     try:
-        if named or Path("~/.kube/config").expanduser().is_file():
+        if path or Path("~/.kube/config").expanduser().is_file():
             config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=named or "~/.kube/config", client_configuration=made, context=context
+                config_file=path or "~/.kube/config",
+                client_configuration=configuration,
+                context=context,
             )
         else:
-            config.load_incluster_config(client_configuration=made)  # type: ignore[no-untyped-call]
+            load = config.load_incluster_config
+            load(client_configuration=configuration)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
-        is_here = named or context or os.environ.get("KUBERNETES_SERVICE_HOST")
+        is_here = path or context or os.environ.get("KUBERNETES_SERVICE_HOST")
         why = str(error).rstrip(".") if is_here else "there is no kubeconfig"
         raise SourceUnreachable(
             f"Kubernetes: {why}; set KUBECONFIG, or run in a pod with a service account"
         ) from None
     except Exception as error:  # noqa: BLE001 - errors of its parser and of plugins come through
         raise BadFile(
-            named or "~/.kube/config", f"is not a kubeconfig: {str(error).partition(chr(10))[0]}"
+            path or "~/.kube/config", f"is not a kubeconfig: {str(error).partition(chr(10))[0]}"
         ) from None
-    return made
+    return configuration
 
 
 def _access(configuration: Any) -> Access:

@@ -204,8 +204,8 @@ class PoolFigures:
     @property
     def reading(self) -> History | None:
         """What Prometheus said in this look; None where it said nothing."""
-        found = self.snapshot.history
-        return found if isinstance(found, History) else None
+        history = self.snapshot.history
+        return history if isinstance(history, History) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -242,7 +242,11 @@ class Decision:
     @property
     def annotate(self) -> tuple[Decision, ...]:
         """Itself and its target, as far as annotations are to be written there."""
-        return tuple(one for one in (self, self.target_decision) if one and one.hold is not None)
+        return tuple(
+            decision
+            for decision in (self, self.target_decision)
+            if decision and decision.hold is not None
+        )
 
     @property
     def is_silent(self) -> bool:

@@ -84,18 +84,26 @@ def forecasts_in(rows: object) -> tuple[Forecast, ...]:
     )
 
 
-def _band_in(told: object) -> Range:
-    said = told if isinstance(told, Mapping) else {}
-    low, middle, high = (number(said.get(name)) for name in ("p10", "p50", "p90"))
+def _band_in(band: object) -> Range:
+    percentiles = band if isinstance(band, Mapping) else {}
+    low, middle, high = (number(percentiles.get(name)) for name in ("p10", "p50", "p90"))
     return Range(lower=low, target=middle, upper=high)
 
 
 def bands_held(weekly: Iterable[Forecast]) -> dict[str, BandCount]:
     """How often the bands of the pool and of its jobs held, by what was forecast."""
-    over = [one for one in weekly if one.came is not None and one.came_stops is not None]
+    past_weeks = [
+        forecast
+        for forecast in weekly
+        if forecast.came is not None and forecast.came_stops is not None
+    ]
     return {
-        "ettr": calibration([_score(one.ettr, one.came or 0.0) for one in over]),
-        "interruptions": calibration([_score(one.stops, one.came_stops or 0.0) for one in over]),
+        "ettr": calibration(
+            [_score(forecast.ettr, forecast.came or 0.0) for forecast in past_weeks]
+        ),
+        "interruptions": calibration(
+            [_score(forecast.stops, forecast.came_stops or 0.0) for forecast in past_weeks]
+        ),
     }
 
 
@@ -130,7 +138,7 @@ def days_in(rows: object) -> tuple[Day, ...]:
 
 def account_of(days: Iterable[Day]) -> tuple[NodeTime, ...]:
     """The account of days, by day, job, state and cause."""
-    return tuple(one for day in days if day.witness == PROMETHEUS for one in day.account)
+    return tuple(entry for day in days if day.witness == PROMETHEUS for entry in day.account)
 
 
 def weeks_in(rows: object) -> tuple[DatedEvidence, ...]:

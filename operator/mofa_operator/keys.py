@@ -74,11 +74,11 @@ def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
     ['Node', 'FailureLedger', 'ClusterProfile', 'AdvisorPolicy', 'Namespace', 'JobSet',
     'TrainingJob']
     """
-    known = {kind.setting: kind for kind in KINDS}
-    jobs = [known[name] for name in names]
-    of_kueue = (*({WORKLOAD} - set(jobs)), ADMISSION_CHECK) if checks else ()
-    around = (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, NAMESPACE)
-    return (*around, *jobs, TRAINING_JOB, *of_kueue)
+    kinds = {kind.setting: kind for kind in KINDS}
+    jobs = [kinds[name] for name in names]
+    kueue_kinds = (*({WORKLOAD} - set(jobs)), ADMISSION_CHECK) if checks else ()
+    cluster_kinds = (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, NAMESPACE)
+    return (*cluster_kinds, *jobs, TRAINING_JOB, *kueue_kinds)
 
 
 def key_of(kind: Kind, body: Body) -> Key:
@@ -94,8 +94,8 @@ def ledger_of(profile: str) -> Key:
 
 def target_of(namespace: str, api_version: str, kind: str, name: str) -> Key | None:
     """The job of an existing kind that a targetRef names; None where it names none."""
-    known = job_kind(api_version, kind)
-    return Key(known, namespace, name) if known is not None and name else None
+    known_kind = job_kind(api_version, kind)
+    return Key(known_kind, namespace, name) if known_kind is not None and name else None
 
 
 def kind_of(api_version: str, kind: str) -> Kind | None:

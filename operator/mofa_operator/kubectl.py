@@ -24,8 +24,11 @@ def complete() -> int:
     """Answer kubectl's question what may follow: a line each, then how it is to be taken."""
     words = sys.argv[1:] or [""]
     try:
-        found = cli.offered("kubectl mofa", words, OWN)
+        candidates = cli.offered("kubectl mofa", words, OWN)
     except MofaError:
-        found = []
-    sys.stdout.write("".join(f"{one}\n" for one in found) + f":{_NO_FILES if found else 0}\n")
+        candidates = []
+    sys.stdout.write(
+        "".join(f"{candidate}\n" for candidate in candidates)
+        + f":{_NO_FILES if candidates else 0}\n"
+    )
     return 0

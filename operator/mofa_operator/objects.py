@@ -80,17 +80,17 @@ def seconds(written: object) -> float | None:
 
 def texts(value: object) -> dict[str, str]:
     """Texts by name; other values are left out."""
-    given = value if isinstance(value, dict) else {}
-    return {name: text for name, text in given.items() if isinstance(text, str)}
+    mapping = value if isinstance(value, dict) else {}
+    return {name: text for name, text in mapping.items() if isinstance(text, str)}
 
 
 def _names(value: object) -> tuple[str, ...]:
-    given = value if isinstance(value, list | tuple) else ()
-    return tuple(name for name in given if isinstance(name, str) and name) or EXPORTERS
+    names = value if isinstance(value, list | tuple) else ()
+    return tuple(name for name in names if isinstance(name, str) and name) or EXPORTERS
 
 
 def _ratio(value: object) -> float | None:
-    return found if (found := figure(value)) is not None and 0 < found < 1e6 else None
+    return ratio if (ratio := figure(value)) is not None and 0 < ratio < 1e6 else None
 
 
 def generation(value: object) -> int | None:
@@ -100,10 +100,10 @@ def generation(value: object) -> int | None:
 
 def _range(value: object) -> Range | None:
     """A figure (`target` or `mean`) with its bounds; None where one of them is missing."""
-    given = value if isinstance(value, dict) else {}
-    middle = figure(given.get("target"))
-    target = figure(given.get("mean")) if middle is None else middle
-    lower, upper = figure(given.get("lower")), figure(given.get("upper"))
+    fields = value if isinstance(value, dict) else {}
+    middle = figure(fields.get("target"))
+    target = figure(fields.get("mean")) if middle is None else middle
+    lower, upper = figure(fields.get("lower")), figure(fields.get("upper"))
     if lower is None or target is None or upper is None:
         return None
     return Range(lower=lower, target=target, upper=upper)
@@ -111,12 +111,12 @@ def _range(value: object) -> Range | None:
 
 def predicted_ranges(value: object) -> dict[str, Range]:
     """Complete predicted figures, by the fields of an answer's `Predicted`."""
-    given = value if isinstance(value, dict) else {}
+    figures = value if isinstance(value, dict) else {}
     return {
-        figure.field: found.times(1 / figure.scale)
+        figure.field: figure_range.times(1 / figure.scale)
         for figure in FIGURES
         if figure.field != "duration_seconds"  # it is of the job's tokens, not of the layout
-        and (found := _range(given.get(figure.key))) is not None
+        and (figure_range := _range(figures.get(figure.key))) is not None
     }
 
 
@@ -467,8 +467,8 @@ class LiveTrainingJob(LiveObject):
     @property
     def observed(self) -> Written:
         """`status.observed` as it stands, without what version 0.1.0 kept there for itself."""
-        stands = part(self.body, "status", "observed")
-        return {name: value for name, value in stands.items() if name != "life"}
+        status = part(self.body, "status", "observed")
+        return {name: value for name, value in status.items() if name != "life"}
 
     @property
     def objective(self) -> float | None:
@@ -564,8 +564,10 @@ class LiveProfile(LiveObject):
 
 def taught_factors(calibration: Body) -> Mapping[str, str]:
     """The factors that running jobs taught, as a status has them; none where none."""
-    taught = {name: str(calibration[name]) for name in _TAUGHT if calibration.get(name) is not None}
-    return taught if _TAUGHT[0] in taught else {}
+    factors = {
+        name: str(calibration[name]) for name in _TAUGHT if calibration.get(name) is not None
+    }
+    return factors if _TAUGHT[0] in factors else {}
 
 
 _LIVE: Final[Mapping[Kind, type[LiveObject]]] = {

@@ -38,9 +38,9 @@ class Aspect(StrEnum):
 
 
 OF_JOBS: Final = tuple(
-    one
-    for one in Aspect
-    if one
+    aspect
+    for aspect in Aspect
+    if aspect
     not in {Aspect.LAUNCH_VERIFIED, Aspect.ASSUMPTIONS_HOLD, Aspect.NODES_EXCLUSIVE, Aspect.ACTIVE}
 )
 """Conditions of every TrainingJob, Ready before the others."""

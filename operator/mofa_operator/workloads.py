@@ -79,21 +79,23 @@ class LiveWorkload(LiveObject):
     @cached_property
     def waits_for(self) -> tuple[str, ...]:
         """Checks that have not been answered."""
-        return tuple(one.name for one in self._status.admission_checks if one.state == PENDING)
+        return tuple(
+            check.name for check in self._status.admission_checks if check.state == PENDING
+        )
 
     @property
     def retries(self) -> int:
         """How often a check has sent it back, by Kueue's count. [1]"""
-        return max((one.retry_count for one in self._status.admission_checks), default=0)
+        return max((check.retry_count for check in self._status.admission_checks), default=0)
 
     @property
     def job(self) -> Key | None:
         """The job that it was made for, where it is of a kind that we know."""
         made_by = next(
             (
-                one
-                for one in items(at(self.body, "metadata", "ownerReferences"))
-                if one.get("controller")
+                owner
+                for owner in items(at(self.body, "metadata", "ownerReferences"))
+                if owner.get("controller")
             ),
             {},
         )
@@ -103,23 +105,32 @@ class LiveWorkload(LiveObject):
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """Pods that there is room for, by set. [1]"""
-        room = {one.name: one.count for one in self._status.assigned if one.count is not None}
-        return {one.name: room.get(one.name, one.count) for one in self.pods}
+        room = {
+            assigned.name: assigned.count
+            for assigned in self._status.assigned
+            if assigned.count is not None
+        }
+        return {pods.name: room.get(pods.name, pods.count) for pods in self.pods}
 
     @property
     def share(self) -> tuple[int, int]:
         """Pods with GPUs that there is room for, and that were asked for. [1]"""
-        asking = [one for one in self.pods if asks(one)] or list(self.pods)
-        return sum(self.counts[one.name] for one in asking), sum(one.count for one in asking)
+        asking = [pods for pods in self.pods if asks(pods)] or list(self.pods)
+        return sum(self.counts[pods.name] for pods in asking), sum(pods.count for pods in asking)
 
     @property
     def admitted(self) -> Body:
         """Itself as a job of the size that there is room for."""
         sets = [
-            {**one, "count": self.counts.get(text_of(one.get("name")), one.get("count"))}
-            for one in items(at(self.body, "spec", "podSets"))
+            {
+                **pod_set,
+                "count": self.counts.get(text_of(pod_set.get("name")), pod_set.get("count")),
+            }
+            for pod_set in items(at(self.body, "spec", "podSets"))
         ]
-        without = [{key: value for key, value in one.items() if key != "minCount"} for one in sets]
+        without = [
+            {key: value for key, value in pod_set.items() if key != "minCount"} for pod_set in sets
+        ]
         return {
             "apiVersion": WORKLOAD.api_version,
             "kind": WORKLOAD.kind,
@@ -129,4 +140,6 @@ class LiveWorkload(LiveObject):
 
 def asks(pods: Pods) -> bool:
     """Whether pods ask for GPUs."""
-    return any(one.gpus for one in pods.spec.containers) or bool(pods.spec.resource_claims)
+    return any(container.gpus for container in pods.spec.containers) or bool(
+        pods.spec.resource_claims
+    )

@@ -69,7 +69,9 @@ class NodeFacts:
 def facts_of(body: Body) -> NodeFacts:
     """The facts of a Node object that are kept."""
     conditions = items(at(body, "status", "conditions"))
-    condition: Body = next((one for one in conditions if one.get("type") == "Ready"), {})
+    condition: Body = next(
+        (condition for condition in conditions if condition.get("type") == "Ready"), {}
+    )
     ready, turned = condition.get("status") == "True", text_of(condition.get("lastTransitionTime"))
     return NodeFacts(
         labels={
@@ -169,25 +171,27 @@ class Attendance:
     def turned(self, node: str, *, there: bool, known_since: float) -> None:
         """Take in that a node came or went; before `known_since` it may have done so unseen. [s]"""
         now = self._clock()
-        last = self._turns.get(node)
-        if last is not None and not self._is_open(last, now):
-            last = None
-        self._turns = {name: one for name, one in self._turns.items() if self._is_open(one, now)}
-        if last is None:
+        last_turn = self._turns.get(node)
+        if last_turn is not None and not self._is_open(last_turn, now):
+            last_turn = None
+        self._turns = {name: turn for name, turn in self._turns.items() if self._is_open(turn, now)}
+        if last_turn is None:
             belonged = None if there and now - known_since < self._patience else not there
             self._turns[node] = _Turn(there=there, since=now, belonged=belonged)
-        elif last.there != there and last.belonged is there:
+        elif last_turn.there != there and last_turn.belonged is there:
             del self._turns[node]  # it is again as it was
-        elif last.there != there:
-            self._turns[node] = _Turn(there=there, since=now, belonged=last.belonged)
+        elif last_turn.there != there:
+            self._turns[node] = _Turn(there=there, since=now, belonged=last_turn.belonged)
 
     def times(self) -> dict[str, Any]:
         """Since when nodes are as they are, as fields of `NodeCount`. [s]"""
 
         def since(there: bool, belonged: bool | None) -> tuple[float, ...]:
             turns = self._turns.values()
-            found = (one.since for one in turns if (one.there, one.belonged) == (there, belonged))
-            return tuple(sorted(found))
+            moments = (
+                turn.since for turn in turns if (turn.there, turn.belonged) == (there, belonged)
+            )
+            return tuple(sorted(moments))
 
         return {
             "away": since(False, True),
@@ -237,8 +241,8 @@ class Pools:
         if self._selectors.get(profile) == selector:
             return frozenset()
         before = self.shared(profile)
-        for known in (self._selectors, self._counts, self._attendance):
-            known.pop(profile, None)
+        for by_profile in (self._selectors, self._counts, self._attendance):
+            by_profile.pop(profile, None)
         if selector is not None:
             self._selectors[profile] = selector
             self._attendance[profile] = Attendance(self._patience, self._clock)
@@ -273,12 +277,12 @@ class Pools:
         if profile not in self._selectors:
             return {}
         members = [(name, self._nodes[name]) for name in self.count(profile).names]
-        found = {
+        shared_names = {
             other: tuple(name for name, facts in members if facts.counts_as(selector) is not None)
             for other, selector in self._selectors.items()
             if other != profile
         }
-        return {other: names for other, names in found.items() if names}
+        return {other: names for other, names in shared_names.items() if names}
 
     def _attend(
         self,
@@ -290,14 +294,16 @@ class Pools:
         new: bool,
     ) -> None:
         """Note that a node of a pool came or went; one not `new` was there before the operator."""
-        selector, book = self._selectors[profile], self._attendance[profile]
-        was, there = (facts is not None and facts.serves(selector) for facts in (before, after))
-        if new and was != there:
-            book.turned(name, there=there, known_since=self._known)
+        selector, attendance = self._selectors[profile], self._attendance[profile]
+        was_there, there = (
+            facts is not None and facts.serves(selector) for facts in (before, after)
+        )
+        if new and was_there != there:
+            attendance.turned(name, there=there, known_since=self._known)
         if new or after is None or after.counts_as(selector) is None or there != after.ready:
             return
         if (since := moment_of(after.turned)) is not None:
-            book.listed(name, there=there, since=since)
+            attendance.listed(name, there=there, since=since)
 
     def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> set[str]:
         """Profiles that count a node differently; all with it where it joined or left one."""
@@ -307,5 +313,5 @@ class Pools:
 
     def _counted(self, facts: NodeFacts) -> dict[str, CountedAs]:
         """Profiles that a node belongs to, and as what."""
-        found = ((name, facts.counts_as(selector)) for name, selector in self._selectors.items())
-        return {name: counted for name, counted in found if counted is not None}
+        counts = ((name, facts.counts_as(selector)) for name, selector in self._selectors.items())
+        return {name: counted for name, counted in counts if counted is not None}

@@ -60,13 +60,17 @@ _AGAIN: Final = DAY
 _REASONS: Final[Sequence[tuple[re.Pattern[str], IncidentCause]]] = tuple(
     (re.compile(pattern, re.IGNORECASE), cause)
     for pattern, cause in (
-        (r"gres/gpu.*(lower|count)|(gpu|device).*(lost|missing|fallen|fell|off the bus)", causes.GPU_LOST),
+        (r"gres/gpu.*(lower|count)", causes.GPU_LOST),
+        (r"(gpu|device).*(lost|missing|fallen|fell|off the bus)", causes.GPU_LOST),
         (r"unexpectedly rebooted", causes.REBOOT),
         (r"\b(ecc|nvlink|nvswitch|dcgm|gpu|hbm|row.?remap|cuda|nvidia)", causes.GPU_FATAL),
-        (r"\b(nic|infiniband|ib\d*|mlx\d?|roce|link (is )?down|link flap|hca|port down)\b", causes.NIC),
-        (r"kill task failed|prolog|epilog|health.?check|\bnhc\b|low (real)?memory", causes.NODE_UNHEALTHY),
+        (r"\b(nic|infiniband|ib\d*|mlx\d?|roce|hca)\b", causes.NIC),
+        (r"\b(link (is )?down|link flap|port down)\b", causes.NIC),
+        (r"kill task failed|prolog|epilog|health.?check", causes.NODE_UNHEALTHY),
+        (r"\bnhc\b|low (real)?memory", causes.NODE_UNHEALTHY),
         (r"low (tmpdisk|socket)|batch job complete failure|duplicate jobid", causes.NODE_UNHEALTHY),
-        (r"not responding|unreachable|no response|panic|power (loss|failure|supply)|psu|crash", causes.NODE_DOWN),
+        (r"not responding|unreachable|no response", causes.NODE_DOWN),
+        (r"panic|power (loss|failure|supply)|psu|crash", causes.NODE_DOWN),
     )
 )  # fmt: skip
 """What the reason of a node says. Most are words of slurmctld, slurmd and health checks."""
@@ -93,7 +97,7 @@ _BY_STATE: Final[Mapping[str, IncidentCause]] = {
 def slurm_records(files: Sequence[str], start: float, end: float) -> SlurmRecords:
     """Records of saved outputs; without a file, of the Slurm of this machine. [s]"""
     return (
-        read([(read_text(one, largest=_LARGEST), one) for one in files])
+        read([(read_text(path, largest=_LARGEST), path) for path in files])
         if files
         else ask(start, end)
     )
@@ -103,9 +107,9 @@ def observed(files: Sequence[str], profile: str | None) -> ObservedFailures:
     """The failures of a Slurm site, by the rules of a profile where one is named."""
     now = time.time()
     rules = IncidentRules() if profile is None else named_profile(profile).spec.incidents
-    found = slurm_past(slurm_records(files, now - _LOOK_BACK, now), rules)
-    whole = found.sampled[0]
-    return observed_of(replace(history_of_past(found, days_of(whole), None), missing=()))
+    site_past = slurm_past(slurm_records(files, now - _LOOK_BACK, now), rules)
+    whole = site_past.sampled[0]
+    return observed_of(replace(history_of_past(site_past, days_of(whole), None), missing=()))
 
 
 def cause_of(event: NodeEvent, stated: Mapping[str, str]) -> IncidentCause:
@@ -116,8 +120,8 @@ def cause_of(event: NodeEvent, stated: Mapping[str, str]) -> IncidentCause:
     >>> cause_of(NodeEvent(node="a", begun=1, states=("DRAIN",), reason="new cables"), {}).word
     'planned-drain'
     """
-    if found := _XID.search(event.reason):
-        code = int(found[1])
+    if xid := _XID.search(event.reason):
+        code = int(xid[1])
         if code == causes.OFF_THE_BUS:
             return causes.GPU_LOST
         meaning = causes.meaning(code, stated)
@@ -140,31 +144,37 @@ def slurm_past(
     whole = _window(slurm_site) if window is None else Span(*window)
     nodes = _pool(slurm_site, partition)
     if not nodes:
-        of = f" of partition {partition}" if partition else ""
-        raise SourceUnreachable(f"Slurm: no node{of} is in what was read; give scontrol show node")
-    runs = [one for one in slurm_site.runs if {*one.hosts} & nodes.keys() and one.begun]
+        suffix = f" of partition {partition}" if partition else ""
+        raise SourceUnreachable(
+            f"Slurm: no node{suffix} is in what was read; give scontrol show node"
+        )
+    runs = [run for run in slurm_site.runs if {*run.hosts} & nodes.keys() and run.begun]
     if any(node.devices for node in nodes.values()):
-        runs = [one for one in runs if one.devices]
-    runs = [one for one in runs if one.begun < whole.end and (one.ended or whole.end) > whole.start]
+        runs = [run for run in runs if run.devices]
+    runs = [run for run in runs if run.begun < whole.end and (run.ended or whole.end) > whole.start]
     jobs = _jobs(runs)
     events = _events(slurm_site, nodes, whole)
-    found = [incident for name in nodes for incident in _of_node(name, events[name], whole, rules)]
-    found = overruled(domains(found, {}, _SECOND), rules.overruled)
+    incidents = [
+        incident for name in nodes for incident in _of_node(name, events[name], whole, rules)
+    ]
+    incidents = overruled(domains(incidents, {}, _SECOND), rules.overruled)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
-    for one in found:
-        for name in one.nodes or (one.name,):
-            by_node[name].append(one)
+    for incident in incidents:
+        for name in incident.nodes or (incident.name,):
+            by_node[name].append(incident)
     pods = _pods(jobs, nodes, whole)
     begun: defaultdict[str, list[float]] = defaultdict(list)
     for run in runs:
         for host in run.hosts:
             begun[host].append(run.begun)
-    of_jobs = [
-        one for name, some in jobs.items() for one in _of_job(name, some, by_node, begun, whole)
+    job_incidents = [
+        incident
+        for name, job_runs in jobs.items()
+        for incident in _of_job(name, job_runs, by_node, begun, whole)
     ]
-    found += overruled(of_jobs, rules.overruled)
+    incidents += overruled(job_incidents, rules.overruled)
     timelines = PoolTimelines(
-        node_timelines={name: _timeline(one, events[name], whole) for name, one in nodes.items()},
+        node_timelines={name: _timeline(node, events[name], whole) for name, node in nodes.items()},
         pod_timelines=pods,
         gpu_busy={},
         stalls={},
@@ -179,13 +189,19 @@ def slurm_past(
         training[pod.node] += spans
         job_seconds[pod.job] += length(spans)
     return Past(
-        incidents=tuple(sorted(found, key=lambda one: (one.start, one.kind, one.name))),
+        incidents=tuple(
+            sorted(incidents, key=lambda incident: (incident.start, incident.kind, incident.name))
+        ),
         exposed={
             name: without(
                 [whole],
                 [
-                    *(Span(one.start, one.end) for one in by_node[name] if one.cause.counts),
-                    *(Span(one.begun, one.ended or whole.end) for one in events[name]),
+                    *(
+                        Span(incident.start, incident.end)
+                        for incident in by_node[name]
+                        if incident.cause.counts
+                    ),
+                    *(Span(event.begun, event.ended or whole.end) for event in events[name]),
                 ],
             )
             for name in nodes
@@ -194,11 +210,11 @@ def slurm_past(
         job_seconds=dict(job_seconds),
         sampled=(whole,),
         pod_timelines=pods,
-        account=account(timelines, found, rules.checkpoint_seconds),
+        account=account(timelines, incidents, rules.checkpoint_seconds),
         warnings=tuple(_warnings(slurm_site)),
         cordons={
-            name: joined(Span(one.begun, one.ended or whole.end) for one in some)
-            for name, some in events.items()
+            name: joined(Span(event.begun, event.ended or whole.end) for event in node_events)
+            for name, node_events in events.items()
         },
     )
 
@@ -207,18 +223,21 @@ def _dated_back(records: SlurmRecords) -> SlurmRecords:
     """The records with the moments at which nodes fell silent: Slurm waits before it says so."""
     wait = records.silent_seconds
     events = tuple(
-        replace(one, begun=one.begun - wait) if _SILENT.search(one.reason) else one
-        for one in records.node_events
+        replace(event, begun=event.begun - wait) if _SILENT.search(event.reason) else event
+        for event in records.node_events
     )
-    silent = [(one.node, one.begun) for one in records.node_events if _SILENT.search(one.reason)]
+    silent = [
+        (event.node, event.begun) for event in records.node_events if _SILENT.search(event.reason)
+    ]
     runs = tuple(
-        replace(one, ended=max(one.begun, one.ended - wait))
-        if one.state == "NODE_FAIL"
+        replace(run, ended=max(run.begun, run.ended - wait))
+        if run.state == "NODE_FAIL"
         and any(
-            abs(at - one.ended) <= max(_TOLD, wait / 4) and node in one.hosts for node, at in silent
+            abs(moment - run.ended) <= max(_TOLD, wait / 4) and node in run.hosts
+            for node, moment in silent
         )
-        else one
-        for one in records.runs
+        else run
+        for run in records.runs
     )
     return replace(records, runs=runs, node_events=events)
 
@@ -234,43 +253,48 @@ def _warnings(records: SlurmRecords) -> Iterable[str]:
 
 
 def _window(records: SlurmRecords) -> Span:
-    moments = [at for one in records.runs for at in (one.begun, one.ended, one.submitted) if at]
-    moments += [at for one in records.node_events for at in (one.begun, one.ended) if at]
+    moments = [
+        moment for run in records.runs for moment in (run.begun, run.ended, run.submitted) if moment
+    ]
+    moments += [
+        moment for event in records.node_events for moment in (event.begun, event.ended) if moment
+    ]
     if not moments:
         raise SourceUnreachable("Slurm: nothing that was read has a time; give what sacct printed")
     return Span(min(moments), max(*moments, min(moments) + _SECOND))
 
 
 def _pool(records: SlurmRecords, partition: str) -> dict[str, SlurmNode]:
-    nodes = {one.name: one for one in records.node_records}
+    nodes = {node.name: node for node in records.node_records}
     for run in records.runs:
         for host in run.hosts if run.devices else ():
             nodes.setdefault(
                 host, SlurmNode(name=host, devices=run.devices // max(1, len(run.hosts)))
             )
     if partition:
-        nodes = {name: one for name, one in nodes.items() if partition in one.partitions}
-    having = {name: one for name, one in nodes.items() if one.devices}
-    return having or nodes
+        nodes = {name: node for name, node in nodes.items() if partition in node.partitions}
+    with_devices = {name: node for name, node in nodes.items() if node.devices}
+    return with_devices or nodes
 
 
 def _jobs(runs: Sequence[SlurmRun]) -> dict[str, list[SlurmRun]]:
     """Runs by the job whose work they go on with: its number, or name and user one after
     the other.
     """
-    found: dict[str, list[SlurmRun]] = {}
-    of_id: dict[str, str] = {}
-    for run in sorted(runs, key=lambda one: (one.begun, one.job_id)):
-        name = of_id.get(run.job_id)
+    runs_by_job: dict[str, list[SlurmRun]] = {}
+    job_of_id: dict[str, str] = {}
+    for run in sorted(runs, key=lambda run: (run.begun, run.job_id)):
+        name = job_of_id.get(run.job_id)
         if name is None:
-            plain = f"{run.user or 'nobody'}/{run.name or run.job_id}"
-            before = found.get(plain)
-            goes_on = before is None or (
-                0 < before[-1].ended <= run.begun and run.begun - before[-1].ended < _AGAIN
+            unnumbered = f"{run.user or 'nobody'}/{run.name or run.job_id}"
+            earlier_runs = runs_by_job.get(unnumbered)
+            goes_on = earlier_runs is None or (
+                0 < earlier_runs[-1].ended <= run.begun
+                and run.begun - earlier_runs[-1].ended < _AGAIN
             )
-            name = of_id[run.job_id] = plain if goes_on else f"{plain}-{run.job_id}"
-        found.setdefault(name, []).append(run)
-    return found
+            name = job_of_id[run.job_id] = unnumbered if goes_on else f"{unnumbered}-{run.job_id}"
+        runs_by_job.setdefault(name, []).append(run)
+    return runs_by_job
 
 
 def _pods(
@@ -303,20 +327,20 @@ def _events(
     records: SlurmRecords, nodes: Mapping[str, SlurmNode], whole: Span
 ) -> dict[str, list[NodeEvent]]:
     """Events of each node; what a node says of itself now, where slurmdbd has no event of it."""
-    found: dict[str, list[NodeEvent]] = {name: [] for name in nodes}
-    for one in records.node_events:
-        within = one.begun < whole.end and (one.ended or whole.end) > whole.start
-        if one.node in found and within and {*one.states} & (AWAY | CLOSED):
-            found[one.node].append(one)
+    events: dict[str, list[NodeEvent]] = {name: [] for name in nodes}
+    for event in records.node_events:
+        within = event.begun < whole.end and (event.ended or whole.end) > whole.start
+        if event.node in events and within and {*event.states} & (AWAY | CLOSED):
+            events[event.node].append(event)
     for name, node in nodes.items():
-        is_open = any(not one.ended for one in found[name])
+        is_open = any(not event.ended for event in events[name])
         if not node.usable and node.reason_since and not is_open and node.reason_since < whole.end:
-            found[name].append(
+            events[name].append(
                 NodeEvent(
                     node=name, begun=node.reason_since, states=node.states, reason=node.reason
                 )
             )
-    return found
+    return events
 
 
 def _of_node(
@@ -324,17 +348,17 @@ def _of_node(
 ) -> Iterable[Incident]:
     """Incidents of a node: events that touch are one, with the cause of the first that counts."""
     groups: list[list[NodeEvent]] = []
-    for one in sorted(events, key=lambda one: one.begun):
-        if groups and one.begun - (groups[-1][-1].ended or one.begun) <= _SECOND:
-            groups[-1].append(one)
+    for event in sorted(events, key=lambda event: event.begun):
+        if groups and event.begun - (groups[-1][-1].ended or event.begun) <= _SECOND:
+            groups[-1].append(event)
         else:
-            groups.append([one])
+            groups.append([event])
     for group in groups:
-        told = [(cause_of(one, rules.xids), one) for one in group]
-        cause = next((cause for cause, _ in told if cause.counts), told[0][0])
+        event_causes = [(cause_of(event, rules.xids), event) for event in group]
+        cause = next((cause for cause, _ in event_causes if cause.counts), event_causes[0][0])
         evidence = [
-            f"{'+'.join(one.states)} in Slurm" + (f": {one.reason}" if one.reason else "")
-            for _, one in told
+            f"{'+'.join(event.states)} in Slurm" + (f": {event.reason}" if event.reason else "")
+            for _, event in event_causes
         ]
         end = group[-1].ended or whole.end
         yield replace(
@@ -396,18 +420,20 @@ def _fault(
     if run.state not in {"NODE_FAIL", "FAILED", "BOOT_FAIL", "LAUNCH_FAILED"}:
         return None
     near = [
-        one
+        incident
         for host in run.hosts
-        for one in by_node.get(host, ())
-        if one.cause.counts and one.start - _NEAR <= run.ended and run.begun < one.end
+        for incident in by_node.get(host, ())
+        if incident.cause.counts
+        and incident.start - _NEAR <= run.ended
+        and run.begun < incident.end
     ]
     near = [
-        one
-        for one in near
-        if abs(one.start - run.ended) <= _NEAR
-        and not any(run.ended <= at < one.start for at in begun.get(one.name, ()))
+        incident
+        for incident in near
+        if abs(incident.start - run.ended) <= _NEAR
+        and not any(run.ended <= begin < incident.start for begin in begun.get(incident.name, ()))
     ]
-    return min(near, key=lambda one: abs(one.start - run.ended), default=None)
+    return min(near, key=lambda incident: abs(incident.start - run.ended), default=None)
 
 
 def _cause(run: SlurmRun, fault: Incident | None) -> IncidentCause:
@@ -423,15 +449,15 @@ def _timeline(node: SlurmNode, events: Sequence[NodeEvent], whole: Span) -> Node
     """A Slurm node and its events, as the time line of a node."""
 
     def line(closed: Sequence[Span], inside: float) -> tuple[ValueRun, ...]:
-        made = [ValueRun(a, b, inside) for a, b in joined(closed)]
-        made += [ValueRun(a, b, 1.0 - inside) for a, b in without([whole], closed)]
-        return tuple(sorted(made, key=lambda one: one.start))
+        runs = [ValueRun(start, end, inside) for start, end in joined(closed)]
+        runs += [ValueRun(start, end, 1.0 - inside) for start, end in without([whole], closed)]
+        return tuple(sorted(runs, key=lambda run: run.start))
 
     spans = {
         is_down: [
-            Span(max(one.begun, whole.start), min(one.ended or whole.end, whole.end))
-            for one in events
-            if bool({*one.states} & AWAY) is is_down
+            Span(max(event.begun, whole.start), min(event.ended or whole.end, whole.end))
+            for event in events
+            if bool({*event.states} & AWAY) is is_down
         ]
         for is_down in (True, False)
     }

@@ -40,37 +40,37 @@ def observed(url: str, profile: str) -> ObservedFailures:
 
 async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> ObservedFailures:
     async with Prometheus(settings) as prometheus:
-        found = await read_history(prometheus, body, time.time())
-    if isinstance(found, NoHistory):
-        raise SourceUnreachable(f"Prometheus at {prometheus.address}: {found.message}")
-    return observed_of(found)
+        history = await read_history(prometheus, body, time.time())
+    if isinstance(history, NoHistory):
+        raise SourceUnreachable(f"Prometheus at {prometheus.address}: {history.message}")
+    return observed_of(history)
 
 
 def environment(url: str) -> PrometheusSettings:
     """Settings of the server: the operator's environment variables, the rest by default."""
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         field.name: os.environ[variable]
         for field in fields(PrometheusSettings)
         if field.name in {"flavour", "bearer_token_file", "basic_auth_file", "org_id", "ca_file"}
         and (variable := f"MOFA_PROMETHEUS_{field.name.upper()}") in os.environ
     }
-    return PrometheusSettings(url=url, timeout=PATIENCE, **given)
+    return PrometheusSettings(url=url, timeout=PATIENCE, **options)
 
 
 def manifest(profile: str) -> Mapping[str, Any]:
     """The manifest of a profile: a bundled one, a file, or the live object of that name."""
     if profile in bundled_profiles() or Path(profile).is_file():
-        found = manifests_of(profile)
-        if len(found) != 1:
-            raise BadFile(profile, f"holds {len(found)} ClusterProfiles; give one")
-        return found[0]
+        manifests = manifests_of(profile)
+        if len(manifests) != 1:
+            raise BadFile(profile, f"holds {len(manifests)} ClusterProfiles; give one")
+        return manifests[0]
     live = asyncio.run(_live(profile))
     if live is None:
-        known = ", ".join(sorted(bundled_profiles()))
+        names = ", ".join(sorted(bundled_profiles()))
         raise BadValue(
             "--profile",
             profile,
-            f"give a file, a bundled name ({known}), or the name of a ClusterProfile in your "
+            f"give a file, a bundled name ({names}), or the name of a ClusterProfile in your "
             "cluster",
         )
     return live

@@ -158,9 +158,9 @@ class _Files:
     def _next(self) -> _Open | None:
         """The next unread file, opened; None where there is none."""
         for about, path in self._paths():
-            known = self._known.get((about.st_dev, about.st_ino))
-            if known is None or (
-                known is not self._file and about.st_size < known.read
+            known_file = self._known.get((about.st_dev, about.st_ino))
+            if known_file is None or (
+                known_file is not self._file and about.st_size < known_file.read
             ):  # an inode used again
                 opened = _open(path)
                 self._known[about.st_dev, about.st_ino] = opened
@@ -174,15 +174,15 @@ class _Files:
 
     def _paths(self) -> list[tuple[os.stat_result, str]]:
         """The files of the log, the one written longest ago first."""
-        named = Path(self._log).exists() or not glob.has_magic(self._log)
-        paths = [self._log] if named else glob.glob(self._log, recursive=True)  # noqa: PTH207
-        found = []
+        is_plain = Path(self._log).exists() or not glob.has_magic(self._log)
+        paths = [self._log] if is_plain else glob.glob(self._log, recursive=True)  # noqa: PTH207
+        dated_paths = []
         for path in paths:
             with contextlib.suppress(OSError):  # it went between the two looks
                 about = Path(path).stat()
-                if named or not stat.S_ISDIR(about.st_mode):
-                    found.append((about, path))
-        return sorted(found, key=lambda one: (one[0].st_mtime_ns, one[1]))
+                if is_plain or not stat.S_ISDIR(about.st_mode):
+                    dated_paths.append((about, path))
+        return sorted(dated_paths, key=lambda entry: (entry[0].st_mtime_ns, entry[1]))
 
     def _close(self) -> None:
         if self._file is not None:

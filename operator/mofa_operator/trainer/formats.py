@@ -279,34 +279,34 @@ class Reader:
 
 
 def _line(family: str, form: _Form, text: str) -> Line | None:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for pattern in form.patterns:
         if (match := pattern.search(text)) is not None:
-            found.update(match.groupdict())
-    numbers = {name: _number(given) for name, given in found.items() if name not in _SAID}
-    if not found or any(number is None for number in numbers.values()):
+            texts.update(match.groupdict())
+    numbers = {name: _number(digits) for name, digits in texts.items() if name not in _SAID}
+    if not texts or any(number is None for number in numbers.values()):
         return None
-    known = {name: number for name, number in numbers.items() if number is not None}
-    if "milliseconds" in known:
-        known["seconds"] = known.pop("milliseconds") / 1e3
+    values = {name: number for name, number in numbers.items() if number is not None}
+    if "milliseconds" in values:
+        values["seconds"] = values.pop("milliseconds") / 1e3
     for unit, size in _BYTES.items():
-        if unit in known:
-            known["memory_bytes"] = known.pop(unit) * size
-    if "index" in known:  # counted from 0
-        known["step"] = known.pop("index") + 1
-    if "first" in known:
-        known["resumed_step"] = max(0.0, known.pop("first") - 1)
-    if all(axis in known for axis in _MESH):
+        if unit in values:
+            values["memory_bytes"] = values.pop(unit) * size
+    if "index" in values:  # counted from 0
+        values["step"] = values.pop("index") + 1
+    if "first" in values:
+        values["resumed_step"] = max(0.0, values.pop("first") - 1)
+    if all(axis in values for axis in _MESH):
         product = 1.0
         for axis in _MESH:
-            product *= known.pop(axis)
-        known["gpus"] = product
+            product *= values.pop(axis)
+        values["gpus"] = product
     fields: dict[str, Any] = {
-        name: round(value) if name in _WHOLE else value for name, value in known.items()
+        name: round(value) if name in _WHOLE else value for name, value in values.items()
     }
     if any(fields.get(name, 1) <= 0 for name in _POSITIVE):
         return None
-    fields |= {name: True for name in found if name not in numbers}
+    fields |= {name: True for name in texts if name not in numbers}
     return Line(family=family, **fields)
 
 

@@ -45,8 +45,13 @@ class Facts:
 
     def or_else(self, other: Facts) -> Facts:
         """These facts; one that is unknown here is taken from the others."""
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Facts(**{name: getattr(other, name) if v is None else v for name, v in own.items()})
+        own = {fact.name: getattr(self, fact.name) for fact in fields(self)}
+        return Facts(
+            **{
+                name: getattr(other, name) if value is None else value
+                for name, value in own.items()
+            }
+        )
 
     @property
     def tokens_per_step(self) -> int | None:
@@ -78,7 +83,7 @@ class TrainerJob:
 
 def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
     """The job of options, manifest and environment, in this order."""
-    given = Facts(
+    options = Facts(
         sequence=_positive("--sequence", arguments.sequence),
         batch=_positive("--global-batch", arguments.global_batch),
         gpus=_positive("--gpus", arguments.gpus),
@@ -95,7 +100,7 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
         or environment.get("POD_NAMESPACE", "")  # a manifest often leaves it out
         or stated.namespace
         or "default",
-        facts=given.or_else(stated.facts),
+        facts=options.or_else(stated.facts),
     )
 
 
@@ -129,10 +134,12 @@ def launch_in(path: str) -> ReviewedLaunch:
     from mofa_model.answers.reviewed import launches_in
     from mofa_model.files import read_text
 
-    found = [one for one in launches_in(read_text(path), path) if one.launch_found is not None]
-    if len(found) != 1:
-        raise BadFile(path, f"starts {len(found)} known trainers; give a file that starts one")
-    return found[0]
+    launches = [
+        launch for launch in launches_in(read_text(path), path) if launch.launch_found is not None
+    ]
+    if len(launches) != 1:
+        raise BadFile(path, f"starts {len(launches)} known trainers; give a file that starts one")
+    return launches[0]
 
 
 def from_launch(reviewed: ReviewedLaunch) -> TrainerJob:

@@ -82,27 +82,29 @@ class Progress:
 
 def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Progress:
     """The progress after a line written at `at` [s]; `job_facts` is what the user states."""
-    now = replace(progress, family=line.family)
+    progress = replace(progress, family=line.family)
     if line.starts:
-        now = replace(now, memory_bytes=None)
+        progress = replace(progress, memory_bytes=None)
     if line.memory_bytes is not None:
-        now = replace(now, memory_bytes=max(line.memory_bytes, now.memory_bytes or 0.0))
+        progress = replace(
+            progress, memory_bytes=max(line.memory_bytes, progress.memory_bytes or 0.0)
+        )
     if line.starts or line.resumed_step is not None:
-        resumed = line.resumed_step if line.resumed_step is not None else now.resumed
-        now = replace(now, starting=True, resumed=resumed)
+        resumed = line.resumed_step if line.resumed_step is not None else progress.resumed
+        progress = replace(progress, starting=True, resumed=resumed)
     if line.has_speed:
-        now = _with_speed(now, speed(line, job_facts.or_else(now.facts)))
+        progress = _with_speed(progress, speed(line, job_facts.or_else(progress.facts)))
     elif (facts := _facts(line)) != Facts():
-        now = replace(now, facts=facts.or_else(now.facts))
+        progress = replace(progress, facts=facts.or_else(progress.facts))
     step = line.step
     if step is not None:
-        now = replace(now, has_steps=True)
-    elif not now.has_steps:
+        progress = replace(progress, has_steps=True)
+    elif not progress.has_steps:
         step = line.since_start
     if step is not None:
-        now = _with_step(now, step, at)
-    saved = now.step if line.saves else line.checkpoint_step
-    return now if saved is None else _with_checkpoint(now, saved)
+        progress = _with_step(progress, step, at)
+    saved = progress.step if line.saves else line.checkpoint_step
+    return progress if saved is None else _with_checkpoint(progress, saved)
 
 
 def speed(line: Line, facts: Facts) -> Speed:
@@ -115,90 +117,114 @@ def speed(line: Line, facts: Facts) -> Speed:
     >>> speed(line, Facts(sequence=4096)).tokens_per_second
     65536.0
     """
-    known = _facts(line).or_else(facts)
-    step = known.tokens_per_step
+    all_facts = _facts(line).or_else(facts)
+    step_tokens = all_facts.tokens_per_step
     if line.tokens is not None:
         tokens, basis = line.tokens, "the trainer's own number for the whole job"
-    elif line.seconds is not None and step is not None:
-        tokens, basis = step / line.seconds, f"{step} tokens of a step over its time"
-    elif line.tokens_per_gpu is not None and known.gpus is not None:
-        tokens = line.tokens_per_gpu * known.gpus
-        basis = f"the trainer's number for one GPU times {known.gpus}"
-    elif line.samples_per_second is not None and known.sequence is not None:
-        tokens = line.samples_per_second * known.sequence
-        basis = f"sequences per second of the job times {known.sequence}"
+    elif line.seconds is not None and step_tokens is not None:
+        tokens, basis = step_tokens / line.seconds, f"{step_tokens} tokens of a step over its time"
+    elif line.tokens_per_gpu is not None and all_facts.gpus is not None:
+        tokens = line.tokens_per_gpu * all_facts.gpus
+        basis = f"the trainer's number for one GPU times {all_facts.gpus}"
+    elif line.samples_per_second is not None and all_facts.sequence is not None:
+        tokens = line.samples_per_second * all_facts.sequence
+        basis = f"sequences per second of the job times {all_facts.sequence}"
     else:
-        return Speed(tokens_per_second=None, step_seconds=line.seconds, basis=_missing(line, known))
+        return Speed(
+            tokens_per_second=None, step_seconds=line.seconds, basis=_missing(line, all_facts)
+        )
     seconds = line.seconds
-    if seconds is None and line.samples_per_second is not None and known.batch is not None:
-        seconds = known.batch / line.samples_per_second
-    if seconds is None and step is not None:
-        seconds = step / tokens
+    if seconds is None and line.samples_per_second is not None and all_facts.batch is not None:
+        seconds = all_facts.batch / line.samples_per_second
+    if seconds is None and step_tokens is not None:
+        seconds = step_tokens / tokens
     return Speed(tokens_per_second=tokens, step_seconds=seconds, basis=basis)
 
 
 def _facts(line: Line) -> Facts:
-    return Facts(**{one.name: getattr(line, one.name) for one in fields(Facts)})
+    return Facts(**{fact.name: getattr(line, fact.name) for fact in fields(Facts)})
 
 
-def _missing(line: Line, known: Facts) -> str:
+def _missing(line: Line, facts: Facts) -> str:
     """Options that have to be given."""
     if line.tokens_per_gpu is not None:
-        wanted = {"--gpus": known.gpus}
+        wanted = {"--gpus": facts.gpus}
     elif line.samples_per_second is not None:
-        wanted = {"--sequence": known.sequence}
+        wanted = {"--sequence": facts.sequence}
     else:
-        wanted = {"--sequence": known.sequence, "--global-batch": known.batch}
+        wanted = {"--sequence": facts.sequence, "--global-batch": facts.batch}
     return " and ".join(option for option, value in wanted.items() if value is None)
 
 
-def _with_speed(now: Progress, shown: Speed) -> Progress:
+def _with_speed(progress: Progress, shown: Speed) -> Progress:
     """The progress with a speed that was seen now."""
     if shown.tokens_per_second is None:
-        seconds = shown.step_seconds if shown.step_seconds is not None else now.step_seconds
-        return replace(now, step_seconds=seconds, missing=shown.basis, unknown=now.unknown + 1)
+        seconds = shown.step_seconds if shown.step_seconds is not None else progress.step_seconds
+        return replace(
+            progress, step_seconds=seconds, missing=shown.basis, unknown=progress.unknown + 1
+        )
     return replace(
-        now,
+        progress,
         tokens_per_second=shown.tokens_per_second,
         step_seconds=shown.step_seconds,
         basis=shown.basis,
         missing="",
-        speeds=now.speeds + 1,
+        speeds=progress.speeds + 1,
     )
 
 
-def _with_step(now: Progress, step: int, at: float) -> Progress:
+def _with_step(progress: Progress, step: int, at: float) -> Progress:
     """The progress with a step that was finished at a moment."""
-    last, lost = now.step, 0
-    if last is not None and now.starting:
-        spacing = 1 if now.before is None else max(1, last - now.before)
-        origin = now.resumed if now.resumed is not None else step - spacing
-        lost = max(0, last - max(0, origin))
-    elif last is not None and step <= last:
-        if step in (last, now.before):  # another rank, or a slow one
-            return replace(now, at=at)
-        lost = last - step + 1
+    last_step, lost = progress.step, 0
+    if last_step is not None and progress.starting:
+        spacing = 1 if progress.before is None else max(1, last_step - progress.before)
+        origin = progress.resumed if progress.resumed is not None else step - spacing
+        lost = max(0, last_step - max(0, origin))
+    elif last_step is not None and step <= last_step:
+        if step in (last_step, progress.before):  # another rank, or a slow one
+            return replace(progress, at=at)
+        lost = last_step - step + 1
     if lost:  # checkpoints may now come again for steps that had one
-        now = replace(now, restarts=now.restarts + 1, redone=now.redone + lost, resaves=True)
-    before = last if last is not None and last < step else None
-    if last is None:
-        before = now.before
-    if now.held and not lost:
-        now = replace(now, save_seconds=_held_up(now, step, at) or now.save_seconds)
-    return replace(now, before=before, step=step, at=at, starting=False, resumed=None, held=False)
-
-
-def _held_up(now: Progress, step: int, at: float) -> float | None:
-    """What steps took longer than usual over a save; None = unknown. [s]"""
-    if now.step is None or now.at is None or now.step_seconds is None or now.starting:
-        return None
-    return max(0.0, at - now.at - now.step_seconds * (step - now.step))
-
-
-def _with_checkpoint(now: Progress, step: int) -> Progress:
-    if step == now.saved and not now.resaves:  # another rank
-        return now
-    spacing = step - now.saved if now.saved is not None and step > now.saved else now.save_spacing
+        progress = replace(
+            progress, restarts=progress.restarts + 1, redone=progress.redone + lost, resaves=True
+        )
+    before = last_step if last_step is not None and last_step < step else None
+    if last_step is None:
+        before = progress.before
+    if progress.held and not lost:
+        progress = replace(
+            progress, save_seconds=_held_up(progress, step, at) or progress.save_seconds
+        )
     return replace(
-        now, saves=now.saves + 1, saved=step, save_spacing=spacing, resaves=False, held=True
+        progress, before=before, step=step, at=at, starting=False, resumed=None, held=False
+    )
+
+
+def _held_up(progress: Progress, step: int, at: float) -> float | None:
+    """What steps took longer than usual over a save; None = unknown. [s]"""
+    if (
+        progress.step is None
+        or progress.at is None
+        or progress.step_seconds is None
+        or progress.starting
+    ):
+        return None
+    return max(0.0, at - progress.at - progress.step_seconds * (step - progress.step))
+
+
+def _with_checkpoint(progress: Progress, step: int) -> Progress:
+    if step == progress.saved and not progress.resaves:  # another rank
+        return progress
+    spacing = (
+        step - progress.saved
+        if progress.saved is not None and step > progress.saved
+        else progress.save_spacing
+    )
+    return replace(
+        progress,
+        saves=progress.saves + 1,
+        saved=step,
+        save_spacing=spacing,
+        resaves=False,
+        held=True,
     )

@@ -71,9 +71,9 @@ class LogExporter(Collector):
         progress, job = self.progress, (self.namespace, self.job)
 
         def gauge(name: str, text: str, value: float) -> Metric:
-            made = GaugeMetricFamily(name, text, labels=LABELS)
-            made.add_metric(job, value)
-            return made
+            family = GaugeMetricFamily(name, text, labels=LABELS)
+            family.add_metric(job, value)
+            return family
 
         yield gauge(
             START, "When mofa observe began to look; there before the first step.", self.since
@@ -87,13 +87,13 @@ class LogExporter(Collector):
             if (stated := getattr(progress.facts, attribute)) is not None:
                 yield gauge(name, text, stated)
         if shape := progress.facts.shape:
-            told = GaugeMetricFamily(
+            shape_family = GaugeMetricFamily(
                 _MODEL,
                 "1, with the shape of the model, as the trainer says.",
                 labels=(*LABELS, *shape),
             )
-            told.add_metric((*job, *shape.values()), 1.0)
-            yield told
+            shape_family.add_metric((*job, *shape.values()), 1.0)
+            yield shape_family
         if progress.step is not None:
             for name, (attribute, text) in _COUNTERS.items():
                 counter = CounterMetricFamily(name, text, labels=LABELS)

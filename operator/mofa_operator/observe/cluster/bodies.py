@@ -111,7 +111,7 @@ def without_spec(body: Body, why: str, most: int = _MOST) -> Body:
     """
     metadata = part(body, "metadata")
     annotations = {k: v for k, v in part(metadata, "annotations").items() if k.startswith(PREFIX)}
-    rest = {
+    large_parts = {
         "labels": metadata.get("labels"),
         "annotations": annotations,
         "ownerReferences": metadata.get("ownerReferences"),
@@ -120,13 +120,13 @@ def without_spec(body: Body, why: str, most: int = _MOST) -> Body:
     def is_kept(value: object) -> bool:
         return bool(value) and len(packed(value)) <= most
 
-    made = {name: metadata[name] for name in _METADATA if name in metadata}
-    made |= {name: value for name, value in rest.items() if is_kept(value)}
+    kept_metadata = {name: metadata[name] for name in _METADATA if name in metadata}
+    kept_metadata |= {name: value for name, value in large_parts.items() if is_kept(value)}
     status = {"status": body["status"]} if is_kept(body.get("status")) else {}
     return {
         "apiVersion": body.get("apiVersion"),
         "kind": body.get("kind"),
-        "metadata": made,
+        "metadata": kept_metadata,
         UNREAD: why,
         **status,
     }
@@ -150,9 +150,9 @@ class BodyBudget:
         [B]
         """
         namespace, size = text_of(at(body, "metadata", "namespace")), len(raw)
-        most = self._settings.largest_object
-        if size > most and UNREAD not in body:
-            body = without_spec(body, too_large_alone(most))
+        largest = self._settings.largest_object
+        if size > largest and UNREAD not in body:
+            body = without_spec(body, too_large_alone(largest))
             size = len(packed(body))
         if not self._fits(namespace, size - before):
             why = too_large_together(namespace, self._settings.namespace_bytes)
@@ -171,8 +171,10 @@ class BodyBudget:
             return True
         if held + change > self._settings.namespace_bytes:
             return False
-        most = self._settings.all_bytes
-        return self._held.total() + change <= most or held + change <= most / len(self._held)
+        all_bytes = self._settings.all_bytes
+        return self._held.total() + change <= all_bytes or held + change <= all_bytes / len(
+            self._held
+        )
 
 
 def stored(kind: Kind, body: Body) -> StoredBody:
@@ -227,8 +229,8 @@ def ours(kind: Kind, body: Body) -> bytes:
 
 def _foreign(kind: Kind, metadata: Body) -> dict[str, str]:
     """Our annotations, and our kinds' status, that another manager wrote, with its name."""
-    written = [name for name in part(metadata, "annotations") if is_output(name)]
-    if not written:
+    output_names = [name for name in part(metadata, "annotations") if is_output(name)]
+    if not output_names:
         return {}
     managers, status = dict[str, Written](), dict[str, str]()
     for entry in items(metadata.get("managedFields")):
@@ -240,7 +242,7 @@ def _foreign(kind: Kind, metadata: Body) -> dict[str, str]:
     own = managers.pop(MANAGER, {})
     return status | {
         name: next((manager for manager, owned in managers.items() if f"f:{name}" in owned), "")
-        for name in written
+        for name in output_names
         if f"f:{name}" not in own
     }
 
@@ -275,19 +277,23 @@ class ProfileCache:
         self._profiles: dict[Key, _Unpacked] = {}
 
     def profile(
-        self, key: Key, stands: StoredBody | None, ledger: StoredBody | None
+        self, key: Key, stored_profile: StoredBody | None, ledger: StoredBody | None
     ) -> LiveProfile | None:
         """A profile with its ledger; None where there is no profile."""
-        if stands is None:
+        if stored_profile is None:
             return None
-        counted = b"" if ledger is None else ledger.raw
-        known = self._profiles.get(key)
-        if known is None or known.raw is not stands.raw or known.ledger is not counted:
-            named = Key(FAILURE_LEDGER, "", key.name)
-            beside = None if ledger is None else LiveObject(named, unpacked(counted))
-            profile = LiveProfile(key, unpacked(stands.raw), beside)
-            self._profiles[key] = known = _Unpacked(stands.raw, counted, profile)
-        return known.profile
+        ledger_raw = b"" if ledger is None else ledger.raw
+        cached = self._profiles.get(key)
+        if (
+            cached is None
+            or cached.raw is not stored_profile.raw
+            or cached.ledger is not ledger_raw
+        ):
+            ledger_key = Key(FAILURE_LEDGER, "", key.name)
+            ledger_object = None if ledger is None else LiveObject(ledger_key, unpacked(ledger_raw))
+            profile = LiveProfile(key, unpacked(stored_profile.raw), ledger_object)
+            self._profiles[key] = cached = _Unpacked(stored_profile.raw, ledger_raw, profile)
+        return cached.profile
 
     def forget(self, key: Key) -> None:
         """Drop a profile that was deleted."""

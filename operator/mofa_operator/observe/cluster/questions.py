@@ -48,19 +48,19 @@ def training_question(
 ) -> Question:
     """The question of a TrainingJob."""
     spec = job.body.get("spec")
-    asked = _without(spec, _NOT_ASKED)
+    asked_spec = _without(spec, _NOT_ASKED)
     profiles = () if profile is None else (_for_job(_asked(profile), part(spec, "cluster")),)
-    asks: Written = {
+    question_job: Written = {
         "apiVersion": job.body.get("apiVersion"),
         "kind": TRAINING_JOB.kind,
-        "spec": asked,
+        "spec": asked_spec,
     }
     if UNREAD in job.body:
-        asks[UNREAD] = job.body[UNREAD]
+        question_job[UNREAD] = job.body[UNREAD]
     if RUNS in job.annotations:
-        asks["metadata"] = {"annotations": {RUNS: job.annotations[RUNS]}}
+        question_job["metadata"] = {"annotations": {RUNS: job.annotations[RUNS]}}
     return Question(
-        job=asks,
+        job=question_job,
         profiles=profiles,
         config_maps=texts_of(job.key, dependencies, job.body, named),
     )
@@ -98,7 +98,7 @@ def existing_question(
         else (_named(ADVISOR_POLICY, policy.name, _without(policy.spec, ("budget",))),),
         opted_in=opted_in,
         config_maps=texts_of(job.key, dependencies, job.body, named),
-        beside=tuple(_plain(one) for one in named.beside),
+        beside=tuple(_plain(body) for body in named.beside),
     )
 
 
@@ -106,38 +106,38 @@ def relevance(profile: LiveProfile) -> bytes:
     """Checksum of all of a profile that its jobs use: in their answers, or beside them."""
     verdicts = [row.verdict for row in profile.status.rows]
     shown = [
-        [one.status, one.reason, one.message]
-        for one in profile.conditions
-        if one.type == Aspect.HISTORY_COMPLETE
+        [condition.status, condition.reason, condition.message]
+        for condition in profile.conditions
+        if condition.type == Aspect.HISTORY_COMPLETE
     ]
     return digest([_asked(profile), verdicts, shown])
 
 
 def _asked(profile: LiveProfile) -> Written:
     """The part of a profile that answers depend on."""
-    stands = profile.kept("nodes", "failures")
-    kept: Written = {"nodes": _count(stands["nodes"])} if "nodes" in stands else {}
-    if isinstance(classes := stands.get("failures"), list):
-        kept["failures"] = [
-            {k: part(one)[k] for k in _COUNTED if k in part(one)} for one in classes
+    status = profile.kept("nodes", "failures")
+    kept_status: Written = {"nodes": _count(status["nodes"])} if "nodes" in status else {}
+    if isinstance(classes := status.get("failures"), list):
+        kept_status["failures"] = [
+            {field: part(row)[field] for field in _COUNTED if field in part(row)} for row in classes
         ]
-    if taught := profile.factors:
-        kept["calibration"] = {**taught, "jobs": 0}
+    if factors := profile.factors:
+        kept_status["calibration"] = {**factors, "jobs": 0}
     if unready := _unready(profile):
-        kept["conditions"] = [unready]
-    asked = _without(profile.body.get("spec"), ("prometheus",))
-    return _named(CLUSTER_PROFILE, profile.key.name, asked) | {"status": kept}
+        kept_status["conditions"] = [unready]
+    spec = _without(profile.body.get("spec"), ("prometheus",))
+    return _named(CLUSTER_PROFILE, profile.key.name, spec) | {"status": kept_status}
 
 
 def _unready(profile: LiveProfile) -> Written:
     """The condition that a profile is not ready, without its time; empty where it is ready."""
-    for one in profile.conditions:
-        if one.type == Aspect.READY and one.status == "False":
+    for condition in profile.conditions:
+        if condition.type == Aspect.READY and condition.status == "False":
             fields = {
-                "type": one.type,
-                "status": one.status,
-                "reason": one.reason,
-                "message": one.message,
+                "type": condition.type,
+                "status": condition.status,
+                "reason": condition.reason,
+                "message": condition.message,
             }
             return {k: text for k, text in fields.items() if text} | {
                 "lastTransitionTime": _ANY_TIME
@@ -172,8 +172,8 @@ def _count(nodes: object) -> object:
     if not isinstance(ready, int):
         return nodes
     lately = at(nodes, "lately")
-    known = {"lately": lately} if isinstance(lately, int) else {}
-    return {"total": ready, "ready": ready, **known}
+    lately_count = {"lately": lately} if isinstance(lately, int) else {}
+    return {"total": ready, "ready": ready, **lately_count}
 
 
 def _named(kind: Kind, name: object, spec: object) -> Written:

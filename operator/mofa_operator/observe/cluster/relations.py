@@ -75,7 +75,8 @@ class ListedPolicy(Shape):
     def lists(self, kind: Kind, labels: Mapping[str, str]) -> bool:
         """Whether it lists a kind, and its selector matches the labels of a job."""
         return self.selector.matches(labels) and any(
-            same_kind(one.api_version, one.kind, kind.api_version, kind.kind) for one in self.kinds
+            same_kind(listed.api_version, listed.kind, kind.api_version, kind.kind)
+            for listed in self.kinds
         )
 
 
@@ -102,11 +103,11 @@ class Policies:
 
     def put(self, key: Key, body: Body | None) -> None:
         """Take in a policy as it is now; None = it is gone."""
-        here = self._policies[key.namespace]
-        here.pop(key.name, None)
+        policies = self._policies[key.namespace]
+        policies.pop(key.name, None)
         if body is not None:
-            here[key.name] = glance(ListedPolicy, body)
-        if not here:
+            policies[key.name] = glance(ListedPolicy, body)
+        if not policies:
             del self._policies[key.namespace]
 
     def of(self, namespace: str) -> list[ListedPolicy]:
@@ -121,8 +122,8 @@ class Policies:
         """Policies that name a ClusterProfile."""
         return frozenset(
             Key(ADVISOR_POLICY, namespace, name)
-            for namespace, here in self._policies.items()
-            for name, policy in here.items()
+            for namespace, policies in self._policies.items()
+            for name, policy in policies.items()
             if policy.profile == profile
         )
 
@@ -139,8 +140,8 @@ class Policies:
     def influence(self) -> Mapping[str, float]:
         """Daily bound on how far namespaces move what a pool learned, where below usual. [1]"""
         least = {
-            namespace: min(policy.influence for policy in here.values())
-            for namespace, here in self._policies.items()
+            namespace: min(policy.influence for policy in policies.values())
+            for namespace, policies in self._policies.items()
         }
         return {name: percent / 100 for name, percent in least.items() if percent < MOST_INFLUENCE}
 
@@ -189,13 +190,13 @@ def dependencies_of(
     all annotations.
     """
     if isinstance(job, LiveTrainingJob):
-        asked = job.spec
-        config = (asked.config_map, asked.config_key or _CONFIG_KEY)
+        spec = job.spec
+        config = (spec.config_map, spec.config_key or _CONFIG_KEY)
         return Dependencies(
             asks=True,
-            profile=asked.profile,
+            profile=spec.profile,
             target=job.target,
-            config_maps=(config,) if asked.config_map else (),
+            config_maps=(config,) if spec.config_map else (),
         )
     maker = made_by(job.body)
     if maker is not None and maker[0] in kinds:
@@ -232,8 +233,8 @@ def objects_named(key: Key, dependencies: Dependencies, body: Body, named: Named
     return [
         *(Key(CONFIG_MAP, key.namespace, name) for name in sorted(maps - named.config_maps.keys())),
         *(
-            Key(one.kind, key.namespace if one.kind.namespaced else "", one.name)
-            for one in demand.missing
+            Key(other.kind, key.namespace if other.kind.namespaced else "", other.name)
+            for other in demand.missing
         ),
     ]
 
@@ -242,16 +243,16 @@ def texts_of(
     key: Key, dependencies: Dependencies, body: Body, named: Named
 ) -> dict[str, dict[str, str]]:
     """Texts that a job reads out of ConfigMaps that exist, by ConfigMap and key."""
-    asked = [*dependencies.config_maps]
-    if named.config_maps.keys() - {name for name, _ in asked}:
+    entries = [*dependencies.config_maps]
+    if named.config_maps.keys() - {name for name, _ in entries}:
         for mount in _demand(key, body, named).mounts:
             keys = named.config_maps.get(mount.config_map, {})
-            asked += [(mount.config_map, one) for one in keys if mount.key in {"", one}]
-    found: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for name, entry in asked:
+            entries += [(mount.config_map, entry) for entry in keys if mount.key in {"", entry}]
+    texts: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for name, entry in entries:
         if entry in named.config_maps.get(name, {}):
-            found[name][entry] = named.config_maps[name][entry]
-    return dict(found)
+            texts[name][entry] = named.config_maps[name][entry]
+    return dict(texts)
 
 
 def _demand(key: Key, body: Body, named: Named) -> Demand:
@@ -309,8 +310,8 @@ class Dependents:
 
     def of_profile(self, name: str) -> frozenset[Key]:
         """Jobs whose answer may depend on a ClusterProfile."""
-        by = self._by_profile
-        return frozenset(by.get(name, ())) | frozenset(by.get(None, ()))
+        jobs_by_profile = self._by_profile
+        return frozenset(jobs_by_profile.get(name, ())) | frozenset(jobs_by_profile.get(None, ()))
 
     def existing_in(self, namespace: str) -> frozenset[Key]:
         """Existing jobs of a namespace, which its policies may concern."""
@@ -365,10 +366,10 @@ class PendingReadvice:
     def take(self, profile: LiveProfile, jobs: frozenset[Key]) -> None:
         """Take in a profile and its jobs: all pending if it changed, none if its status says so."""
         name, factors = profile.key.name, tuple(profile.factors.values())
-        known = self._rounds.get(name)
+        pending = self._rounds.get(name)
         if profile.is_asked:
             self.settled(name)
-        elif known is None or known.factors != factors:
+        elif pending is None or pending.factors != factors:
             self._number += 1
             self._rounds[name] = _Round(self._number, factors, set(jobs))
 
@@ -378,9 +379,9 @@ class PendingReadvice:
 
     def came(self, key: Key, dependencies: Dependencies) -> None:
         """Take in a new job; it may mean any profile where it names none."""
-        for name, one in self._rounds.items():
+        for name, pending in self._rounds.items():
             if dependencies.asks and dependencies.profile in {None, name}:
-                one.left.add(key)
+                pending.left.add(key)
 
     def left(self, profile: str) -> int:
         """How many jobs are pending. [1]"""
@@ -388,7 +389,9 @@ class PendingReadvice:
 
     def holding(self, key: Key) -> Rounds:
         """Rounds in which a job is pending."""
-        return tuple((name, one.number) for name, one in self._rounds.items() if key in one.left)
+        return tuple(
+            (name, pending.number) for name, pending in self._rounds.items() if key in pending.left
+        )
 
     def gone(self, key: Key) -> frozenset[Key]:
         """Forget a job; the result is the profiles of which it was the last."""
@@ -398,11 +401,11 @@ class PendingReadvice:
         """Note that a job was looked at in these rounds; returns profiles of which no job
         is left.
         """
-        done = []
+        finished = []
         for name, number in rounds:
-            found = self._rounds.get(name)
-            if found is not None and found.number == number and key in found.left:
-                found.left.discard(key)
-                if not found.left:
-                    done.append(name)
-        return profile_keys(done)
+            pending = self._rounds.get(name)
+            if pending is not None and pending.number == number and key in pending.left:
+                pending.left.discard(key)
+                if not pending.left:
+                    finished.append(name)
+        return profile_keys(finished)

@@ -131,10 +131,10 @@ class Store:
             return profile_keys(self._pools.put(name, None))
         if kind == NAMESPACE:
             return self._put_namespace(name, wanted=False)
-        gone = self._entries.pop(key, None)
-        if gone is None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return _NONE
-        self._budget.add(key.namespace, -len(gone.raw))
+        self._budget.add(key.namespace, -len(entry.raw))
         self._measured.forget(key)
         if kind == ADVISOR_POLICY:
             self.policies.put(key, None)
@@ -151,7 +151,7 @@ class Store:
             return jobs | self.policies.naming(name) | sharing | {key}
         owners = frozenset(self._dependents.owners(key))
         concerned = self._dependents.unlink(key) | owners | self.pending.gone(key)
-        return frozenset({key, *(k for k in concerned if k in self._entries)})
+        return frozenset({key, *(other for other in concerned if other in self._entries)})
 
     def wrote(self, key: Key, body: Body) -> None:
         """Take in the API server's answer to our write, so that its echo counts as no change."""
@@ -205,8 +205,8 @@ class Store:
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
         """Take in what a job says of its profile; returns the profile's key where it is new."""
-        known = evidence if key in self._entries else None
-        is_new = self._measured.set_taught(key, profile, known)
+        kept_evidence = evidence if key in self._entries else None
+        is_new = self._measured.set_taught(key, profile, kept_evidence)
         return profile_keys([profile] if is_new else ())
 
     def keys(self, *kinds: Kind) -> list[Key]:
@@ -251,7 +251,11 @@ class Store:
 
     def profiles(self) -> list[LiveProfile]:
         """Every ClusterProfile, by name."""
-        return [one for name in self._pools.profiles() if (one := self.profile(name)) is not None]
+        return [
+            profile
+            for name in self._pools.profiles()
+            if (profile := self.profile(name)) is not None
+        ]
 
     def nodes(self, profile: str) -> NodeCount:
         """The nodes of a profile."""
@@ -279,21 +283,24 @@ class Store:
     def means(self, key: Key) -> list[LiveProfile]:
         """ClusterProfiles that an existing job may mean, as far as they exist."""
         name = self._dependencies(key).profile
-        return self.profiles() if name is None else [one] if (one := self.profile(name)) else []
+        if name is None:
+            return self.profiles()
+        profile = self.profile(name)
+        return [] if profile is None else [profile]
 
     def wanted(self, key: Key, named: Named) -> list[Key]:
         """Objects that a job or its pods name, that its answer needs, and that are not read yet."""
-        dependencies, found = self._dependencies(key), list[Key]()
+        dependencies, unread_keys = self._dependencies(key), list[Key]()
         if self.names_others(key):
             body = unpacked(self._entries[key].raw)
-            found = objects_named(key, dependencies, body, named)
-        if dependencies.target is not None and (body_ := self.body(dependencies.target)):
+            unread_keys = objects_named(key, dependencies, body, named)
+        if dependencies.target is not None and (target_body := self.body(dependencies.target)):
             # the runtime of a TrainJob says whether its container reads the arguments
             named_by_target = objects_named(
-                dependencies.target, Dependencies(asks=True), body_, named
+                dependencies.target, Dependencies(asks=True), target_body, named
             )
-            found += [one for one in named_by_target if one.kind != CONFIG_MAP]
-        return found
+            unread_keys += [other for other in named_by_target if other.kind != CONFIG_MAP]
+        return unread_keys
 
     def names_others(self, key: Key) -> bool:
         """Whether a job that asks may name others on which its answer depends."""
@@ -308,12 +315,12 @@ class Store:
 
         `now` is in seconds of the epoch [s], `named` holds the objects that it names (`wanted`).
         """
-        stands, named = self.live(key), named or Named()
-        if isinstance(stands, LiveTrainingJob):
-            return self._training_job(stands, named, now)
-        if isinstance(stands, LiveProfile):
+        current, named = self.live(key), named or Named()
+        if isinstance(current, LiveTrainingJob):
+            return self._training_job(current, named, now)
+        if isinstance(current, LiveProfile):
             return ProfileSnapshot(
-                profile=stands,
+                profile=current,
                 node_count=self.nodes(key.name),
                 shared=self._pools.shared(key.name),
                 **self._measured.of_profile(key.name),
@@ -322,14 +329,14 @@ class Store:
                 all_asked=not self.pending.left(key.name),
                 now=now,
             )
-        if stands is None:
+        if current is None:
             return None
         if key.kind == ADVISOR_POLICY:
             profile = self.policies.profile(key)
             missing = bool(profile) and profile not in self._pools.profiles()
             jobs = self._dependents.under(key)
-            return PolicySnapshot(policy=stands, job_count=jobs, profile_missing=missing, now=now)
-        return self._existing(stands, named, now) if key.kind in JOBS else None
+            return PolicySnapshot(policy=current, job_count=jobs, profile_missing=missing, now=now)
+        return self._existing(current, named, now) if key.kind in JOBS else None
 
     def _training_job(self, job: LiveTrainingJob, named: Named, now: float) -> JobSnapshot:
         """The snapshot of a TrainingJob with what surrounds it."""
@@ -366,20 +373,24 @@ class Store:
 
     def _put(self, key: Key, entry: StoredBody | None, body: Body) -> frozenset[Key]:
         """Take in any object but a node."""
-        kind, stands = key.kind, live(key.kind, body)
-        fresh = self._entries[key] = stored(kind, body)
-        self._budget.add(key.namespace, len(fresh.raw) - (0 if entry is None else len(entry.raw)))
-        edited = entry is None or entry.theirs != fresh.theirs
-        own: frozenset[Key] = (
-            frozenset({key}) if edited or (entry and entry.ours != fresh.ours) else _NONE
+        kind, current = key.kind, live(key.kind, body)
+        new_entry = self._entries[key] = stored(kind, body)
+        self._budget.add(
+            key.namespace, len(new_entry.raw) - (0 if entry is None else len(entry.raw))
         )
-        if isinstance(stands, LiveProfile):
-            fresh.relevance = relevance(stands)
+        edited = entry is None or entry.theirs != new_entry.theirs
+        own: frozenset[Key] = (
+            frozenset({key}) if edited or (entry and entry.ours != new_entry.ours) else _NONE
+        )
+        if isinstance(current, LiveProfile):
+            new_entry.relevance = relevance(current)
             own |= self.policies.naming(key.name) if entry is None else _NONE
-            own |= profile_keys(self._pools.select(key.name, stands.spec.node_selector))
+            own |= profile_keys(self._pools.select(key.name, current.spec.node_selector))
             jobs = self._dependents.of_profile(key.name)
-            self.pending.take(stands, jobs)
-            return own if entry is not None and entry.relevance == fresh.relevance else own | jobs
+            self.pending.take(current, jobs)
+            return (
+                own if entry is not None and entry.relevance == new_entry.relevance else own | jobs
+            )
         if kind == FAILURE_LEDGER:
             return profile_keys([key.name] if own else ())
         if kind == ADVISOR_POLICY:
@@ -389,11 +400,11 @@ class Store:
             return own
         concerned = frozenset(self._dependents.owners(key)) if own else _NONE
         if edited:
-            dependencies = self._dependencies_of(stands)
+            dependencies = self._dependencies_of(current)
             concerned |= self._dependents.link(key, dependencies)
             if entry is None:
                 self.pending.came(key, dependencies)
-        return own | {k for k in concerned if k in self._entries}
+        return own | {other for other in concerned if other in self._entries}
 
     def _put_namespace(self, name: str, *, wanted: bool) -> frozenset[Key]:
         """Take in whether a namespace's label opts its jobs in; nothing else of it is kept."""
@@ -424,7 +435,7 @@ class Store:
                 self._link(key)
             if waiting:
                 self._unlinked[namespace] = self._unlinked.pop(namespace)
-        concerned = frozenset(k for k in self._concerned if k in self._entries)
+        concerned = frozenset(other for other in self._concerned if other in self._entries)
         self._concerned.clear()
         return concerned
 
@@ -475,7 +486,9 @@ class Measurements:
         return {
             "history": self._histories.get(profile),
             "watched": self._watched.get(profile, ()),
-            "taught": tuple(said for name, said in self._taught.values() if name == profile),
+            "taught": tuple(
+                evidence for name, evidence in self._taught.values() if name == profile
+            ),
         }
 
     def of_job(self, key: Key) -> dict[str, Any]:
@@ -568,8 +581,8 @@ def check_snapshot(
     store: Store, workload: LiveWorkload, checks: tuple[str, ...], now: float, named: Named
 ) -> CheckSnapshot:
     """All that our AdmissionChecks need; `named` is what the speaker names, `now` in [s]."""
-    found = store.snapshot(speaker(store, workload), now, named)
-    job = found if isinstance(found, JobSnapshot) else None
+    snapshot = store.snapshot(speaker(store, workload), now, named)
+    job = snapshot if isinstance(snapshot, JobSnapshot) else None
     existing = store.snapshot(workload.job or workload.key, now, named)
     policies = existing.question.policies if isinstance(existing, JobSnapshot) else ()
     return CheckSnapshot(
@@ -578,7 +591,7 @@ def check_snapshot(
         job=job,
         question=None if job is None else _sized(job, workload),
         policy=policies[0] if policies else None,
-        selectors={one.key.name: one.spec.node_selector for one in store.profiles()},
+        selectors={profile.key.name: profile.spec.node_selector for profile in store.profiles()},
         now=now,
     )
 

@@ -165,16 +165,16 @@ async def read_history(
         spec.prometheus.exporter_namespaces,
     )
     window = float(spec.prometheus.window_seconds)
-    days, by = window_days(now, window), _counted_by(spec)
+    days, counted_by = window_days(now, window), _counted_by(spec)
     settled = _left_out(
         known_pools.left_out,
-        (profile.get("metadata", {}).get("uid"), by),
+        (profile.get("metadata", {}).get("uid"), counted_by),
         settled,
         days[0].start,
         replayed=replayed,
     )
     start = days[0].start if settled is None else settled.until - BEFORE
-    found = await pool_past(
+    past_of_pool = await pool_past(
         prometheus,
         pool,
         Span(start, now),
@@ -185,19 +185,19 @@ async def read_history(
         ask_facts=ask_facts,
         lasting_at=_next_begin(days),
     )
-    if isinstance(found, NoHistory):
-        return found
-    made = replace(history_of_past(found, days, settled), counted_by=by)
+    if isinstance(past_of_pool, NoHistory):
+        return past_of_pool
+    pool_history = replace(history_of_past(past_of_pool, days, settled), counted_by=counted_by)
     if not replayed:
-        return made
+        return pool_history
     account = known_pools.accounts.get((prometheus.address, pool))
     facts = {} if account is None else account.facts
-    helps = await asyncio.to_thread(_what_would_help, found, facts, gpus_of_node(spec))
-    return replace(made, helps=helps)
+    helps = await asyncio.to_thread(_what_would_help, past_of_pool, facts, gpus_of_node(spec))
+    return replace(pool_history, helps=helps)
 
 
 def _left_out(
-    known: dict[tuple[object, str], SettledDays | None],
+    left_out: dict[tuple[object, str], SettledDays | None],
     key: tuple[object, str],
     settled: SettledDays | None,
     start: float,
@@ -212,27 +212,29 @@ def _left_out(
     each reading after it.
     """
     if replayed:
-        known[key] = None
-    found = known.setdefault(key, settled)
-    if found is None or found.counted_by != key[1] or found.until - BEFORE <= start:
+        left_out[key] = None
+    days = left_out.setdefault(key, settled)
+    if days is None or days.counted_by != key[1] or days.until - BEFORE <= start:
         return None
-    return found
+    return days
 
 
 def _what_would_help(
-    found: Past, facts: Mapping[str, JobFacts], gpus_per_node: int
+    past_of_pool: Past, facts: Mapping[str, JobFacts], gpus_per_node: int
 ) -> WhatWouldHelp:
     """Which changes would have helped a pool, by its own past: what `mofa rates --what-would-help`
     says. This takes a core for some seconds at most.
     """
-    first, until = found.sampled[0].start, found.sampled[-1].end
-    saves = [one.save_seconds for one in facts.values() if one.save_seconds]
+    first, until = past_of_pool.sampled[0].start, past_of_pool.sampled[-1].end
+    saves = [job.save_seconds for job in facts.values() if job.save_seconds]
     settings = RemedySettings(
         gpus_per_node=gpus_per_node,
         save=median(saves) if saves else None,
         intervals=INTERVALS if saves else (),  # what they cost is not known
     )
-    return what_would_help(past_of(past_document(found, first, until), "its account"), settings)
+    return what_would_help(
+        past_of(past_document(past_of_pool, first, until), "its account"), settings
+    )
 
 
 def _next_begin(days: Sequence[Span]) -> float | None:
@@ -276,7 +278,7 @@ async def pool_past(
     if not by_cluster:  # no node now, a day ago, a week ago
         return await _no_history(prometheus, pool, stretch, seen=False, left_out=left_out)
     clusters = sorted(name for (name,) in by_cluster if name)
-    if len(clusters) > 1 and not any(one.startswith("cluster=") for one in pool.matchers):
+    if len(clusters) > 1 and not any(matcher.startswith("cluster=") for matcher in pool.matchers):
         several = f"the server holds several clusters ({', '.join(clusters[:5])})"
         message = f"{several}; set spec.prometheus.matchers.cluster"
         return NoHistory(reason=Reason.HISTORY_UNAVAILABLE, message=message)
@@ -284,41 +286,50 @@ async def pool_past(
     naming = await node_naming(prometheus, pool, known_nodes, now)
     if isinstance(naming, str):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
-    many = sum(by_cluster.values())
+    node_count = sum(by_cluster.values())
     wanted = days_of(Span(stretch.start, days_end(now)))
     known_pools = known_pools or KnownPools()
     kept = known_pools.samples
-    days = await _samples(prometheus, pool, naming, many, wanted, kept, now, progress)
+    days = await _samples(prometheus, pool, naming, node_count, wanted, kept, now, progress)
     names = frozenset().union(*(day.nodes for day in days))
     covered = any(day.sampled for day in days)
     if not names or not covered:
         return await _no_history(prometheus, pool, stretch, seen=covered)
-    if wrong := unknown_nodes(names, known_nodes):
-        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=wrong)
+    if unknown := unknown_nodes(names, known_nodes):
+        return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=unknown)
     timelines = pool_timelines(days)
-    known = known_pools.accounts.get((prometheus.address, pool))
-    if known is not None and known.rules == rules and 0 <= now - known.at < ACCOUNTED:
-        found = past(
-            timelines, rules, lasted, accounted=False, facts=known.facts, lasting_at=lasting_at
+    last_account = known_pools.accounts.get((prometheus.address, pool))
+    if (
+        last_account is not None
+        and last_account.rules == rules
+        and 0 <= now - last_account.at < ACCOUNTED
+    ):
+        past_of_pool = past(
+            timelines,
+            rules,
+            lasted,
+            accounted=False,
+            facts=last_account.facts,
+            lasting_at=lasting_at,
         )
-        found = replace(found, account=known.account)
+        past_of_pool = replace(past_of_pool, account=last_account.account)
     else:  # seconds of a core, so others go on meanwhile
         facts = {} if ask_facts is None else await ask_facts()
-        found = await asyncio.to_thread(
+        past_of_pool = await asyncio.to_thread(
             past, timelines, rules, lasted, facts=facts, lasting_at=lasting_at
         )
-        account = KnownAccount(at=now, rules=rules, account=found.account, facts=facts)
+        account = KnownAccount(at=now, rules=rules, account=past_of_pool.account, facts=facts)
         known_pools.accounts[prometheus.address, pool] = account
-    there = {naming.host(labels) for labels in await nodes_there(prometheus, pool, now)}
+    nodes_now = {naming.host(labels) for labels in await nodes_there(prometheus, pool, now)}
     warnings = [
         left_out,
-        *found.warnings,
+        *past_of_pool.warnings,
         *(text for day in days for text in day.warnings),
         *blind_spots(timelines),
-        _no_exposure_warning(names, found),
-        _gone_nodes_warning(names, there - {""}, found),
+        _no_exposure_warning(names, past_of_pool),
+        _gone_nodes_warning(names, nodes_now - {""}, past_of_pool),
     ]
-    return replace(found, warnings=tuple(dict.fromkeys(text for text in warnings if text)))
+    return replace(past_of_pool, warnings=tuple(dict.fromkeys(text for text in warnings if text)))
 
 
 async def _samples(
@@ -337,50 +348,50 @@ async def _samples(
     gate = asyncio.Semaphore(_AT_ONCE if nodes <= NODE_DAYS else 1)
     reader = StretchReader(prometheus, pool, naming, nodes)
     whole = stretches[-1].end - stretches[0].start
-    alike = kept.get((prometheus.address, pool))
+    newest = kept.get((prometheus.address, pool))
 
     async def read(piece: Span) -> PoolSamples:
-        nonlocal alike
+        nonlocal newest
         async with gate:
-            found = await reader.read(piece)
+            samples = await reader.read(piece)
         progress(piece.seconds / whole)
-        if alike is not None and found.nodes:
-            found = shared(found, alike)
-        if found.nodes:
-            alike = found
-        return found
+        if newest is not None and samples.nodes:
+            samples = shared(samples, newest)
+        if samples.nodes:
+            newest = samples
+        return samples
 
     async def over(start: float, end: float) -> PoolSamples:
         """The samples of a piece of time that is over; a kept beginning of it is continued."""
         key = (prometheus.address, pool, start)
-        known = kept.get(key)
-        if known is not None and known.stretch.end >= end:
-            progress(known.stretch.seconds / whole)
-            return known
-        found = await read(Span(start if known is None else known.stretch.end, end))
-        if not found.warnings:
-            kept[key] = found = found if known is None else merged(known, found)
-        elif known is not None:
-            found = merged(known, found)
-        return found
+        kept_piece = kept.get(key)
+        if kept_piece is not None and kept_piece.stretch.end >= end:
+            progress(kept_piece.stretch.seconds / whole)
+            return kept_piece
+        samples = await read(Span(start if kept_piece is None else kept_piece.stretch.end, end))
+        if not samples.warnings:
+            kept[key] = samples = samples if kept_piece is None else merged(kept_piece, samples)
+        elif kept_piece is not None:
+            samples = merged(kept_piece, samples)
+        return samples
 
-    def known_until(start: float) -> float:
-        known = kept.get((prometheus.address, pool, start))
-        return start if known is None else known.stretch.end
+    def kept_until(start: float) -> float:
+        kept_piece = kept.get((prometheus.address, pool, start))
+        return start if kept_piece is None else kept_piece.stretch.end
 
     async def last(piece: Span) -> PoolSamples:
         """The piece up to now, which is read anew once its end moves."""
         key = (prometheus.address, pool)
-        known = kept.get(key)
-        if known is not None and known.stretch == piece:
+        kept_piece = kept.get(key)
+        if kept_piece is not None and kept_piece.stretch == piece:
             progress(piece.seconds / whole)
-            return known
-        found = await read(piece)
-        if not found.warnings:
-            kept[key] = found
-        return found
+            return kept_piece
+        samples = await read(piece)
+        if not samples.warnings:
+            kept[key] = samples
+        return samples
 
-    seams = await seams_of(prometheus, pool, stretches, now, known_until)
+    seams = await seams_of(prometheus, pool, stretches, now, kept_until)
     pieces = [over(start, end) for start, end in pairwise(seams)]
     return await together(*pieces, last(Span(seams[-1], stretches[-1].end)))
 
@@ -410,9 +421,9 @@ async def _no_history(
     return NoHistory(reason=Reason.SERIES_MISSING, message=why)
 
 
-def _no_exposure_warning(nodes: frozenset[str], found: Past) -> str:
+def _no_exposure_warning(nodes: frozenset[str], past_of_pool: Past) -> str:
     """A warning where nodes are there and no time of theirs counts; empty where some does."""
-    if any(map(length, found.exposed.values())):
+    if any(map(length, past_of_pool.exposed.values())):
         return ""
     return (
         f"none of {len(nodes)} nodes was ever ready and free of cordons: nothing that happens to "
@@ -420,40 +431,44 @@ def _no_exposure_warning(nodes: frozenset[str], found: Past) -> str:
     )
 
 
-def _gone_nodes_warning(nodes: frozenset[str], there: set[str], found: Past) -> str:
+def _gone_nodes_warning(nodes: frozenset[str], nodes_now: set[str], past_of_pool: Past) -> str:
     """A warning about nodes that are no longer sampled without having failed; empty for none.
 
     Where no node is sampled, the exporter is silent, and the warning says so instead.
     """
-    if not there:
+    if not nodes_now:
         return "kube_node_status_condition is silent just now"
-    lost = {incident.name for incident in found.incidents if incident.cause is NODE_LOST}
-    gone = len(nodes - there - lost)
+    lost = {incident.name for incident in past_of_pool.incidents if incident.cause is NODE_LOST}
+    gone = len(nodes - nodes_now - lost)
     return f"{gone} nodes of the pool are gone; they are not counted as failures" if gone else ""
 
 
 def history_of_past(
-    seen_past: Past, day_spans: Sequence[Span], settled: SettledDays | None
+    past_of_pool: Past, day_spans: Sequence[Span], settled: SettledDays | None
 ) -> History:
     """Failures and exposure of a past, as a history; days that the ledger holds are left out."""
     window = day_spans[-1].end - day_spans[0].start
-    ready = {node: length(spans) for node, spans in seen_past.exposed.items()}
-    busy = sum(map(length, seen_past.training_spans.values()))
+    ready = {node: length(spans) for node, spans in past_of_pool.exposed.items()}
+    busy = sum(map(length, past_of_pool.training_spans.values()))
     whole = sum(ready.values()) + (DAY * settled.node_days if settled is not None else 0.0)
     rests_on_jobs = (busy > 0 and busy >= BUSY * whole) or (settled is not None and settled.by_jobs)
     since = day_spans[0].start if settled is None else settled.until
-    exposed = seen_past.training_spans if rests_on_jobs else seen_past.exposed
+    exposed = past_of_pool.training_spans if rests_on_jobs else past_of_pool.exposed
     exposure = (busy if rests_on_jobs else sum(ready.values())) / DAY
     fault = InterruptionClass.FAULT
     interruptions = [
-        one
-        for one in seen_past.incidents
-        if one.cause.interrupts
-        and (one.cause.counts or one.cause.by is not fault)
-        and (settled is None or one.start >= since)
+        incident
+        for incident in past_of_pool.incidents
+        if incident.cause.interrupts
+        and (incident.cause.counts or incident.cause.by is not fault)
+        and (settled is None or incident.start >= since)
     ]
-    of_nodes = [one for one in interruptions if one.kind != "job" and one.cause.by is fault]
-    counts_restarts = any(pod.containers for pod in seen_past.pool_pods)
+    of_nodes = [
+        incident
+        for incident in interruptions
+        if incident.kind != "job" and incident.cause.by is fault
+    ]
+    counts_restarts = any(pod.containers for pod in past_of_pool.pool_pods)
     if rests_on_jobs:
         by_class = {
             level.value: [i for i in interruptions if i.kind == "job" and i.recovery_class is level]
@@ -463,31 +478,33 @@ def history_of_past(
     else:  # the loss of a node replaces its pods; a domain fails once
         by_class = {RecoveryClass.POD.value: of_nodes}
     missing: tuple[str, ...] = ()
-    if seen_past.pod_timelines and not any(pod.node for pod in seen_past.pod_timelines.values()):
+    if past_of_pool.pod_timelines and not any(
+        pod.node for pod in past_of_pool.pod_timelines.values()
+    ):
         missing = ("kube_pod_info",)
-    elif not rests_on_jobs and not seen_past.pool_pods:
+    elif not rests_on_jobs and not past_of_pool.pool_pods:
         missing = ("kube_pod_labels of training pods",)
     elif rests_on_jobs and not counts_restarts:
         missing = ("kube_pod_container_status_restarts_total",)
-    recoveries = {name: _recoveries(many) for name, many in by_class.items()}
+    recoveries = {name: _recoveries(incidents) for name, incidents in by_class.items()}
     return History(
-        classes={name: _evidence(exposure, many) for name, many in by_class.items()},
+        classes={name: _evidence(exposure, incidents) for name, incidents in by_class.items()},
         node_days=exposure,
         window=window,
-        coverage=min(1.0, length(seen_past.sampled) / window),
+        coverage=min(1.0, length(past_of_pool.sampled) / window),
         by_node=dict(Counter(name for i in of_nodes for name in i.nodes or (i.name,))),
         node_days_by_node={
             node: seconds / DAY for node, seconds in sorted(ready.items()) if seconds
         },
         missing=missing,
-        warnings=seen_past.warnings,
+        warnings=past_of_pool.warnings,
         at=day_spans[-1].end,
         days=_by_day(
-            seen_past, [day for day in day_spans if day.start >= since], exposed, by_class
+            past_of_pool, [day for day in day_spans if day.start >= since], exposed, by_class
         ),
         recoveries={name: times for name, times in recoveries.items() if times},
-        phases={name: median(times) for name, times in seen_past.phases.items()},
-        lasting=seen_past.lasting,
+        phases={name: median(times) for name, times in past_of_pool.phases.items()},
+        lasting=past_of_pool.lasting,
     )
 
 
@@ -499,7 +516,7 @@ def _recoveries(incidents: Sequence[Incident]) -> tuple[float, ...]:
 def _evidence(exposure: float, incidents: Sequence[Incident]) -> FailureEvidence:
     """Evidence of one recovery class: its incidents over an exposure in node-days."""
     times = _recoveries(incidents)
-    faults = sum(one.cause.by is InterruptionClass.FAULT for one in incidents)
+    faults = sum(incident.cause.by is InterruptionClass.FAULT for incident in incidents)
     return FailureEvidence(
         node_days=exposure,
         failures=faults,
@@ -510,20 +527,20 @@ def _evidence(exposure: float, incidents: Sequence[Incident]) -> FailureEvidence
 
 
 def _by_day(
-    found: Past,
+    past_of_pool: Past,
     days: Sequence[Span],
     exposed: Mapping[str, Sequence[Span]],
     by_class: Mapping[str, Sequence[Incident]],
 ) -> tuple[Day, ...]:
     """The history by UTC days; an incident counts on the day it began, or the last sampled one."""
-    covered = {date_of(day.start): length(overlap(found.sampled, [day])) for day in days}
+    covered = {date_of(day.start): length(overlap(past_of_pool.sampled, [day])) for day in days}
     last = max((date for date, seconds in covered.items() if seconds), default="")
 
     def counted(incident: Incident) -> str:
         date = date_of(incident.start)
         return date if covered.get(date) else last
 
-    made = []
+    history_days = []
     for day in days:
         date = date_of(day.start)
         if not covered[date]:
@@ -533,44 +550,45 @@ def _by_day(
             name: _evidence(exposure, [i for i in incidents if counted(i) == date])
             for name, incidents in by_class.items()
         }
-        made.append(
+        history_days.append(
             Day(
                 date=date,
                 witness=PROMETHEUS,
                 covered=covered[date],
                 classes=classes,
-                account=tuple(one for one in found.account if one.date == date),
+                account=tuple(entry for entry in past_of_pool.account if entry.date == date),
                 settled=days[-1].end - day.end >= BEFORE,
             )
         )
-    return tuple(made)
+    return tuple(history_days)
 
 
-def observed_of(history_seen: History) -> ObservedFailures:
+def observed_of(pool_history: History) -> ObservedFailures:
     """The history in the form that the check of assumed rates reads."""
-    exposed = {node: days for node, days in history_seen.node_days_by_node.items() if days > 0}
+    exposed = {node: days for node, days in pool_history.node_days_by_node.items() if days > 0}
     return ObservedFailures(
-        classes=history_seen.classes,
+        classes=pool_history.classes,
         past=tuple(
             DatedEvidence(date=day.date, days=day.covered / DAY, classes=day.classes)
-            for day in history_seen.days
+            for day in pool_history.days
         ),
-        possible=history_seen.node_days / history_seen.coverage
-        if history_seen.coverage > 0
+        possible=pool_history.node_days / pool_history.coverage
+        if pool_history.coverage > 0
         else None,
-        by_node={node: count for node, count in history_seen.by_node.items() if node in exposed},
+        by_node={node: count for node, count in pool_history.by_node.items() if node in exposed},
         node_days_by_node=exposed,
-        recoveries=dict(history_seen.recoveries),
-        notes=tuple(_notes(history_seen)),
+        recoveries=dict(pool_history.recoveries),
+        notes=tuple(_notes(pool_history)),
     )
 
 
-def _notes(found: History) -> Iterator[str]:
+def _notes(pool_history: History) -> Iterator[str]:
     """What is missing from a history, and what that means, in sentences."""
-    for series in found.missing:
-        yield f"There is no series {series}: only class {', '.join(found.classes)} can be counted."
-    if round(100 * found.coverage) < COVERED:
+    for series in pool_history.missing:
+        classes = ", ".join(pool_history.classes)
+        yield f"There is no series {series}: only class {classes} can be counted."
+    if round(100 * pool_history.coverage) < COVERED:
         yield "Part of the window has no data; only what was seen counts as exposure."
-    elif not sum(one.failures for one in found.classes.values()):
+    elif not sum(evidence.failures for evidence in pool_history.classes.values()):
         yield "No failure was seen: the rate comes from the assumption, and from that exposure."
-    yield from (f"{warning}." for warning in found.warnings)
+    yield from (f"{warning}." for warning in pool_history.warnings)

@@ -102,18 +102,20 @@ class RecentNodes:
     def known(self, profile: str, now: float) -> KnownNodes:
         """Nodes that the series of a profile may name; `now` in seconds of the epoch. [s]"""
         pool = self._pools.setdefault(profile, {})
-        for seen, names in (
+        for last_seen, names in (
             (self._every, [key.name for key in self._store.keys(NODE)]),
             (pool, self._store.nodes(profile).names),
         ):
-            seen.update(dict.fromkeys(names, now))
-            for old in [name for name, at in seen.items() if now - at > LATELY]:
-                del seen[old]
+            last_seen.update(dict.fromkeys(names, now))
+            for expired in [name for name, moment in last_seen.items() if now - moment > LATELY]:
+                del last_seen[expired]
         return KnownNodes(every=frozenset(self._every), pool=frozenset(pool))
 
 
 def naming_of(
-    series: Sequence[Mapping[str, str]], known: AbstractSet[str] = frozenset(), stated: str = ""
+    series: Sequence[Mapping[str, str]],
+    known_nodes: AbstractSet[str] = frozenset(),
+    stated: str = "",
 ) -> NodeNaming | str:
     """Which label names the nodes, judged by series of one node each; a sentence where none does.
 
@@ -123,23 +125,27 @@ def naming_of(
     'node'
     """
     labels = (
-        [stated] if stated else [name for name in NODE_LABELS if any(name in s for s in series)]
+        [stated] if stated else [name for name in NODE_LABELS if any(name in row for row in series)]
     )
-    values = {label: {s.get(label, "") for s in series} for label in labels}
-    machines = {next((s[key] for key in _MACHINE if s.get(key)), "") for s in series} - {""}
+    values = {label: {row.get(label, "") for row in series} for label in labels}
+    machines = {next((row[key] for key in _MACHINE if row.get(key)), "") for row in series} - {""}
     distinct = [len(values[label] - {""}) for label in labels if label != "instance"]
     least = len(machines) or max(distinct, default=1)
     for label in labels:
-        found = values[label]
-        if "" not in found and len(found) >= least and (not known or found <= known):
+        label_values = values[label]
+        if (
+            "" not in label_values
+            and len(label_values) >= least
+            and (not known_nodes or label_values <= known_nodes)
+        ):
             return NodeNaming(label).with_nodes(series)
-    examples = ", ".join(_example(label, values[label], known) for label in labels) or "none"
-    what = "names the nodes of the API server" if known else "has a value for each node"
+    examples = ", ".join(_example(label, values[label], known_nodes) for label in labels) or "none"
+    what = "names the nodes of the API server" if known_nodes else "has a value for each node"
     return f"no label of kube_node_status_condition {what}: {examples}"
 
 
-def _example(label: str, values: set[str], known: AbstractSet[str]) -> str:
-    first = min(values - known or values)
+def _example(label: str, values: set[str], known_nodes: AbstractSet[str]) -> str:
+    first = min(values - known_nodes or values)
     more = f" and {len(values) - 1} more" if len(values) > 1 else ""
     return f"{label} says {first[:80]!r}{more}"
 

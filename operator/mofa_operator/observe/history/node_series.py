@@ -81,12 +81,12 @@ class NodeSeries:
 
         async def ask(signal: Signal) -> None:
             samples = (await self._ask(self._needs_reading(signal))).samples
-            found = self._names(signal, samples)
+            node_names = self._names(signal, samples)
             if signal.on_host:  # others call a node by its name
-                names[signal] = found
+                names[signal] = node_names
             needed[signal] = self._names(signal, (s for s in samples if s.value))
-            same = len(found) == len(everywhere)
-            self.reporting[signal] = everywhere if same else frozenset(found)
+            same = len(node_names) == len(everywhere)
+            self.reporting[signal] = everywhere if same else frozenset(node_names)
 
         await together(*map(ask, SIGNALS))
         # exporters of the host show whether it was down, or whoever watches it
@@ -113,13 +113,13 @@ class NodeSeries:
         """Nodes with exporters that told nothing just before the piece: what they last told
         is older.
         """
-        signal = next((one for one in (BOOT, *HEARTBEATS) if names[one]), None)
+        signal = next((candidate for candidate in (BOOT, *HEARTBEATS) if names[candidate]), None)
         if signal is None:
             return set()
         before = f"[{duration(OVERLAP)}] offset {duration(self._day)}"
         query = f"max by ({_HOST}) (count_over_time({self._series(signal)}{before}))"
-        told = self._names(signal, (await self._ask(query)).samples)
-        silent = names[signal].keys() - told.keys()
+        names_before = self._names(signal, (await self._ask(query)).samples)
+        silent = names[signal].keys() - names_before.keys()
         return silent if len(silent) <= _SILENT else set()
 
     async def _read(
@@ -129,29 +129,33 @@ class NodeSeries:
         back = self._seconds if seconds is None else seconds
         points: defaultdict[tuple[str, tuple[str, ...]], list[Point]] = defaultdict(list)
         nodes = sorted(wanted)
-        for some in (nodes[at : at + _AT_ONCE] for at in range(0, len(nodes), _AT_ONCE)):
-            values = sorted(set().union(*(wanted[node] for node in some)))
-            these = matcher(self._key(signal), any_of(values), "=~")
-            query = f"{self._series(signal, these)}[{duration(back)}]"
+        for batch in (nodes[first : first + _AT_ONCE] for first in range(0, len(nodes), _AT_ONCE)):
+            values = sorted(set().union(*(wanted[node] for node in batch)))
+            selection = matcher(self._key(signal), any_of(values), "=~")
+            query = f"{self._series(signal, selection)}[{duration(back)}]"
             for sample in (await self._ask(query)).samples:
                 if (node := self._node(signal, sample)) in wanted:
                     points[node, tuple(map(sample.label, signal.parts))] += sample.points
         if not points:
             return
-        gaps = sorted(gap for many in points.values() if (gap := spacing_of(sorted(many), 5.0)))
+        gaps = sorted(
+            gap for node_points in points.values() if (gap := spacing_of(sorted(node_points), 5.0))
+        )
         usual = gaps[len(gaps) // 2] if gaps else self.spacing.get(signal, _USUAL)
         self.spacing[signal] = spacing = usual
         read = (Span(self._ask.at - back, self._ask.at),)
         self.timelines += [
-            SignalTimeline(node, signal, part, value_runs(many, spacing, signal.silence), read)
-            for (node, part), many in points.items()
+            SignalTimeline(
+                node, signal, part, value_runs(node_points, spacing, signal.silence), read
+            )
+            for (node, part), node_points in points.items()
         ]
 
     async def _stand(self, signal: Signal) -> None:
         """Add one run over the whole time for each series of a signal that was 1 throughout and
         not read.
         """
-        known = {(line.node, line.part) for line in self.timelines if line.signal == signal}
+        read_parts = {(line.node, line.part) for line in self.timelines if line.signal == signal}
         end = self._ask.at
         by = ", ".join((self._key(signal), *signal.parts))
         answer = await self._ask(f"max by ({by}) ({self._series(signal)} == 1)")
@@ -159,20 +163,20 @@ class NodeSeries:
         read = (Span(end - self._seconds, end),)
         for sample in answer.samples:
             node, part = self._node(signal, sample), tuple(map(sample.label, signal.parts))
-            if node in self._nodes and (node, part) not in known:
+            if node in self._nodes and (node, part) not in read_parts:
                 self.timelines.append(SignalTimeline(node, signal, part, runs, read))
 
     def _names(self, signal: Signal, samples: Iterable[Sample]) -> NamesByNode:
-        found: NamesByNode = {}
-        key, alike = self._key(signal), self._alike
+        names_by_node: NamesByNode = {}
+        key, equal_names = self._key(signal), self._alike
         for sample in samples:
             node = self._nodes.get(self._node(signal, sample))
             if node is not None:
-                known, name = found.get(node, ()), sample.label(key)
-                if name not in known:
-                    more = (*known, name)
-                    found[node] = alike.setdefault("\n".join(more), more)
-        return found
+                names, series_name = names_by_node.get(node, ()), sample.label(key)
+                if series_name not in names:
+                    extended = (*names, series_name)
+                    names_by_node[node] = equal_names.setdefault("\n".join(extended), extended)
+        return names_by_node
 
     def _key(self, signal: Signal) -> str:
         return "instance" if signal.on_host else self._naming.label

@@ -68,53 +68,53 @@ async def read_pods(
     }
     del infos
     for uid, owner in owners.items():
-        known = facts.pop(uid, {})
+        pod_facts = facts.pop(uid, {})
         owners[uid] = replace(
             owner,
             node=placed.get(uid, ""),
-            created=known.get("created", 0.0),
-            started=known.get("started"),
-            last=known.get("last", 0.0),
-            over=known.get("over"),
+            created=pod_facts.get("created", 0.0),
+            started=pod_facts.get("started"),
+            last=pod_facts.get("last", 0.0),
+            over=pod_facts.get("over"),
             exits=exits.get(uid, ()),
-            containers=round(known.get("containers", 0.0)),
-            gpus=known.get("gpus", 0.0),
-            failed="failed" in known,
-            succeeded="succeeded" in known,
-            evicted="evicted" in known,
-            shut_down="shut_down" in known,
-            preempted="preempted" in known,
-            drained="drained" in known,
-            out_of_memory="out_of_memory" in known,
+            containers=round(pod_facts.get("containers", 0.0)),
+            gpus=pod_facts.get("gpus", 0.0),
+            failed="failed" in pod_facts,
+            succeeded="succeeded" in pod_facts,
+            evicted="evicted" in pod_facts,
+            shut_down="shut_down" in pod_facts,
+            preempted="preempted" in pod_facts,
+            drained="drained" in pod_facts,
+            out_of_memory="out_of_memory" in pod_facts,
         )
     return owners
 
 
 async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, PodTimeline]:
     """Pods with their job, attempt and slot: by labels of a kind of jobs, else by their owner."""
-    each = " or ".join(f"count_over_time({series}{within})" for series in pool.job_pods)
+    pod_counts = " or ".join(f"count_over_time({series}{within})" for series in pool.job_pods)
     owner = pool.series("kube_pod_owner", _NO_JOB)
     jobs = "namespace, exported_namespace, job_name, owner_name"
     labelled, owned, parents = await together(
-        ask(f"sum by ({', '.join([_NAMES, *JOB_LABELS])}) ({each})"),
+        ask(f"sum by ({', '.join([_NAMES, *JOB_LABELS])}) ({pod_counts})"),
         ask(f"max by ({_NAMES}, owner_kind, owner_name) (last_over_time({owner}{within}))"),
         ask(f"max by ({jobs}) (last_over_time({pool.series('kube_job_owner')}{within}))"),
     )
     parent = {(_namespace(s), s.label("job_name")): s.label("owner_name") for s in parents.samples}
-    found: dict[str, PodTimeline] = {}
+    pods: dict[str, PodTimeline] = {}
     for s in owned.samples:
         maker = job_of(s)
         name = parent.get((_namespace(s), maker), maker)
         job = intern(f"{_namespace(s)}/{name}")
-        found[intern(s.label("uid"))] = PodTimeline(job=job, slot=intern(pod_slot(s)))
+        pods[intern(s.label("uid"))] = PodTimeline(job=job, slot=intern(pod_slot(s)))
     for s in labelled.samples:
         labels = labels_of(s)
-        found[intern(s.label("uid"))] = PodTimeline(
+        pods[intern(s.label("uid"))] = PodTimeline(
             job=intern(f"{_namespace(s)}/{job_of(s)}"),
             attempt=intern(s.label(labels.attempt)),
             slot=intern(pod_slot(s)),
         )
-    return found
+    return pods
 
 
 async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, dict[str, float]]:
@@ -133,66 +133,73 @@ async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, d
         "created": f"max by (uid) (last_over_time({created}{within}))",
         "started": f"min by (uid) (min_over_time({started}{within}))",
         "last": f"max by (uid) (timestamp({created}))",
-        "containers": f"count by (uid) (max by ({_CONTAINER}) (last_over_time({restarts}{within})))",
+        "containers": f"count by (uid) ({_by_container(f'last_over_time({restarts}{within})')})",
         "gpus": f"sum by (uid) (max by ({_CONTAINER}, resource) (last_over_time({asked}{within})))",
     }
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    facts: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
-    async def tell(name: str, query: str) -> None:  # one answer at a time: each has all pods
-        for s in (await ask(query)).samples:
-            found[s.label("uid")][name or s.label("fact")] = s.value
+    async def read(name: str, query: str) -> None:  # one answer at a time: each has all pods
+        for sample in (await ask(query)).samples:
+            facts[sample.label("uid")][name or sample.label("fact")] = sample.value
 
-    await together(*(tell(*one) for one in numbers.items()), tell("", " or ".join(flags)))
-    gone = [uid for uid, known in found.items() if "created" in known and "last" not in known]
-    over = [uid for uid, known in found.items() if {"failed", "succeeded"} & known.keys()]
-    for some in _by_few(gone):
-        series = pool.series("kube_pod_created", some)
+    await together(*(read(*query) for query in numbers.items()), read("", " or ".join(flags)))
+    gone = [uid for uid, names in facts.items() if "created" in names and "last" not in names]
+    ended = [uid for uid, names in facts.items() if {"failed", "succeeded"} & names.keys()]
+    for selection in _by_few(gone):
+        series = pool.series("kube_pod_created", selection)
         last = f"max by (uid) (max_over_time(timestamp({series}){grid}))"
         for (uid,), value in (await ask(last)).by("uid").items():
-            found[uid]["last"] = value
-    for some in _by_few(over):
-        ended = pool.series("kube_pod_status_phase", _ENDED, some)
-        first = f"min by (uid) (min_over_time((timestamp({ended}) and {ended} == 1){grid}))"
+            facts[uid]["last"] = value
+    for selection in _by_few(ended):
+        phases = pool.series("kube_pod_status_phase", _ENDED, selection)
+        first = f"min by (uid) (min_over_time((timestamp({phases}) and {phases} == 1){grid}))"
         for (uid,), value in (await ask(first)).by("uid").items():
-            found[uid]["over"] = value
-    return found
+            facts[uid]["over"] = value
+    return facts
 
 
 async def _exits(
     ask: Asking, pool: Pool, span: float, grid: str, step: float
 ) -> dict[str, tuple[ContainerExit, ...]]:
     """Containers that were started again, by uid of their pod: their time of start changes."""
-    found: defaultdict[str, set[ContainerExit]] = defaultdict(set)
+    exits: defaultdict[str, set[ContainerExit]] = defaultdict(set)
     restarted = await ask(_restarted(pool, span, step))
-    for some in _by_few({s.label("uid") for s in restarted.samples}):
-        queries = _restarts(pool, some, grid, step)
+    for selection in _by_few({s.label("uid") for s in restarted.samples}):
+        queries = _restarts(pool, selection, grid, step)
         starts, ends, codes, reasons = await together(*(ask(query) for query in queries))
-        ended = {(_container(s), at): value for s in ends.samples for at, value in s.points}
-        code = {(_container(s), at): round(value) for s in codes.samples for at, value in s.points}
-        reason = {  # kube-state-metrics may publish an old reason for a while: the latest counts
-            (container, at): text
-            for _, container, at, text in sorted(
-                (value, _container(s), at, s.label("reason"))
+        end_times = {
+            (_container(s), moment): value for s in ends.samples for moment, value in s.points
+        }
+        codes_at = {
+            (_container(s), moment): round(value)
+            for s in codes.samples
+            for moment, value in s.points
+        }
+        # kube-state-metrics may publish an old reason for a while: the latest counts
+        reasons_at = {
+            (container, moment): text
+            for _, container, moment, text in sorted(
+                (value, _container(s), moment, s.label("reason"))
                 for s in reasons.samples
-                for at, value in s.points
+                for moment, value in s.points
             )
         }
         for s in starts.samples:
             container = _container(s)
-            for at, start in s.points:
-                end = ended.get((container, at), start - _RESTART)
+            for moment, start in s.points:
+                end = end_times.get((container, moment), start - _RESTART)
                 if end <= start + 1:
                     stop = ContainerExit(
                         at=end,
                         restarted_at=start,
                         container=container.name,
-                        code=code.get((container, at)),
-                        reason=reason.get((container, at), ""),
+                        code=codes_at.get((container, moment)),
+                        reason=reasons_at.get((container, moment), ""),
                     )
-                    found[container.uid].add(stop)
+                    exits[container.uid].add(stop)
     return {
         uid: tuple(sorted(stops, key=lambda stop: (stop.at, stop.container)))
-        for uid, stops in found.items()
+        for uid, stops in exits.items()
     }
 
 
@@ -209,29 +216,33 @@ def _restarted(pool: Pool, span: float, step: float) -> str:
     return f"max by (uid) ((({changed}) or ({new})) and on ({_CONTAINER}) ({again}))"
 
 
-def _restarts(pool: Pool, some: str, grid: str, step: float) -> list[str]:
+def _restarts(pool: Pool, selection: str, grid: str, step: float) -> list[str]:
     """New starts of some pods' containers, each with time, code and reason of the last end."""
 
-    def of(metric: str, offset: str = "") -> str:
-        return _by_container(pool.series(f"kube_pod_container_{metric}", some) + offset)
+    def series_of(metric: str, offset: str = "") -> str:
+        return _by_container(pool.series(f"kube_pod_container_{metric}", selection) + offset)
 
-    started, before = of("state_started"), of("state_started", f" offset {duration(step)}")
-    again = f"({of('status_restarts_total')} > 0)"
+    started, before = (
+        series_of("state_started"),
+        series_of("state_started", f" offset {duration(step)}"),
+    )
+    again = f"({series_of('status_restarts_total')} > 0)"
     new = f"(({started} unless ({started} == {before})) and on ({_CONTAINER}) {again})"
-    told = pool.series("kube_pod_container_status_last_terminated_reason", some)
+    reason_series = pool.series("kube_pod_container_status_last_terminated_reason", selection)
     ends = (
-        of("status_last_terminated_timestamp"),
-        of("status_last_terminated_exitcode"),
-        f"max by ({_CONTAINER}, reason) (timestamp({told}) and {told} == 1)",
+        series_of("status_last_terminated_timestamp"),
+        series_of("status_last_terminated_exitcode"),
+        f"max by ({_CONTAINER}, reason) (timestamp({reason_series}) and {reason_series} == 1)",
     )
     return [f"{new}{grid}", *(f"({end} and on ({_CONTAINER}) {new}){grid}" for end in ends)]
 
 
 def _by_few(uids: Iterable[str]) -> list[str]:
     """PromQL matchers that each name a few of these pods by uid."""
-    every = sorted(uids)
+    all_uids = sorted(uids)
     return [
-        matcher("uid", any_of(every[at : at + _NAMED]), "=~") for at in range(0, len(every), _NAMED)
+        matcher("uid", any_of(all_uids[first : first + _NAMED]), "=~")
+        for first in range(0, len(all_uids), _NAMED)
     ]
 
 

@@ -117,26 +117,26 @@ async def seams_of(
     pool: Pool,
     stretches: Sequence[Span],
     now: float,
-    known_until: Callable[[float], float],
+    kept_until: Callable[[float], float],
 ) -> list[float]:
     """Where a window is cut into pieces, from its start on: at the ends of its days, and at the
     last hour that is over.
 
     No cut lies where nothing was sampled: what happened in a silence is read as one.
-    `known_until` says until when a piece that starts somewhere is kept. [s]
+    `kept_until` says until when a piece that starts somewhere is kept. [s]
     """
     last = math.floor((now - SETTLED) / HOUR) * HOUR
-    cuts = [one.end for one in stretches if one.end < last]
+    cuts = [day.end for day in stretches if day.end < last]
 
     seams = [stretches[0].start]
-    asked = [cut for cut in cuts if known_until(cut) == cut]
-    told = await together(*(_is_sampled(prometheus, pool, cut) for cut in asked))
-    silent = {cut for cut, there in zip(asked, told, strict=True) if not there}
+    uncached = [cut for cut in cuts if kept_until(cut) == cut]
+    answers = await together(*(_is_sampled(prometheus, pool, cut) for cut in uncached))
+    silent = {cut for cut, has_samples in zip(uncached, answers, strict=True) if not has_samples}
     seams += [cut for cut in cuts if cut not in silent]
-    known = known_until(seams[-1])
-    if last - max(known, seams[-1]) >= HOUR and await _is_sampled(prometheus, pool, last):
+    kept_end = kept_until(seams[-1])
+    if last - max(kept_end, seams[-1]) >= HOUR and await _is_sampled(prometheus, pool, last):
         return [*seams, last]
-    return [*seams, known] if known > seams[-1] else seams
+    return [*seams, kept_end] if kept_end > seams[-1] else seams
 
 
 async def _is_sampled(prometheus: Prometheus, pool: Pool, at: float) -> bool:
@@ -191,21 +191,23 @@ def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
         },
         gpus=older.gpus if older.gpus == newer.gpus else newer.gpus,
         reporting={
-            signal: older.reporting[signal] if older.reporting.get(signal) == there else there
-            for signal, there in newer.reporting.items()
+            signal: older.reporting[signal]
+            if older.reporting.get(signal) == reporters
+            else reporters
+            for signal, reporters in newer.reporting.items()
         },
     )
 
 
 def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
     """Two pieces of time, one after the other, as one."""
-    longer = max(older, newer, key=lambda one: one.stretch.seconds if one.sampled else -1.0)
+    longer = max(older, newer, key=lambda piece: piece.stretch.seconds if piece.sampled else -1.0)
     present = defaultdict[str, list[Span]](list)
     busy = defaultdict[str, list[Span]](list)
-    for one in (older, newer):
-        for node, spans in one.sampled_by_node.items():
+    for piece in (older, newer):
+        for node, spans in piece.sampled_by_node.items():
             present[node] += spans
-        for node, spans in one.gpu_busy.items():
+        for node, spans in piece.gpu_busy.items():
             busy[node] += spans
     spacing = {**newer.spacing, **older.spacing}
     pods = dict(older.pod_timelines)
@@ -251,10 +253,10 @@ def _joined_timelines(
     for line in timelines:
         runs[line.node, line.signal, line.part] += line.runs
         read[line.node, line.signal, line.part] += line.read
-    for (node, signal, part), many in runs.items():
+    for (node, signal, part), line_runs in runs.items():
         silence = signal.silence * spacing.get(signal, 60.0)
         spans = tuple(joined(read[node, signal, part]))
-        yield SignalTimeline(node, signal, part, joined_runs(many, silence), spans)
+        yield SignalTimeline(node, signal, part, joined_runs(line_runs, silence), spans)
 
 
 def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
@@ -263,34 +265,34 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
     busy: defaultdict[str, list[Span]] = defaultdict(list)
     pods: dict[str, PodTimeline] = {}
     signals: dict[str, frozenset[Signal]] = {}
-    more: dict[tuple[frozenset[Signal], Signal], frozenset[Signal]] = {}
+    unions: dict[tuple[frozenset[Signal], Signal], frozenset[Signal]] = {}
     present: defaultdict[str, list[Span]] = defaultdict(list)
     labels: dict[str, Mapping[str, str]] = {}
     offered: dict[str, float] = {}
-    for one in samples:
-        for signal, gap in one.spacing.items():
-            gaps[signal].append(gap)
-        for node, spans in one.gpu_busy.items():
+    for piece in samples:
+        for signal, spacing_seen in piece.spacing.items():
+            gaps[signal].append(spacing_seen)
+        for node, spans in piece.gpu_busy.items():
             busy[node] += spans
-        for uid, pod in one.pod_timelines.items():
+        for uid, pod in piece.pod_timelines.items():
             pods[uid] = pods[uid].merged(pod) if uid in pods else pod
-        for signal, there in one.reporting.items():
-            for node in there:  # equal sets of 10,000 nodes are one
+        for signal, reporters in piece.reporting.items():
+            for node in reporters:  # equal sets of 10,000 nodes are one
                 before = signals.get(node, _NO_SIGNALS)
                 if signal not in before:
-                    signals[node] = more.setdefault((before, signal), before | {signal})
-        for node, spans in one.sampled_by_node.items():
+                    signals[node] = unions.setdefault((before, signal), before | {signal})
+        for node, spans in piece.sampled_by_node.items():
             present[node] += spans
-        labels.update(one.labels)
-        for node, count in one.gpus.items():
+        labels.update(piece.labels)
+        for node, count in piece.gpus.items():
             offered[node] = max(count, offered.get(node, 0.0))
-    step = median(one.sample_spacing for one in samples if one.sampled)
-    spacing = {signal: median(many) for signal, many in gaps.items()}
+    step = median(piece.sample_spacing for piece in samples if piece.sampled)
+    spacing = {signal: median(values) for signal, values in gaps.items()}
     timelines: defaultdict[str, list[SignalTimeline]] = defaultdict(list)
-    every = (line for one in samples for line in one.timelines)
-    for line in _joined_timelines(every, spacing):
+    lines = (line for piece in samples for line in piece.timelines)
+    for line in _joined_timelines(lines, spacing):
         timelines[line.node].append(line)
-    known = tuple(joined((span for one in samples for span in one.sampled), 1.0))
+    sampled = tuple(joined((span for piece in samples for span in piece.sampled), 1.0))
     nodes = {
         node: NodeTimeline(
             name=node,
@@ -300,16 +302,16 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
             labels=labels.get(node, {}),
             gpus=offered.get(node, 0.0),
             presence=tuple(joined(present[node], step)),
-            sampled=known,
+            sampled=sampled,
         )
-        for node in sorted(frozenset().union(*(one.nodes for one in samples)))
+        for node in sorted(frozenset().union(*(piece.nodes for piece in samples)))
     }
     return PoolTimelines(
         node_timelines=nodes,
         pod_timelines=pods,
         gpu_busy={node: joined(spans, 1.0) for node, spans in busy.items()},
-        stalls=stalls(edge for one in samples for edge in one.edges),
-        sampled=known,
+        stalls=stalls(edge for piece in samples for edge in piece.edges),
+        sampled=sampled,
         sample_spacing=step,
     )
 
@@ -366,8 +368,8 @@ async def read_stretch(
     prometheus: Prometheus, pool: Pool, naming: NodeNaming, stretch: Span
 ) -> PoolSamples:
     """The samples of a piece of time."""
-    found = await _Queries(prometheus, pool, naming, stretch).read()
-    return replace(found, edges=tuple(await step_edges(prometheus, pool, stretch)))
+    samples = await _Queries(prometheus, pool, naming, stretch).read()
+    return replace(samples, edges=tuple(await step_edges(prometheus, pool, stretch)))
 
 
 class _Queries:
@@ -396,12 +398,12 @@ class _Queries:
             ask(f"max by ({by}) (max_over_time({offer}{self._within}))"),
         )
         self._naming = self._naming.with_nodes(s.labels for s in infos.samples)
-        known = {s.label(by) for s in members.samples}
+        pool_nodes = {s.label(by) for s in members.samples}
         gpus = {intern(s.label(by)): s.value for s in offered.samples}
         del infos, members, offered
-        if not known and not self._pool.members:
-            known = await self._nodes_with_devices() or set(sampled)
-        nodes = sampled & known
+        if not pool_nodes and not self._pool.members:
+            pool_nodes = await self._nodes_with_devices() or set(sampled)
+        nodes = sampled & pool_nodes
         hourly = await self._most_samples_in_an_hour()
         step = max(5.0, min(float(GRID), HOUR / hourly)) if hourly else float(GRID)
         grid = max(step, _FINEST)
@@ -464,20 +466,20 @@ class _Queries:
         by = self._naming.label
         pairs: dict[str, list[tuple[str, str]]] = {}
         alike: dict[tuple[str, str], tuple[str, str]] = {}
-        for at in range(0, len(nodes), _LABELLED):
-            some = nodes[at : at + _LABELLED]
-            these = [matcher(by, any_of(some), "=~")] if len(nodes) > _LABELLED else []
-            series = self._pool.series("kube_node_labels", *these)
+        for first in range(0, len(nodes), _LABELLED):
+            batch = nodes[first : first + _LABELLED]
+            selection = [matcher(by, any_of(batch), "=~")] if len(nodes) > _LABELLED else []
+            series = self._pool.series("kube_node_labels", *selection)
             for s in (await self._ask(f"last_over_time({series}{self._within})")).samples:
                 pairs[s.label(by)] = [alike.setdefault(pair, pair) for pair in s.labels.items()]
         every = Counter(pair for node in nodes for pair in pairs.get(node, ()))
         domains = {pair for pair, count in every.items() if 1 < count < len(nodes)}
         sets: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        found = {}
+        labels = {}
         for node in nodes:
             own = tuple(pair for pair in pairs.get(node, ()) if pair in domains)
-            found[node] = sets.setdefault(own, dict(own))
-        return found
+            labels[node] = sets.setdefault(own, dict(own))
+        return labels
 
     async def _nodes_with_devices(self) -> set[str]:
         """Nodes on which DCGM's exporter runs, where kube-state-metrics publishes no resources."""
@@ -528,8 +530,8 @@ class _Queries:
         if not partly:
             return present
         by = self._naming.label
-        these = [matcher(by, any_of(sorted(partly)), "=~")] if len(partly) <= _NAMED else []
-        ready = self._pool.ready_of(*these)
+        selection = [matcher(by, any_of(sorted(partly)), "=~")] if len(partly) <= _NAMED else []
+        ready = self._pool.ready_of(*selection)
         first, last = await together(
             self._ask(f"min by ({by}) (min_over_time(timestamp({ready}){self._grid(step)}))"),
             self._ask(f"max by ({by}) (max_over_time(timestamp({ready}){self._grid(step)}))"),
@@ -557,13 +559,13 @@ class _Queries:
         """When at least one node was sampled; asked for where no node was sampled all day."""
         recent = f"count_over_time({self._pool.ready}[{duration(max(1.6 * step, 30.0))}])"
         answer = await self._ask(f"(count({recent}) > bool 0){self._grid(step)}")
-        times = sorted(at for s in answer.samples for at, _ in s.points)
+        moments = sorted(moment for s in answer.samples for moment, _ in s.points)
         covered: list[Span] = []
-        for at in times:
-            if covered and at - covered[-1].end <= _ONE_MISSING * step:
-                covered[-1] = Span(covered[-1].start, at)
+        for moment in moments:
+            if covered and moment - covered[-1].end <= _ONE_MISSING * step:
+                covered[-1] = Span(covered[-1].start, moment)
             else:
-                covered.append(Span(at - step / 2, at))
+                covered.append(Span(moment - step / 2, moment))
         return tuple(self._to_the_ends(Span(a, b + step / 2), step) for a, b in covered)
 
     def _to_the_ends(self, span: Span, step: float) -> Span:
@@ -589,8 +591,8 @@ class _Queries:
         instances = sorted(set().union(*(series.gpu_instances.get(n, ()) for n in changed)))
         if not instances:
             return {}
-        these = matcher("instance", any_of(instances), "=~")
-        active = self._pool.series("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", these)
+        selection = matcher("instance", any_of(instances), "=~")
+        active = self._pool.series("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", selection)
         by = "Hostname, instance, node"
         work = f"max by ({by}) ({active}) > bool {_WORKING}"
         before = f"max by ({by}) ({active} offset {duration(step)}) > bool {_WORKING}"
@@ -601,17 +603,19 @@ class _Queries:
         for sample in (*first.samples, *changes.samples):
             if node := self._naming.host(sample.labels):
                 points[node] += sample.points
-        return {node: tuple(_working(sorted(many), end)) for node, many in points.items()}
+        return {
+            node: tuple(_working(sorted(node_points), end)) for node, node_points in points.items()
+        }
 
 
 def _working(changes: Sequence[Point], end: float) -> Iterator[Span]:
     """Pieces of time that begin with a value other than 0 and end with 0, or at `end`."""
     since = None
-    for at, value in changes:
+    for moment, value in changes:
         if value and since is None:
-            since = at
+            since = moment
         elif not value and since is not None:
-            yield Span(since, at)
+            yield Span(since, moment)
             since = None
     if since is not None:
         yield Span(since, end)

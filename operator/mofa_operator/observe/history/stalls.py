@@ -61,14 +61,14 @@ async def step_edges(prometheus: Prometheus, pool: Pool, stretch: Span) -> list[
     namespace has its own grid, so that what one publishes changes nothing of another; namespaces
     with equal grids share queries.
     """
-    at, span = stretch.end, max(stretch.seconds, DAY)  # a seam changes no pace
-    most = await prometheus.query(TRAINER.most_samples(pool, span), at)
-    gaps = {s.label(NAMESPACE): 3600 / s.value for s in most.samples if s.value > 0}
+    end, span = stretch.end, max(stretch.seconds, DAY)  # a seam changes no pace
+    sample_counts = await prometheus.query(TRAINER.most_samples(pool, span), end)
+    gaps = {s.label(NAMESPACE): 3600 / s.value for s in sample_counts.samples if s.value > 0}
     if not gaps:
         return []
-    pace = await prometheus.query(TRAINER.pace(pool, span), at)
+    paces = await prometheus.query(TRAINER.pace(pool, span), end)
     step_times: defaultdict[str, dict[JobName, float]] = defaultdict(dict)
-    for s in pace.samples:
+    for s in paces.samples:
         if (job := _job(s.labels)) and s.label(NAMESPACE) in gaps:
             step_times[s.label(NAMESPACE)][job] = s.value
     by_grid: defaultdict[_Grid, list[str]] = defaultdict(list)
@@ -76,17 +76,17 @@ async def step_edges(prometheus: Prometheus, pool: Pool, stretch: Span) -> list[
         gap = gaps[namespace]
         wait = float(round(max(3 * max(times.values()), 2.5 * gap)))
         by_grid[_Grid(wait, max(5.0, float(round(gap / 2))))].append(namespace)
-    found: list[StepEdges] = []
+    edges: list[StepEdges] = []
     for grid, namespaces in sorted(by_grid.items()):
-        these = matcher(NAMESPACE, any_of(sorted(namespaces)), "=~")
-        picked = replace(pool, matchers=(*pool.matchers, these))
+        selection = matcher(NAMESPACE, any_of(sorted(namespaces)), "=~")
+        grid_pool = replace(pool, matchers=(*pool.matchers, selection))
         steps = {job: time for name in namespaces for job, time in step_times[name].items()}
         gap = min(gaps[name] for name in namespaces)
         if gap >= max(COARSE, _FEW * max(steps.values())):
-            found += await _lags(prometheus, picked, stretch, gap, steps)
+            edges += await _lags(prometheus, grid_pool, stretch, gap, steps)
         else:
-            found += await _edges(prometheus, picked, stretch, grid, gaps, steps)
-    return sorted(found, key=lambda edges: edges.job_name)
+            edges += await _edges(prometheus, grid_pool, stretch, grid, gaps, steps)
+    return sorted(edges, key=lambda edge: edge.job_name)
 
 
 async def _edges(
@@ -109,12 +109,12 @@ async def _edges(
     )
     stopped: dict[JobName, tuple[Point, ...]] = {}
     resumed: dict[JobName, tuple[Point, ...]] = {}
-    for answer, found in ((stops, stopped), (starts, resumed)):
+    for answer, moments in ((stops, stopped), (starts, resumed)):
         for s in answer.samples:
             gap = gaps.get(s.label(NAMESPACE), 0.0)
-            late = (gap + grid.look) / 2 + (grid.wait - gap if found is stopped else 0.0)
+            late = (gap + grid.look) / 2 + (grid.wait - gap if moments is stopped else 0.0)
             if job := _job(s.labels):
-                found[job] = tuple((at - late, step) for at, step in s.points)
+                moments[job] = tuple((moment - late, step) for moment, step in s.points)
     return [
         StepEdges(
             job_name=job,
@@ -137,16 +137,18 @@ async def _lags(
         prometheus.query(TRAINER.sampled(pool, span, look), day.end),
     )
     sampled = {job: dict(s.points) for s in moments.samples if (job := _job(s.labels))}
-    found = []
+    edges = []
     for s in values.samples:
         job = _job(s.labels)
         if job is None or job not in steps:
             continue
-        at = sampled.get(job, {})
-        points = sorted({(at[grid], number) for grid, number in s.points if grid in at})
+        sample_moments = sampled.get(job, {})
+        points = sorted(
+            {(sample_moments[grid], number) for grid, number in s.points if grid in sample_moments}
+        )
         if points:
-            found.append(lagging(job, points, day.start, steps[job], gap))
-    return found
+            edges.append(lagging(job, points, day.start, steps[job], gap))
+    return edges
 
 
 def lagging(
@@ -183,35 +185,36 @@ def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
     by_job: defaultdict[str, list[tuple[float, bool, float, float]]] = defaultdict(list)
     coarse: defaultdict[str, list[StepEdges]] = defaultdict(list)
     gaps: defaultdict[str, float] = defaultdict(float)
-    for one in edges:
-        job = "/".join(one.job_name)
-        if one.lags:
-            coarse[job].append(one)
+    for piece in edges:
+        job = "/".join(piece.job_name)
+        if piece.lags:
+            coarse[job].append(piece)
             continue
-        gaps[job] = max(gaps[job], one.gap)
+        gaps[job] = max(gaps[job], piece.gap)
         marks = by_job[job]
-        marks += [(at, False, one.step_seconds, number) for at, number in one.stopped]
-        marks += [(at, True, one.step_seconds, number) for at, number in one.resumed]
-    found: dict[str, list[Stall]] = {}
-    for job, every in by_job.items():
-        found[job] = []
+        marks += [(moment, False, piece.step_seconds, number) for moment, number in piece.stopped]
+        marks += [(moment, True, piece.step_seconds, number) for moment, number in piece.resumed]
+    stalls_by_job: dict[str, list[Stall]] = {}
+    for job, job_marks in by_job.items():
+        stalls_by_job[job] = []
         stopped: float | None = None
         last = 0.0
-        for at, goes_on, step, number in sorted(every):
+        for moment, goes_on, step, number in sorted(job_marks):
             if goes_on and stopped is not None:
-                again = (last - number) * step + gaps[job] / 2
-                found[job].append(Stall(stopped, at, max(0.0, again), gaps[job]))
+                lost_again = (last - number) * step + gaps[job] / 2
+                stalls_by_job[job].append(Stall(stopped, moment, max(0.0, lost_again), gaps[job]))
                 stopped = None
             elif not goes_on and stopped is None:
-                stopped, last = at + step / 2, number
+                stopped, last = moment + step / 2, number
             elif not goes_on:  # a process that starts and ends without a step stops again
                 last = max(last, number)
         if stopped is not None:
-            found[job].append(Stall(stopped, inf, gap=gaps[job]))
+            stalls_by_job[job].append(Stall(stopped, inf, gap=gaps[job]))
     for job, pieces in coarse.items():
-        found.setdefault(job, []).extend(_coarse_stalls(pieces))
+        stalls_by_job.setdefault(job, []).extend(_coarse_stalls(pieces))
     return {
-        job: sorted(every, key=lambda one: one.stopped_at or 0.0) for job, every in found.items()
+        job: sorted(job_stalls, key=lambda stall: stall.stopped_at or 0.0)
+        for job, job_stalls in stalls_by_job.items()
     }
 
 
@@ -219,37 +222,39 @@ def _coarse_stalls(pieces: Sequence[StepEdges]) -> Iterator[Stall]:
     """The stalls that coarse samples of a job show: from the last sample in time to the first at
     which its steps had fallen back, or no longer lag.
     """
-    in_order = sorted(pieces, key=lambda one: one.lags[0][0])
-    lags = [(lag, one) for one in in_order for lag in one.lags if lag[0] != lag[1]]
+    in_order = sorted(pieces, key=lambda piece: piece.lags[0][0])
+    lags = [(lag, piece) for piece in in_order for lag in piece.lags if lag[0] != lag[1]]
     for before, after in pairwise(in_order):  # nothing was sampled for longer, over a seam
         seam = (before.lags[-1][1], after.lags[0][0])
         if seam[1][0] - seam[0][0] > 2 * after.gap:
             lags.append((seam, after))
     chain: list[tuple[Point, Point]] = []
     last = in_order[-1].lags[-1][1]
-    for (a, b), one in sorted(lags, key=lambda lag: lag[0]):
+    for (a, b), piece in sorted(lags, key=lambda lag: lag[0]):
         if chain and chain[-1][1] != a:
-            yield _coarse_stall(chain, one, last)
+            yield _coarse_stall(chain, piece, last)
             chain = []
         chain.append((a, b))
         if b[1] < a[1]:
-            yield _coarse_stall(chain, one, last)
+            yield _coarse_stall(chain, piece, last)
             chain = []
     if chain:
         yield _coarse_stall(chain, in_order[-1], last)
 
 
-def _coarse_stall(chain: Sequence[tuple[Point, Point]], of: StepEdges, last: Point) -> Stall:
+def _coarse_stall(chain: Sequence[tuple[Point, Point]], piece: StepEdges, last: Point) -> Stall:
     """A stall from a chain of coarse samples: its cost is known well, its two ends
     are estimated.
     """
-    first, (before, after), step = chain[0][0], chain[-1], of.step_seconds
-    most = max(number for pair in chain for _, number in pair)
-    stopped = first[0] + (most - first[1]) * step + step / 2 if after[1] < before[1] else first[0]
+    first, (before, after), step = chain[0][0], chain[-1], piece.step_seconds
+    highest = max(number for pair in chain for _, number in pair)
+    stopped = (
+        first[0] + (highest - first[1]) * step + step / 2 if after[1] < before[1] else first[0]
+    )
     if after[1] == before[1] and after == last:
-        return Stall(stopped, inf, gap=of.gap)
+        return Stall(stopped, inf, gap=piece.gap)
     lost = _lost(first, after, step)
     gained = max(0.0, after[1] - before[1]) * step
     resumed = after[0] - gained if gained else (max(before[0], stopped) + after[0]) / 2
     resumed = max(stopped, resumed)
-    return Stall(stopped, resumed, max(0.0, lost - (resumed - stopped)), of.gap, lost)
+    return Stall(stopped, resumed, max(0.0, lost - (resumed - stopped)), piece.gap, lost)

@@ -97,12 +97,12 @@ def innermost(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
     all_jobs = list(jobs)
     by_uid = {job.uid: job for job in all_jobs}
     owner_uids = {uid for job in all_jobs for uid in job.owners}
-    found = []
+    innermost_jobs = []
     for job in all_jobs:
         if job.uid not in owner_uids:
             owners_profiles = (by_uid[uid].profile for uid in sorted(job.owners) if uid in by_uid)
-            found.append(replace(job, profile=job.profile or next(owners_profiles, None)))
-    return found
+            innermost_jobs.append(replace(job, profile=job.profile or next(owners_profiles, None)))
+    return innermost_jobs
 
 
 def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | None:
@@ -130,8 +130,8 @@ def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float
         return None
     if not job.demand.gpus or not pool.gpus_per_node:
         return None
-    found = places(job.demand.gpus, pool.gpus_per_node, job.demand.gpus_per_pod)
-    return candidates[0], float(found[0]) if found else job.demand.gpus / pool.gpus_per_node
+    placement = places(job.demand.gpus, pool.gpus_per_node, job.demand.gpus_per_pod)
+    return candidates[0], float(placement[0]) if placement else job.demand.gpus / pool.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +209,16 @@ class PoolWatch:
         for job in innermost(jobs):
             before = self._records.get(job.uid)
             records[job.uid] = record = after_look(before, job.observation, now)
-            if (found := place(job, pools)) is not None:
-                looks[found[0]].append(_JobLook(job, found[1], before, record))
+            if (home := place(job, pools)) is not None:
+                looks[home[0]].append(_JobLook(job, home[1], before, record))
         self._records = records
-        known, self._pools = self._pools, {}
+        old_pools, self._pools = self._pools, {}
         for name, pool in pools.items():
-            kept = known.get(name)
-            if kept is None or kept.uid != pool.profile.uid:
-                kept = _PoolDays(pool, now)
-            kept.look(pool, looks[name], now, pool.profile.spec.shortest_outage or self._flap)
-            self._pools[name] = kept
+            pool_days = old_pools.get(name)
+            if pool_days is None or pool_days.uid != pool.profile.uid:
+                pool_days = _PoolDays(pool, now)
+            pool_days.look(pool, looks[name], now, pool.profile.spec.shortest_outage or self._flap)
+            self._pools[name] = pool_days
         return {name: days.days() for name, days in self._pools.items()}
 
 
@@ -270,15 +270,15 @@ class _PoolDays:
         """The last days with their evidence, at most `_KEPT`."""
         for date in sorted(self._tallies)[:-_KEPT]:
             del self._tallies[date]
-        found = []
+        recent_days = []
         for date, tally in sorted(self._tallies.items()):
             covered, classes = tally.covered, tally.classes()
-            if before := self._before.get(date):
-                covered += before.covered
-                classes = dict(together(before.classes, classes))
+            if earlier := self._before.get(date):
+                covered += earlier.covered
+                classes = dict(together(earlier.classes, classes))
             if covered:
-                found.append(Day(date=date, witness=WATCH, covered=covered, classes=classes))
-        return tuple(found)
+                recent_days.append(Day(date=date, witness=WATCH, covered=covered, classes=classes))
+        return tuple(recent_days)
 
     def _add_exposure(self, ready: int, now: float) -> None:
         """Count the time since the last look as exposure, in the state that look showed."""

@@ -118,89 +118,93 @@ def _with(record: RunRecord, evidence: RunInterruption) -> RunRecord:
         for incident in record.incidents
         if not set(evidence.claims) & set(incident.claims) and _same(record, incident, evidence)
     ]
-    known = None
+    match = None
     if matching:  # the one whose moment is known best and is not later; of several, the last
-        known = min(
+        match = min(
             reversed(matching),
             key=lambda incident: (incident.high - incident.low, incident.low > evidence.high),
         )
-    updated = _fresh(record, evidence) if known is None else _merged(record, known, evidence)
-    others = (incident for incident in record.incidents if incident is not known)
+    updated = _fresh(record, evidence) if match is None else _merged(record, match, evidence)
+    others = (incident for incident in record.incidents if incident is not match)
     return replace(
         record, incidents=tuple(sorted((*others, updated), key=lambda incident: incident.low))
     )
 
 
-def _same(record: RunRecord, one: RunInterruption, evidence: RunInterruption) -> bool:
+def _same(record: RunRecord, incident: RunInterruption, evidence: RunInterruption) -> bool:
     """Whether evidence can be of this interruption: no progress lies between."""
     end = float("inf")
-    if one.low < one.high:
-        begin = one.low
-    elif one.alive is None:
-        begin, end = one.low - WINDOW, one.low + WINDOW
+    if incident.low < incident.high:
+        begin = incident.low
+    elif incident.alive is None:
+        begin, end = incident.low - WINDOW, incident.low + WINDOW
     else:
-        begin = one.alive - SLACK
-    if one.recovered is not None:
-        end = one.recovered
+        begin = incident.alive - SLACK
+    if incident.recovered is not None:
+        end = incident.recovered
     elif record.unready:
         end = float("inf")
     at_its_end = evidence.low == evidence.high == end
     return evidence.high >= begin and (evidence.low < end or at_its_end)
 
 
-def _merged(record: RunRecord, one: RunInterruption, evidence: RunInterruption) -> RunInterruption:
+def _merged(
+    record: RunRecord, incident: RunInterruption, evidence: RunInterruption
+) -> RunInterruption:
     """The interruption with more evidence; a known moment replaces an interval."""
     low, high = evidence.low, evidence.high
-    level = costlier(evidence.level, one.level)
-    cause = max(evidence.cause, one.cause, key=CAUSES.index)
-    claims = (*one.claims, *evidence.claims)
-    if low == high and one.low < one.high:
-        if one.recovered is None:
-            known = replace(evidence, level=level, cause=cause, claims=())
-            return replace(_fresh(record, known), claims=claims)
-        if one.alive is not None and one.alive > high:
+    level = costlier(evidence.level, incident.level)
+    cause = max(evidence.cause, incident.cause, key=CAUSES.index)
+    claims = (*incident.claims, *evidence.claims)
+    if low == high and incident.low < incident.high:
+        if incident.recovered is None:
+            moment_known = replace(evidence, level=level, cause=cause, claims=())
+            return replace(_fresh(record, moment_known), claims=claims)
+        if incident.alive is not None and incident.alive > high:
             # there was progress between; when training went on was not seen
-            over = min(one.recovered, one.alive)
-            one = replace(one, alive=None, recovered=over, recovery=None, lost=0.0)
-    if (low == high) == (one.low == one.high):
-        low, high = min(low, one.low), min(high, one.high)
-    elif one.low == one.high:
-        low, high = one.low, one.high
-    return replace(one, low=low, high=high, level=level, cause=cause, claims=claims)
+            over = min(incident.recovered, incident.alive)
+            incident = replace(incident, alive=None, recovered=over, recovery=None, lost=0.0)
+    if (low == high) == (incident.low == incident.high):
+        low, high = min(low, incident.low), min(high, incident.high)
+    elif incident.low == incident.high:
+        low, high = incident.low, incident.high
+    return replace(incident, low=low, high=high, level=level, cause=cause, claims=claims)
 
 
 def _fresh(record: RunRecord, evidence: RunInterruption) -> RunInterruption:
     """A new interruption; a node that was lost shortly before is its cause."""
     fresh, high = replace(evidence, alive=record.step_at), evidence.high
-    if (lost := _node_lost(record, high)) is not None:
+    if (node_lost := _node_lost(record, high)) is not None:
         fresh = replace(
             fresh,
             level=costlier(evidence.level, RecoveryClass.POD),
             cause=max(evidence.cause, "failure", key=CAUSES.index),
         )
         if record.step_at is None:  # nothing else shows when training stopped
-            high = lost
-            fresh = replace(fresh, low=lost, high=lost)
+            high = node_lost
+            fresh = replace(fresh, low=node_lost, high=node_lost)
     if record.step_at is None or high >= record.step_at - SLACK:
         return fresh
     if record.before_at is None or record.before_at > high:
         # it was over long ago; how long it took was not seen
         progress = record.step_at if record.before_at is None else record.before_at
         return replace(fresh, alive=None, recovered=min(high + WINDOW, progress))
-    took = record.step_at - high
+    recovery = record.step_at - high
     return replace(
-        fresh, alive=record.before_at, recovered=record.step_at, recovery=took, lost=took
+        fresh, alive=record.before_at, recovered=record.step_at, recovery=recovery, lost=recovery
     )
 
 
 def _node_lost(record: RunRecord, high: float) -> float | None:
     """When a node was lost that can be the cause by `high`: no progress or interruption between."""
-    since = [one.recovered for one in record.incidents if one.recovered is not None]
+    since = [incident.recovered for incident in record.incidents if incident.recovered is not None]
     if record.step_at is None:
         since.append(high - WARNING)
     else:
         since.append(record.step_at - SLACK - (record.step_seconds or 0.0))
-    return next((at for at in record.nodes_lost if max(since) < at <= high + SLACK), None)
+    return next(
+        (moment for moment in record.nodes_lost if max(since) < moment <= high + SLACK), None
+    )
 
 
 def _progressed(record: RunRecord, observation: Observation, now: float) -> RunRecord:
@@ -208,44 +212,46 @@ def _progressed(record: RunRecord, observation: Observation, now: float) -> RunR
     step = observation.step
     if step is None:
         return record
-    at = observation.step_at if observation.step_at is not None else now
+    moment = observation.step_at if observation.step_at is not None else now
     if record.step is None or record.step_at is None or record.top is None:
         if observation.step_at is not None:
-            record = _recovered(record, at, 0.0, 0, 0.0)
-        each = observation.step_seconds or record.step_seconds
-        return replace(record, step=step, step_at=at, top=step, step_seconds=each, has_run=True)
-    if at <= record.step_at or (step == record.step and observation.step_at is None):
+            record = _recovered(record, moment, 0.0, 0, 0.0)
+        seconds = observation.step_seconds or record.step_seconds
+        return replace(
+            record, step=step, step_at=moment, top=step, step_seconds=seconds, has_run=True
+        )
+    if moment <= record.step_at or (step == record.step and observation.step_at is None):
         return record
-    each = observation.step_seconds or _step_seconds(record, step, at)
-    back = max(0, record.top - step) if step < record.step else 0
+    seconds = observation.step_seconds or _step_seconds(record, step, moment)
+    redone = max(0, record.top - step) if step < record.step else 0
     gained = max(0, step - record.top)
-    top, before = max(record.top, step), record.step_at
+    top, before_at = max(record.top, step), record.step_at
     fell = step < record.step  # training goes on, from an earlier step
     if fell:
-        evidence = RunInterruption(low=record.step_at, high=at, level=RecoveryClass.PROCESS)
+        evidence = RunInterruption(low=record.step_at, high=moment, level=RecoveryClass.PROCESS)
         record = _with(record, evidence)
     else:
-        record = _still_alive(record, at)
-    record = _recovered(record, at, gained * each, back, each, fell=fell)
-    effective = record.effective + gained * each
+        record = _still_alive(record, moment)
+    record = _recovered(record, moment, gained * seconds, redone, seconds, fell=fell)
+    effective = record.effective + gained * seconds
     return replace(
         record,
         step=step,
-        step_at=at,
-        before_at=before,
+        step_at=moment,
+        before_at=before_at,
         top=top,
-        step_seconds=each or None,
+        step_seconds=seconds or None,
         effective=effective,
     )
 
 
-def _step_seconds(record: RunRecord, step: int, at: float) -> float:
+def _step_seconds(record: RunRecord, step: int, moment: float) -> float:
     """Step time where none is published: the shortest between two looks. [s]"""
-    known = record.step_seconds or 0.0
+    least = record.step_seconds or 0.0
     if record.step is None or record.step_at is None or step <= record.step:
-        return known
-    shown = (at - record.step_at) / (step - record.step)
-    return min(known, shown) if known else shown
+        return least
+    seconds = (moment - record.step_at) / (step - record.step)
+    return min(least, seconds) if least else seconds
 
 
 def _made_ready(
@@ -259,19 +265,27 @@ def _made_ready(
     return replace(record, unready=not ready, has_run=record.has_run or ready)
 
 
-def _still_alive(record: RunRecord, at: float) -> RunRecord:
+def _still_alive(record: RunRecord, moment: float) -> RunRecord:
     """The record with a step seen late that ended just before an interruption: it ends none."""
     incidents = tuple(
-        replace(one, alive=at)
-        if one.recovered is None and one.low == one.high > at - SECOND and at > (one.alive or at)
-        else one
-        for one in record.incidents
+        replace(incident, alive=moment)
+        if incident.recovered is None
+        and incident.low == incident.high > moment - SECOND
+        and moment > (incident.alive or moment)
+        else incident
+        for incident in record.incidents
     )
     return replace(record, incidents=incidents)
 
 
 def _recovered(
-    record: RunRecord, at: float, gained: float, back: int, each: float, *, fell: bool = False
+    record: RunRecord,
+    moment: float,
+    gained: float,
+    redone: int,
+    step_seconds: float,
+    *,
+    fell: bool = False,
 ) -> RunRecord:
     """The record after training went on: open interruptions are over; time and steps are the last.
 
@@ -279,23 +293,28 @@ def _recovered(
     Another step that is dated within the second of a known moment may have been finished before it.
     """
     incidents = list(record.incidents)
-    open_ones = [
+    open_indices = [
         i
-        for i, one in enumerate(incidents)
-        if one.recovered is None
-        and one.high <= at + (SLACK if fell or one.low < one.high else -SECOND)
+        for i, incident in enumerate(incidents)
+        if incident.recovered is None
+        and incident.high <= moment + (SLACK if fell or incident.low < incident.high else -SECOND)
     ]
-    for index in open_ones:
-        one = replace(incidents[index], recovered=at)
-        if index == open_ones[-1]:
-            took = max(0.0, at - one.began - gained)
-            one = replace(one, recovery=took, redone=back, lost=took + back * each)
-        incidents[index] = one
-    return replace(record, incidents=tuple(incidents)) if open_ones else record
+    for index in open_indices:
+        incident = replace(incidents[index], recovered=moment)
+        if index == open_indices[-1]:
+            recovery = max(0.0, moment - incident.began - gained)
+            incident = replace(
+                incident,
+                recovery=recovery,
+                redone=redone,
+                lost=recovery + redone * step_seconds,
+            )
+        incidents[index] = incident
+    return replace(record, incidents=tuple(incidents)) if open_indices else record
 
 
 def _lately(moments: tuple[float, ...], now: float) -> tuple[float, ...]:
-    return tuple(sorted({at for at in moments if at > now - WARNING}))[:4]
+    return tuple(sorted({moment for moment in moments if moment > now - WARNING}))[:4]
 
 
 def _folded(record: RunRecord) -> RunRecord:

@@ -21,17 +21,17 @@ _RUNS: Final = "Running"
 
 def running(pods: Iterable[Body]) -> list[Body]:
     """Pods whose processes run, by name."""
-    found = [
+    running_pods = [
         pod
         for pod in pods
         if at(pod, "status", "phase") == _RUNS and at(pod, "metadata", "deletionTimestamp") is None
     ]
-    return sorted(found, key=_name)
+    return sorted(running_pods, key=_name)
 
 
 def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -> SeenLaunch | None:
     """What the running pods of a job are told; None where none of them runs a known trainer."""
-    told: dict[tuple[str, ...], str] = {}
+    pods_by_words: dict[tuple[str, ...], str] = {}
     forms: set[str] = set()
     for pod in running(pods):
         form = repr([at(pod, "metadata", "annotations"), _commands(pod)])
@@ -41,28 +41,31 @@ def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -
         for reader in readers(pod, ""):
             if reader.trouble:
                 return SeenLaunch(where=f"pod {_name(pod)}", trouble=reader.trouble)
-        found = launch_in_pod(pod)
-        if found is not None and (words := told_words(found.words)):
-            told.setdefault(words, f"pod {_name(pod)}")
-    if not told:
+        launch = launch_in_pod(pod)
+        if launch is not None and (words := told_words(launch.words)):
+            pods_by_words.setdefault(words, f"pod {_name(pod)}")
+    if not pods_by_words:
         return None
-    if len(told) > 1:
-        names = " and ".join(list(told.values())[:2])
+    if len(pods_by_words) > 1:
+        names = " and ".join(list(pods_by_words.values())[:2])
         return SeenLaunch(where=names, trouble="they are told different layouts")
-    ((words, where),) = told.items()
+    ((words, where),) = pods_by_words.items()
     return SeenLaunch(where=where, words=words, stated=words == _stated(job, beside))
 
 
 def _stated(job: LiveObject, beside: Iterable[Body]) -> tuple[str, ...]:
     """Words of the launch command in the job's manifest; empty where it has none."""
     body = {**job.body, "metadata": {}}  # without what was seen before
-    found = identify(body, Beside(beside)).launch_found
-    return () if found is None else told_words(found.words)
+    launch = identify(body, Beside(beside)).launch_found
+    return () if launch is None else told_words(launch.words)
 
 
 def _commands(pod: Body) -> list[object]:
     containers = items(at(pod, "spec", "containers"))
-    return [[one.get("command"), one.get("args"), one.get("env")] for one in containers]
+    return [
+        [container.get("command"), container.get("args"), container.get("env")]
+        for container in containers
+    ]
 
 
 def _name(pod: Body) -> str:

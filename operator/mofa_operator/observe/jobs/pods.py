@@ -143,11 +143,11 @@ async def gangs(
     ends = {pod_id(sample): sample.value async for sample in in_turns(ended.samples)}
     starts = {pod_id(sample): sample.value async for sample in in_turns(started.samples)}
     memory_by_pod = by_pod(memory)
-    found: dict[JobName, Gang] = {}
+    gangs_by_job: dict[JobName, Gang] = {}
     for job, pods in by_job.items():
         await asyncio.sleep(0)  # other tasks have their turn
-        found[job] = gang(pods, ends, starts, memory_by_pod)
-    return found
+        gangs_by_job[job] = gang(pods, ends, starts, memory_by_pod)
+    return gangs_by_job
 
 
 async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) -> dict[str, Pod]:
@@ -162,20 +162,20 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
     facts: defaultdict[str, dict[str, Sample]] = defaultdict(dict)
     async for sample in in_turns(sample for answer in answers for sample in answer.samples):
         facts[pod_id(sample)][sample.label("fact")] = sample
-    found: dict[str, Pod] = {}
+    pods_by_id: dict[str, Pod] = {}
     async for sample in in_turns(pods):
-        known, labels = facts[pod_id(sample)], labels_of(sample)
-        found[pod_id(sample)] = Pod(
+        pod_facts, labels = facts[pod_id(sample)], labels_of(sample)
+        pods_by_id[pod_id(sample)] = Pod(
             job_name=JobName(sample.label("namespace"), job_of(sample)),
             attempt=sample.label(labels.attempt),
             slot=pod_slot(sample),
-            node=known["node"].label("node") if "node" in known else "",
-            created=known["created"].value if "created" in known else None,
-            restarts=round(known["restarts"].value) if "restarts" in known else None,
-            made_room="evicted" in known or "preempted" in known,
-            preempted="preempted" in known,
+            node=pod_facts["node"].label("node") if "node" in pod_facts else "",
+            created=pod_facts["created"].value if "created" in pod_facts else None,
+            restarts=round(pod_facts["restarts"].value) if "restarts" in pod_facts else None,
+            made_room="evicted" in pod_facts or "preempted" in pod_facts,
+            preempted="preempted" in pod_facts,
         )
-    return found
+    return pods_by_id
 
 
 def pod_id(sample: Sample) -> str:
@@ -196,7 +196,7 @@ def gang(
     namespace and name of the pod. [B]
     """
     living = {uid: pod for uid, pod in pods.items() if uid in starts}
-    begun = [starts[uid] for uid in living]
+    start_times = [starts[uid] for uid in living]
     used = [
         memory_bytes[name] for uid in living if (name := uid.rpartition("/")[0]) in memory_bytes
     ]
@@ -217,7 +217,7 @@ def gang(
             counters=_counters(pods, attempts, ends),
         ),
         nodes=frozenset(pod.node for pod in pods.values() if pod.node),
-        since=max(begun) if begun and min(begun) > 0 else None,
+        since=max(start_times) if start_times and min(start_times) > 0 else None,
         placed=bool(living) and all(pod.node for pod in living.values()),
         memory_bytes=max(used, default=None),
     )
@@ -272,16 +272,16 @@ def _counters(
     pods: Mapping[str, Pod], attempts: Mapping[str, Sequence[Pod]], ends: Mapping[str, float]
 ) -> dict[str, Counter]:
     """The restart attempt, and restarts of containers whose moment is unknown."""
-    found: dict[str, Counter] = {}
+    counters: dict[str, Counter] = {}
     numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
     if numbers:
-        found[ATTEMPTS] = Counter(value=max(numbers), recovery_class=RecoveryClass.JOB)
+        counters[ATTEMPTS] = Counter(value=max(numbers), recovery_class=RecoveryClass.JOB)
     untimed = sum(pod.restarts or 0 for uid, pod in pods.items() if uid not in ends)
     if untimed:
-        found["Pod.restarts"] = Counter(
+        counters["Pod.restarts"] = Counter(
             value=untimed, recovery_class=RecoveryClass.PROCESS, exact=False
         )
-    return found
+    return counters
 
 
 def device_memory(

@@ -131,8 +131,8 @@ class RunRecord:
     def totals(self) -> Totals:
         """Sums over all interruptions."""
         totals = self.older
-        for one in self.incidents:
-            totals = totals.with_interruption(one)
+        for incident in self.incidents:
+            totals = totals.with_interruption(incident)
         return totals
 
 
@@ -143,11 +143,11 @@ def interruptions(record: RunRecord) -> dict[tuple[RecoveryClass, str], int]:
 
 def recoveries(record: RunRecord) -> dict[RecoveryClass, tuple[float, ...]]:
     """Times of finished recoveries that are kept one by one, by class. [s]"""
-    found: dict[RecoveryClass, tuple[float, ...]] = {}
-    for one in record.incidents:
-        if one.recovery is not None:
-            found[one.level] = (*found.get(one.level, ()), one.recovery)
-    return found
+    times: dict[RecoveryClass, tuple[float, ...]] = {}
+    for incident in record.incidents:
+        if incident.recovery is not None:
+            times[incident.level] = (*times.get(incident.level, ()), incident.recovery)
+    return times
 
 
 def evidence(record: RunRecord) -> dict[RecoveryClass, FailureEvidence]:
@@ -167,14 +167,17 @@ def lost(record: RunRecord, now: float) -> dict[str, float]:
     """Lost time by cause, with that of a recovery that still lasts. [s]"""
     sums = dict(record.totals.lost)
     if (since := open_since(record)) is not None:
-        cause = next(one.cause for one in record.incidents if one.recovered is None) or "failure"
+        cause = (
+            next(incident.cause for incident in record.incidents if incident.recovered is None)
+            or "failure"
+        )
         sums[cause] = sums.get(cause, 0.0) + max(0.0, (record.ended or now) - since)
     return sums
 
 
 def open_since(record: RunRecord) -> float | None:
     """Since when training stands still; None = it does not, as far as is known. [s]"""
-    began = [one.began for one in record.incidents if one.recovered is None]
+    began = [incident.began for incident in record.incidents if incident.recovered is None]
     if not began or (record.step_at is None and not record.unready):
         return None
     return min(began)
@@ -205,11 +208,11 @@ VERSION: Final = 1
 LARGEST: Final = 8192
 """Most characters of a text; a quiet job has a few hundred."""
 _PLAIN: Final = tuple(
-    one.name
-    for one in fields(RunRecord)
-    if one.name not in ("earlier", "marks", "incidents", "older", "nodes_lost")
+    part.name
+    for part in fields(RunRecord)
+    if part.name not in ("earlier", "marks", "incidents", "older", "nodes_lost")
 )
-_INTERRUPTION: Final = tuple(one.name for one in fields(RunInterruption))
+_INTERRUPTION: Final = tuple(part.name for part in fields(RunInterruption))
 
 
 def to_text(record: RunRecord) -> str:
@@ -228,13 +231,13 @@ def to_text(record: RunRecord) -> str:
         text["nodes"] = list(record.nodes_lost)
     if record.incidents:
         text["incidents"] = [
-            {"low": one.low}
+            {"low": incident.low}
             | _differing(
-                one,
-                RunInterruption(low=one.low, high=one.low, level=RecoveryClass.PROCESS),
+                incident,
+                RunInterruption(low=incident.low, high=incident.low, level=RecoveryClass.PROCESS),
                 _INTERRUPTION,
             )
-            for one in record.incidents
+            for incident in record.incidents
         ]
     older = record.older
     if older != Totals():
@@ -257,9 +260,9 @@ def from_text(text: object) -> RunRecord | None:
     if not isinstance(text, str) or len(text) > LARGEST:
         return None
     try:
-        given = json.loads(text)
-        is_ours = isinstance(given, dict) and given.get("v") == VERSION
-        return _record(given) if is_ours else None
+        parts = json.loads(text)
+        is_ours = isinstance(parts, dict) and parts.get("v") == VERSION
+        return _record(parts) if is_ours else None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -275,41 +278,41 @@ def _differing(
     }
 
 
-def _record(given: Mapping[str, Any]) -> RunRecord:
+def _record(parts: Mapping[str, Any]) -> RunRecord:
     """A record from its parts as text has them."""
     return RunRecord(
-        **{name: _field(name, given[name]) for name in _PLAIN if name in given},
-        earlier={RecoveryClass(level): int(n) for level, n in given.get("earlier", {}).items()},
-        marks={str(name): (int(n), float(at)) for name, (n, at) in given.get("marks", {}).items()},
-        nodes_lost=tuple(float(at) for at in given.get("nodes", ())),
-        incidents=tuple(_interruption(one) for one in given.get("incidents", ())),
+        **{name: _field(name, parts[name]) for name in _PLAIN if name in parts},
+        earlier={RecoveryClass(level): int(n) for level, n in parts.get("earlier", {}).items()},
+        marks={str(name): (int(n), float(at)) for name, (n, at) in parts.get("marks", {}).items()},
+        nodes_lost=tuple(float(at) for at in parts.get("nodes", ())),
+        incidents=tuple(_interruption(incident) for incident in parts.get("incidents", ())),
         older=Totals(
-            counts={_level_and_cause(pair): int(n) for pair, n in given.get("counts", {}).items()},
+            counts={_level_and_cause(pair): int(n) for pair, n in parts.get("counts", {}).items()},
             recoveries={
                 RecoveryClass(level): (int(n), float(time))
-                for level, (n, time) in given.get("recoveries", {}).items()
+                for level, (n, time) in parts.get("recoveries", {}).items()
             },
-            lost={_cause(cause): float(time) for cause, time in given.get("lost", {}).items()},
+            lost={_cause(cause): float(time) for cause, time in parts.get("lost", {}).items()},
         ),
     )
 
 
-def _interruption(given: Mapping[str, Any]) -> RunInterruption:
-    known = {
-        name: _field(name, given[name])
+def _interruption(parts: Mapping[str, Any]) -> RunInterruption:
+    numbers = {
+        name: _field(name, parts[name])
         for name in _INTERRUPTION
-        if name in given and name not in ("level", "cause")
+        if name in parts and name not in ("level", "cause")
     }
     return RunInterruption(
-        **{"high": known["low"], **known},
-        level=RecoveryClass(given.get("level", RecoveryClass.PROCESS)),
-        cause=_cause(given.get("cause", "")),
+        **{"high": numbers["low"], **numbers},
+        level=RecoveryClass(parts.get("level", RecoveryClass.PROCESS)),
+        cause=_cause(parts.get("cause", "")),
     )
 
 
 def _field(name: str, value: Any) -> Any:
     if name == "claims":
-        return tuple(str(one) for one in value)
+        return tuple(str(claim) for claim in value)
     if name in ("has_run", "unready"):
         return bool(value)
     return int(value) if name in ("step", "top", "redone") else float(value)

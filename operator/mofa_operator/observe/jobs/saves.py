@@ -32,14 +32,16 @@ _LONGEST: Final = 604_800.0
 def job_facts(snapshot: JobSnapshot) -> JobFacts:
     """What is known of a job."""
     job, running = snapshot.target or snapshot.job, snapshot.running
-    seen = (
+    observation = (
         job.key.kind.observed(job.body, snapshot.now) if isinstance(job.key.kind, JobKind) else None
     )
     return JobFacts(
         saves_every=time_between_saves(snapshot),
         saves_off=SEEN if _seen_interval(snapshot) or _seen_step(snapshot) else PREDICTED,
         save_seconds=None if running is None else running.save_seconds,
-        wanted=seen is not None and seen.ended is None and (seen.suspended is None or _queued(job)),
+        wanted=observation is not None
+        and observation.ended is None
+        and (observation.suspended is None or _queued(job)),
     )
 
 
@@ -54,20 +56,20 @@ def time_between_saves(snapshot: JobSnapshot) -> float | None:
     What its trainer is seen to do goes first. Else it is the number of steps that its pods or its
     manifest say, in steps as long as they are seen to be, or as they are predicted.
     """
-    found = _seen_interval(snapshot)
-    if not found:
-        steps, step = _stated_steps(snapshot), _seen_step(snapshot) or _told_step(snapshot)
-        found = None if steps is None or step is None else steps * step
-    return found if found and _SHORTEST <= found <= _LONGEST else None
+    seconds = _seen_interval(snapshot)
+    if not seconds:
+        steps, step = _stated_steps(snapshot), _seen_step(snapshot) or _predicted_step(snapshot)
+        seconds = None if steps is None or step is None else steps * step
+    return seconds if seconds and _SHORTEST <= seconds <= _LONGEST else None
 
 
 def _seen_interval(snapshot: JobSnapshot) -> float | None:
     """Time between two saves as it is seen; None = nobody looked. [s]"""
     job, running = snapshot.job, snapshot.running
-    found = None if running is None else running.checkpoint_interval
-    if not found and isinstance(job, LiveTrainingJob):  # it is over, or nobody looked yet
-        found = job.status.observed.checkpoint_interval_seconds
-    return found or None
+    interval = None if running is None else running.checkpoint_interval
+    if not interval and isinstance(job, LiveTrainingJob):  # it is over, or nobody looked yet
+        interval = job.status.observed.checkpoint_interval_seconds
+    return interval or None
 
 
 def _stated_steps(snapshot: JobSnapshot) -> float | None:
@@ -85,18 +87,18 @@ def _seen_step(snapshot: JobSnapshot) -> float | None:
     job, running = snapshot.job, snapshot.running
     if running is not None and running.step_seconds:
         return running.step_seconds
-    if isinstance(job, LiveTrainingJob) and (seen := job.status.observed.step_milliseconds):
-        return seen / 1000.0
+    if isinstance(job, LiveTrainingJob) and (milliseconds := job.status.observed.step_milliseconds):
+        return milliseconds / 1000.0
     return None
 
 
-def _told_step(snapshot: JobSnapshot) -> float | None:
+def _predicted_step(snapshot: JobSnapshot) -> float | None:
     """Time of a step as it was predicted with the answer. [s]"""
-    told = _told(snapshot.job)
-    return told["seconds"] / told["steps"] if all(told.values()) else None
+    advised = _advised_interval(snapshot.job)
+    return advised["seconds"] / advised["steps"] if all(advised.values()) else None
 
 
-def _told(job: LiveObject) -> Mapping[str, float]:
+def _advised_interval(job: LiveObject) -> Mapping[str, float]:
     """What was advised, in steps and in seconds: their ratio is the predicted step."""
     return {
         unit: figure(job.annotations.get(f"{PREFIX}checkpoint-interval-{unit}")) or 0.0

@@ -104,7 +104,7 @@ class RunRecords:
             nodes = telemetry.gang.nodes
         if telemetry.running is None and report is not None:
             observations.append(report.steps)
-        new = tuple(
+        new_steps = tuple(
             step for step in telemetry.finished_steps if step.sampled_at > memory.sampled_at
         )
         if telemetry.finished_steps:  # another look may be coarser, and date a step otherwise
@@ -112,7 +112,7 @@ class RunRecords:
         memory.record = carried(
             record,
             observations,
-            new,
+            new_steps,
             now,
             step_seconds=None if telemetry.running is None else telemetry.running.step_seconds,
             nodes_lost=tuple(sorted(filter(None, (moment_of(self._lost(node)) for node in nodes)))),
@@ -135,35 +135,40 @@ class RunRecords:
     ) -> Alive | None:
         """Whether a job is there to train, after the look that showed what is `running`."""
         memory = self._memories.setdefault(_identity(job), _Memory())
-        found = _alive(memory, target, telemetry, running, now)
+        alive_now = _alive(memory, target, telemetry, running, now)
         if memory.record is not None:
-            waits = found is None and running is None
+            waits = alive_now is None and running is None
             memory.record = waiting(memory.record, now, waits=waits)
-        return found
+        return alive_now
 
     def keep(self, jobs: Iterable[LiveObject]) -> None:
         """Forget all other jobs."""
-        there = {_identity(job) for job in jobs}
-        self._memories = {key: one for key, one in self._memories.items() if key in there}
+        identities = {_identity(job) for job in jobs}
+        self._memories = {
+            key: memory for key, memory in self._memories.items() if key in identities
+        }
 
 
 def _alive(
     memory: _Memory,
     target: LiveObject | None,
-    look: Telemetry,
+    telemetry: Telemetry,
     running: Running | None,
     now: float,
 ) -> Alive | None:
     """Whether a job is there to train, and since when; None where it is not, or that is unknown."""
     observations = _observed(target, now)
-    if any(one.ended is not None or one.suspended is not None for one in observations):
+    if any(
+        observation.ended is not None or observation.suspended is not None
+        for observation in observations
+    ):
         memory.alive = None
         return None
     reports = target is not None and _report(target) != (None, Observation())
-    trainer = 0.0 if look.there is None and reports else look.there
-    pods = None if look.gang is None else look.gang.since
-    ready = any(one.ready for one in observations)
-    placed = look.gang is not None and look.gang.placed
+    trainer = 0.0 if telemetry.there is None and reports else telemetry.there
+    pods = None if telemetry.gang is None else telemetry.gang.since
+    ready = any(observation.ready for observation in observations)
+    placed = telemetry.gang is not None and telemetry.gang.placed
     if not ready and not placed and pods is None and trainer is None:
         return None  # the start that it had stays remembered for `AWAY`
     before = memory.alive
@@ -178,7 +183,7 @@ def _alive(
         memory.step, memory.step_at = step, now
     if step_at is None:
         step_at = memory.step_at
-    starts = [at for at in (pods, trainer) if at]
+    starts = [moment for moment in (pods, trainer) if moment]
     memory.alive = Alive(
         at=now,
         since=before.since if before is not None else min(now, max(starts, default=now)),
@@ -208,10 +213,10 @@ def carried(
 
     def with_steps(record: RunRecord | None, until: float) -> RunRecord | None:
         while steps and steps[0].after <= until:
-            at, step, _ = steps.pop(0)
+            moment, step, _ = steps.pop(0)
             if record is None or record.step != step:
-                finished = Observation(step=step, step_at=at, step_seconds=step_seconds)
-                record = after_look(record, finished, at)
+                finished = Observation(step=step, step_at=moment, step_seconds=step_seconds)
+                record = after_look(record, finished, moment)
         return record
 
     if nodes_lost and record is not None:
@@ -225,12 +230,12 @@ def carried(
     return record if record is not None else RunRecord(since=now)
 
 
-def _joined(look: Telemetry, now: float, target: LiveObject | None) -> RunRecord | None:
+def _joined(telemetry: Telemetry, now: float, target: LiveObject | None) -> RunRecord | None:
     """The record of a job older than the first look: its time, and the effective part by series.
 
     Series that are older than its object were those of another job of the same name.
     """
-    figures = look.running
+    figures = telemetry.running
     if figures is None or figures.since is None or figures.ettr is None:
         return None
     if figures.since > now - _JOINED:
@@ -241,31 +246,31 @@ def _joined(look: Telemetry, now: float, target: LiveObject | None) -> RunRecord
         and figures.since < target.created - SECOND
     ):
         return None
-    step, at = (
-        (look.finished_steps[-1].step, look.finished_steps[-1].after)
-        if look.finished_steps
+    step, step_at = (
+        (telemetry.finished_steps[-1].step, telemetry.finished_steps[-1].after)
+        if telemetry.finished_steps
         else (figures.step, now)
     )
     return RunRecord(
         since=figures.since,
         effective=figures.ettr * (now - figures.since),
         step=step,
-        step_at=at,
+        step_at=step_at,
         top=step,
         step_seconds=figures.step_seconds,
         has_run=True,
     )
 
 
-def _figures(record: RunRecord, shown: Running, now: float) -> Running:
+def _figures(record: RunRecord, running: Running, now: float) -> Running:
     """The figures of a running job: rates from its series, all that is counted from its record."""
-    seconds = shown.step_seconds or record.step_seconds
+    seconds = running.step_seconds or record.step_seconds
     early = record.step_at is None or seconds is None or now - record.since < _STEPS * seconds
     return replace(
-        shown,
+        running,
         step_seconds=seconds,
-        step=shown.step if shown.step is not None else record.step,
-        ettr=shown.ettr if early else ettr(record, now),
+        step=running.step if running.step is not None else record.step,
+        ettr=running.ettr if early else ettr(record, now),
         interruptions=interruptions(record),
         recoveries=recoveries(record),
         lost=lost(record, now),
@@ -294,8 +299,8 @@ def _recent_report(target: LiveObject, now: float) -> _Report | None:
     report = _report(target)
     if report.tokens_per_second is None and report.steps.step is None:
         return None
-    at = report.steps.step_at
-    return None if at is not None and at < now - RECENT else report
+    reported_at = report.steps.step_at
+    return None if reported_at is not None and reported_at < now - RECENT else report
 
 
 def _identity(job: LiveObject) -> _Identity:

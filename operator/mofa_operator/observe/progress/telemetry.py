@@ -158,35 +158,35 @@ class TelemetryReader:
 
     async def __call__(self, jobs: Iterable[JobSeries], now: float) -> dict[JobName, Telemetry]:
         """The telemetry of jobs at a moment, where there is any; raises `SourceUnreachable`. [s]"""
-        every = await self._with_targets(list(jobs), now)
+        with_targets = await self._with_targets(list(jobs), now)
         span = RECENT if self._last is None else min(RECENT, now - self._last + BACK)
-        groups, refused = grouped(every)
+        groups, refused = grouped(with_targets)
         looks = await together(*(self._look(group, now, span) for group in groups))
         failures = [look for look in looks if isinstance(look, MofaError)]
         away = next((error for error in failures if isinstance(error, SourceUnreachable)), None)
         if away is not None and len(failures) == len(groups):
             raise away
         self._last = now
-        found = {job: Telemetry(refused=why) for job, why in refused.items()}
+        telemetry = {job: Telemetry(refused=why) for job, why in refused.items()}
         for group, look in zip(groups, looks, strict=True):
             if isinstance(look, MofaError):
-                found |= {one.job: Telemetry(refused=str(look)) for one in group}
+                telemetry |= {job_series.job: Telemetry(refused=str(look)) for job_series in group}
             else:
-                found |= look
-        for job, gang in (await self._gangs(every, now, span)).items():
-            found[job] = replace(found.get(job, Telemetry()), gang=gang)
-        return found
+                telemetry |= look
+        for job, gang in (await self._gangs(with_targets, now, span)).items():
+            telemetry[job] = replace(telemetry.get(job, Telemetry()), gang=gang)
+        return telemetry
 
     async def _with_targets(self, jobs: list[JobSeries], now: float) -> list[JobSeries]:
         """The jobs, each knowing whether Prometheus scrapes targets in its namespace."""
-        names = sorted({one.namespace for one in jobs})
+        names = sorted({job.namespace for job in jobs})
         if not names:
             return jobs
         up = selector("up", [matcher(NAMESPACE, any_of(names), "=~")])
-        asked = f"group by ({NAMESPACE}) (last_over_time({up}[{duration(RECENT)}]))"
-        answer = await self._prometheus.query(asked, now)
+        query = f"group by ({NAMESPACE}) (last_over_time({up}[{duration(RECENT)}]))"
+        answer = await self._prometheus.query(query, now)
         scraped = {sample.label(NAMESPACE) for sample in answer.samples}
-        return [replace(one, scraped=one.namespace in scraped) for one in jobs]
+        return [replace(job, scraped=job.namespace in scraped) for job in jobs]
 
     async def _look(
         self, group: list[JobSeries], now: float, span: float
@@ -194,65 +194,67 @@ class TelemetryReader:
         """The telemetry of jobs that share their queries, or what failed."""
         try:
             figures = await running(self._prometheus, group, now)
-            found = await present(self._prometheus, group, now)
+            presence = await present(self._prometheus, group, now)
             paths = await finished_steps(self._prometheus, group, now, span)
         except MofaError as error:
             return error
-        there = {job: since for job, since in found.items() if not isinstance(since, str)}
-        seen = {
+        there = {job: since for job, since in presence.items() if not isinstance(since, str)}
+        telemetry = {
             job: Telemetry(
                 running=figures.get(job), finished_steps=paths.get(job, ()), there=there.get(job)
             )
             for job in figures.keys() | there.keys() | paths.keys()
         }
-        doubts = {job: why for job, why in found.items() if isinstance(why, str)}
-        return seen | {job: Telemetry(refused=why) for job, why in doubts.items()}
+        doubts = {job: why for job, why in presence.items() if isinstance(why, str)}
+        return telemetry | {job: Telemetry(refused=why) for job, why in doubts.items()}
 
     async def _gangs(self, jobs: list[JobSeries], now: float, span: float) -> dict[JobName, Gang]:
         """Pods by job; where namespaces together are too large an answer, each is asked alone."""
         pools: dict[tuple[object, ...], list[JobSeries]] = {}
-        for one in jobs:
-            pools.setdefault((one.exporters, *sorted(one.pool.items())), []).append(one)
-        found: dict[JobName, Gang] = {}
+        for job in jobs:
+            pools.setdefault((job.exporters, *sorted(job.pool.items())), []).append(job)
+        gangs_by_job: dict[JobName, Gang] = {}
         pending = list(pools.values())
         while pending:
             group = pending.pop()
-            first, born = group[0], {one.pods_of: one.born for one in group}
+            first, born = group[0], {job.pods_of: job.born for job in group}
             try:
-                seen = await gangs(
+                answers = await gangs(
                     self._prometheus, first.pool, born, now, lately=span, exporters=first.exporters
                 )
             except SourceUnreachable:
-                if len(names := {one.namespace for one in group}) > 1:
-                    pending += [[one for one in group if one.namespace == name] for name in names]
+                if len(names := {job.namespace for job in group}) > 1:
+                    pending += [[job for job in group if job.namespace == name] for name in names]
                 continue
-            found |= {one.job: seen[one.pods_of] for one in group if one.pods_of in seen}
-        return found
+            gangs_by_job |= {
+                job.job: answers[job.pods_of] for job in group if job.pods_of in answers
+            }
+        return gangs_by_job
 
 
 def grouped(series: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[JobName, str]]:
     """Jobs that share their queries, and the reasons why others are refused."""
     groups: dict[tuple[object, ...], list[JobSeries]] = {}
     refused: dict[JobName, str] = {}
-    own: Counter[str] = Counter()
-    for one in sorted(series, key=lambda one: one.job):
-        stated = one.matchers.get(NAMESPACE, one.namespace)
-        if stated not in (one.namespace, one.pool.get(NAMESPACE)):
-            refused[one.job] = (
+    own_counts: Counter[str] = Counter()
+    for job in sorted(series, key=lambda job: job.job):
+        stated = job.matchers.get(NAMESPACE, job.namespace)
+        if stated not in (job.namespace, job.pool.get(NAMESPACE)):
+            refused[job.job] = (
                 f"spec.throughput.matchers.namespace: {stated!r}: "
                 "series are read in the job's own namespace only; "
                 "leave it out"
             )
             continue
-        own[one.namespace] += one.has_own_matchers
-        if one.has_own_matchers and own[one.namespace] > MOST_OWN:
-            refused[one.job] = (
+        own_counts[job.namespace] += job.has_own_matchers
+        if job.has_own_matchers and own_counts[job.namespace] > MOST_OWN:
+            refused[job.job] = (
                 f"spec.throughput.matchers: the first {MOST_OWN} jobs of a namespace "
                 "may have their own, in the order of "
                 "their names; leave them out, and let the exporter name the job"
             )
             continue
-        groups.setdefault(one.query_key, []).append(one)
+        groups.setdefault(job.query_key, []).append(job)
     return list(groups.values()), refused
 
 
@@ -283,9 +285,9 @@ class _Exporter:
         if not self.trainer.names:
             samples = sorted(result.samples, key=lambda sample: sample.value)
             return {self.jobs[0].job: samples[-1].points} if samples else {}
-        wanted = {one.job for one in self.jobs}
-        found = {self.named(s): s.points for s in result.samples}
-        return {job: points for job, points in found.items() if job in wanted}
+        wanted = {series.job for series in self.jobs}
+        points_by_job = {self.named(s): s.points for s in result.samples}
+        return {job: points for job, points in points_by_job.items() if job in wanted}
 
     def named(self, sample: Sample) -> JobName:
         """The job of which a sample speaks."""
@@ -298,13 +300,13 @@ class _Exporter:
 
     def shapes(self, result: QueryResult | None) -> dict[JobName, dict[str, int]]:
         """The sizes of each job's model, from labels that hold numbers; of several shapes none."""
-        found: dict[JobName, dict[str, int]] = {}
+        shapes: dict[JobName, dict[str, int]] = {}
         for sample in () if result is None else result.samples:
             job = JobName(*map(sample.label, self.trainer.names))
-            told = {name: sample.label(name) for name in SHAPE}
-            sizes = {name: int(text) for name, text in told.items() if _SIZE.fullmatch(text)}
-            found[job] = {} if found.get(job, sizes) != sizes else sizes
-        return found
+            texts = {name: sample.label(name) for name in SHAPE}
+            sizes = {name: int(text) for name, text in texts.items() if _SIZE.fullmatch(text)}
+            shapes[job] = {} if shapes.get(job, sizes) != sizes else sizes
+        return shapes
 
 
 _SIZE: Final = re.compile("[1-9][0-9]{0,8}")
@@ -317,11 +319,11 @@ def _exporters(jobs: Iterable[JobSeries]) -> list[_Exporter]:
     Where the series do not name their job, the matchers must pick a single one.
     """
     groups: dict[tuple[object, ...], list[JobSeries]] = {}
-    for one in jobs:
-        if one.preset not in TRAINERS:
-            raise UnknownName("throughput.preset", one.preset, TRAINERS)
-        if not one.has_own_queries:
-            groups.setdefault(one.query_key, []).append(one)
+    for job in jobs:
+        if job.preset not in TRAINERS:
+            raise UnknownName("throughput.preset", job.preset, TRAINERS)
+        if not job.has_own_queries:
+            groups.setdefault(job.query_key, []).append(job)
     return [
         _Exporter(group)
         for group in groups.values()
@@ -338,8 +340,8 @@ async def running(
     """The tokens per second, step time and other figures of each job that advances now."""
     all_jobs = list(series)
     answers = await together(
-        *(_figures(prometheus, one, now, window) for one in _exporters(all_jobs)),
-        *(_own_figures(prometheus, one, now) for one in all_jobs if one.has_own_queries),
+        *(_figures(prometheus, exporter, now, window) for exporter in _exporters(all_jobs)),
+        *(_own_figures(prometheus, job, now) for job in all_jobs if job.has_own_queries),
     )
     return {job: figures for answer in answers for job, figures in answer.items()}
 
@@ -366,18 +368,18 @@ async def _figures(
         queries["spacing"] = trainer.steps_between_saves(pool, DAY)
     if trainer.memory is not None:
         queries["memory"] = trainer.reserved_memory(pool)
-    told = {"sequence": trainer.sequence, "batch": trainer.batch, "save": trainer.save}
-    for name, series in told.items():
+    stated = {"sequence": trainer.sequence, "batch": trainer.batch, "save": trainer.save}
+    for name, series in stated.items():
         if series is not None:
             queries[name] = trainer.stated(pool, series)
     if trainer.shape is not None:
         queries["shape"] = trainer.stated_shape(pool)
     answers = await asyncio.gather(*(prometheus.query(query, now) for query in queries.values()))
-    known = dict(zip(queries, map(exporter.values, answers), strict=True))
+    values_by_name = dict(zip(queries, map(exporter.values, answers), strict=True))
     shapes = exporter.shapes(dict(zip(queries, answers, strict=True)).get("shape"))
 
     def figures(job: JobName) -> Running:
-        value = {name: values.get(job) for name, values in known.items()}
+        value = {name: values.get(job) for name, values in values_by_name.items()}
         gained, since, usual = (value.get(name) for name in ("gained", "since", "usual"))
         pace = value["pace"] if (value["pace"] or 0.0) > 0 else None
         spacing = value.get("spacing")
@@ -389,7 +391,7 @@ async def _figures(
             memory_bytes=value.get("memory"),
             checkpoint_interval=None if pace is None or spacing is None else spacing * pace,
             save_seconds=value.get("save"),
-            step=round(known["steps"][job]) if trainer.step is not None else None,
+            step=round(values_by_name["steps"][job]) if trainer.step is not None else None,
             ettr=ettr(gained or 0.0, usual or 0.0, now - (since or 0.0)) if has_ettr else None,
             since=since,
             sequence_length=_whole(value.get("sequence")),
@@ -397,7 +399,7 @@ async def _figures(
             shape=shapes.get(job, {}),
         )
 
-    return {job: figures(job) for job in known["steps"]}
+    return {job: figures(job) for job in values_by_name["steps"]}
 
 
 def _whole(value: float | None) -> int | None:
@@ -418,38 +420,38 @@ def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
 
 
 async def _own_figures(
-    prometheus: Prometheus, one: JobSeries, now: float
+    prometheus: Prometheus, job: JobSeries, now: float
 ) -> dict[JobName, Running]:
     """A job by its profile's queries: it runs while steps grow, or has a speed without steps."""
-    found = Running(source=_OWN_QUERY)
-    if one.step_query:
-        step = await _own_value(prometheus, one, one.step_query, now)
-        before = await _own_value(prometheus, one, one.step_query, now - SMOOTHED)
+    figures = Running(source=_OWN_QUERY)
+    if job.step_query:
+        step = await _own_value(prometheus, job, job.step_query, now)
+        before = await _own_value(prometheus, job, job.step_query, now - SMOOTHED)
         if step is None or step == before:
             return {}
-        found = replace(found, step=round(step))
+        figures = replace(figures, step=round(step))
         if before is not None and step > before:
-            found = replace(found, step_seconds=SMOOTHED / (step - before))
-    if one.tokens_query:
-        tokens = await _own_value(prometheus, one, one.tokens_query, now)
-        found = replace(found, tokens_per_second=tokens)
-        if not one.step_query and not tokens:
+            figures = replace(figures, step_seconds=SMOOTHED / (step - before))
+    if job.tokens_query:
+        tokens = await _own_value(prometheus, job, job.tokens_query, now)
+        figures = replace(figures, tokens_per_second=tokens)
+        if not job.step_query and not tokens:
             return {}
-    return {one.job: found}
+    return {job.job: figures}
 
 
-async def _own_value(prometheus: Prometheus, one: JobSeries, query: str, at: float) -> float | None:
+async def _own_value(prometheus: Prometheus, job: JobSeries, query: str, at: float) -> float | None:
     """The value of a job: of the series that names it, else the largest, as ranks publish the same.
 
     A series that still shows where its target runs counts only from the job's namespace.
     """
-    asked = filled(query, {"namespace": one.namespace, "job": one.name})
+    filled_query = filled(query, {"namespace": job.namespace, "job": job.name})
     samples = [
         sample
-        for sample in (await prometheus.query(asked, at)).samples
-        if sample.label(NAMESPACE) in ("", one.namespace)
+        for sample in (await prometheus.query(filled_query, at)).samples
+        if sample.label(NAMESPACE) in ("", job.namespace)
     ]
-    named = [s.value for s in samples if JobName(*map(s.label, TRAINING_LABELS)) == one.job]
+    named = [s.value for s in samples if JobName(*map(s.label, TRAINING_LABELS)) == job.job]
     unnamed = [s.value for s in samples if not s.label(TRAINING_LABELS[1])]
     return max(named or unnamed, default=None)
 
@@ -469,16 +471,16 @@ async def present(
     """Jobs whose trainers' series exist, whether or not steps advance: since when [s], or why they
     cannot be believed.
     """
-    every = list(series)
+    all_jobs = list(series)
 
     async def by_exporter(exporter: _Exporter) -> dict[JobName, float | str]:
         trainer, pool = exporter.trainer, exporter.pool
-        asked = f"{trainer.there(pool)} or {trainer.contested(pool)}"
-        samples = (await prometheus.query(asked, now)).samples
+        query = f"{trainer.there(pool)} or {trainer.contested(pool)}"
+        samples = (await prometheus.query(query, now)).samples
         sure = QueryResult(samples=tuple(s for s in samples if not s.label("doubt")))
-        known = {one.job for one in exporter.jobs}
-        told = {exporter.named(s): _DOUBTS.get(s.label("doubt"), "") for s in samples}
-        doubts = {job: why for job, why in told.items() if why and job in known}
+        exporter_jobs = {job.job for job in exporter.jobs}
+        reasons = {exporter.named(s): _DOUBTS.get(s.label("doubt"), "") for s in samples}
+        doubts = {job: why for job, why in reasons.items() if why and job in exporter_jobs}
         return {**exporter.values(sure), **doubts}
 
     async def by_own_query(job_series: JobSeries) -> dict[JobName, float | str]:
@@ -487,8 +489,8 @@ async def present(
         return {} if value is None else {job_series.job: 0.0}
 
     answers = await together(
-        *(by_exporter(exporter) for exporter in _exporters(every)),
-        *(by_own_query(one) for one in every if one.has_own_queries),
+        *(by_exporter(exporter) for exporter in _exporters(all_jobs)),
+        *(by_own_query(job) for job in all_jobs if job.has_own_queries),
     )
     return {job: since for answer in answers for job, since in answer.items()}
 
@@ -508,10 +510,10 @@ async def finished_steps(
 
     async def of_exporter(exporter: _Exporter) -> dict[JobName, Path]:
         trainer, pool = exporter.trainer, exporter.pool
-        look, back = step_grid(span, len(exporter.jobs))
+        grid, back = step_grid(span, len(exporter.jobs))
         values, moments = await together(
-            prometheus.query(trainer.path(pool, back, look), now),
-            prometheus.query(trainer.sampled(pool, back, look), now),
+            prometheus.query(trainer.path(pool, back, grid), now),
+            prometheus.query(trainer.sampled(pool, back, grid), now),
         )
         sampled = exporter.points(moments)
         return {
@@ -530,8 +532,8 @@ def step_grid(span: float, job_count: int) -> tuple[float, float]:
     >>> step_grid(900.0, 1), step_grid(900.0, 400), step_grid(900.0, 5000), step_grid(180.0, 400)
     ((1.0, 900.0), (10.0, 900.0), (15.0, 108.0), (2.0, 180.0))
     """
-    look = min(COARSEST, max(FINEST, float(round(span * job_count / POINTS))))
-    return look, min(span, max(look, look * POINTS / job_count))
+    grid = min(COARSEST, max(FINEST, float(round(span * job_count / POINTS))))
+    return grid, min(span, max(grid, grid * POINTS / job_count))
 
 
 def path_of(steps: Sequence[Point], sample_moments: Sequence[Point]) -> Path:
@@ -548,15 +550,15 @@ def path_of(steps: Sequence[Point], sample_moments: Sequence[Point]) -> Path:
     [(5.0, 7, 10.0), (10.0, 8, 15.0)]
     """
     moments = dict(sample_moments)
-    shown = [(moments.get(at, at), round(value)) for at, value in steps]
+    shown = [(moments.get(moment, moment), round(value)) for moment, value in steps]
     gap = min((b - a for (a, _), (b, _) in pairwise(shown) if b > a), default=0.0)
     path: list[FinishedStep] = []
-    before: float | None = None
-    for at, step in shown:
+    last_moment: float | None = None
+    for moment, step in shown:
         if not path or path[-1].step != step:
-            after = at - gap if before is None else max(before, at - 2 * gap)
-            path.append(FinishedStep(after, step, at))
-        before = at
+            after = moment - gap if last_moment is None else max(last_moment, moment - 2 * gap)
+            path.append(FinishedStep(after, step, moment))
+        last_moment = moment
     return tuple(path)
 
 

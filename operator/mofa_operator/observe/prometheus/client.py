@@ -138,14 +138,14 @@ def parsed(raw: bytes | bytearray, query: str, most_series: int) -> QueryResult:
         raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was expected")
     if len(result) > most_series:
         raise _too_many(query, most_series)
-    samples, names, odd = list[Sample](), set[int](), 0
-    texts, known = dict[str, str](), dict[tuple[float, str], tuple[Point, ...]]()
+    samples, names, infinite = list[Sample](), set[int](), 0
+    equal_texts, equal_points = dict[str, str](), dict[tuple[float, str], tuple[Point, ...]]()
     try:
         for item in chain(result, items):
-            sample = _series(item, kind, texts, known)
+            sample = _series(item, kind, equal_texts, equal_points)
             if not all(map(_is_finite, sample.points)):
                 points = tuple(filter(_is_finite, sample.points))
-                odd += len(sample.points) - len(points)
+                infinite += len(sample.points) - len(points)
                 sample = Sample(sample.labels, points)
             if sample.points:
                 samples.append(sample)
@@ -154,7 +154,7 @@ def parsed(raw: bytes | bytearray, query: str, most_series: int) -> QueryResult:
         raise NotAnAnswer("answers with a series that cannot be read") from None
     if len(names) < len(samples) and _twice(samples):
         raise NotAnAnswer("answers with the same series twice")
-    return QueryResult(samples=tuple(samples), warnings=_warnings(body, odd))
+    return QueryResult(samples=tuple(samples), warnings=_warnings(body, infinite))
 
 
 def _too_many(query: str, most_series: int) -> NotAnAnswer:
@@ -200,14 +200,14 @@ def refusal(code: int, raw: bytes | bytearray) -> str:
         body = _json(raw)
     except NotAnAnswer:
         body = None
-    said = body.get("error") if isinstance(body, dict) else None
+    error = body.get("error") if isinstance(body, dict) else None
     words = {
         401: "does not know us (401)",
         403: "does not let us in (403)",
         404: "has no query API there (404)",
     }
-    told = words.get(code, f"refuses with status {code}")
-    return f"{told}: {said[:_SHOWN]}" if isinstance(said, str) and said else told
+    answer = words.get(code, f"refuses with status {code}")
+    return f"{answer}: {error[:_SHOWN]}" if isinstance(error, str) and error else answer
 
 
 def is_too_much(code: int, why: str) -> bool:
@@ -231,21 +231,23 @@ def _json(raw: bytes | bytearray) -> Any:
 def _series(
     item: dict[str, Any],
     kind: str,
-    texts: dict[str, str],
-    known: dict[tuple[float, str], tuple[Point, ...]],
+    equal_texts: dict[str, str],
+    equal_points: dict[tuple[float, str], tuple[Point, ...]],
 ) -> Sample:
     """A series; equal values of labels are one text of `texts`, and equal points one of `known`."""
     labels = item["metric"]
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError
     for label, value in labels.items():
-        labels[label] = texts.setdefault(value, value)
+        labels[label] = equal_texts.setdefault(value, value)
     if kind == "matrix":
-        return Sample(labels, tuple((float(at), float(value)) for at, value in item["values"]))
-    at, value = item["value"]
-    points = known.get((at, value))
+        return Sample(
+            labels, tuple((float(moment), float(value)) for moment, value in item["values"])
+        )
+    moment, value = item["value"]
+    points = equal_points.get((moment, value))
     if points is None:
-        points = known[at, value] = ((float(at), float(value)),)
+        points = equal_points[moment, value] = ((float(moment), float(value)),)
     return Sample(labels, points)
 
 
@@ -253,18 +255,18 @@ def _is_finite(point: Point) -> bool:
     return math.isfinite(point[0]) and math.isfinite(point[1])
 
 
-def _warnings(body: dict[str, Any], odd: int) -> tuple[str, ...]:
-    said = body.get("warnings")
-    found = (
-        [" ".join(str(text).split())[:_SHOWN] for text in said[:8]]
-        if isinstance(said, list)
+def _warnings(body: dict[str, Any], infinite: int) -> tuple[str, ...]:
+    stated = body.get("warnings")
+    warnings = (
+        [" ".join(str(text).split())[:_SHOWN] for text in stated[:8]]
+        if isinstance(stated, list)
         else []
     )
     if body.get("isPartial") is True:
-        found.append("the answer is partial")
-    if odd:
-        found.append(f"{odd} values are not finite numbers and were left out")
-    return tuple(found)
+        warnings.append("the answer is partial")
+    if infinite:
+        warnings.append(f"{infinite} values are not finite numbers and were left out")
+    return tuple(warnings)
 
 
 class _Failed(Exception):
@@ -401,13 +403,13 @@ class Prometheus:
             )
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise _Failed("sends a compressed answer that was not asked for")
-        most = self._settings.largest_answer
-        found = bytearray()
+        largest = self._settings.largest_answer
+        raw = bytearray()
         async for part in response.content.iter_any():
-            found += part
-            if len(found) > most:
-                raise _Failed(f"answers with more than {most} bytes", too_much=True)
-        return found
+            raw += part
+            if len(raw) > largest:
+                raise _Failed(f"answers with more than {largest} bytes", too_much=True)
+        return raw
 
     def _unreachable(self, why: str, *, too_much: bool = False) -> SourceUnreachable:
         line = " ".join(f"Prometheus at {self._address}: {why}".split())
@@ -436,8 +438,8 @@ def _address(url: str | None) -> str:
         raise BadValue(
             "prometheus url", url.rpartition("@")[2], "give http://host:port or https://host"
         )
-    named = f"[{host}]" if ":" in host else host
-    place = named if port is None else f"{named}:{port}"
+    hostname = f"[{host}]" if ":" in host else host
+    place = hostname if port is None else f"{hostname}:{port}"
     return urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
 
 
@@ -481,9 +483,9 @@ async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
             task.cancel()
 
 
-async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     """Items one by one; other tasks have turns between, as an answer may have many series."""
-    for number, one in enumerate(many):
+    for number, item in enumerate(items):
         if number % _PER_TURN == _PER_TURN - 1:
             await asyncio.sleep(0)
-        yield one
+        yield item

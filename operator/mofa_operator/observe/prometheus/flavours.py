@@ -97,14 +97,16 @@ class PrometheusCredentials:
         return text
 
     def _authorization(self) -> dict[str, str]:
-        given = self._settings
+        settings = self._settings
         fixed = tuple(value for value in self._fixed.values() if len(value) > 3)
-        if given.bearer_token_file:
-            token = _secret(given.bearer_token_file)
+        if settings.bearer_token_file:
+            token = _secret(settings.bearer_token_file)
             self._secrets = (*fixed, token)
             return {"Authorization": f"Bearer {token}"}
         pair = (
-            _secret(given.basic_auth_file) if given.basic_auth_file else _user_in(given.url or "")
+            _secret(settings.basic_auth_file)
+            if settings.basic_auth_file
+            else _user_in(settings.url or "")
         )
         if not pair:
             self._secrets = fixed
@@ -155,12 +157,12 @@ def _signed(url: str, body: bytes, content_type: str) -> dict[str, str]:
         if parts[0] == "aps-workspaces" and len(parts) > 2
         else session.get_config_variable("region")
     )
-    known = session.get_credentials()
-    if known is None or not region:
+    credentials = session.get_credentials()
+    if credentials is None or not region:
         raise InputError(
             "prometheus flavour: amazon needs credentials and a region; "
             "set the role of the service account"
         )
     request = AWSRequest(method="POST", url=url, data=body, headers={"Content-Type": content_type})
-    SigV4Auth(known, "aps", region).add_auth(request)
+    SigV4Auth(credentials, "aps", region).add_auth(request)
     return {name: str(value) for name, value in request.headers.items() if name != "Content-Type"}

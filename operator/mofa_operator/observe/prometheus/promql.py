@@ -131,7 +131,7 @@ def filled(template: str, values: Mapping[str, str]) -> str:
                 value,
                 "give the name of a Kubernetes object: lowercase letters, digits, - and .",
             )
-    return re.sub(r"\$(namespace|job)\b", lambda found: values[found.group(1)], template)
+    return re.sub(r"\$(namespace|job)\b", lambda match: values[match.group(1)], template)
 
 
 # ------------------------------------------------------------------------------- series of a pool
@@ -231,8 +231,8 @@ class Pool:
         if not self.scraped:
             return query
         up = selector("up", [matcher("namespace", self.scraped)])
-        there = f"last_over_time({up}[{duration(span)}])"
-        return f"({query}) and on (namespace, job, instance) {there}"
+        targets = f"last_over_time({up}[{duration(span)}])"
+        return f"({query}) and on (namespace, job, instance) {targets}"
 
     def placed(self, operator: str = "=~") -> str:
         """The condition that a target is scraped in a trusted namespace; `!~`: in no such."""
@@ -302,11 +302,12 @@ class Pool:
             "preempted": f"max_over_time({disrupted}{within}) == 1",
             "restarts": f"max_over_time({restarts}{within})",
         }
-        either = (
+        fact_queries = (
             f'label_replace(max by ({_POD}, node) ({facts[fact]}), "fact", "{fact}", "", "")'
             for fact in wanted
         )
-        return f"({' or '.join(either)}) and on ({_POD}) ({self._job_pods('last_over_time', span)})"
+        pods = self._job_pods("last_over_time", span)
+        return f"({' or '.join(fact_queries)}) and on ({_POD}) ({pods})"
 
     def container_ends(self, span: float) -> str:
         """When a container of each pod of a training job last ended, to be started again. [s]"""
@@ -416,9 +417,9 @@ def _pod_exporters(pool: Pool, span: float) -> str:
         f"{by} (last_over_time({pool.series(metric)}{within}))"
         for metric in ("kube_pod_info", "kube_pod_labels")
     )
-    there = f"{by} (last_over_time({pool.series('up', pool.placed())}{within}))"
+    targets = f"{by} (last_over_time({pool.series('up', pool.placed())}{within}))"
     nodes = f"{by} (last_over_time({pool.ready}{within}))"
-    return f"({pods}) and on (job, instance) ({there} or {nodes})"
+    return f"({pods}) and on (job, instance) ({targets} or {nodes})"
 
 
 def by_trusted_exporters(
@@ -428,13 +429,15 @@ def by_trusted_exporters(
     if not metric.startswith("DCGM_"):
         return query(pool.series(metric))
     up = pool.series("up", pool.placed())
-    there = f"group by (instance) (last_over_time({up}[{duration(span)}]))"
+    trusted_targets = f"group by (instance) (last_over_time({up}[{duration(span)}]))"
     own = query(pool.series(metric, pool.placed()))
-    kept = f"({query(pool.series(metric, pool.placed('!~')))}) and on (instance) ({there})"
+    kept = (
+        f"({query(pool.series(metric, pool.placed('!~')))}) and on (instance) ({trusted_targets})"
+    )
     # the label keeps both from having the same series twice
     either = (
-        f'label_replace({one}, "way", "{way}", "", "")'
-        for way, one in (("own", own), ("kept", kept))
+        f'label_replace({series}, "way", "{way}", "", "")'
+        for way, series in (("own", own), ("kept", kept))
     )
     return f"max by ({key}) ({' or '.join(either)})"
 
@@ -446,8 +449,10 @@ async def untrusted(ask: Callable[[str], Awaitable[QueryResult]], pool: Pool) ->
     up = pool.series("up", others)
     pods = f"{pool.series('kube_pod_info', others)} and on (job, instance, namespace) {up}"
     nodes = f"last_over_time({{{metrics}}}[{duration(2 * GRID)}])"
-    found = (await ask(f"group by (namespace) ({nodes}) or group by (namespace) ({pods})")).samples
-    names = sorted({s.label("namespace") for s in found})
+    namespaces = (
+        await ask(f"group by (namespace) ({nodes}) or group by (namespace) ({pods})")
+    ).samples
+    names = sorted({s.label("namespace") for s in namespaces})
     if not names:
         return ""
     shown = ", ".join(name[:63] for name in names[:_SHOWN])

@@ -76,9 +76,11 @@ class TrainerSeries:
 
     def there(self, pool: Pool) -> str:
         """Jobs whose series exist now, whether or not steps advance, and since when. [s]"""
-        some = f"0 * {self._max(pool, pool.series(self.step or self.tokens))}"
+        series_exists = f"0 * {self._max(pool, pool.series(self.step or self.tokens))}"
         return (
-            some if self.start is None else f"{self._max(pool, pool.series(self.start))} or {some}"
+            series_exists
+            if self.start is None
+            else f"{self._max(pool, pool.series(self.start))} or {series_exists}"
         )
 
     def speed(self, pool: Pool) -> str:
@@ -93,8 +95,8 @@ class TrainerSeries:
 
         Ranks of one job publish the same, and a late rank is only a few steps behind.
         """
-        now = pool.series(self.tokens)  # an ended rank is not heard any more
-        speed = f"max_over_time({now}[{duration(SMOOTHED)}]) > 0 and {now}"
+        current = pool.series(self.tokens)  # an ended rank is not heard any more
+        speed = f"max_over_time({current}[{duration(SMOOTHED)}]) > 0 and {current}"
         doubts = {"speeds": f"{self._max(pool, speed)} > {APART:g} * {self._min(pool, speed)}"}
         if self.step is not None and self.step_time is not None:
             steps = f"last_over_time({self._steps(pool)}[{duration(RECENT)}])"
@@ -104,9 +106,9 @@ class TrainerSeries:
             doubts["steps"] = f"{gap} * {self.pace(pool, SMOOTHED)} > {SMOOTHED:g}"
         if pool.scraped:
             series = pool.series(self.step or self.tokens)
-            known = self._max(pool, series)
+            job_series = self._max(pool, series)
             by = f" by ({self._by})" if self.names else ""
-            doubts["targets"] = f"(max{by} ({series})) unless on ({self._by}) ({known})"
+            doubts["targets"] = f"(max{by} ({series})) unless on ({self._by}) ({job_series})"
         parts = (
             f'label_replace({query}, "doubt", "{name}", "", "")' for name, query in doubts.items()
         )
