@@ -318,7 +318,7 @@ class Api:
         of each namespace objects are read as far as its budget lasts; those beyond it say in
         `UNREAD` why they have nothing but metadata.
         """
-        (version, *other_versions), restarts, continuation = self.served.versions(kind), 0, ""
+        (version, *other_versions), restarts, token = self.served.versions(kind), 0, ""
         page_size, by_metadata = min(size, self._sizes.get(kind, size)), False
         spent = Counter[str]()
         while True:
@@ -326,7 +326,7 @@ class Api:
             parameters = {
                 "limit": str(page_size),
                 "labelSelector": label_selector,
-                "continue": continuation,
+                "continue": token,
             }
             query = urlencode({name: value for name, value in parameters.items() if value})
             accept = _METADATA if by_metadata else _JSON
@@ -334,12 +334,12 @@ class Api:
             try:
                 page = await self._ask("GET", f"{path}?{query}", accept=accept, largest=largest)
             except Gone:
-                if not continuation and other_versions:  # the cluster may serve another version
+                if not token and other_versions:  # the cluster may serve another version
                     version, *other_versions = other_versions
                     continue
-                if not continuation or restarts == _RESTARTS:
+                if not token or restarts == _RESTARTS:
                     raise
-                restarts, continuation = restarts + 1, ""
+                restarts, token = restarts + 1, ""
                 continue
             except _TooLarge as error:
                 if page_size == 1 and by_metadata:
@@ -361,8 +361,8 @@ class Api:
             if size == _PAGE:
                 self._sizes[kind] = page_size
             yield items, str(page["metadata"].get("resourceVersion", ""))
-            continuation = page["metadata"].get("continue", "")
-            if not continuation:
+            token = page["metadata"].get("continue", "")
+            if not token:
                 return
 
     async def _within_budget(self, kind: Kind, item: Body, spent: Counter[str]) -> Body:

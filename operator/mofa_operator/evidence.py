@@ -92,18 +92,10 @@ def _band_in(band: object) -> Range:
 
 def bands_held(weekly: Iterable[Forecast]) -> dict[str, BandCount]:
     """How often the bands of the pool and of its jobs held, by what was forecast."""
-    past_weeks = [
-        forecast
-        for forecast in weekly
-        if forecast.came is not None and forecast.came_stops is not None
-    ]
+    over = [week for week in weekly if week.came is not None and week.came_stops is not None]
     return {
-        "ettr": calibration(
-            [_score(forecast.ettr, forecast.came or 0.0) for forecast in past_weeks]
-        ),
-        "interruptions": calibration(
-            [_score(forecast.stops, forecast.came_stops or 0.0) for forecast in past_weeks]
-        ),
+        "ettr": calibration([_score(week.ettr, week.came or 0.0) for week in over]),
+        "interruptions": calibration([_score(week.stops, week.came_stops or 0.0) for week in over]),
     }
 
 

@@ -24,11 +24,8 @@ def complete() -> int:
     """Answer kubectl's question what may follow: a line each, then how it is to be taken."""
     words = sys.argv[1:] or [""]
     try:
-        candidates = cli.offered("kubectl mofa", words, OWN)
+        offers = cli.offered("kubectl mofa", words, OWN)
     except MofaError:
-        candidates = []
-    sys.stdout.write(
-        "".join(f"{candidate}\n" for candidate in candidates)
-        + f":{_NO_FILES if candidates else 0}\n"
-    )
+        offers = []
+    sys.stdout.write("".join(f"{offer}\n" for offer in offers) + f":{_NO_FILES if offers else 0}\n")
     return 0

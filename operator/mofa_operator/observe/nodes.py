@@ -69,9 +69,7 @@ class NodeFacts:
 def facts_of(body: Body) -> NodeFacts:
     """The facts of a Node object that are kept."""
     conditions = items(at(body, "status", "conditions"))
-    condition: Body = next(
-        (condition for condition in conditions if condition.get("type") == "Ready"), {}
-    )
+    condition: Body = next((row for row in conditions if row.get("type") == "Ready"), {})
     ready, turned = condition.get("status") == "True", text_of(condition.get("lastTransitionTime"))
     return NodeFacts(
         labels={

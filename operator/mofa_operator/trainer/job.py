@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from mofa_model import units
@@ -45,13 +45,8 @@ class Facts:
 
     def or_else(self, other: Facts) -> Facts:
         """These facts; one that is unknown here is taken from the others."""
-        own = {fact.name: getattr(self, fact.name) for fact in fields(self)}
-        return Facts(
-            **{
-                name: getattr(other, name) if value is None else value
-                for name, value in own.items()
-            }
-        )
+        own = {fact.name: getattr(self, fact.name) for fact in fields(Facts)}
+        return replace(other, **{name: value for name, value in own.items() if value is not None})
 
     @property
     def tokens_per_step(self) -> int | None:

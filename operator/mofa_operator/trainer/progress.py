@@ -79,6 +79,63 @@ class Progress:
     has_steps: bool = False
     """Whether lines have the step itself, and not only steps since the start."""
 
+    def with_speed(self, shown: Speed) -> Progress:
+        """This progress with the speed of a line."""
+        if shown.tokens_per_second is None:
+            seconds = shown.step_seconds if shown.step_seconds is not None else self.step_seconds
+            return replace(
+                self, step_seconds=seconds, missing=shown.basis, unknown=self.unknown + 1
+            )
+        return replace(
+            self,
+            tokens_per_second=shown.tokens_per_second,
+            step_seconds=shown.step_seconds,
+            basis=shown.basis,
+            missing="",
+            speeds=self.speeds + 1,
+        )
+
+    def with_step(self, step: int, at: float) -> Progress:
+        """This progress with a step that was finished at a moment. [s]"""
+        last, before, lost = self.step, self.before, 0
+        if last is not None and self.starting:
+            spacing = 1 if before is None else max(1, last - before)
+            origin = self.resumed if self.resumed is not None else step - spacing
+            lost = max(0, last - max(0, origin))
+        elif last is not None and step <= last:
+            if step in (last, before):  # another rank, or a slow one
+                return replace(self, at=at)
+            lost = last - step + 1
+        if last is not None:
+            before = last if last < step else None
+        progress = self
+        if lost:  # checkpoints may now come again for steps that had one
+            progress = replace(
+                self, restarts=self.restarts + 1, redone=self.redone + lost, resaves=True
+            )
+        elif self.held:
+            progress = replace(self, save_seconds=self._held_up(step, at) or self.save_seconds)
+        return replace(
+            progress, before=before, step=step, at=at, starting=False, resumed=None, held=False
+        )
+
+    def _held_up(self, step: int, at: float) -> float | None:
+        """How much longer than usual the steps over a save took; None = unknown. [s]"""
+        if self.step is None or self.at is None or self.step_seconds is None or self.starting:
+            return None
+        return max(0.0, at - self.at - self.step_seconds * (step - self.step))
+
+    def with_checkpoint(self, step: int) -> Progress:
+        """This progress with a checkpoint of a step; one that another rank logs too counts once."""
+        if step == self.saved and not self.resaves:
+            return self
+        spacing = self.save_spacing
+        if self.saved is not None and step > self.saved:
+            spacing = step - self.saved
+        return replace(
+            self, saves=self.saves + 1, saved=step, save_spacing=spacing, resaves=False, held=True
+        )
+
 
 def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Progress:
     """The progress after a line written at `at` [s]; `job_facts` is what the user states."""
@@ -86,14 +143,13 @@ def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Pr
     if line.starts:
         progress = replace(progress, memory_bytes=None)
     if line.memory_bytes is not None:
-        progress = replace(
-            progress, memory_bytes=max(line.memory_bytes, progress.memory_bytes or 0.0)
-        )
+        most = max(line.memory_bytes, progress.memory_bytes or 0.0)
+        progress = replace(progress, memory_bytes=most)
     if line.starts or line.resumed_step is not None:
         resumed = line.resumed_step if line.resumed_step is not None else progress.resumed
         progress = replace(progress, starting=True, resumed=resumed)
     if line.has_speed:
-        progress = _with_speed(progress, speed(line, job_facts.or_else(progress.facts)))
+        progress = progress.with_speed(speed(line, job_facts.or_else(progress.facts)))
     elif (facts := _facts(line)) != Facts():
         progress = replace(progress, facts=facts.or_else(progress.facts))
     step = line.step
@@ -102,9 +158,9 @@ def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Pr
     elif not progress.has_steps:
         step = line.since_start
     if step is not None:
-        progress = _with_step(progress, step, at)
+        progress = progress.with_step(step, at)
     saved = progress.step if line.saves else line.checkpoint_step
-    return progress if saved is None else _with_checkpoint(progress, saved)
+    return progress if saved is None else progress.with_checkpoint(saved)
 
 
 def speed(line: Line, facts: Facts) -> Speed:
@@ -117,25 +173,23 @@ def speed(line: Line, facts: Facts) -> Speed:
     >>> speed(line, Facts(sequence=4096)).tokens_per_second
     65536.0
     """
-    all_facts = _facts(line).or_else(facts)
-    step_tokens = all_facts.tokens_per_step
+    facts = _facts(line).or_else(facts)
+    step_tokens = facts.tokens_per_step
     if line.tokens is not None:
         tokens, basis = line.tokens, "the trainer's own number for the whole job"
     elif line.seconds is not None and step_tokens is not None:
         tokens, basis = step_tokens / line.seconds, f"{step_tokens} tokens of a step over its time"
-    elif line.tokens_per_gpu is not None and all_facts.gpus is not None:
-        tokens = line.tokens_per_gpu * all_facts.gpus
-        basis = f"the trainer's number for one GPU times {all_facts.gpus}"
-    elif line.samples_per_second is not None and all_facts.sequence is not None:
-        tokens = line.samples_per_second * all_facts.sequence
-        basis = f"sequences per second of the job times {all_facts.sequence}"
+    elif line.tokens_per_gpu is not None and facts.gpus is not None:
+        tokens = line.tokens_per_gpu * facts.gpus
+        basis = f"the trainer's number for one GPU times {facts.gpus}"
+    elif line.samples_per_second is not None and facts.sequence is not None:
+        tokens = line.samples_per_second * facts.sequence
+        basis = f"sequences per second of the job times {facts.sequence}"
     else:
-        return Speed(
-            tokens_per_second=None, step_seconds=line.seconds, basis=_missing(line, all_facts)
-        )
+        return Speed(tokens_per_second=None, step_seconds=line.seconds, basis=_missing(line, facts))
     seconds = line.seconds
-    if seconds is None and line.samples_per_second is not None and all_facts.batch is not None:
-        seconds = all_facts.batch / line.samples_per_second
+    if seconds is None and line.samples_per_second is not None and facts.batch is not None:
+        seconds = facts.batch / line.samples_per_second
     if seconds is None and step_tokens is not None:
         seconds = step_tokens / tokens
     return Speed(tokens_per_second=tokens, step_seconds=seconds, basis=basis)
@@ -154,77 +208,3 @@ def _missing(line: Line, facts: Facts) -> str:
     else:
         wanted = {"--sequence": facts.sequence, "--global-batch": facts.batch}
     return " and ".join(option for option, value in wanted.items() if value is None)
-
-
-def _with_speed(progress: Progress, shown: Speed) -> Progress:
-    """The progress with a speed that was seen now."""
-    if shown.tokens_per_second is None:
-        seconds = shown.step_seconds if shown.step_seconds is not None else progress.step_seconds
-        return replace(
-            progress, step_seconds=seconds, missing=shown.basis, unknown=progress.unknown + 1
-        )
-    return replace(
-        progress,
-        tokens_per_second=shown.tokens_per_second,
-        step_seconds=shown.step_seconds,
-        basis=shown.basis,
-        missing="",
-        speeds=progress.speeds + 1,
-    )
-
-
-def _with_step(progress: Progress, step: int, at: float) -> Progress:
-    """The progress with a step that was finished at a moment."""
-    last_step, lost = progress.step, 0
-    if last_step is not None and progress.starting:
-        spacing = 1 if progress.before is None else max(1, last_step - progress.before)
-        origin = progress.resumed if progress.resumed is not None else step - spacing
-        lost = max(0, last_step - max(0, origin))
-    elif last_step is not None and step <= last_step:
-        if step in (last_step, progress.before):  # another rank, or a slow one
-            return replace(progress, at=at)
-        lost = last_step - step + 1
-    if lost:  # checkpoints may now come again for steps that had one
-        progress = replace(
-            progress, restarts=progress.restarts + 1, redone=progress.redone + lost, resaves=True
-        )
-    before = last_step if last_step is not None and last_step < step else None
-    if last_step is None:
-        before = progress.before
-    if progress.held and not lost:
-        progress = replace(
-            progress, save_seconds=_held_up(progress, step, at) or progress.save_seconds
-        )
-    return replace(
-        progress, before=before, step=step, at=at, starting=False, resumed=None, held=False
-    )
-
-
-def _held_up(progress: Progress, step: int, at: float) -> float | None:
-    """What steps took longer than usual over a save; None = unknown. [s]"""
-    if (
-        progress.step is None
-        or progress.at is None
-        or progress.step_seconds is None
-        or progress.starting
-    ):
-        return None
-    return max(0.0, at - progress.at - progress.step_seconds * (step - progress.step))
-
-
-def _with_checkpoint(progress: Progress, step: int) -> Progress:
-    if step == progress.saved and not progress.resaves:  # another rank
-        return progress
-    spacing = (
-        step - progress.saved
-        if progress.saved is not None and step > progress.saved
-        else progress.save_spacing
-    )
-    return replace(
-        progress,
-        saves=progress.saves + 1,
-        saved=step,
-        save_spacing=spacing,
-        resaves=False,
-        held=True,
-    )

@@ -171,10 +171,8 @@ class BodyBudget:
             return True
         if held + change > self._settings.namespace_bytes:
             return False
-        all_bytes = self._settings.all_bytes
-        return self._held.total() + change <= all_bytes or held + change <= all_bytes / len(
-            self._held
-        )
+        limit = self._settings.all_bytes
+        return self._held.total() + change <= limit or held + change <= limit / len(self._held)
 
 
 def stored(kind: Kind, body: Body) -> StoredBody:
@@ -277,22 +275,18 @@ class ProfileCache:
         self._profiles: dict[Key, _Unpacked] = {}
 
     def profile(
-        self, key: Key, stored_profile: StoredBody | None, ledger: StoredBody | None
+        self, key: Key, entry: StoredBody | None, ledger: StoredBody | None
     ) -> LiveProfile | None:
         """A profile with its ledger; None where there is no profile."""
-        if stored_profile is None:
+        if entry is None:
             return None
         ledger_raw = b"" if ledger is None else ledger.raw
         cached = self._profiles.get(key)
-        if (
-            cached is None
-            or cached.raw is not stored_profile.raw
-            or cached.ledger is not ledger_raw
-        ):
+        if cached is None or cached.raw is not entry.raw or cached.ledger is not ledger_raw:
             ledger_key = Key(FAILURE_LEDGER, "", key.name)
             ledger_object = None if ledger is None else LiveObject(ledger_key, unpacked(ledger_raw))
-            profile = LiveProfile(key, unpacked(stored_profile.raw), ledger_object)
-            self._profiles[key] = cached = _Unpacked(stored_profile.raw, ledger_raw, profile)
+            profile = LiveProfile(key, unpacked(entry.raw), ledger_object)
+            self._profiles[key] = cached = _Unpacked(entry.raw, ledger_raw, profile)
         return cached.profile
 
     def forget(self, key: Key) -> None:

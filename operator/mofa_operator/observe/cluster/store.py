@@ -251,11 +251,7 @@ class Store:
 
     def profiles(self) -> list[LiveProfile]:
         """Every ClusterProfile, by name."""
-        return [
-            profile
-            for name in self._pools.profiles()
-            if (profile := self.profile(name)) is not None
-        ]
+        return list(filter(None, map(self.profile, self._pools.profiles())))
 
     def nodes(self, profile: str) -> NodeCount:
         """The nodes of a profile."""
@@ -374,23 +370,19 @@ class Store:
     def _put(self, key: Key, entry: StoredBody | None, body: Body) -> frozenset[Key]:
         """Take in any object but a node."""
         kind, current = key.kind, live(key.kind, body)
-        new_entry = self._entries[key] = stored(kind, body)
-        self._budget.add(
-            key.namespace, len(new_entry.raw) - (0 if entry is None else len(entry.raw))
-        )
-        edited = entry is None or entry.theirs != new_entry.theirs
+        update = self._entries[key] = stored(kind, body)
+        self._budget.add(key.namespace, len(update.raw) - (0 if entry is None else len(entry.raw)))
+        edited = entry is None or entry.theirs != update.theirs
         own: frozenset[Key] = (
-            frozenset({key}) if edited or (entry and entry.ours != new_entry.ours) else _NONE
+            frozenset({key}) if edited or (entry and entry.ours != update.ours) else _NONE
         )
         if isinstance(current, LiveProfile):
-            new_entry.relevance = relevance(current)
+            update.relevance = relevance(current)
             own |= self.policies.naming(key.name) if entry is None else _NONE
             own |= profile_keys(self._pools.select(key.name, current.spec.node_selector))
             jobs = self._dependents.of_profile(key.name)
             self.pending.take(current, jobs)
-            return (
-                own if entry is not None and entry.relevance == new_entry.relevance else own | jobs
-            )
+            return own if entry is not None and entry.relevance == update.relevance else own | jobs
         if kind == FAILURE_LEDGER:
             return profile_keys([key.name] if own else ())
         if kind == ADVISOR_POLICY:
@@ -486,9 +478,7 @@ class Measurements:
         return {
             "history": self._histories.get(profile),
             "watched": self._watched.get(profile, ()),
-            "taught": tuple(
-                evidence for name, evidence in self._taught.values() if name == profile
-            ),
+            "taught": tuple(row for name, row in self._taught.values() if name == profile),
         }
 
     def of_job(self, key: Key) -> dict[str, Any]:

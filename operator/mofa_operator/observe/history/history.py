@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from statistics import median
@@ -232,9 +233,8 @@ def _what_would_help(
         save=median(saves) if saves else None,
         intervals=INTERVALS if saves else (),  # what they cost is not known
     )
-    return what_would_help(
-        past_of(past_document(past_of_pool, first, until), "its account"), settings
-    )
+    document = past_document(past_of_pool, first, until)
+    return what_would_help(past_of(document, "its account"), settings)
 
 
 def _next_begin(days: Sequence[Span]) -> float | None:
@@ -298,28 +298,17 @@ async def pool_past(
     if unknown := unknown_nodes(names, known_nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=unknown)
     timelines = pool_timelines(days)
-    last_account = known_pools.accounts.get((prometheus.address, pool))
-    if (
-        last_account is not None
-        and last_account.rules == rules
-        and 0 <= now - last_account.at < ACCOUNTED
-    ):
-        past_of_pool = past(
-            timelines,
-            rules,
-            lasted,
-            accounted=False,
-            facts=last_account.facts,
-            lasting_at=lasting_at,
-        )
-        past_of_pool = replace(past_of_pool, account=last_account.account)
+    judge = partial(past, timelines, rules, lasted, lasting_at=lasting_at)
+    account = known_pools.accounts.get((prometheus.address, pool))
+    if account is not None and account.rules == rules and 0 <= now - account.at < ACCOUNTED:
+        past_of_pool = judge(accounted=False, facts=account.facts)
+        past_of_pool = replace(past_of_pool, account=account.account)
     else:  # seconds of a core, so others go on meanwhile
         facts = {} if ask_facts is None else await ask_facts()
-        past_of_pool = await asyncio.to_thread(
-            past, timelines, rules, lasted, facts=facts, lasting_at=lasting_at
+        past_of_pool = await asyncio.to_thread(judge, facts=facts)
+        known_pools.accounts[prometheus.address, pool] = KnownAccount(
+            at=now, rules=rules, account=past_of_pool.account, facts=facts
         )
-        account = KnownAccount(at=now, rules=rules, account=past_of_pool.account, facts=facts)
-        known_pools.accounts[prometheus.address, pool] = account
     nodes_now = {naming.host(labels) for labels in await nodes_there(prometheus, pool, now)}
     warnings = [
         left_out,

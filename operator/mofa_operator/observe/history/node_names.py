@@ -114,7 +114,7 @@ class RecentNodes:
 
 def naming_of(
     series: Sequence[Mapping[str, str]],
-    known_nodes: AbstractSet[str] = frozenset(),
+    nodes: AbstractSet[str] = frozenset(),
     stated: str = "",
 ) -> NodeNaming | str:
     """Which label names the nodes, judged by series of one node each; a sentence where none does.
@@ -132,20 +132,16 @@ def naming_of(
     distinct = [len(values[label] - {""}) for label in labels if label != "instance"]
     least = len(machines) or max(distinct, default=1)
     for label in labels:
-        label_values = values[label]
-        if (
-            "" not in label_values
-            and len(label_values) >= least
-            and (not known_nodes or label_values <= known_nodes)
-        ):
+        names = values[label]
+        if "" not in names and len(names) >= least and (not nodes or names <= nodes):
             return NodeNaming(label).with_nodes(series)
-    examples = ", ".join(_example(label, values[label], known_nodes) for label in labels) or "none"
-    what = "names the nodes of the API server" if known_nodes else "has a value for each node"
+    examples = ", ".join(_example(label, values[label], nodes) for label in labels) or "none"
+    what = "names the nodes of the API server" if nodes else "has a value for each node"
     return f"no label of kube_node_status_condition {what}: {examples}"
 
 
-def _example(label: str, values: set[str], known_nodes: AbstractSet[str]) -> str:
-    first = min(values - known_nodes or values)
+def _example(label: str, values: set[str], nodes: AbstractSet[str]) -> str:
+    first = min(values - nodes or values)
     more = f" and {len(values) - 1} more" if len(values) > 1 else ""
     return f"{label} says {first[:80]!r}{more}"
 

@@ -139,16 +139,14 @@ class NodeSeries:
         if not points:
             return
         gaps = sorted(
-            gap for node_points in points.values() if (gap := spacing_of(sorted(node_points), 5.0))
+            gap for samples in points.values() if (gap := spacing_of(sorted(samples), 5.0))
         )
         usual = gaps[len(gaps) // 2] if gaps else self.spacing.get(signal, _USUAL)
         self.spacing[signal] = spacing = usual
         read = (Span(self._ask.at - back, self._ask.at),)
         self.timelines += [
-            SignalTimeline(
-                node, signal, part, value_runs(node_points, spacing, signal.silence), read
-            )
-            for (node, part), node_points in points.items()
+            SignalTimeline(node, signal, part, value_runs(samples, spacing, signal.silence), read)
+            for (node, part), samples in points.items()
         ]
 
     async def _stand(self, signal: Signal) -> None:

@@ -191,10 +191,8 @@ def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
         },
         gpus=older.gpus if older.gpus == newer.gpus else newer.gpus,
         reporting={
-            signal: older.reporting[signal]
-            if older.reporting.get(signal) == reporters
-            else reporters
-            for signal, reporters in newer.reporting.items()
+            signal: older.reporting[signal] if older.reporting.get(signal) == nodes else nodes
+            for signal, nodes in newer.reporting.items()
         },
     )
 
@@ -603,9 +601,7 @@ class _Queries:
         for sample in (*first.samples, *changes.samples):
             if node := self._naming.host(sample.labels):
                 points[node] += sample.points
-        return {
-            node: tuple(_working(sorted(node_points), end)) for node, node_points in points.items()
-        }
+        return {node: tuple(_working(sorted(values), end)) for node, values in points.items()}
 
 
 def _working(changes: Sequence[Point], end: float) -> Iterator[Span]:

@@ -142,10 +142,8 @@ async def _lags(
         job = _job(s.labels)
         if job is None or job not in steps:
             continue
-        sample_moments = sampled.get(job, {})
-        points = sorted(
-            {(sample_moments[grid], number) for grid, number in s.points if grid in sample_moments}
-        )
+        times = sampled.get(job, {})
+        points = sorted({(times[grid], number) for grid, number in s.points if grid in times})
         if points:
             edges.append(lagging(job, points, day.start, steps[job], gap))
     return edges
@@ -247,10 +245,8 @@ def _coarse_stall(chain: Sequence[tuple[Point, Point]], piece: StepEdges, last: 
     are estimated.
     """
     first, (before, after), step = chain[0][0], chain[-1], piece.step_seconds
-    highest = max(number for pair in chain for _, number in pair)
-    stopped = (
-        first[0] + (highest - first[1]) * step + step / 2 if after[1] < before[1] else first[0]
-    )
+    top = max(number for pair in chain for _, number in pair)
+    stopped = first[0] + (top - first[1]) * step + step / 2 if after[1] < before[1] else first[0]
     if after[1] == before[1] and after == last:
         return Stall(stopped, inf, gap=piece.gap)
     lost = _lost(first, after, step)

@@ -283,7 +283,7 @@ def _recovered(
     moment: float,
     gained: float,
     redone: int,
-    step_seconds: float,
+    pace: float,
     *,
     fell: bool = False,
 ) -> RunRecord:
@@ -307,7 +307,7 @@ def _recovered(
                 incident,
                 recovery=recovery,
                 redone=redone,
-                lost=recovery + redone * step_seconds,
+                lost=recovery + redone * pace,
             )
         incidents[index] = incident
     return replace(record, incidents=tuple(incidents)) if open_indices else record

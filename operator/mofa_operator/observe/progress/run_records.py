@@ -143,10 +143,8 @@ class RunRecords:
 
     def keep(self, jobs: Iterable[LiveObject]) -> None:
         """Forget all other jobs."""
-        identities = {_identity(job) for job in jobs}
-        self._memories = {
-            key: memory for key, memory in self._memories.items() if key in identities
-        }
+        kept = self._memories.keys() & set(map(_identity, jobs))
+        self._memories = {identity: self._memories[identity] for identity in kept}
 
 
 def _alive(

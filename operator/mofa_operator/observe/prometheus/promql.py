@@ -429,11 +429,9 @@ def by_trusted_exporters(
     if not metric.startswith("DCGM_"):
         return query(pool.series(metric))
     up = pool.series("up", pool.placed())
-    trusted_targets = f"group by (instance) (last_over_time({up}[{duration(span)}]))"
+    targets = f"group by (instance) (last_over_time({up}[{duration(span)}]))"
     own = query(pool.series(metric, pool.placed()))
-    kept = (
-        f"({query(pool.series(metric, pool.placed('!~')))}) and on (instance) ({trusted_targets})"
-    )
+    kept = f"({query(pool.series(metric, pool.placed('!~')))}) and on (instance) ({targets})"
     # the label keeps both from having the same series twice
     either = (
         f'label_replace({series}, "way", "{way}", "", "")'

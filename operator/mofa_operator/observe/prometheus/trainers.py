@@ -76,12 +76,10 @@ class TrainerSeries:
 
     def there(self, pool: Pool) -> str:
         """Jobs whose series exist now, whether or not steps advance, and since when. [s]"""
-        series_exists = f"0 * {self._max(pool, pool.series(self.step or self.tokens))}"
-        return (
-            series_exists
-            if self.start is None
-            else f"{self._max(pool, pool.series(self.start))} or {series_exists}"
-        )
+        exists = f"0 * {self._max(pool, pool.series(self.step or self.tokens))}"
+        if self.start is None:
+            return exists
+        return f"{self._max(pool, pool.series(self.start))} or {exists}"
 
     def speed(self, pool: Pool) -> str:
         """Tokens per second of each job, by targets that still speak where there are any. [1/s]"""
