@@ -79,18 +79,22 @@ class Progress:
     has_steps: bool = False
     """Whether lines have the step itself, and not only steps since the start."""
 
-    def with_speed(self, shown: Speed) -> Progress:
+    def with_speed(self, line_speed: Speed) -> Progress:
         """This progress with the speed of a line."""
-        if shown.tokens_per_second is None:
-            seconds = shown.step_seconds if shown.step_seconds is not None else self.step_seconds
+        if line_speed.tokens_per_second is None:
+            seconds = (
+                line_speed.step_seconds
+                if line_speed.step_seconds is not None
+                else self.step_seconds
+            )
             return replace(
-                self, step_seconds=seconds, missing=shown.basis, unknown=self.unknown + 1
+                self, step_seconds=seconds, missing=line_speed.basis, unknown=self.unknown + 1
             )
         return replace(
             self,
-            tokens_per_second=shown.tokens_per_second,
-            step_seconds=shown.step_seconds,
-            basis=shown.basis,
+            tokens_per_second=line_speed.tokens_per_second,
+            step_seconds=line_speed.step_seconds,
+            basis=line_speed.basis,
             missing="",
             speeds=self.speeds + 1,
         )

@@ -275,18 +275,18 @@ class ProfileCache:
         self._profiles: dict[Key, _Unpacked] = {}
 
     def profile(
-        self, key: Key, entry: StoredBody | None, ledger: StoredBody | None
+        self, key: Key, stored_body: StoredBody | None, ledger: StoredBody | None
     ) -> LiveProfile | None:
         """A profile with its ledger; None where there is no profile."""
-        if entry is None:
+        if stored_body is None:
             return None
         ledger_raw = b"" if ledger is None else ledger.raw
         cached = self._profiles.get(key)
-        if cached is None or cached.raw is not entry.raw or cached.ledger is not ledger_raw:
+        if cached is None or cached.raw is not stored_body.raw or cached.ledger is not ledger_raw:
             ledger_key = Key(FAILURE_LEDGER, "", key.name)
             ledger_object = None if ledger is None else LiveObject(ledger_key, unpacked(ledger_raw))
-            profile = LiveProfile(key, unpacked(entry.raw), ledger_object)
-            self._profiles[key] = cached = _Unpacked(entry.raw, ledger_raw, profile)
+            profile = LiveProfile(key, unpacked(stored_body.raw), ledger_object)
+            self._profiles[key] = cached = _Unpacked(stored_body.raw, ledger_raw, profile)
         return cached.profile
 
     def forget(self, key: Key) -> None:
