@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mofa_model.advice.predictions import PricedLayout, least_score, priced, score_of
-from mofa_model.advice.request import ROOMY, Request, measured_support, seen_of, trainer_of
+from mofa_model.advice.request import ROOMY, Request, layout_odds, measured_support, trainer_of
 from mofa_model.axes.axis import Axis
 from mofa_model.bands.coordinates import WORDS, Coordinates, coordinates, layouts_of, words_of
 from mofa_model.bands.odds import LayoutOdds, ShortRun
@@ -111,11 +111,9 @@ _HARMLESS: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeighedCandidate:
+class WeighedCandidate(Candidate):
     """A candidate of the search with its odds, and with its exact price once it is replayed."""
 
-    candidate: Candidate
-    """What the search says."""
     coordinates: Coordinates
     """Where it stands among measured runs."""
     fits: Ratio
@@ -133,10 +131,10 @@ class WeighedCandidate:
     @property
     def expected(self) -> float:
         """The objective that is expected of it; lower is better."""
-        by_search = self.candidate.score * self.weight
+        by_search = self.score * self.weight
         if self.priced is None:
             return by_search
-        return by_search * self.priced.step_time / float(self.candidate.step_seconds)
+        return by_search * self.priced.step_time / float(self.step_seconds)
 
     @property
     def sure(self) -> bool:
@@ -149,14 +147,9 @@ class WeighedCandidate:
         return self.expected / self.weight
 
     @property
-    def nodes(self) -> int:
-        """Nodes. [1]"""
-        return self.candidate.nodes
-
-    @property
     def exact(self) -> PricedLayout:
         """Its price by replay."""
-        return self.priced or priced(self.candidate.problem, self.candidate.strategy)
+        return self.priced or priced(self.problem, self.strategy)
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -167,7 +160,7 @@ class WeighedCandidate:
 
 def by_expected(candidate: WeighedCandidate) -> tuple[float, ...]:
     """Sort key: the better first; of equal ones the plainer."""
-    return candidate.expected, candidate.nodes, candidate.candidate.index
+    return candidate.expected, candidate.nodes, candidate.index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,56 +182,61 @@ class TrainerResult:
 
 def weighed(request: Request, ranking: Ranking) -> list[WeighedCandidate]:
     """The best candidates of a search and the layouts that ran, with their odds; best first."""
-    best = (one for candidates in ranking.best.values() for one in candidates)
-    found = sorted(best, key=lambda one: (one.expected, one.nodes, one.index))
-    now = today(request)
-    known = [*request.tried, *now]
-    tried = {_layout(run.coordinates) for run in known}
-    placed = zip(found, _places(found), strict=True)
-    fresh = [(one, at) for one, at in placed if not tried or _layout(at) not in tried]
-    told = [
+    best = (candidate for candidates in ranking.best.values() for candidate in candidates)
+    by_search = sorted(best, key=lambda c: (c.weighted_score, c.nodes, c.index))
+    layout_of_today = today(request)
+    runs = [*request.tried, *layout_of_today]
+    layouts = {_layout(run.coordinates) for run in runs}
+    fresh = [
+        (candidate, position)
+        for candidate, position in zip(by_search, _coordinates(by_search), strict=True)
+        if not layouts or _layout(position) not in layouts
+    ]
+    tried = [
         (_tried(request, run, place), run.coordinates)
-        for place, run in enumerate(known)
+        for place, run in enumerate(runs)
         if run.fitted
     ]
     # What is written is as sure to fit as what the search finds.
-    ran = [(one, varied(at, estimated=one.estimated)) for one, at in told]
-    if not (every := [*ran, *fresh]):
-        return []
-    proven = len(ran) - (0 if request.current_runs else len(now))
-    seen = seen_of(request, [at for _, at in every])
-    support = measured_support(request)
-    problems = {id(one.problem): one.problem for one, _ in every}  # far fewer than candidates
-    spaces = {at: space_of(problem) for at, problem in problems.items()}
-    space = np.array([spaces[id(one.problem)] / float(one.memory_bytes) for one, _ in every])
-    losses = {at: lost_by_failing(request, problem) for at, problem in problems.items()}
-    lost = np.array([losses[id(one.problem)] for one, _ in every])
-    unproven = [
-        () if at < proven else _unproven(support, one.layout) for at, (_, one) in enumerate(every)
+    ran = [
+        (candidate, varied(position, estimated=candidate.estimated))
+        for candidate, position in tried
     ]
-    asked = _asked(request)
-    new = np.array(
-        [
-            sum(name.partition("=")[0] not in asked for name in some) if some else 0
-            for some in unproven
-        ]
-    )
-    fits = seen.below("memory", space)
-    weights = weights_of(seen, space, new, lost, request.risk)
+    placed = [*ran, *fresh]
+    if not placed:
+        return []
+    candidates, positions = zip(*placed, strict=True)
+    proven = len(ran) - (0 if request.current_runs else len(layout_of_today))
+    odds = layout_odds(request, positions)
+    support = measured_support(request)
+    # There are far fewer problems than candidates.
+    problems = {id(candidate.problem): candidate.problem for candidate in candidates}
+    spaces = {key: space_of(problem) for key, problem in problems.items()}
+    space = np.array([spaces[id(c.problem)] / float(c.memory_bytes) for c in candidates])
+    losses = {key: lost_by_failing(request, problem) for key, problem in problems.items()}
+    lost = np.array([losses[id(candidate.problem)] for candidate in candidates])
+    unproven = [
+        () if place < proven else _unproven(support, position.layout)
+        for place, position in enumerate(positions)
+    ]
+    asked = _keys_asked(request)
+    new = np.array([_unasked(features, asked) for features in unproven])
+    fits = odds.below("memory", space)
+    weights = weights_of(odds, space, new, lost, request.risk)
     fits[:proven] = weights[:proven] = 1.0  # it trained; a measured step has memory's share
-    weights *= np.exp(seen.centres["step"])
+    weights *= np.exp(odds.centres["step"])
     return sorted(
         (
             WeighedCandidate(
-                candidate=one,
-                coordinates=at,
+                **vars(candidate),
+                coordinates=position,
                 fits=float(fits[place]),
                 weight=float(weights[place]),
-                complexity=0.0 if place < proven else support.complexity(at.layout),
+                complexity=0.0 if place < proven else support.complexity(position.layout),
                 unmeasured=unproven[place],
                 ran=place < proven,
             )
-            for place, (one, at) in enumerate(every)
+            for place, (candidate, position) in enumerate(placed)
             if fits[place] >= max(request.least_fits, LIKELY * (proven <= place < len(ran)))
         ),
         key=by_expected,
@@ -303,7 +301,7 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
         problem=problem,
         nodes=request.nodes,
         score=float(score[0]),
-        expected=float(score[0]),
+        weighted_score=float(score[0]),
         step_seconds=step,
         memory_bytes=float(full.footprint.peak),
         counted_memory=float(full.footprint.counted_memory),
@@ -311,19 +309,19 @@ def _tried(request: Request, run: ShortRun, place: int) -> Candidate:
     )
 
 
-def _places(candidates: Sequence[Candidate]) -> list[Coordinates]:
+def _coordinates(candidates: Sequence[Candidate]) -> list[Coordinates]:
     """Coordinates of candidates among measured runs. Those of one problem differ in layout and
     memory alone, so all else is found once a problem.
     """
-    problems = {id(one.problem): one for one in candidates}
+    of_each_problem = {id(candidate.problem): candidate for candidate in candidates}
     places = {
-        at: coordinates(one.problem.workload, one.problem.cluster, one.strategy)
-        for at, one in problems.items()
+        key: coordinates(candidate.problem.workload, candidate.problem.cluster, candidate.strategy)
+        for key, candidate in of_each_problem.items()
     }
-    layouts = layouts_of([one.strategy for one in candidates])
+    layouts = layouts_of([candidate.strategy for candidate in candidates])
     return [
-        varied(places[id(one.problem)], layout=layout, estimated=one.estimated)
-        for one, layout in zip(candidates, layouts, strict=True)
+        varied(places[id(candidate.problem)], layout=layout, estimated=candidate.estimated)
+        for candidate, layout in zip(candidates, layouts, strict=True)
     ]
 
 
@@ -367,7 +365,9 @@ def fits(
 ) -> Ratio:
     """Chance that a layout with an estimated memory fits. [1]"""
     return float(
-        seen_of(request, (coordinates,)).below("memory", space_of(problem) / float(memory_bytes))[0]
+        layout_odds(request, (coordinates,)).below(
+            "memory", space_of(problem) / float(memory_bytes)
+        )[0]
     )
 
 
@@ -419,26 +419,30 @@ def _with_room_in_hosts(request: Request) -> Request:
 
     if any(problem.cluster.host.stated for problem in request.problems):
         return request
-    trainers = tuple((name, tuple(map(roomy, some))) for name, some in request.trainers)
+    trainers = tuple((name, tuple(map(roomy, problems))) for name, problems in request.trainers)
     return replace(request, problems=tuple(map(roomy, request.problems)), trainers=trainers)
 
 
 def _searched(request: Request, advance: Callable[[float], None]) -> list[TrainerResult]:
-    asked = _searches(request)
-    every: list[TrainerResult] = []
+    searches = _searches(request)
+    without: list[TrainerResult] = []
     # Trainers whose stack nobody measured are looked at only where the others have nothing.
     for preferred in (True, False):
-        some = [one for one in asked if one.preferred is preferred]
-        found = [one.result(lambda part: advance(part / len(asked))) for one in some]
-        if there := [one for one in found if one.candidates]:
-            return there
-        every += found
-    return [min(every, key=_least_memory)]
+        results = [
+            trainer_search.result(lambda part: advance(part / len(searches)))
+            for trainer_search in searches
+            if trainer_search.preferred is preferred
+        ]
+        if fitting := [result for result in results if result.candidates]:
+            return fitting
+        without += results
+    return [min(without, key=_least_memory)]
 
 
-def _least_memory(one: TrainerResult) -> float:
+def _least_memory(result: TrainerResult) -> float:
     """Device memory of the leanest layout; infinite where none is legal. [B]"""
-    return np.inf if one.ranking.leanest is None else float(one.ranking.leanest.memory_bytes)
+    leanest = result.ranking.leanest
+    return np.inf if leanest is None else float(leanest.memory_bytes)
 
 
 def _searches(request: Request) -> list[_TrainerSearch]:
@@ -449,14 +453,14 @@ def _searches(request: Request) -> list[_TrainerSearch]:
     effort = Effort()
     if request.framework != ANY:
         return [_TrainerSearch(request, effort)]
-    found = []
+    searches = []
     for name in trainers():
         # One trainer cannot do what is asked: that is no error as long as another trainer can.
         with contextlib.suppress(InputError):
-            found.append(_TrainerSearch(request.for_trainer(name), effort))
-    if not found or _lifted(request):
-        found.append(_TrainerSearch(request, Effort()))
-    return found
+            searches.append(_TrainerSearch(request.for_trainer(name), effort))
+    if not searches or _lifted(request):
+        searches.append(_TrainerSearch(request, Effort()))
+    return searches
 
 
 class _TrainerSearch:
@@ -479,8 +483,8 @@ class _TrainerSearch:
         if request.odds:
             return self._by_odds(advance)
         ranking = search(_everything(replace(self._question, effort=self._effort)), advance)
-        some = [replace(one, weight=1.0) for one in weighed(request, ranking)]
-        return self._of(ranking, sorted(some, key=by_expected))
+        candidates = [replace(candidate, weight=1.0) for candidate in weighed(request, ranking)]
+        return self._of(ranking, sorted(candidates, key=by_expected))
 
     def _of(self, ranking: Ranking, candidates: Sequence[WeighedCandidate]) -> TrainerResult:
         request = self._request
@@ -508,16 +512,17 @@ class _TrainerSearch:
             return self._of(ranking, weighed(request, ranking))
         # What runs have is a far smaller space; all else follows on the best number of nodes alone.
         ranking = search(replace(asked, effort=self._effort), advance)
-        known = weighed(request, ranking)
-        if not known:
+        measured = weighed(request, ranking)
+        if not measured:
             ranking = search(_everything(replace(asked, effort=self._effort)), advance)
             return self._of(ranking, weighed(request, ranking))
-        best = known[0].nodes
-        more = aside(_everything(replace(asked, nodes=(best,), keep=WEIGHED)))
-        if more is None:
-            return self._of(ranking, known)
-        others = [one for one in known if one.nodes != best]
-        return self._of(ranking, sorted((*others, *weighed(request, more)), key=by_expected))
+        best = measured[0].nodes
+        everything = aside(_everything(replace(asked, nodes=(best,), keep=WEIGHED)))
+        if everything is None:
+            return self._of(ranking, measured)
+        elsewhere = [candidate for candidate in measured if candidate.nodes != best]
+        on_best = weighed(request, everything)
+        return self._of(ranking, sorted((*elsewhere, *on_best), key=by_expected))
 
 
 def aside(
@@ -535,7 +540,7 @@ def _lifted(request: Request) -> bool:
     return Rejection.NOT_MEASURED.value in request.lifted
 
 
-def _asked(request: Request) -> set[str]:
+def _keys_asked(request: Request) -> set[str]:
     """Keys of the constraints, or all: what somebody asks for is no risk of ours."""
     if _lifted(request):
         return {word.key for word in WORDS.values()}
@@ -553,32 +558,36 @@ def _unproven(support: Support, layout: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in names if name.partition("=")[0] not in _HARMLESS) if names else ()
 
 
+def _unasked(features: Sequence[str], asked: set[str]) -> int:
+    """How many of these features nobody asks for. [1]"""
+    return sum(feature.partition("=")[0] not in asked for feature in features)
+
+
 def _factor(request: Request, support: Support) -> Callable[[SearchCase, Axes], Factor]:
     """A function for the search: the factor on a strategy's time for memory that may lack and for
     features that no run has.
     """
-    asked = _asked(request)
+    asked = _keys_asked(request)
 
     def unproven(axis: Axis, value: Any) -> int:
-        features = _unproven(support, words_of(axis.name, value))
-        return sum(name.partition("=")[0] not in asked for name in features)
+        return _unasked(_unproven(support, words_of(axis.name, value)), asked)
 
     def factor_of(case: SearchCase, axes: Axes) -> Factor:
         plain = Strategy(dp=case.cluster.gpus)
         at = coordinates(case.workload, case.cluster, plain)
-        seen, space = seen_of(replace(request, tried=()), (at,)), space_of(case)
+        odds, space = layout_odds(replace(request, tried=()), (at,)), space_of(case)
         lost = lost_by_failing(request, case)
         counts = {
             axis.name: np.array([unproven(axis, value) for value in axes[axis.name]])
             for axis in AXES
         }
-        some = [(axes.strides[name], count) for name, count in counts.items() if count.any()]
+        strides = [(axes.strides[name], count) for name, count in counts.items() if count.any()]
 
         def factor(index: NDArray[np.int64], memory: Array) -> Array:
             new = np.zeros(len(index))
-            for stride, count in some:
+            for stride, count in strides:
                 new += count[index // stride % len(count)]
-            return weights_of(seen, space / memory, new, lost, request.risk)
+            return weights_of(odds, space / memory, new, lost, request.risk)
 
         return factor
 

@@ -51,17 +51,17 @@ def replayed(
     candidate_groups: Sequence[Sequence[WeighedCandidate]],
 ) -> list[tuple[WeighedCandidate, ...]]:
     """Each group with exact step times, best first. All groups are replayed together."""
-    every = [one for group in candidate_groups for one in group]
-    exact = iter(
-        priced_together([(one.candidate.problem, one.candidate.strategy) for one in every])
-    )
-    found = [[replace(one, priced=next(exact)) for one in group] for group in candidate_groups]
-    return [tuple(sorted(group, key=by_expected)) for group in found]
+    candidates = [candidate for group in candidate_groups for candidate in group]
+    exact = iter(priced_together([(c.problem, c.strategy) for c in candidates]))
+    return [
+        tuple(sorted((replace(c, priced=next(exact)) for c in group), key=by_expected))
+        for group in candidate_groups
+    ]
 
 
 def chosen(results: Sequence[TrainerResult]) -> list[TrainerResult]:
     """The results of trainers with their finalists and the first choice of each."""
-    groups = replayed([list(_few(one)) for one in results])
+    groups = replayed([list(_few(result)) for result in results])
     return [
         replace(result, finalists=finalists, first=_first(result, finalists))
         for result, finalists in zip(results, groups, strict=True)
@@ -72,46 +72,48 @@ def _first(result: TrainerResult, finalists: Sequence[WeighedCandidate]) -> Weig
     request = result.request
     if not request.odds:
         return finalists[0]
-    seen = odds_of(request.runs, [one.coordinates for one in finalists], request.tried)
-    expected = np.array([one.expected for one in finalists])
-    first = simplest(seen, expected, np.array([one.complexity for one in finalists]))
-    if (runs := running(request, finalists)) is not None:
-        compared = np.array([_compared(request, one) for one in finalists])
-        now = finalists.index(runs)
-        if seen.beats(first, compared)[now] < KEPT:
-            return runs
+    odds = odds_of(request.runs, [finalist.coordinates for finalist in finalists], request.tried)
+    expected = np.array([finalist.expected for finalist in finalists])
+    first = simplest(odds, expected, np.array([finalist.complexity for finalist in finalists]))
+    if (layout_of_today := running(request, finalists)) is not None:
+        compared = np.array([_compared(request, finalist) for finalist in finalists])
+        if odds.beats(first, compared)[finalists.index(layout_of_today)] < KEPT:
+            return layout_of_today
     return finalists[first]
 
 
 def running(request: Request, candidates: Iterable[WeighedCandidate]) -> WeighedCandidate | None:
     """Today's layout among some candidates; None where it is not there."""
-    return next((one for one in candidates if one.candidate.strategy == request.current), None)
+    return next(
+        (candidate for candidate in candidates if candidate.strategy == request.current),
+        None,
+    )
 
 
-def _compared(request: Request, one: WeighedCandidate) -> float:
+def _compared(request: Request, candidate: WeighedCandidate) -> float:
     """The time of a layout in the comparison with today's: without the risk of memory, where
     today's runs.
     """
-    return one.pace if request.current_runs else one.expected
+    return candidate.pace if request.current_runs else candidate.expected
 
 
 def better_by_chance(request: Request, other: WeighedCandidate, today: WeighedCandidate) -> Ratio:
     """Chance that another layout is better than today's, by what the rule compares. [1]"""
-    seen = odds_of(request.runs, (other.coordinates, today.coordinates), request.tried)
-    compared = np.array([_compared(request, one) for one in (other, today)])
-    return float(seen.beats(0, compared)[1])
+    odds = odds_of(request.runs, (other.coordinates, today.coordinates), request.tried)
+    compared = np.array([_compared(request, candidate) for candidate in (other, today)])
+    return float(odds.beats(0, compared)[1])
 
 
 def keep_words(request: Request, finalists: Sequence[WeighedCandidate]) -> str:
     """The sentence that today's layout is kept, with the chance that the best other one
     is better.
     """
-    now = running(request, finalists)
-    others = [one for one in finalists if one is not now]
+    layout_of_today = running(request, finalists)
+    others = [finalist for finalist in finalists if finalist is not layout_of_today]
     keep = kept_words(request)
-    if now is None or not others:
+    if layout_of_today is None or not others:
         return f"{keep}: nothing else fits"
-    chance = better_by_chance(request, others[0], now)
+    chance = better_by_chance(request, others[0], layout_of_today)
     better = f"the best other layout is better with a probability of {in_percent(chance)}"
     return f"{keep}: {better}"
 
@@ -130,23 +132,25 @@ def _few(result: TrainerResult) -> Iterable[WeighedCandidate]:
     candidates = result.candidates
     few: dict[tuple[int, int], WeighedCandidate] = {}
     layouts, kinds, least = set[object](), set[object](), np.inf
-    wanted = {next((one.candidate.index for one in candidates if one.sure), None)}
-    wanted.add(next((one.candidate.index for one in candidates if one.unmeasured), None))
+    wanted = {next((candidate.index for candidate in candidates if candidate.sure), None)}
+    wanted.add(next((candidate.index for candidate in candidates if candidate.unmeasured), None))
     most = max(FINALISTS, int(result.request.top) + 1)
-    for one in candidates:
-        s = one.candidate.strategy
+    for candidate in candidates:
+        s = candidate.strategy
         layout = (s.tp, s.pp, s.cp, s.dp, s.ep, s.etp, s.schedule, s.context_mode)
-        kind = frozenset(one.coordinates.layout) - {"mbs"}
+        kind = frozenset(candidate.coordinates.layout) - {"mbs"}
         # A replay changes step times a little: a simpler layout up to SPAN slower may be as fast
         # after it.
-        simpler = one.complexity < least and one.expected <= candidates[0].expected * (1.0 + SPAN)
+        simpler = candidate.complexity < least and candidate.expected <= candidates[0].expected * (
+            1.0 + SPAN
+        )
         fresh = (layout not in layouts and len(layouts) < most) or (
             kind not in kinds and len(kinds) < most
         )
-        is_known = one.ran or s == result.request.current
-        if fresh or simpler or is_known or one.candidate.index in wanted:
-            few[one.nodes, one.candidate.index] = one
-            least = min(least, one.complexity)
+        is_known = candidate.ran or s == result.request.current
+        if fresh or simpler or is_known or candidate.index in wanted:
+            few[candidate.nodes, candidate.index] = candidate
+            least = min(least, candidate.complexity)
         layouts.add(layout)
         kinds.add(kind)
     return few.values()
@@ -179,24 +183,24 @@ def doubts_of(
     `unmeasured` are its features that no run has, `own` says whether runs of its stack or a
     relative count, `sure` is the chance that its bounds hold.
     """
-    found = [*question_doubts(request)]
+    doubts = [*question_doubts(request)]
     if keeps(odds.beats):
-        found.insert(
+        doubts.insert(
             0,
             f"{kept_words(request)}: the first choice is better with a probability of "
             f"{in_percent(odds.beats or 0.0)}",
         )
-    found += filter(None, (host,))
+    doubts += filter(None, (host,))
     if odds.fits < SURELY:
-        found.append(f"it fits with a probability of {in_percent(odds.fits)} only")
+        doubts.append(f"it fits with a probability of {in_percent(odds.fits)} only")
     if unmeasured:
-        found.append(f"no measured run has {', '.join(unmeasured)}")
+        doubts.append(f"no measured run has {', '.join(unmeasured)}")
     elif not own:
-        found.append(rests_on.evidence)
-    found += request.caveats
-    if sure <= DOUBTED and not found:
-        found.append(f"bands near it hold with a probability of {in_percent(sure)} only")
-    return tuple(found)
+        doubts.append(rests_on.evidence)
+    doubts += request.caveats
+    if sure <= DOUBTED and not doubts:
+        doubts.append(f"bands near it hold with a probability of {in_percent(sure)} only")
+    return tuple(doubts)
 
 
 def kept_words(request: Request) -> str:

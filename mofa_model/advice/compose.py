@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -81,8 +82,9 @@ DECIDING: Final = {
     "bands.odds": "band.SHARE odds.END odds.PARTING odds.REPEATED probes.REPEATED",
     "bands.table": "support.BORROWED table.UNIT",
     "advice.candidates": "choice.LIKELY probes.PRESSED probes.SLOWED prospects.FEWEST "
-    "prospects.KEEP prospects.WEIGHED verdict.SURELY weighed.FAILED weighed.LOOK weighed.MANY weighed.PRESSED weighed.RELAUNCH weighed.RISK "
-    "weighed.SLOWED weighed.TUNED weighed.UNPROVEN weighed.UNSURE weighed.USUAL",
+    "prospects.KEEP prospects.WEIGHED verdict.SURELY weighed.FAILED weighed.LOOK weighed.MANY "
+    "weighed.PRESSED weighed.RELAUNCH weighed.RISK weighed.SLOWED weighed.TUNED weighed.UNPROVEN "
+    "weighed.UNSURE weighed.USUAL",
     "advice.choice": "choice.DECIDED choice.FINALISTS choice.SPAN choice.WORTH "
     "verdict.DOUBTED verdict.KEPT",
     "advice.probes": "probes.DRAWS probes.EVEN probes.MOST probes.SPREAD",
@@ -144,7 +146,7 @@ def _ranked(results: Sequence[TrainerResult]) -> list[TrainerResult]:
     if not results[0].candidates:
         return list(results)
     # The second sort is stable: inside each of its two groups the best stays first.
-    by_expected = sorted(chosen(results), key=lambda one: _first(one).expected)
+    by_expected = sorted(chosen(results), key=lambda result: _first(result).expected)
     return sorted(by_expected, key=_is_unknown)
 
 
@@ -162,9 +164,9 @@ today's if it can run, else than the first choice. [1]"""
 
 
 def _chance_to_beat(request: Request, base: Coordinates, base_pace: Seconds) -> _ChanceToBeat:
-    def chance(at: Coordinates, pace: Seconds) -> Ratio:
-        seen = odds_of(request.runs, (at, base), request.tried)
-        return float(seen.beats(0, np.array([pace, base_pace]))[1])
+    def chance(layout: Coordinates, pace: Seconds) -> Ratio:
+        odds = odds_of(request.runs, (layout, base), request.tried)
+        return float(odds.beats(0, np.array([pace, base_pace]))[1])
 
     return chance
 
@@ -253,20 +255,21 @@ def _nodes(number: int) -> str:
 
 def _in_chunks(request: Request, ranking: Ranking) -> str:
     """What experts in chunks would do, as the end of an explanation; empty if nothing."""
-    asked, model = question_of(request), request.problems[0].workload.model
-    said = len(ranking.axes["chunks"]) > 1 or any(one.key == "chunks" for one in asked.constraints)
-    if ranking.leanest is None or model.experts is None or said:
+    question, model = question_of(request), request.problems[0].workload.model
+    searched_already = len(ranking.axes["chunks"]) > 1 or any(
+        constraint.key == "chunks" for constraint in question.constraints
+    )
+    if ranking.leanest is None or model.experts is None or searched_already:
         return ""
-    chunked = (*asked.constraints, *map(parse_constraint, _CHUNKS))
-    within = aside(replace(asked, constraints=chunked, built=("chunks", "chunk_layers")))
-    found = [] if within is None else [one for some in within.best.values() for one in some]
-    if not found:
+    constraints = (*question.constraints, *map(parse_constraint, _CHUNKS))
+    chunked = aside(replace(question, constraints=constraints, built=("chunks", "chunk_layers")))
+    if chunked is None or not any(chunked.best.values()):
         return ""
-    best = min(found, key=lambda one: (one.score, one.nodes, one.index))
-    offered = f"; no trainer offers {unoffered(best.strategy)}"
-    where = f" on {int(some)} layers of a stage" if (some := best.strategy.chunk_layers) else ""
-    text = format_strategy(best.strategy)
-    return f"; experts in {int(best.strategy.chunks)} chunks{where} would fit, as {text}{offered}"
+    best = min(chain(*chunked.best.values()), key=lambda c: (c.score, c.nodes, c.index))
+    layers, chunks = int(best.strategy.chunk_layers), int(best.strategy.chunks)
+    where = f" on {layers} layers of a stage" if layers else ""
+    text, missing = format_strategy(best.strategy), unoffered(best.strategy)
+    return f"; experts in {chunks} chunks{where} would fit, as {text}; no trainer offers {missing}"
 
 
 def _alternatives(
@@ -283,26 +286,29 @@ def _alternatives(
     named: list[tuple[str, Request, WeighedCandidate]] = []
     if best is not first:
         named.append(("most likely best", request, best))
-    rest = [one for one in result.finalists if one is not first and one is not best]
-    if not first.sure and (sure := next((one for one in rest if one.sure), None)):
+    rest = [
+        finalist for finalist in result.finalists if finalist is not first and finalist is not best
+    ]
+    sure = next((finalist for finalist in rest if finalist.sure), None)
+    if not first.sure and sure is not None:
         named.append(("surest", request, sure))
-    faster = (one for one in rest if one.unmeasured and one.pace < first.pace)
-    if not first.unmeasured and (tried := next(faster, None)):
-        named.append(("worth a try", request, tried))
-    kinds = {one.kind for one in (first, *(one for _, _, one in named))}
+    faster = (finalist for finalist in rest if finalist.unmeasured and finalist.pace < first.pace)
+    if not first.unmeasured and (worth_a_try := next(faster, None)):
+        named.append(("worth a try", request, worth_a_try))
+    kinds = {first.kind, *(candidate.kind for _, _, candidate in named)}
     for other in others:
         if other.first is not None:
             trainer = trainer_of(other.request)
             named.append(
                 (f"in {trainer}" if trainer else "to be built", other.request, other.first)
             )
-    for one in result.finalists:
-        if one.kind not in kinds:
-            kinds.add(one.kind)
-            named.append((difference(one.kind, first.kind), request, one))
+    for finalist in result.finalists:
+        if finalist.kind not in kinds:
+            kinds.add(finalist.kind)
+            named.append((difference(finalist.kind, first.kind), request, finalist))
     return tuple(
-        _alternative(its, name, one, first, of_best, to_beat)
-        for name, its, one in named[: int(request.top)]
+        _alternative(asked_of, name, candidate, first, of_best, to_beat)
+        for name, asked_of, candidate in named[: int(request.top)]
     )
 
 
@@ -314,17 +320,17 @@ def _probes(
         return ()
     return tuple(
         replace(
-            _alternative(result.request, f"probe {number}", one, first, of_best, to_beat),
+            _alternative(result.request, f"probe {number}", candidate, first, of_best, to_beat),
             reason=f"leaves {left:.0%} of the expected loss",
         )
-        for number, (one, left) in enumerate(probes(result, first), start=1)
+        for number, (candidate, left) in enumerate(probes(result, first), start=1)
     )
 
 
 def _alternative(
     request: Request,
     name: str,
-    one: WeighedCandidate,
+    other: WeighedCandidate,
     best: WeighedCandidate,
     of_best: Predicted,
     to_beat: _ChanceToBeat,
@@ -332,30 +338,30 @@ def _alternative(
     """Another layout beside the best one: its figures, why it is not advised, and its chance to
     be faster.
     """
-    mine, base = one.exact, best.exact
-    _, interval, figures = predicted_run(request, mine, one.nodes, ran=one.ran)
-    reason = why_not(request.objective, mine, figures.ettr.target, base, of_best.ettr.target)
-    if mine.strategy == base.strategy and one.nodes == best.nodes:
+    layout, base = other.exact, best.exact
+    _, interval, figures = predicted_run(request, layout, other.nodes, ran=other.ran)
+    reason = why_not(request.objective, layout, figures.ettr.target, base, of_best.ettr.target)
+    if layout.strategy == base.strategy and other.nodes == best.nodes:
         reason = "the same layout"
     elif request.timed:
         slower = figures.step_seconds.target - of_best.step_seconds.target
         way = "slower" if slower > 0 else "faster"
         difference = units.format(abs(slower), "s", 3)
         reason = f"{difference} {way} a step with what ran; by estimate {reason}"
-    if one.unmeasured:
-        reason += f"; no measured run has {', '.join(one.unmeasured)}"
-    beats = to_beat(one.coordinates, _pace(request, figures, one.nodes))
+    if other.unmeasured:
+        reason += f"; no measured run has {', '.join(other.unmeasured)}"
+    beats = to_beat(other.coordinates, _pace(request, figures, other.nodes))
     return Alternative(
         name=name,
         trainer=trainer_of(request),
-        odds=Odds(fits=one.fits, beats=beats),
-        strategy=mine.strategy,
-        precision=mine.problem.workload.training.precision.name,
-        nodes=one.nodes,
+        odds=Odds(fits=other.fits, beats=beats),
+        strategy=layout.strategy,
+        precision=layout.problem.workload.training.precision.name,
+        nodes=other.nodes,
         predicted=figures,
         checkpoint_interval_steps=interval.steps,
         checkpoint_interval_seconds=interval.steps * figures.step_seconds.target,
-        terms=compared(mine, base),
+        terms=compared(layout, base),
         reason=reason,
     )
 
@@ -363,22 +369,22 @@ def _alternative(
 def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple[Frontier, ...]:
     """The best on each number of nodes, if several were searched and fewer are slower."""
     best: dict[int, WeighedCandidate] = {}
-    for one in candidates:
-        best.setdefault(one.nodes, one)
-    found: list[Frontier] = []
-    for nodes, one in sorted(best.items()) if len(best) > 1 else ():
-        full = one.exact
-        its = predicted_run(request, full, nodes, ran=one.ran)
-        there = Frontier(
+    for candidate in candidates:
+        best.setdefault(candidate.nodes, candidate)
+    frontier: list[Frontier] = []
+    for nodes, candidate in sorted(best.items()) if len(best) > 1 else ():
+        layout = candidate.exact
+        run = predicted_run(request, layout, nodes, ran=candidate.ran)
+        point = Frontier(
             nodes=nodes,
-            gpus=int(full.strategy.gpus),
-            strategy=full.strategy,
-            predicted=its.predictions,
-            checkpoint_interval_steps=its.advised_interval.steps,
+            gpus=int(layout.strategy.gpus),
+            strategy=layout.strategy,
+            predicted=run.predictions,
+            checkpoint_interval_steps=run.advised_interval.steps,
         )
-        if not found or _time(there.predicted) < _time(found[-1].predicted):
-            found.append(there)
-    return tuple(found)
+        if not frontier or _time(point.predicted) < _time(frontier[-1].predicted):
+            frontier.append(point)
+    return tuple(frontier)
 
 
 def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | None:
@@ -402,13 +408,12 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
         return Current(
             strategy=strategy, predicted=None, reason=reason, gain=0.0, is_planned=is_planned
         )
-    full = priced(problem, strategy) if runs is None else runs.exact
-    nodes = nodes_of(problem)
-    figures = predicted_run(request, full, nodes).predictions
-    needs, limit = _memory(request, full)
+    layout = priced(problem, strategy) if runs is None else runs.exact
+    figures = predicted_run(request, layout, nodes_of(problem)).predictions
+    needs, limit = _memory(request, layout)
     if needs > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"
-    is_failed = any(one.strategy == strategy and not one.fitted for one in request.tried)
+    is_failed = any(run.strategy == strategy and not run.fitted for run in request.tried)
     if is_failed:
         reason = "it ran out of memory"
     likely: Ratio = 1.0  # it runs
@@ -417,7 +422,7 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
     elif is_planned and runs is not None:
         likely = runs.fits
     elif is_planned:
-        likely = fits(request, problem, full.coordinates, float(full.footprint.peak))
+        likely = fits(request, problem, layout.coordinates, float(layout.footprint.peak))
     return Current(
         strategy=strategy,
         predicted=figures,
@@ -429,10 +434,10 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
     )
 
 
-def _memory(request: Request, full: PricedLayout) -> tuple[Bytes, Bytes]:
+def _memory(request: Request, layout: PricedLayout) -> tuple[Bytes, Bytes]:
     """What a layout needs of a device by the model, and what there is. [B]"""
-    needs = float(full.footprint.peak) * request.learned_memory.ratio
-    return needs, float(device_memory_limit(full.problem.cluster))
+    needs = float(layout.footprint.peak) * request.learned_memory.ratio
+    return needs, float(device_memory_limit(layout.problem.cluster))
 
 
 def memory_of_today(request: Request) -> tuple[Bytes, Bytes] | None:
@@ -453,16 +458,13 @@ def _chance_to_beat_today(request: Request, today: Current | None) -> _ChanceToB
     if today is None or today.strategy is None or today.predicted is None:
         return None
     problem = problem_of(request, today.strategy)
-    at = coordinates(problem.workload, problem.cluster, today.strategy)
-    pace = _pace(request, today.predicted, nodes_of(problem))
-    faster, fits = (
-        _chance_to_beat(request, at, pace),
-        1.0 if today.odds is None else today.odds.fits,
-    )
+    base = coordinates(problem.workload, problem.cluster, today.strategy)
+    faster = _chance_to_beat(request, base, _pace(request, today.predicted, nodes_of(problem)))
+    fits = 1.0 if today.odds is None else today.odds.fits
 
-    def better(other: Coordinates, its_pace: Seconds) -> Ratio:
+    def better(layout: Coordinates, pace: Seconds) -> Ratio:
         """Chance to beat today's layout; where today's does not fit, it is beaten."""
-        return 1.0 - float(fits) * (1.0 - faster(other, its_pace))
+        return 1.0 - float(fits) * (1.0 - faster(layout, pace))
 
     return faster if fits == 1.0 else better
 
@@ -492,9 +494,9 @@ def _explained(
     request: Request, best: WeighedCandidate, figures: Predicted, job: Job, interval: Interval
 ) -> str:
     """One sentence: what is recommended, and what it gives."""
-    one = best.exact
+    layout = best.exact
     text = (
-        f"{format_strategy(one.strategy)} on {int(one.strategy.gpus)} GPUs: "
+        f"{format_strategy(layout.strategy)} on {int(layout.strategy.gpus)} GPUs: "
         f"{units.format(figures.step_seconds.target, 's')} a step "
         f"(MFU {figures.mfu.target:.0%}), {figures.memory_bytes.target / GIB:.1f} GiB of a device; "
         "a checkpoint every "
@@ -505,10 +507,10 @@ def _explained(
     factors = {"the step": of_jobs, "device memory": request.learned_memory.ratio}
     if taught := [f"{factor:g} on {what}" for what, factor in factors.items() if factor != 1.0]:
         text += f"; what ran here taught a factor of {' and one of '.join(taught)}"
-    if built := unoffered(one.strategy):
+    if built := unoffered(layout.strategy):
         text += f"; no trainer offers {built}, so it has to be built"
-    if one.problem.workload.model.experts is not None:
-        text += _routing_words(one)
+    if layout.problem.workload.model.experts is not None:
+        text += _routing_words(layout)
     if request.problems[0].workload.training.tokens:
         text += (
             f", and the tokens are done in {units.format(figures.duration_seconds.target, 's', 3)}"

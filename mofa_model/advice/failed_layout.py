@@ -16,8 +16,8 @@ from mofa_model.strategy import Strategy
 from mofa_model.units import GIB, Bytes, Ratio
 
 _HOST: Final = (
-    "its node ran out of main memory, of which other layouts need as much where nothing is offloaded:"
-    " give its processes more"
+    "its node ran out of main memory, of which other layouts need as much where nothing is "
+    "offloaded: give its processes more"
 )
 DOUBTED: Final = 1.5
 """Times the memory that a layout needs by the model from which one that ran out of it is in doubt.
@@ -33,19 +33,19 @@ def with_failed(request: Request, layout: Strategy | Unplaced, *, of_host: bool 
     request = replace(request, current=layout, current_runs=False)
     if isinstance(layout, Unplaced) or cannot_run(problem := problem_of(request, layout), layout):
         return request
-    full = priced(problem, layout)
+    priced_layout = priced(problem, layout)
     run = ShortRun(
         strategy=layout,
         precision=problem.workload.training.precision.name,
         fitted=False,
-        coordinates=full.coordinates,
+        coordinates=priced_layout.coordinates,
         errors={},
     )
     request = replace(request, tried=(*request.tried, run))
     if of_host:
         return replace(request, caveats=(*request.caveats, _HOST))
-    peak, space = float(full.footprint.peak), space_of(problem)
-    scale = float(odds_of(request.runs, (full.coordinates,)).memory_scale[0])
+    peak, space = float(priced_layout.footprint.peak), space_of(problem)
+    scale = float(odds_of(request.runs, (priced_layout.coordinates,)).memory_scale[0])
     learned = request.learned_memory
     ratio = max(learned.ratio, float(ratio_of(peak, space, scale)))
     doubts = () if space <= DOUBTED * peak else (_doubt(peak, space),)
@@ -67,8 +67,8 @@ def ratio_of(peak: Bytes, space: Bytes, scale: float) -> Ratio:
 
 
 def _doubt(peak: Bytes, space: Bytes) -> str:
-    needs, limit = (f"{one / GIB:.0f} GiB" for one in (peak, space))
+    needs, limit = (f"{size / GIB:.0f} GiB" for size in (peak, space))
     return (
-        f"the layout that ran out of memory needs {needs} of {limit} by the model: something else held memory,"
-        " or not all of the run is told"
+        f"the layout that ran out of memory needs {needs} of {limit} by the model: something else "
+        "held memory, or not all of the run is told"
     )

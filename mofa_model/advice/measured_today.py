@@ -34,8 +34,8 @@ def with_measured_today(request: Request, step: Seconds, *, field: str) -> Reque
     problem = problem_of(request, strategy)
     if cannot_run(problem, strategy):
         return request
-    full = priced(problem, strategy)
-    estimate = float(full.step_time) * float(request.learned)
+    layout = priced(problem, strategy)
+    estimate = float(layout.step_time) * float(request.learned)
     error = math.log(step / estimate)
     if abs(error) > math.log(FARTHEST):
         right = (
@@ -48,15 +48,15 @@ def with_measured_today(request: Request, step: Seconds, *, field: str) -> Reque
         strategy=strategy,
         precision=name,
         fitted=True,
-        coordinates=full.coordinates,
+        coordinates=layout.coordinates,
         errors={"step": error - math.log(shared)},
     )
-    said = f"today's layout takes {units.format(float(step), 's')} a step, as measured"
+    measured = f"today's layout takes {units.format(float(step), 's')} a step, as measured"
     return replace(
         request,
         tried=(*request.tried, run),
         learned=float(request.learned) * shared,
         of_today=shared,
-        notes=(*request.notes, f"{said}: {step / estimate:.2f} of its estimate"),
+        notes=(*request.notes, f"{measured}: {step / estimate:.2f} of its estimate"),
         current_runs=True,
     )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mofa_model import units
 from mofa_model.advice.answer import Predicted
-from mofa_model.advice.request import ROOMY, Request, seen_of
+from mofa_model.advice.request import ROOMY, Request, layout_odds
 from mofa_model.axes.axis import Scope
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
@@ -111,21 +111,21 @@ def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced
         local = LocalShapes(problem.workload, problem.cluster, {"mode": modes, **every})
         for rows in _alike(layouts, _STEP):
             by_work = _alike([layouts[row] for row in rows], _work)
-            parts = [np.array(rows)[some] for some in by_work]
-            for row, found, times in _priced(problem, layouts, every, local, parts):
-                inputs[members[row]], passes[members[row]] = found, times
+            parts = [np.array(rows)[of_one_work] for of_one_work in by_work]
+            for row, row_inputs, row_passes in _priced(problem, layouts, every, local, parts):
+                inputs[members[row]], passes[members[row]] = row_inputs, row_passes
     walks: dict[Hashable, list[int]] = {}
     for at, (_, s) in enumerate(cases):
         m = int(inputs[at].micro_batches)
         if s.pp > 1 and 2 * s.pp * s.vpp * m <= MOST_OPERATIONS:
             walks.setdefault((s.schedule, s.pp, m, s.vpp, s.pipeline_overlap), []).append(at)
-    for some in walks.values():
+    for walk in walks.values():
         inputs |= zip(
-            some,
-            _replayed([inputs[at] for at in some], [passes[at] for at in some]),
+            walk,
+            _replayed([inputs[at] for at in walk], [passes[at] for at in walk]),
             strict=True,
         )
-    walked = {at for some in walks.values() for at in some}
+    walked = {at for walk in walks.values() for at in walk}
     return [
         PricedLayout(
             strategy=s, problem=problem, step_terms=step_time(inputs[at]), replayed=at in walked
@@ -136,10 +136,10 @@ def priced_together(cases: Sequence[tuple[SearchCase, Strategy]]) -> list[Priced
 
 def _alike(items: Sequence[T], key: Callable[[T], Hashable]) -> list[list[int]]:
     """Positions of items, those with one key together."""
-    found: dict[Hashable, list[int]] = {}
-    for at, one in enumerate(items):
-        found.setdefault(key(one), []).append(at)
-    return list(found.values())
+    positions: dict[Hashable, list[int]] = {}
+    for position, item in enumerate(items):
+        positions.setdefault(key(item), []).append(position)
+    return list(positions.values())
 
 
 def _priced(
@@ -158,37 +158,37 @@ def _priced(
     w, c = problem.workload, problem.cluster
     rows = np.concatenate(parts)
 
-    def family(some: NDArray[Any]) -> Strategy:
-        degrees = {name: column[some] for name, column in every.items()}
-        strategy: Strategy = varied(layouts[some[0]], **degrees)
+    def family(members: NDArray[Any]) -> Strategy:
+        degrees = {name: column[members] for name, column in every.items()}
+        strategy: Strategy = varied(layouts[members[0]], **degrees)
         return strategy
 
     s = family(rows)
     kinds, m = stages_of(w.model, s, c.calibration.placement, 1), np.asarray(micro_batches(w, s))
-    by_work = [(family(some), some) for some in parts]
+    by_work = [(family(part), part) for part in parts]
     stage = stages_timed(w, c, s, kinds, local, by_work)
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)
     hops = exposed_hops(s, flow, pipeline, hop_times(w, c, s, by_work))
-    for some in _alike([layouts[row] for row in rows], _STATE):
-        columns = np.array(some)
-        its, batches = family(rows[columns]), m[columns]
-        found = StepInputs(
+    for alike in _alike([layouts[row] for row in rows], _STATE):
+        columns = np.array(alike)
+        strategies, batches = family(rows[columns]), m[columns]
+        family_inputs = StepInputs(
             workload=w,
             cluster=c,
-            strategy=its,
+            strategy=strategies,
             micro_batches=batches,
             slowest=picked(stage.slowest, columns),
             pipeline=picked(pipeline, columns),
             hops=picked(hops, columns),
-            exchange=gradient_exchange(w, c, its, kinds.of(columns), batches),
+            exchange=gradient_exchange(w, c, strategies, kinds.of(columns), batches),
         )
-        for at, column in enumerate(some):
-            one = layouts[rows[column]]
+        for place, column in enumerate(alike):
+            layout = layouts[rows[column]]
             yield (
                 rows[column],
-                _inputs_of_row(found, one, at),
-                _passes(w.model, c, one, stage, column),
+                _inputs_of_row(family_inputs, layout, place),
+                _passes(w.model, c, layout, stage, column),
             )
 
 
@@ -260,8 +260,8 @@ def _replayed(layouts: list[StepInputs], passes: list[NDArray[Any]]) -> list[Ste
     ).makespan
     alone, with_hops = np.split(np.asarray(makespan), 2)
     return [
-        varied(one, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))
-        for at, one in enumerate(layouts)
+        varied(layout, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))
+        for at, layout in enumerate(layouts)
     ]
 
 
@@ -364,22 +364,23 @@ def most_worth(request: Request, job: Job, most: Numeric) -> Numeric:
     counts = np.broadcast_to(np.asarray(layout.count, dtype=float), shape)
     worth = np.zeros(shape)
     for count in set(counts.ravel().tolist()):
-        mine = counts == count
+        has_count = counts == count
 
-        def of(value: Any, mine: NDArray[np.bool_] = mine) -> Any:
-            return value[mine] if np.shape(value) == shape and shape else value
+        def of(value: Any, has_count: NDArray[np.bool_] = has_count) -> Any:
+            return value[has_count] if np.shape(value) == shape and shape else value
 
-        some = replace(
+        redundancy = replace(layout, count=count, state=of(layout.state))
+        jobs = replace(
             job,
             step_time=of(job.step_time),
             blocking=tuple(map(of, job.blocking)),
             background=tuple(map(of, job.background)),
-            redundancy=(its := replace(layout, count=count, state=of(layout.state))),
+            redundancy=redundancy,
         )
         for plan in request.recovery_plans:
-            if is_possible(plan, its, float(np.max(job.nodes))):
-                found = worth_of(some, plan, of(most))
-                worth[mine] = np.maximum(worth[mine], found)
+            if is_possible(plan, redundancy, float(np.max(job.nodes))):
+                of_plan = worth_of(jobs, plan, of(most))
+                worth[has_count] = np.maximum(worth[has_count], of_plan)
     return worth[()]
 
 
@@ -400,7 +401,7 @@ def least_score(request: Request, problem: SearchCase, nodes: int, saved: Bytes)
 
 def _never_fails(reliability: Reliability) -> Reliability:
     never = FailureRate(failures=0.0, exposure=1.0, exactly=0.0)
-    classes = tuple(replace(one, rate=never) for one in reliability.classes)
+    classes = tuple(replace(mode, rate=never) for mode in reliability.classes)
     return replace(reliability, classes=classes, domains=(), spares=None)
 
 
@@ -424,10 +425,10 @@ def _under_best_plan(request: Request, job: Job) -> Job:
     """The job with the recovery plan that is worth most to it."""
     from mofa_model.reliability.recovery import best_outcome, is_possible
 
-    given = cast("Replicas", job.redundancy)
-    layout = replace(given, count=float(given.count), state=float(given.state))
+    redundancy = cast("Replicas", job.redundancy)
+    layout = replace(redundancy, count=float(redundancy.count), state=float(redundancy.state))
     job = replace(job, redundancy=layout)
-    plans = [one for one in request.recovery_plans if is_possible(one, layout, float(job.nodes))]
+    plans = [plan for plan in request.recovery_plans if is_possible(plan, layout, float(job.nodes))]
     if not plans:
         return job
     return replace(
@@ -444,26 +445,26 @@ def recovery_words(request: Request, job: Job, advised_interval: Interval) -> st
 
     bare = replace(job, plan=None)
     gain = float(advised_interval.ettr) - float(best_interval(request, bare).ettr)
-    said = f"; recovery by {job.plan.name} is worth {100 * gain:.1f} points of it"
-    asked = cost_of(job)
+    worth = f"; recovery by {job.plan.name} is worth {100 * gain:.1f} points of it"
+    cost = cost_of(job)
     parts = [
         f"{job.plan.spares} spares of {float(job.redundancy.unit):g} nodes" * bool(job.plan.spares),
-        f"{units.format(float(asked.memory), 'B', 3)} of each node's memory" * bool(asked.memory),
+        f"{units.format(float(cost.memory), 'B', 3)} of each node's memory" * bool(cost.memory),
         f"{float(job.redundancy.count):g} whole copies of the state"
         * (job.plan.others is not Others.STOP),
-        f"steps slower by {float(asked.slower):.1%}" * bool(asked.slower),
+        f"steps slower by {float(cost.slower):.1%}" * bool(cost.slower),
     ]
     needs = ", ".join(filter(None, parts))
-    return f"{said} and needs {needs}" if needs else said
+    return f"{worth} and needs {needs}" if needs else worth
 
 
 def watchdog_words(job: Job, advised_interval: Interval) -> str:
     """The worth of a watchdog on steps, as the end of a sentence on ETTR; else empty."""
-    found = watchdog(job, advised_interval.steps, advised_interval.every)
-    if found is None:
+    best = watchdog(job, advised_interval.steps, advised_interval.every)
+    if best is None:
         return ""
-    timeout = units.format(float(found.timeout), "s")
-    return f"; a watchdog of {timeout} is worth {100 * found.worth:.1f} points of it"
+    timeout = units.format(float(best.timeout), "s")
+    return f"; a watchdog of {timeout} is worth {100 * best.worth:.1f} points of it"
 
 
 def most_steps(request: Request, step: float) -> int:
@@ -475,9 +476,9 @@ def best_interval(request: Request, job: Job) -> Interval:
     """The recommended checkpoint interval, within the bounds that were given."""
     step = float(job.step_time)
     most = most_steps(request, step)
-    found = recommend(job, most=most)
+    best = recommend(job, most=most)
     least = min(most, int(np.ceil(request.least_interval / step)))
-    return found if found.steps >= least else replace(found, steps=least)
+    return best if best.steps >= least else replace(best, steps=least)
 
 
 class PredictedRun(NamedTuple):
@@ -497,31 +498,31 @@ def predicted_run(
     """What a layout is expected to do: its step by replay, times what running jobs and short runs
     taught. One that `ran` needs no more memory than there is.
     """
-    seen = seen_of(request, (priced_layout.coordinates,))
-    learned, by_runs = float(request.learned), math.exp(float(seen.centres["step"][0]))
+    odds = layout_odds(request, (priced_layout.coordinates,))
+    learned, by_runs = float(request.learned), math.exp(float(odds.centres["step"][0]))
     step = priced_layout.step_time * learned * by_runs
     job = job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
     interval = best_interval(request, job)
     ettr = ettr_band(job, interval.steps, interval.every)
     room = float(device_memory_limit(priced_layout.problem.cluster)) if ran else math.inf
-    figures = _predicted(request, priced_layout, seen, step, ettr, room)
+    figures = _predicted(request, priced_layout, odds, step, ettr, room)
     return PredictedRun(job, interval, figures)
 
 
 def _predicted(
     request: Request,
     priced_layout: PricedLayout,
-    seen: LayoutOdds,
+    odds: LayoutOdds,
     step: float,
     ettr: Range,
     room: float,
 ) -> Predicted:
     """The figures of a layout with a step and an ETTR; it takes no more memory than `room`."""
     w, c = priced_layout.problem.workload, priced_layout.problem.cluster
-    time, memory = seen.band("step"), seen.band("memory")
+    time, memory = odds.band("step"), odds.band("memory")
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
-    peak = float(priced_layout.footprint.peak) * math.exp(float(seen.centres["memory"][0]))
+    peak = float(priced_layout.footprint.peak) * math.exp(float(odds.centres["memory"][0]))
     most, peak = min(peak * memory.upper, room), min(peak, room)
     least = min(peak, max(peak * memory.lower, float(priced_layout.footprint.states)))
     speed = float(tokens_per_second(w, step))
@@ -535,7 +536,7 @@ def _predicted(
     return Predicted(
         step_seconds=Range.around(step, step * low, step * time.upper),
         tokens_per_second=Range.around(speed, speed / time.upper, speed / low),
-        mfu=Range.around(*(min(1.0, one) for one in (used, used / time.upper, used / low))),
+        mfu=Range.around(*(min(1.0, mfu) for mfu in (used, used / time.upper, used / low))),
         memory_bytes=Range.around(peak, least, most),
         ettr=ettr,
         duration_seconds=Range.around(
@@ -553,28 +554,21 @@ def _together(one: float, other: float) -> float:
 
 def basis(request: Request, priced_layout: PricedLayout, predictions: Predicted) -> Basis:
     """Measured runs that a prediction rests on, with the bounds that the answer states."""
-    found = basis_of(request.runs, priced_layout.coordinates)
-    return replace(
-        found, within=predictions.step_seconds.upper / predictions.step_seconds.target - 1.0
-    )
+    step = predictions.step_seconds
+    measured_basis = basis_of(request.runs, priced_layout.coordinates)
+    return replace(measured_basis, within=step.upper / step.target - 1.0)
 
 
 def missing_host_memory(priced_layout: PricedLayout) -> str:
     """That a layout needs more main memory than a node usually has, where nobody said how much
     there is; else empty.
     """
-    host, parked = (
-        priced_layout.problem.cluster.host,
-        float(priced_layout.footprint.host),
-    )
-    if host.stated or (
-        host.memory < ROOMY and parked <= host_memory_limit(priced_layout.problem.cluster)
-    ):
+    cluster, parked = priced_layout.problem.cluster, float(priced_layout.footprint.host)
+    host = cluster.host
+    if host.stated or (host.memory < ROOMY and parked <= host_memory_limit(cluster)):
         return ""
-    return (
-        f"a node has to have {units.format(float(parked / (1.0 - host.reserve)), 'B', 3)} of main memory, "
-        "and nobody said how much there is"
-    )
+    needed = units.format(float(parked / (1.0 - host.reserve)), "B", 3)
+    return f"a node has to have {needed} of main memory, and nobody said how much there is"
 
 
 def caveats_of(
@@ -584,15 +578,17 @@ def caveats_of(
     caveats = [*request.notes]
     host, parked = priced_layout.problem.cluster.host, priced_layout.footprint.host
     if parked and not host.stated and not missing_host_memory(priced_layout):
+        parks, assumed = (units.format(float(size), "B", 3) for size in (parked, host.memory))
         caveats.append(
-            f"it parks {units.format(float(parked), 'B', 3)} in the main memory of a node; "
-            f"nobody said how much there is, and {units.format(float(host.memory), 'B', 3)} is assumed"
+            f"it parks {parks} in the main memory of a node; nobody said how much there is, and "
+            f"{assumed} is assumed"
         )
     if measured_basis.stack not in measured_basis.family and not request.timed:
         caveats.append("one run of yours narrows the bands (mofa calibrate --from-runs)")
     if measured_basis.runs and measured_basis.largest < priced_layout.problem.cluster.gpus:
         caveats.append(
-            f"no measured run of its family on these devices used more than {measured_basis.largest} of them"
+            "no measured run of its family on these devices used more than "
+            f"{measured_basis.largest} of them"
         )
     if not priced_layout.replayed and priced_layout.strategy.pp > 1:
         caveats.append("the pipeline is too long to replay; its closed form was used")

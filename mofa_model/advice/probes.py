@@ -54,27 +54,22 @@ class Plan:
 def probes(result: TrainerResult, first: WeighedCandidate) -> list[tuple[WeighedCandidate, Ratio]]:
     """The most valuable short runs, each with the share of the expected loss left after it. [1]"""
     request = result.request
-    near = [one for one in result.candidates if one.nodes == first.nodes]
+    near = [candidate for candidate in result.candidates if candidate.nodes == first.nodes]
     distinct: dict[object, WeighedCandidate] = {}
-    for one in near:
-        s = one.candidate.strategy
-        distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), one)
-    some = list(distinct.values())[:MOST]
-    ran = np.array(
-        [
-            any(one.coordinates.layout == run.coordinates.layout for run in request.tried)
-            for one in some
-        ]
-    )
-    seen = odds_of(request.runs, [one.coordinates for one in some], request.tried)
-    pace = np.array([one.candidate.score for one in some]) * np.exp(seen.centres["step"])
-    space = np.array(
-        [space_of(one.candidate.problem) / float(one.candidate.memory_bytes) for one in some]
-    )
-    best = plan(seen, pace, space, int(request.probe), request.risk, ran)
+    for candidate in near:
+        s = candidate.strategy
+        distinct.setdefault((s.tp, s.pp, s.cp, s.ep, s.etp, s.mbs, s.vpp, s.schedule), candidate)
+    candidates = list(distinct.values())[:MOST]
+    layouts_run = [run.coordinates.layout for run in request.tried]
+    ran = np.array([c.coordinates.layout in layouts_run for c in candidates])
+    odds = odds_of(request.runs, [c.coordinates for c in candidates], request.tried)
+    pace = np.array([c.score for c in candidates]) * np.exp(odds.centres["step"])
+    space = np.array([space_of(c.problem) / float(c.memory_bytes) for c in candidates])
+    best = plan(odds, pace, space, int(request.probe), request.risk, ran)
     whole = max(best.regret[0], 1e-9)
     return [
-        (some[at], after / whole) for at, after in zip(best.indices, best.regret[1:], strict=True)
+        (candidates[index], regret / whole)
+        for index, regret in zip(best.indices, best.regret[1:], strict=True)
     ]
 
 
@@ -100,17 +95,17 @@ def plan(odds: LayoutOdds, pace: Array, space: Array, count: int, risk: Ratio, r
         times=np.log(pace) + error + np.log1p(SLOWED) * pressed,
         expected=np.log(pace * weight),
     )
-    known = _Known(ran, np.zeros_like(error), covariance)
+    after_runs = _AfterRuns(ran, np.zeros_like(error), covariance)
     best = np.where(fitting, draws.times, draws.expected + error).min(axis=1)
-    places, lost = list[int](), [draws.lost(known, best)]
+    places, lost = list[int](), [draws.lost(after_runs, best)]
     for _ in range(count):
-        options = np.flatnonzero((fits >= min(EVEN, float(fits.max()))) & ~known.ran)
+        options = np.flatnonzero((fits >= min(EVEN, float(fits.max()))) & ~after_runs.ran)
         if not options.size:
             break
-        trials = [known.after(int(at), draws) for at in options]
+        trials = [after_runs.after(int(at), draws) for at in options]
         losses = [draws.lost(trial, best) for trial in trials]
         least = int(np.argmin(losses))
-        known = trials[least]
+        after_runs = trials[least]
         places.append(int(options[least]))
         lost.append(losses[least])
     return Plan(tuple(places), tuple(max(0.0, -math.expm1(-value)) for value in lost))
@@ -125,18 +120,20 @@ class _Draws:
     times: Array  # logarithms, as a run would take them
     expected: Array  # logarithms, memory's share in them
 
-    def lost(self, known: _Known, best: Array) -> float:
+    def lost(self, after_runs: _AfterRuns, best: Array) -> float:
         """Mean loss of the choice over all draws: logarithm of its time over the best
         layout's time.
         """
-        may = np.where(known.ran, self.fitting, True)
+        may = np.where(after_runs.ran, self.fitting, True)
         chosen = np.argmin(
-            np.where(may, np.where(known.ran, self.times, self.expected + known.mean), np.inf),
+            np.where(
+                may, np.where(after_runs.ran, self.times, self.expected + after_runs.mean), np.inf
+            ),
             axis=1,
         )
         draws = np.arange(len(chosen))
         taken = np.where(
-            known.ran[chosen],
+            after_runs.ran[chosen],
             self.times[draws, chosen],
             (self.expected + self.error)[draws, chosen],
         )
@@ -144,22 +141,22 @@ class _Draws:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _AfterRuns:
     """What is known in every draw after some layouts ran."""
 
     ran: Mask
     mean: Array  # expected errors, [draws, layouts]
     covariance: Array  # of what is left of them
 
-    def after(self, at: int, draws: _Draws) -> _Known:
+    def after(self, at: int, draws: _Draws) -> _AfterRuns:
         """What is known after one more run; a run that does not fit tells nothing of times."""
         column = self.covariance[at]
         share = column / (column[at] + (REPEATED * SPREAD) ** 2)
-        told = np.where(draws.fitting[:, at], draws.error[:, at] - self.mean[:, at], 0.0)
+        surprise = np.where(draws.fitting[:, at], draws.error[:, at] - self.mean[:, at], 0.0)
         ran = self.ran.copy()
         ran[at] = True
-        return _Known(
-            ran, self.mean + told[:, None] * share, self.covariance - np.outer(column, share)
+        return _AfterRuns(
+            ran, self.mean + surprise[:, None] * share, self.covariance - np.outer(column, share)
         )
 
 
@@ -169,8 +166,8 @@ def _drawn(rng: np.random.Generator, covariance: Array) -> Array:
     root = np.linalg.cholesky(
         covariance + 1e-6 * np.mean(np.diag(covariance)) * np.eye(len(covariance))
     )
-    found: Array = rng.standard_normal((DRAWS, len(covariance))) @ root.T
-    return found
+    errors: Array = rng.standard_normal((DRAWS, len(covariance))) @ root.T
+    return errors
 
 
 def _ends(chances: Array) -> Array:
@@ -178,4 +175,4 @@ def _ends(chances: Array) -> Array:
     from statistics import NormalDist
 
     quantile = NormalDist().inv_cdf
-    return np.array([quantile(min(max(float(one), 1e-12), 1.0 - 1e-12)) for one in chances])
+    return np.array([quantile(min(max(float(chance), 1e-12), 1.0 - 1e-12)) for chance in chances])

@@ -28,8 +28,8 @@ LOST: Final = "failures and checkpoints"
 
 def compared(other: PricedLayout, advised_layout: PricedLayout) -> dict[str, float]:
     """By how much each term of another strategy's step is longer than the best one's. [s]"""
-    mine, base = other.step_terms.terms(), advised_layout.step_terms.terms()
-    return {name: mine[name] - base[name] for name in mine}
+    terms, advised = other.step_terms.terms(), advised_layout.step_terms.terms()
+    return {name: terms[name] - advised[name] for name in terms}
 
 
 def why_not(
@@ -69,8 +69,11 @@ def _dearer(other: PricedLayout, ettr: float, best: PricedLayout, best_ettr: flo
     """Why an alternative on another number of GPUs costs more or fewer GPU-hours, by its terms."""
     gpus, fewest = int(other.strategy.gpus), int(best.strategy.gpus)
     whole = fewest * best.step_time / best_ettr
-    mine, base = other.step_terms.terms(), best.step_terms.terms()
-    terms = {STEP_NAMES[name]: (gpus * mine[name] - fewest * base[name]) / whole for name in mine}
+    of_other, of_best = other.step_terms.terms(), best.step_terms.terms()
+    terms = {
+        STEP_NAMES[name]: (gpus * of_other[name] - fewest * of_best[name]) / whole
+        for name in of_other
+    }
     more = gpus * other.step_time / ettr / whole - 1.0
     terms[LOST] = more - sum(terms.values())
     slower = other.step_time - best.step_time
@@ -136,57 +139,43 @@ def nearest_constraints(
     c = advised_layout.problem.cluster
     out = replace(c.scale_out, bandwidth=c.scale_out.bandwidth * 2.0)
     up = replace(c.scale_up, bandwidth=c.scale_up.bandwidth * 2.0)
-    now = float(estimate(advised_layout.problem.workload, c, advised_layout.strategy).step_time)
+    step = float(estimate(advised_layout.problem.workload, c, advised_layout.strategy).step_time)
     gains += _faster(
-        advised_layout, now, replace(c, scale_out=out), "twice the bandwidth between nodes"
+        advised_layout, step, replace(c, scale_out=out), "twice the bandwidth between nodes"
     )
     gains += _faster(
-        advised_layout, now, replace(c, scale_up=up), "twice the bandwidth inside a node"
+        advised_layout, step, replace(c, scale_up=up), "twice the bandwidth inside a node"
     )
     return tuple(text for _, text in sorted(gains, key=lambda item: (-item[0], item[1])))
 
 
 def _memory(best: PricedLayout, near: Candidate, limit: float) -> list[tuple[Ratio, str]]:
+    """The gain by a little more memory, with its sentence; empty where it is small."""
     gain = best.step_time / priced(near.problem, near.strategy).step_time - 1.0
     if gain < WORTH:
         return []
-    text = (
-        f"{(near.memory_bytes - limit) / GIB:.1f} GiB more device memory would allow "
-        f"{format_strategy(near.strategy)}, "
-        f"{gain:.0%} faster"
-    )
-    return [(gain, text)]
+    missing = f"{(near.memory_bytes - limit) / GIB:.1f} GiB"
+    layout = format_strategy(near.strategy)
+    return [(gain, f"{missing} more device memory would allow {layout}, {gain:.0%} faster")]
 
 
 def _larger_batch(best: PricedLayout) -> list[tuple[Ratio, str]]:
     """The gain by twice the global batch, with its sentence; empty where it is small."""
-    workload, strategy = best.problem.workload, best.strategy
-    doubled = replace(
-        workload,
-        training=replace(workload.training, global_batch=workload.training.global_batch * 2),
-    )
-    gain = (
-        2.0 * best.step_time / priced(replace(best.problem, workload=doubled), strategy).step_time
-        - 1.0
-    )
+    workload = best.problem.workload
+    batch = workload.training.global_batch * 2
+    doubled = replace(workload, training=replace(workload.training, global_batch=batch))
+    layout = priced(replace(best.problem, workload=doubled), best.strategy)
+    gain = 2.0 * best.step_time / layout.step_time - 1.0
     if gain < WORTH:
         return []
-    return [
-        (
-            gain,
-            (
-                f"a global batch of {int(doubled.training.global_batch)} would give "
-                f"{gain:.0%} more tokens a second"
-            ),
-        )
-    ]
+    return [(gain, f"a global batch of {int(batch)} would give {gain:.0%} more tokens a second")]
 
 
 def _faster(
-    best: PricedLayout, now: Seconds, cluster: Cluster, what: str
+    best: PricedLayout, step: Seconds, cluster: Cluster, what: str
 ) -> list[tuple[Ratio, str]]:
-    step = float(estimate(best.problem.workload, cluster, best.strategy).step_time)
-    gain = now / step - 1.0
+    """The gain of a layout's step on another cluster, with its sentence; empty where it is small."""
+    gain = step / float(estimate(best.problem.workload, cluster, best.strategy).step_time) - 1.0
     return [(gain, f"{what} would make the step {gain:.0%} faster")] if gain >= WORTH else []
 
 
@@ -209,14 +198,15 @@ def why_nothing(ranking: Ranking, limit: float) -> str:
     if ranking.stuck is None:
         return "no strategy is left: the trainer has none of the values that the constraints allow"
     axis, reason = ranking.stuck
-    told = next(one.stuck for one in AXES if one.name == axis) or f"no value of {axis} is left"
-    return f"no strategy is legal: {told} ({reason.value}: {reason.meaning})"
+    stuck = {searched.name: searched.stuck for searched in AXES}[axis]
+    why = stuck or f"no value of {axis} is left"
+    return f"no strategy is legal: {why} ({reason.value}: {reason.meaning})"
 
 
 def unoffered(strategy: Strategy) -> str:
     """Values of a strategy that no trainer offers, as text; empty where some trainer has all."""
     offered = [framework(name) for name in trainers()]
-    found = []
+    values = []
     for axis in AXES:
         value = getattr(strategy, axis.fields[0])
         if (
@@ -224,16 +214,16 @@ def unoffered(strategy: Strategy) -> str:
             and value != axis.off
             and not any(axis.supported_by(t, value) for t in offered)
         ):
-            found.append(f"{axis.words[0].key}={value}")
-    return ", ".join(found)
+            values.append(f"{axis.words[0].key}={value}")
+    return ", ".join(values)
 
 
 def _missing(lean: Candidate, limit: float) -> str:
     """What the leanest strategy lacks: device memory, else main memory."""
     if lean.memory_bytes > limit:
         return (
-            f"needs {lean.memory_bytes / GIB:.1f} GiB of the {limit / GIB:.1f} GiB that a device has; "
-            "more nodes or devices with more memory would help"
+            f"needs {lean.memory_bytes / GIB:.1f} GiB of the {limit / GIB:.1f} GiB that a device "
+            "has; more nodes or devices with more memory would help"
         )
     problem = lean.problem
     host = float(estimate(problem.workload, problem.cluster, lean.strategy).footprint.host)

@@ -74,7 +74,8 @@ def by_trainer(
         (
             name,
             tuple(
-                _with_constants_of(one, presets.stack_of(name), release, under) for one in problems
+                _with_constants_of(problem, presets.stack_of(name), release, under)
+                for problem in problems
             ),
         )
         for name in trainers()
@@ -191,7 +192,11 @@ class Request:
 
     def problem_in(self, precision: str | None) -> SearchCase:
         """The search case that computes in a precision, or the first case where none does."""
-        named = (one for one in self.problems if one.workload.training.precision.name == precision)
+        named = (
+            problem
+            for problem in self.problems
+            if problem.workload.training.precision.name == precision
+        )
         return next(named, self.problems[0])
 
     def __post_init__(self) -> None:
@@ -217,13 +222,13 @@ class Request:
                 raise BadValue("lift", name, f"one of {', '.join(known)}")
 
 
-def seen_of(request: Request, layouts: Sequence[Coordinates]) -> LayoutOdds:
+def layout_odds(request: Request, layouts: Sequence[Coordinates]) -> LayoutOdds:
     """Odds of layouts by measured runs, and by short runs if there are any, else by jobs."""
-    seen = odds_of(request.runs, layouts, request.tried)
+    odds = odds_of(request.runs, layouts, request.tried)
     is_told = any("memory" in run.errors for run in request.tried)
     if is_told or request.learned_memory == LearnedMemory():
-        return seen
-    return seen.memory_taught(math.log(request.learned_memory.ratio), request.learned_memory.spread)
+        return odds
+    return odds.memory_taught(math.log(request.learned_memory.ratio), request.learned_memory.spread)
 
 
 def trainer_of(request: Request) -> str:

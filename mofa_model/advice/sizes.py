@@ -81,7 +81,7 @@ def size_of(request: Request, objective: str, sure: Ratio = SURE) -> Size:
 
 def sizes_of(options: Iterable[Request], objective: str, *, sure: Ratio = SURE) -> tuple[Size, ...]:
     """Every size with its answer, in the order of the questions."""
-    return tuple(size_of(one, objective, sure) for one in options)
+    return tuple(size_of(option, objective, sure) for option in options)
 
 
 def best_size(sized: Sequence[Size], objective: str) -> Size | None:
@@ -90,11 +90,12 @@ def best_size(sized: Sequence[Size], objective: str) -> Size | None:
     One whose layout no measured run supports counts only where all are such.
     """
     _, cost = _objective(objective)
-    found = [one for one in sized if one.fits]
-    known = [one for one in found if one.advice.status is Status.RECOMMENDED] or found
-    if not known:
+    fitting = [size for size in sized if size.fits]
+    recommended = [size for size in fitting if size.advice.status is Status.RECOMMENDED]
+    sizes = recommended or fitting
+    if not sizes:
         return None
-    return known[first_of([cost(one) for one in known], [one.advice.gpus for one in known])]
+    return sizes[first_of([cost(size) for size in sizes], [size.advice.gpus for size in sizes])]
 
 
 def first_of(costs: Sequence[float], gpus: Sequence[int]) -> int:

@@ -129,7 +129,7 @@ class ShapeBlock:
             stage_kinds=self.stage_kinds.of(rows),
             sort=self.sort[rows],
             features=self.features,
-            overlaps=tuple(some.of(rows) for some in self.overlaps),
+            overlaps=tuple(overlap.of(rows) for overlap in self.overlaps),
         )
 
 
@@ -152,7 +152,7 @@ def block_of(axes: Axes, context: AxisContext, shapes: Shapes, members: Array) -
         stage_kinds=stages_of(model, layout, placement, 1),
         sort=sort,
         features={name: legal[..., kept] for name, legal in shapes.allowed.items()},
-        overlaps=tuple(some.of(sort) for some in _overlaps(axes, shapes, kept)),
+        overlaps=tuple(overlap.of(sort) for overlap in _overlaps(axes, shapes, kept)),
     )
 
 
@@ -186,7 +186,7 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
     origin = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
     if not len(origin):
         return None
-    at = np.repeat(numbers, [len(some) for some in rows])
+    at = np.repeat(numbers, [len(row) for row in rows])
     # Rows of one sort and one number are of one sort.
     sort = groups([block.sort[origin], at])
     kept = row_of_each(sort)
@@ -207,7 +207,7 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
         stage_kinds=block.stage_kinds.of(origin),
         sort=sort,
         features=features | {"recompute": legal},
-        overlaps=tuple(some.of(sort) for some in _overlaps(axes, shapes, known)),
+        overlaps=tuple(overlap.of(sort) for overlap in _overlaps(axes, shapes, known)),
     )
 
 
@@ -380,7 +380,7 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
     for state in _by_row(block, combinations(*values)):
         levels.setdefault(state.fields["sharding"], []).append(state)
     # States of one level stand together, because `memory_fit` prices each level as one slice.
-    states = [state for some in levels.values() for state in some]
+    states = [state for level in levels.values() for state in level]
     if not states:
         return None
     w, c, stages = context.workload, context.cluster, block.stage_kinds

@@ -109,8 +109,8 @@ class Candidate:
     nodes: int
     score: float
     """Objective; lower is better."""
-    expected: float
-    """The objective times what it may lose by the search's factor."""
+    weighted_score: float
+    """The objective times what it may lose, by the search's factor."""
     step_seconds: Seconds
     memory_bytes: Bytes
     """What it takes on the fullest device. [B]"""
@@ -256,16 +256,20 @@ def _search(question: SearchQuestion, advance: Callable[[float], None]) -> Ranki
                 row = leaders.leanest_memory, np.inf, np.inf
                 leanest.append(_candidate_at(axes, case, nodes, leaders.leanest_index, *row))
     # Of candidates with one score and step the plainer comes first.
-    for some in best.values():
-        some.sort(key=lambda one: (one.expected, one.step_seconds, one.index))
+    for candidates in best.values():
+        candidates.sort(key=lambda c: (c.weighted_score, c.step_seconds, c.index))
     return Ranking(
-        best={nodes: tuple(some[: question.keep]) for nodes, some in best.items() if some},
+        best={
+            nodes: tuple(candidates[: question.keep])
+            for nodes, candidates in best.items()
+            if candidates
+        },
         raw=full.raw,
         searched=searched,
         pruned=pruned,
         rejected=+rejected,
-        near=min(near, key=lambda one: (-one.nodes, one.step_seconds), default=None),
-        leanest=None if searched else min(leanest, key=lambda one: one.memory_bytes, default=None),
+        near=min(near, key=lambda c: (-c.nodes, c.step_seconds), default=None),
+        leanest=None if searched else min(leanest, key=lambda c: c.memory_bytes, default=None),
         axes=axes,
         stuck=stuck,
     )
@@ -350,7 +354,7 @@ def _candidate(
     memory: float,
     step: float,
     score: float,
-    expected: float = np.inf,
+    weighted_score: float = np.inf,
     counted_memory: float = 0.0,
 ) -> Candidate:
     return Candidate(
@@ -358,7 +362,7 @@ def _candidate(
         problem=case,
         nodes=nodes,
         score=score,
-        expected=expected,
+        weighted_score=weighted_score,
         step_seconds=step,
         memory_bytes=memory,
         counted_memory=counted_memory,

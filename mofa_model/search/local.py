@@ -66,7 +66,7 @@ def layer_times_in(times: Array) -> list[LayerTime]:
     """
     sums = times[:-1]
     kinds = [sums[at : at + len(_SUMS)] for at in range(0, len(sums), len(_SUMS))]
-    return [LayerTime(**dict(zip(_SUMS, one, strict=True))) for one in kinds]
+    return [LayerTime(**dict(zip(_SUMS, kind, strict=True))) for kind in kinds]
 
 
 class LocalShapes:
@@ -174,21 +174,21 @@ class LocalShapes:
         shapes are one where no keys are gathered: then the mode changes nothing but messages
         of blocks.
         """
-        gathered = any(one.context_mode is ContextMode.ALL_GATHER for one in self._shapes)
-        families = [[one] for one in self._shapes] if gathered else [self._shapes]
+        gathered = any(shape.context_mode is ContextMode.ALL_GATHER for shape in self._shapes)
+        families = [[shape] for shape in self._shapes] if gathered else [self._shapes]
         return [
             (
-                _together(some),
-                self._blocks(some),
-                self._blocks(some, chunks=1) if self._some else (),
+                _together(family),
+                self._blocks(family),
+                self._blocks(family, chunks=1) if self._some else (),
             )
-            for some in families
+            for family in families
         ]
 
     def _blocks(self, shapes: list[Strategy], **changed: Any) -> tuple[BlockTime, ...]:
         """Times of blocks under some modes of context parallelism, one mode after the other."""
-        w, c, sizes = self._workload, self._cluster, [len(one) for one in shapes]
-        by_mode = [varied(one, **changed) for one in shapes]
+        w, c, sizes = self._workload, self._cluster, [len(shape) for shape in shapes]
+        by_mode = [varied(shape, **changed) for shape in shapes]
         messages = [
             joined([context_time(w, c, one, block) for one in by_mode], sizes)
             for block in w.model.blocks
@@ -210,5 +210,5 @@ class LocalShapes:
 
 def _together(shapes: list[Strategy]) -> Strategy:
     """Several families of shapes as one; their modes of context parallelism do not count."""
-    degrees = {name: np.concatenate([getattr(one, name) for one in shapes]) for name in LOCAL}
+    degrees = {name: np.concatenate([getattr(shape, name) for shape in shapes]) for name in LOCAL}
     return varied(shapes[0], **degrees)

@@ -250,19 +250,19 @@ def _time(
     What does not depend on the option is computed once.
     """
     w, c = context.workload, context.cluster
-    columns = np.concatenate([one.rows for one in choices])
+    columns = np.concatenate([choice.rows for choice in choices])
     m = block.micro_batches[columns]
     degrees = {name: getattr(block.layout, name)[columns] for name in DEGREES}
     s = varied(choices[0].strategy, **degrees)
-    parts = [(one.strategy, block.members[one.rows]) for one in choices]
+    parts = [(choice.strategy, block.members[choice.rows]) for choice in choices]
     stage = stages_timed(w, c, s, block.stage_kinds.of(columns), local, parts)
     flow = pipeline_flow(s, stage, m)
     pipeline = s.schedule.time(flow)
     hops = exposed_hops(s, flow, pipeline, hop_times(w, c, s, parts))
     least = np.asarray(pipeline + hops)
-    index = np.concatenate([one.index for one in choices])
+    index = np.concatenate([choice.index for choice in choices])
     fits, peak, near = (
-        np.concatenate([getattr(one, name) for one in choices], axis=1)
+        np.concatenate([getattr(choice, name) for choice in choices], axis=1)
         for name in ("fits", "peak", "near_bytes")
     )
     rising = np.argsort(least, kind="stable")
