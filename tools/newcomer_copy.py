@@ -95,6 +95,7 @@ class Copy:
     def suite(self) -> str:
         """Check, and run the whole quick tier; what pytest says at its end."""
         self.generate()
+        self.python("tools/transcripts.py")  # README shows figures that a toy may change
         # Set up anew, our environment would be the copy's, and broken once the copy is gone.
         ours = ROOT / ".venv"
         for target in ("check", "verify"):

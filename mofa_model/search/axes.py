@@ -283,12 +283,12 @@ def _sharding_and_place(constraint: Constraint) -> list[Constraint]:
     """A constraint on `optimizer` as one on the level of sharding and one on the place of
     its states.
     """
-    words, known = constraint.words, [level.value for level in Sharding]
+    words, all_levels = constraint.words, [level.value for level in Sharding]
     pairs = {(word.removesuffix(CPU), _PLACES[word.endswith(CPU)]): None for word in words}
-    levels, places = (tuple(dict.fromkeys(some)) for some in zip(*pairs, strict=True))
+    levels, places = (tuple(dict.fromkeys(words)) for words in zip(*pairs, strict=True))
     for level in levels:
-        if level not in known:
-            right = f"one of {', '.join((*_PLACES, *known))}, the last four also with {CPU}"
+        if level not in all_levels:
+            right = f"one of {', '.join((*_PLACES, *all_levels))}, the last four also with {CPU}"
             raise BadValue(constraint.field, level, right)
     if len(pairs) < len(levels) * len(places):
         right = (

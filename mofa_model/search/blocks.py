@@ -78,7 +78,8 @@ class Overlaps:
         return Overlaps(
             self.bundles,
             tuple(
-                FeatureValues(some.fields, some.offset[rows], some.ok[rows]) for some in self.values
+                FeatureValues(value.fields, value.offset[rows], value.ok[rows])
+                for value in self.values
             ),
             self.repeated if isinstance(self.repeated, int) else self.repeated[rows],
         )
@@ -167,11 +168,11 @@ def by_sequence_parallelism(
     name = "sp"
     legal, sort = block.features[name], block.sort[rows]
     for at in range(legal.shape[1]):
-        some = rows[legal[:, at].any(axis=0).take(sort)]
-        if len(some):
+        possible = rows[legal[:, at].any(axis=0).take(sort)]
+        if len(possible):
             alone = np.zeros_like(legal)
             alone[:, at] = legal[:, at]
-            yield some, varied(block, features={**block.features, name: alone}).of(some)
+            yield possible, varied(block, features={**block.features, name: alone}).of(possible)
 
 
 def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> ShapeBlock | None:
@@ -195,7 +196,7 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
     legal = block.features["recompute"][:, number, of_block][:, None]
     degrees = {name: getattr(block.layout, name)[origin] for name in DEGREES}
     layers = np.array([float(value.layers) for value in axes["recompute"]])
-    known = shapes.sort[block.members[origin[kept]]]
+    shape_sort = shapes.sort[block.members[origin[kept]]]
     return ShapeBlock(
         members=block.members[origin],
         origin=origin,
@@ -207,7 +208,7 @@ def with_recomputed_layers(axes: Axes, shapes: Shapes, block: ShapeBlock) -> Sha
         stage_kinds=block.stage_kinds.of(origin),
         sort=sort,
         features=features | {"recompute": legal},
-        overlaps=tuple(overlap.of(sort) for overlap in _overlaps(axes, shapes, known)),
+        overlaps=tuple(overlap.of(sort) for overlap in _overlaps(axes, shapes, shape_sort)),
     )
 
 
@@ -286,10 +287,10 @@ def _of_work(axes: Axes, block: ShapeBlock) -> list[list[FeatureValues]]:
 
 def _by_row(block: ShapeBlock, values: Iterable[FeatureValues]) -> Iterator[FeatureValues]:
     """The values that some row can have, with the rows that can have them."""
-    for one in values:
-        ok = one.ok.take(block.sort, axis=-1)
+    for value in values:
+        ok = value.ok.take(block.sort, axis=-1)
         if ok.any():
-            yield varied(one, ok=ok)
+            yield varied(value, ok=ok)
 
 
 @dataclass(frozen=True)
@@ -362,14 +363,14 @@ class OptimizerStates:
 
     def exchange(self) -> GradientExchange:
         """What they send and compute once a step, [states, rows]; the tied embedding [rows]."""
-        sent, shape = [send() for send in self.sends], self.replicas.shape[1:]
+        exchanges, shape = [send() for send in self.sends], self.replicas.shape[1:]
         return GradientExchange(
-            collective=_stacked([some.collective for some in sent], shape),
-            each=np.array([some.each for some in sent])[:, None],
-            reach=np.array([some.reach for some in sent])[:, None],
-            tail=np.array([some.tail for some in sent])[:, None],
-            embedding=sent[0].embedding,
-            optimizer=_stacked([some.optimizer for some in sent], shape),
+            collective=_stacked([exchange.collective for exchange in exchanges], shape),
+            each=np.array([exchange.each for exchange in exchanges])[:, None],
+            reach=np.array([exchange.reach for exchange in exchanges])[:, None],
+            tail=np.array([exchange.tail for exchange in exchanges])[:, None],
+            embedding=exchanges[0].embedding,
+            optimizer=_stacked([exchange.optimizer for exchange in exchanges], shape),
         )
 
 
@@ -391,27 +392,27 @@ def optimizer_states(axes: Axes, context: AxisContext, block: ShapeBlock) -> Opt
         group = shard_group(state.fields["shard"], block.layout.tp, c)
         s = varied(block.layout, **{**state.fields, "shard": group})
         held.append(model_states(w, c, s, stages, parameters))
-        known = w, c, s, stages, block.micro_batches, parameters
-        sends.append(cache(partial(gradient_exchange, *known)))
+        exchange = partial(gradient_exchange, w, c, s, stages, block.micro_batches, parameters)
+        sends.append(cache(exchange))
         # Sharding changes who writes, not what.
-        key = tuple(v for name, v in state.fields.items() if name not in {"sharding", "shard"})
-        if key not in sizes:
-            sizes[key] = checkpoint_size(w, s)
-        saved.append(sizes[key])
+        saved_as = tuple(v for name, v in state.fields.items() if name not in {"sharding", "shard"})
+        if saved_as not in sizes:
+            sizes[saved_as] = checkpoint_size(w, s)
+        saved.append(sizes[saved_as])
         replicas.append(checkpoint_replicas(w, s))
     shape = stages.count.shape
     parked = None
-    if any(np.any(some.host_states) for some in held):
-        parked = _stacked([some.host_states * c.gpus_per_node for some in held], shape)
+    if any(np.any(memory.host_states) for memory in held):
+        parked = _stacked([memory.host_states * c.gpus_per_node for memory in held], shape)
     gather = None
-    if any(anything(some.gather) for some in held):
-        gather = _stacked([some.gather for some in held], shape)
+    if any(anything(memory.gather) for memory in held):
+        gather = _stacked([memory.gather for memory in held], shape)
     fresh = None
-    if any(anything(some.fresh) for some in held):
-        fresh = _stacked([some.fresh for some in held], shape)
+    if any(anything(memory.fresh) for memory in held):
+        fresh = _stacked([memory.fresh for memory in held], shape)
     return OptimizerStates(
         levels=tuple(state.fields["sharding"] for state in states),
-        device_bytes=_stacked([some.total - some.gather for some in held], shape),
+        device_bytes=_stacked([memory.total - memory.gather for memory in held], shape),
         reserve=c.calibration.memory.buffer,
         gather=gather,
         fresh=fresh,

@@ -149,8 +149,8 @@ class LocalShapes:
                 whole = varied(family, chunks=1, **features)
                 works += layer_works(w, c, whole, whole_blocks)
             parts.append(works)
-        found: tuple[LayerWork, ...] = joined(parts, [len(one) for one, *_ in self._families])
-        return found
+        joint: tuple[LayerWork, ...] = joined(parts, [len(family) for family, *_ in self._families])
+        return joint
 
     def _stored(self, features: dict[str, Any]) -> tuple[StoredLayer, ...]:
         constants, parts = self._cluster.calibration.memory, []
@@ -160,8 +160,9 @@ class LocalShapes:
             if self._some:
                 layers += stored_layers(self._workload, constants, varied(work, chunks=1))
             parts.append(layers)
-        found: tuple[StoredLayer, ...] = joined(parts, [len(one) for one, *_ in self._families])
-        return found
+        sizes = [len(family) for family, *_ in self._families]
+        joint: tuple[StoredLayer, ...] = joined(parts, sizes)
+        return joint
 
     @cached_property
     def _every(self) -> Strategy:
@@ -190,7 +191,7 @@ class LocalShapes:
         w, c, sizes = self._workload, self._cluster, [len(shape) for shape in shapes]
         by_mode = [varied(shape, **changed) for shape in shapes]
         messages = [
-            joined([context_time(w, c, one, block) for one in by_mode], sizes)
+            joined([context_time(w, c, shape, block) for shape in by_mode], sizes)
             for block in w.model.blocks
         ]
         every = varied(_together(shapes), **changed)

@@ -130,46 +130,48 @@ class BlockMemory:
         context, block, states = self._context, self._block, self._states
         w, c = context.workload, context.cluster
         s = varied(block.layout, **option.fields)
-        found: dict[bool, Footprint] = {}  # activations, with and without casts for each product
+        # Activations, with and without casts for each product.
+        activations: dict[bool, Footprint] = {}
         peak = np.empty((len(states.levels), len(block.index)))
-        for some, level in self._parts:
+        for alike, level in self._parts:
             leveled = varied(s, sharding=level)
-            if (apart := level is Sharding.NONE) not in found:
+            if (casts := level is Sharding.NONE) not in activations:
                 stored = self._local.stored(leveled, block.members)
-                found[apart] = stored_activations(
+                activations[casts] = stored_activations(
                     w, leveled, block.stage_kinds, stored, self._chunks
                 )
-            loss = with_loss(w, c, leveled, found[apart], self._head(leveled))
+            loss = with_loss(w, c, leveled, activations[casts], self._head(leveled))
             moving = np.asarray(loss.total)
             if states.gather is not None:
-                moving = np.maximum(states.gather[some], moving)
+                moving = np.maximum(states.gather[alike], moving)
             if states.fresh is not None:
-                moving = np.maximum(states.fresh[some] + loss.ending, moving)
-            _largest_sum(states.device_bytes[some], moving, peak[some])
-        host = _host_bytes(context, block, states, self._parked(found))
+                moving = np.maximum(states.fresh[alike] + loss.ending, moving)
+            _largest_sum(states.device_bytes[alike], moving, peak[alike])
+        host = _host_bytes(context, block, states, self._parked(activations))
         fits: list[Fit | None] = []
-        of_some = np.any(option.ok, axis=1).tolist()
+        has_rows = np.any(option.ok, axis=1).tolist()
         for overlaps in block.overlaps:
-            bundles = [at for at in overlaps.bundles if of_some[at]]
+            bundles = [at for at in overlaps.bundles if has_rows[at]]
             legal = [states.ok[at] & option.ok[at] for at in bundles]
             fits.append(
                 _fit(context, reduce(or_, legal), peak, host, overlaps, rejected) if legal else None
             )
         return fits
 
-    def _parked(self, found: dict[bool, Footprint]) -> Bytes:
+    def _parked(self, activations: dict[bool, Footprint]) -> Bytes:
         """Activations that a node's devices park in its host, [kinds, rows], or [states, kinds,
         rows] where they differ between states: `host_bytes`, kind by kind. [B]
         """
         each = self._context.cluster.gpus_per_node
-        if len(found) == 1 or not any(anything(one.host_activations) for one in found.values()):
-            return next(iter(found.values())).host_activations * each
+        footprints = activations.values()
+        if len(footprints) == 1 or not any(anything(f.host_activations) for f in footprints):
+            return next(iter(footprints)).host_activations * each
         shape = self._block.stage_kinds.count.shape
         return each * np.stack(
             [
-                np.broadcast_to(found[level is Sharding.NONE].host_activations, shape)
-                for some, level in self._parts
-                for _ in range(some.start, some.stop)
+                np.broadcast_to(activations[level is Sharding.NONE].host_activations, shape)
+                for alike, level in self._parts
+                for _ in range(alike.start, alike.stop)
             ]
         )
 

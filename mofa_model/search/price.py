@@ -135,8 +135,8 @@ def price(
 def _pieces(block: ShapeBlock) -> Iterator[ShapeBlock]:
     """A block's rows, so many at once that the temporaries of an equation stay small."""
     rows = np.arange(len(block.index))
-    for some in np.split(rows, range(TOGETHER, len(rows), TOGETHER)):
-        yield block.of(some)
+    for piece in np.split(rows, range(TOGETHER, len(rows), TOGETHER)):
+        yield block.of(piece)
 
 
 def _price_block(
@@ -182,12 +182,12 @@ def _price_block(
                 for overlap in overlaps.values if len(columns) else ():
                     choice = _fitting(rows, part, option, overlap, fit, columns)
                     apart = tuple(overlap.fields[name] for name in OF_STEPS)
-                    some = waiting.setdefault(apart, [])
-                    some.append(choice)
-                    if sum(len(one.rows) for one in some) >= TOGETHER:
+                    choices = waiting.setdefault(apart, [])
+                    choices.append(choice)
+                    if sum(len(columns.rows) for columns in choices) >= TOGETHER:
                         _time(context, block, states, exchange, waiting.pop(apart), local, leaders)
-    for some in waiting.values():
-        _time(context, block, states, exchange, some, local, leaders)
+    for choices in waiting.values():
+        _time(context, block, states, exchange, choices, local, leaders)
 
 
 def _fitting(
@@ -267,26 +267,26 @@ def _time(
     )
     rising = np.argsort(least, kind="stable")
     for first in range(0, len(rising), AT_ONCE):
-        some = rising[first : first + AT_ONCE]
+        timed = rising[first : first + AT_ONCE]
         # A pipeline that alone takes longer than the last of the leaders cannot be among them.
-        some = some[least[some] <= leaders.horizon]
-        if not len(some):
+        timed = timed[least[timed] <= leaders.horizon]
+        if not len(timed):
             return
-        shapes, beside = block.shape_indices[columns[some]], block.origin[columns[some]]
+        shapes, beside = block.shape_indices[columns[timed]], block.origin[columns[timed]]
         inputs = StepInputs(
             workload=w,
             cluster=c,
-            strategy=varied(s, **{name: degrees[name][some] for name in DEGREES}),
-            micro_batches=m[some],
-            slowest=picked(stage.slowest, some),
-            pipeline=picked(pipeline, some),
-            hops=picked(hops, some),
+            strategy=varied(s, **{name: degrees[name][timed] for name in DEGREES}),
+            micro_batches=m[timed],
+            slowest=picked(stage.slowest, timed),
+            pipeline=picked(pipeline, timed),
+            hops=picked(hops, timed),
             exchange=_sent(exchange, beside),
         )
         step = np.asarray(step_time(inputs).total)
-        fitting, held = fits.take(some, axis=1), peak.take(some, axis=1)
-        leaders.offer(step, index[some], shapes, states, beside, fitting, held)
-        leaders.miss(step, index[some], states, near.take(some, axis=1))
+        fitting, held = fits.take(timed, axis=1), peak.take(timed, axis=1)
+        leaders.offer(step, index[timed], shapes, states, beside, fitting, held)
+        leaders.miss(step, index[timed], states, near.take(timed, axis=1))
 
 
 def _sent(exchange: GradientExchange, rows: Array) -> GradientExchange:
@@ -315,11 +315,11 @@ def stages_timed(
     """
     sizes = [len(rows) for _, rows in by_work]
     timed, effects = [], []
-    for (one, rows), end in zip(by_work, np.cumsum(sizes).tolist(), strict=True):
-        timed.append(local.times(one, rows))
-        some = np.ndim(one.recompute_layers)
-        own = stage_kinds.of(np.arange(end - len(rows), end)) if some else stage_kinds
-        effects.append(feature_effects(cluster, one, own))
+    for (strategy, rows), end in zip(by_work, np.cumsum(sizes).tolist(), strict=True):
+        timed.append(local.times(strategy, rows))
+        by_row = np.ndim(strategy.recompute_layers)
+        own = stage_kinds.of(np.arange(end - len(rows), end)) if by_row else stage_kinds
+        effects.append(feature_effects(cluster, strategy, own))
     times = np.concatenate(timed, axis=1)
     layers, joint = layer_times_in(times), joined(effects, sizes)
     return stage_times(workload, cluster, family, stage_kinds, layers, times[-1], joint)
@@ -333,7 +333,7 @@ def hop_times(
 ) -> Array:
     """A hop between stages, for the parts of a family as in `stages_timed`. [s]"""
     divided = np.repeat(
-        [one.sequence_parallel for one, _ in by_work], [len(rows) for _, rows in by_work]
+        [strategy.sequence_parallel for strategy, _ in by_work], [len(rows) for _, rows in by_work]
     )
     whole, shared = (
         hop_time(workload, cluster, varied(family, sequence_parallel=on)) for on in (False, True)
@@ -371,13 +371,13 @@ def grouped(axes: Axes, shapes: Shapes, bounds: Array) -> list[Array]:
 def _by_schedule(axes: Axes, shapes: Shapes) -> dict[Schedule, Array]:
     """Indices of the shapes that have each pipeline schedule."""
     schedules = [pipeline.schedule for pipeline in axes["pipeline"]]
-    found = {}
+    by_schedule = {}
     for schedule in dict.fromkeys(schedules):
         positions = np.array([other == schedule for other in schedules])
         members = np.flatnonzero(positions[shapes.rows["pipeline"]])
         if len(members):
-            found[schedule] = members
-    return found
+            by_schedule[schedule] = members
+    return by_schedule
 
 
 def _of_schedule(
@@ -394,13 +394,13 @@ def _of_schedule(
     layout = varied(Strategy(), schedule=schedule, **degrees)
     kinds = stages_of(w.model, layout, c.calibration.placement, 1)
     lowest = np.full(len(members), np.inf)
-    for some, choices in _by_rows(axes, context, shapes, members):
-        these, stages = members[some], kinds.of(some)
-        batches = rows["micro_batches"][these]
-        family = varied(layout, **{name: column[some] for name, column in degrees.items()})
+    for columns, choices in _by_rows(axes, context, shapes, members):
+        alike, stages = members[columns], kinds.of(columns)
+        batches = rows["micro_batches"][alike]
+        family = varied(layout, **{name: column[columns] for name, column in degrees.items()})
         for features in choices:
             s = varied(family, **features)
-            times = local.times(s, these)
+            times = local.times(s, alike)
             stage = stage_times(w, c, s, stages, layer_times_in(times), times[-1])
             flow = Flow(
                 slowest=stage.slowest,
@@ -411,7 +411,7 @@ def _of_schedule(
                 forward=stage.device_forward,  # recomputation takes nothing from the host's part
             )
             time = np.asarray(batches * stage.slowest + schedule.fill(flow))
-            lowest[some] = np.minimum(lowest[some], time)
+            lowest[columns] = np.minimum(lowest[columns], time)
     return lowest * SLACK
 
 
@@ -426,7 +426,7 @@ def _by_rows(
         ok = np.broadcast_to(reduce(and_, (ok for _, ok in chosen)), len(members))
         features = {name: value for fields, _ in chosen for name, value in fields.items()}
         alike.setdefault(ok.tobytes(), (np.flatnonzero(ok), []))[1].append(features)
-    return ((some, choices) for some, choices in alike.values() if len(some))
+    return ((rows, choices) for rows, choices in alike.values() if len(rows))
 
 
 def _values(
