@@ -19,12 +19,12 @@ from mofa_model.answers.questions import LAYOUTS, OF_HOST, AdviceQuestion, Paste
 from mofa_model.axes.frameworks import framework, trainer_called
 from mofa_model.errors import InputError, MofaError
 from mofa_model.identity.fact import Fact
+from mofa_model.pasted.lookup import keys_of
 from mofa_model.pasted.missing import has_model
 from mofa_model.pasted.model_names import alike, is_size, preset_named, sizes_of
 from mofa_model.pasted.reading import PastedFacts
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.pasted.scripts import unknown
-from mofa_model.pasted.told import words_of
 from mofa_model.pasted.wrapped import RunSeen
 from mofa_model.units import GIB
 
@@ -372,7 +372,7 @@ def _open_degree(pasted_facts: PastedFacts) -> str:
     """A degree of the layout that stands in a variable which nobody sets; empty where there
     is none.
     """
-    rows = words_of(pasted_facts.trainer)
+    rows = keys_of(pasted_facts.trainer)
     names = {word for fact in ("tp", "pp", "cp", "ep", "micro_batch") for word in rows[fact]}
     found = (one for one in pasted_facts.settings if one.key in names and unknown(one.value))
     return next((f"{one.key} ({one.value})" for one in found), "")

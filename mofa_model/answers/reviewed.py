@@ -44,7 +44,7 @@ def launches_in(text: str, name: str) -> list[ReviewedLaunch]:
             name=name,
             facts=script.facts,
             launch_found=script.launch_found,
-            program_calls=script.said.program_calls,
+            program_calls=script.contents.program_calls,
             faults=script.faults,
         )
     ]

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mofa_model.identity.commands import ProgramCall, Said, programs
+from mofa_model.identity.commands import Contents, ProgramCall, programs
 from mofa_model.identity.devices import DeviceRequest
 from mofa_model.identity.pods import WrittenContainer
 from mofa_model.records import dataclass
@@ -90,7 +90,7 @@ def _rows(kind: str) -> tuple[_Row, ...]:
     """Rows of one kind in vocabulary.toml: patterns of programs or images, and what these say of
     a job.
     """
-    given = tomllib.loads(Path(__file__).with_name("vocabulary.toml").read_text("utf-8"))
+    tables = tomllib.loads(Path(__file__).with_name("vocabulary.toml").read_text("utf-8"))
     return tuple(
         _Row(
             forms=re.compile("|".join(f"(?:{form})" for form in row[f"{kind}s"]), re.IGNORECASE),
@@ -99,7 +99,7 @@ def _rows(kind: str) -> tuple[_Row, ...]:
             weight=row["weight"],
             trainer=row.get("trainer", ""),
         )
-        for row in given[kind]
+        for row in tables[kind]
     )
 
 
@@ -107,21 +107,19 @@ LANGUAGE_MODELS: Final = re.compile(
     r"(?<![a-z])(llama|gemma|qwen|mistral|mixtral|mathstral|ministral|deepseek|phi-?[1-4]|falcon"
     r"|bloom|opt-\d|nemotron|granite|olmo|glm-?\d|chatglm|kimi|moonlight|yi-\d|baichuan|internlm"
     r"|mpt-\d|pythia|starcoder|codellama|tinyllama|command-[ra]|dbrx|jamba|mamba|gpt|minimax"
-    r"|ernie|hunyuan|seed-oss|exaone|solar-|vicuna|apertus|dolly|stablelm|redpajama|xgen|zephyr|orca-"
-    r"|openchat|starling|hermes|minitron|tulu|llemma|codestral|codegemma|aya-\d|stable-?code|smollm"
-    r"|llm|eurollm)",
+    r"|ernie|hunyuan|seed-oss|exaone|solar-|vicuna|apertus|dolly|stablelm|redpajama|xgen|zephyr"
+    r"|orca-|openchat|starling|hermes|minitron|tulu|llemma|codestral|codegemma|aya-\d|stable-?code"
+    r"|smollm|llm|eurollm)",
     re.IGNORECASE,
 )
 """Families of language models."""
 _TINY: Final = re.compile(r"tinyllama|codellama|tiny-?llama", re.IGNORECASE)
 OTHER_MODELS: Final = re.compile(
     r"(?<![a-z])(esm\d?\w*|bionemo|protein\w*|bert|roberta|resnet\w*|imagenet|mnist|cifar\w*"
-    r"|\w*diffusion"
-    r"|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*|segment\w*|swin\w*"
-    r"|llava"
-    r"|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr|\w?tts|video|dlrm|molecul\w*"
-    r"|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost|horovod|mlp|cosmos|lerobot"
-    r"|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
+    r"|\w*diffusion|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*"
+    r"|segment\w*|swin\w*|llava|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr"
+    r"|\w?tts|video|dlrm|molecul\w*|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost"
+    r"|horovod|mlp|cosmos|lerobot|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
     r"|sentence[-_]?transformers?|(flag)?embed(ding|der)s?|bge|mpnet|rerank\w*|flux\.?1?"
     r"|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
     re.IGNORECASE,
@@ -155,13 +153,13 @@ def clues_of_runtime(name: str, where: str) -> list[Clue]:
     return list(_of_image(name, where))
 
 
-def clues_of(said: Said, written_containers: Iterable[WrittenContainer]) -> list[Clue]:
+def clues_of(contents: Contents, written_containers: Iterable[WrittenContainer]) -> list[Clue]:
     """Clues from commands and images, the strongest first."""
-    found = [one for command in programs(said) for one in _of_command(command)]
+    clues = [clue for command in programs(contents) for clue in _of_command(command)]
     for container in written_containers:
-        found += _of_image(container.image, f"{container.where}.image")
-    found += _of_sources(said)
-    return sorted(found, key=lambda one: -one.weight)
+        clues += _of_image(container.image, f"{container.where}.image")
+    clues += _of_sources(contents)
+    return sorted(clues, key=lambda clue: -clue.weight)
 
 
 _PREPARES_ONLY: Final = re.compile(r"\+*(--)?(model\.)?do_train(ing)?=false", re.IGNORECASE)
@@ -211,16 +209,16 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
         return  # options alone: the image has the program
     if first in _STARTS_BINARIES:
         named += tuple(text for text in texts[1:] if not text.startswith("-") and "=" not in text)
-    if first in _OF_MPI and not any(_INTERPRETED.search(one) for one in texts):
+    if first in _OF_MPI and not any(_INTERPRETED.search(text) for text in texts):
         named += tuple(texts)
-        if not any(row.forms.search(one) for row in _rows("program") for one in named):
+        if not any(row.forms.search(name) for row in _rows("program") for name in named):
             says = "a binary under MPI, as HPC programs are"
             yield Clue(JobClass.HPC, says, 40, "", _plain(program), command.where)
             return
     for row in _rows("program"):
-        if any(row.forms.search(one) for one in named):
-            shown = next((one for one in (program, first) if row.forms.search(one)), "")
-            shown = shown or next(one for one in reversed(named) if row.forms.search(one))
+        if any(row.forms.search(name) for name in named):
+            shown = next((name for name in (program, first) if row.forms.search(name)), "")
+            shown = shown or next(name for name in reversed(named) if row.forms.search(name))
             yield Clue(
                 row.job_class, row.says, row.weight,
                 (row.trainer if row.trainer != "custom" else launcher) or row.trainer or launcher,
@@ -317,9 +315,9 @@ _LIBRARIES: Final = (
 )
 
 
-def _of_sources(said: Said) -> Iterator[Clue]:
+def _of_sources(contents: Contents) -> Iterator[Clue]:
     """What Python sources and lists of packages import."""
-    for source in said.files:
+    for source in contents.files:
         if not source.name.endswith((".py", "python -c", "runtimeEnvYAML", ".txt")):
             continue
         for form, job_class, trainer, says in _LIBRARIES:
@@ -379,10 +377,10 @@ def class_of(
     names, models = list(names), list(models)
     if not makes:
         return ClassVerdict(JobClass.OTHER, "it makes no pods of its own", "none", True)
-    best = next((one for one in clues if one.job_class or one.weight >= NAMELESS), None)
+    best = next((clue for clue in clues if clue.job_class or clue.weight >= NAMELESS), None)
     if best is None:
         best = clues[0] if clues else Clue("", "nothing", 0, "", "", "")
-    trainer = next((one.trainer for one in clues if one.trainer), "")
+    trainer = next((clue.trainer for clue in clues if clue.trainer), "")
     reason = _reason(best)
     job_class = JobClass(best.job_class) if best.job_class else None
     text = f"{best.found} {' '.join(models)} {' '.join(names)}"
@@ -397,7 +395,7 @@ def class_of(
             text,
             clues,
             architectures=architectures,
-            repeats=repeats and (asks_model or any("/" in one for one in models)),
+            repeats=repeats and (asks_model or any("/" in model for model in models)),
             speaks=speaks,
             serves=serves,
         )
@@ -405,8 +403,8 @@ def class_of(
     if job_class is None:
         job_class, reason = _by_name(names, best, device_request, reason)
     if job_class is JobClass.OTHER and best.weight <= WAITS and device_request.vendor:
-        by_name, told = _by_name(names, best, device_request, reason)
-        job_class, reason = by_name or job_class, told
+        by_name, reason_by_name = _by_name(names, best, device_request, reason)
+        job_class, reason = by_name or job_class, reason_by_name
     idle = job_class is JobClass.OTHER and best.weight <= WAITS
     if (
         not device_request.vendor
@@ -433,11 +431,13 @@ def _by_name(
     """What the names of an object say where nothing else does."""
     if best.weight > UNKNOWN:
         return None, reason
-    known = (one for form, one in _NAMES if any(form.search(name.lower()) for name in names))
-    found = next(known, None)
-    if not device_request.vendor and found is not JobClass.EVALUATION:
+    classes = (
+        job_class for form, job_class in _NAMES if any(form.search(name.lower()) for name in names)
+    )
+    job_class = next(classes, None)
+    if not device_request.vendor and job_class is not JobClass.EVALUATION:
         return None, reason
-    return found, f"{reason}; its name says {found}" if found else reason
+    return job_class, f"{reason}; its name says {job_class}" if job_class else reason
 
 
 _KNOWN: Final = 88
@@ -457,16 +457,16 @@ def _training(
     serves: bool,
 ) -> tuple[JobClass | None, str]:
     """Whether training is that of a language model, and of which sort."""
-    language = next((one for one in models if LANGUAGE_MODELS.search(one)), "")
+    language = next((model for model in models if LANGUAGE_MODELS.search(model)), "")
     if job_class is JobClass.OTHER_TRAINING and best.weight >= _KNOWN:
         return job_class, ""
-    seeing = next((one for one in models if _SEEING.search(one)), "")
+    seeing = next((model for model in models if _SEEING.search(model)), "")
     if seeing and job_class is not None:
         return JobClass.OTHER_TRAINING, f"{seeing} sees images as well"
     if (
-        told := OTHER_MODELS.search(" ".join([best.found, *architectures]))
+        network := OTHER_MODELS.search(" ".join([best.found, *architectures]))
     ) is not None:  # whatever else its options name
-        return JobClass.OTHER_TRAINING, f"{told.group()} is no language model"
+        return JobClass.OTHER_TRAINING, f"{network.group()} is no language model"
     other = OTHER_MODELS.search(f"{best.found} {' '.join(models)}") or (
         None if language else OTHER_MODELS.search(text)
     )
@@ -487,12 +487,14 @@ def _training(
     if other and not language:
         return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"
     if language or speaks or LANGUAGE_MODELS.search(_TINY.sub("llama", text)):
-        weak = any(one.job_class == JobClass.FINE_TUNING for one in evidence)
+        weak = any(clue.job_class == JobClass.FINE_TUNING for clue in evidence)
         named = _TUNES.search(text) is not None
         tunes = job_class is JobClass.FINE_TUNING or weak or repeats or named
-        said = f"it names {language}" if language else "its settings are those of a language model"
-        return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), said
-    library = next((one for one in evidence if one.says == _IMAGES), None)
+        reason = (
+            f"it names {language}" if language else "its settings are those of a language model"
+        )
+        return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), reason
+    library = next((clue for clue in evidence if clue.says == _IMAGES), None)
     if library is not None and job_class:
         return JobClass.OTHER_TRAINING, f"{library.where} imports {library.says}"
     return JobClass.OTHER_TRAINING if job_class else None, _UNNAMED

@@ -121,7 +121,7 @@ class ProgramCall:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Said:
+class Contents:
     """Everything that containers run and read."""
 
     program_calls: list[ProgramCall] = dataclasses.field(default_factory=list)
@@ -138,39 +138,39 @@ def read_container(
     where: str,
     variables: Mapping[str, PlacedVariable],
     files: Mapping[str, TextFile],
-) -> Said:
+) -> Contents:
     """What a container says; `files` are those of ConfigMaps, by their path."""
-    said = Said(variables=dict(variables))
+    contents = Contents(variables=dict(variables))
     words = [
         word._replace(text=_substituted(word.text, variables))
         for word in (*_listed(command, f"{where}.command"), *_listed(args, f"{where}.args"))
     ]
-    reader = _Reader(said, files)
+    reader = _Reader(contents, files)
     if words:
         reader.command(words, 0)
     reader.rest()
-    return said
+    return contents
 
 
 def _substituted(text: str, variables: Mapping[str, PlacedVariable]) -> str:
     """A word as Kubernetes hands it over: `$(NAME)` is a variable's value, before any shell."""
 
-    def value(found: re.Match[str]) -> str:
-        known = variables.get(found[1])
-        return found.group() if known is None else known.value
+    def value(reference: re.Match[str]) -> str:
+        variable = variables.get(reference[1])
+        return reference.group() if variable is None else variable.value
 
     return _KUBERNETES.sub(value, text) if "$(" in text else text
 
 
 def read_text(
     text: str, where: str, variables: Mapping[str, PlacedVariable], files: Mapping[str, TextFile]
-) -> Said:
+) -> Contents:
     """The commands in a line that a shell runs, as the entrypoint of a RayJob."""
-    said = Said(variables=dict(variables))
-    reader = _Reader(said, files)
+    contents = Contents(variables=dict(variables))
+    reader = _Reader(contents, files)
     reader.script(TextFile("", text, where), 0)
     reader.rest()
-    return said
+    return contents
 
 
 def _listed(value: object, where: str) -> list[PlacedWord]:
@@ -178,15 +178,15 @@ def _listed(value: object, where: str) -> list[PlacedWord]:
         return [PlacedWord(value, where)]
     rows = value if isinstance(value, list) else []
     return [
-        PlacedWord(str(one), f"{where}[{number}]")
-        for number, one in enumerate(rows)
-        if one is not None
+        PlacedWord(str(word), f"{where}[{number}]")
+        for number, word in enumerate(rows)
+        if word is not None
     ]
 
 
 class _Reader:
-    def __init__(self, said: Said, files: Mapping[str, TextFile]) -> None:
-        self._said, self._files = said, dict(files)
+    def __init__(self, contents: Contents, files: Mapping[str, TextFile]) -> None:
+        self._contents, self._files = contents, dict(files)
         self._named = set[str | tuple[str, int]]()
 
     def command(self, words: Sequence[PlacedWord], depth: int) -> None:
@@ -201,9 +201,9 @@ class _Reader:
             outer = tuple(
                 PlacedWord(text, word.where) for text, word in zip(texts, words, strict=True)
             )
-            if at > 1 and any(not one.startswith("-") for one in texts[1:at]):
+            if at > 1 and any(not text.startswith("-") for text in texts[1:at]):
                 self._add(outer[:at])  # mpirun bash -c: the launcher is a command as well
-            behind = [one.text for one in words[at + 2 :]]
+            behind = [word.text for word in words[at + 2 :]]
             self.script(TextFile("", words[at].text, words[at].where), depth + 1, behind)
             return
         if len(words) == 1 and re.search(r"\s", texts[0].strip()) and depth < _DEEPEST:
@@ -214,7 +214,7 @@ class _Reader:
             bare = re.sub(r"\s+#.*$", "", text) if "\n" not in text else text
             if re.fullmatch(r"-\S+\s+\S.*", bare, re.DOTALL):
                 made += [
-                    PlacedWord(one, word.where) for one in _words(bare)
+                    PlacedWord(text, word.where) for text in _words(bare)
                 ]  # `- --lr 0.1` in a list
             else:
                 made.append(PlacedWord(bare, word.where))
@@ -224,20 +224,22 @@ class _Reader:
     def script(self, source: TextFile, depth: int, arguments: Sequence[str] = ()) -> None:
         """A shell script, followed as a shell would go through it."""
         text = source.text[:_LONGEST]
-        known = {one.name: traced(one.value) for one in self._said.variables.values()}
+        values = {
+            variable.name: traced(variable.value) for variable in self._contents.variables.values()
+        }
         try:
-            walked = walk(text, known, arguments=arguments, every=True)
+            walked = walk(text, values, arguments=arguments, every=True)
         except InputError:
             self._lines(source, depth)
             return
         for name, value in {**walked.passed, **walked.holds}.items():
-            held = self._said.variables.get(name)
+            held = self._contents.variables.get(name)
             if isinstance(value, list) or (held is not None and held.value == value.text):
                 continue
             plain = re.sub(r"\\?\n", " ", value.text)
             if "$(" not in plain and "`" not in plain:
                 place = source.at(max(0, value.place))
-                self._said.variables[name] = PlacedVariable(name, plain, place)
+                self._contents.variables[name] = PlacedVariable(name, plain, place)
         for path, document in walked.documents:
             start = max(0, document.place)
             first = source.first_line + text.count("\n", 0, start)
@@ -251,7 +253,7 @@ class _Reader:
                 if outer.place not in launchers and not _is_shell(outer.texts):
                     launchers.add(outer.place)
                     self._add(tuple(self._placed(outer, source)))
-            words = [one for word in self._placed(call, source) for one in self._split(word)]
+            words = [part for word in self._placed(call, source) for part in self._split(word)]
             if words:
                 self.command(words, max(depth, 1))
 
@@ -272,12 +274,12 @@ class _Reader:
         """Split a word that is a bare variable into the words of its value."""
         if re.fullmatch(r"\$\{?\w+(\[@\])?\}?", word.text):
             name = re.sub(r"\W", "", word.text)
-            known = self._said.variables.get(name)
-            if known is not None and re.search(r"\s", known.value.strip()):
-                inner = known.value.strip()
+            variable = self._contents.variables.get(name)
+            if variable is not None and re.search(r"\s", variable.value.strip()):
+                inner = variable.value.strip()
                 if inner.startswith("(") and inner.endswith(")"):
                     inner = inner[1:-1]
-                return [PlacedWord(one, known.where) for one in _words(inner)]
+                return [PlacedWord(text, variable.where) for text in _words(inner)]
         return [word]
 
     def _add(self, words: tuple[PlacedWord, ...]) -> None:
@@ -285,7 +287,7 @@ class _Reader:
         while kept and _ASSIGNED.fullmatch(kept[0].text) and len(kept) > 1:
             kept.pop(0)
         if kept:
-            self._said.program_calls.append(ProgramCall(words=tuple(kept), where=kept[0].where))
+            self._contents.program_calls.append(ProgramCall(words=tuple(kept), where=kept[0].where))
 
     def _follow(self, words: Sequence[PlacedWord], depth: int) -> None:
         """Files that a command names and that are here: scripts are read as scripts."""
@@ -296,7 +298,7 @@ class _Reader:
                     continue
                 self._named |= {(source.where, source.first_line), path}
                 if _SCRIPT.search(source.name) and depth < _DEEPEST:
-                    behind = [one.text for one in words[words.index(word) + 1 :]]
+                    behind = [later.text for later in words[words.index(word) + 1 :]]
                     self.script(source, depth + 1, behind)
                 self._take(source)
         if words and _PYTHON.match(words[0].text) and len(words) > 2 and words[1].text == "-c":
@@ -312,12 +314,14 @@ class _Reader:
         tail = clean.rpartition("/")[2]
         if "." not in tail:
             return None
-        found = [one for name, one in self._files.items() if name.rpartition("/")[2] == tail]
-        return found[0] if len(found) == 1 else None
+        sources = [
+            source for name, source in self._files.items() if name.rpartition("/")[2] == tail
+        ]
+        return sources[0] if len(sources) == 1 else None
 
     def _take(self, source: TextFile) -> None:
-        if source not in self._said.files:
-            self._said.files.append(source)
+        if source not in self._contents.files:
+            self._contents.files.append(source)
 
     def _lines(self, source: TextFile, depth: int) -> None:
         """A script that no shell reads, as templates are: line by line."""
@@ -326,26 +330,26 @@ class _Reader:
         for line in text.split("\n"):
             for piece in re.split(r"&&|\|\||;|(?<!\|)\|(?!\|)", line):
                 words = _words(piece)
-                if words and (found := _ASSIGNED.fullmatch(words[0])) and len(words) == 1:
-                    value = self._expanded(found[2])
-                    self._said.variables[found[1]] = PlacedVariable(
-                        found[1], value, source.at(offset)
+                if words and (assignment := _ASSIGNED.fullmatch(words[0])) and len(words) == 1:
+                    value = self._expanded(assignment[2])
+                    self._contents.variables[assignment[1]] = PlacedVariable(
+                        assignment[1], value, source.at(offset)
                     )
                 elif words:
                     self.command(
-                        [PlacedWord(one, source.at(offset)) for one in words], max(depth, 1)
+                        [PlacedWord(text, source.at(offset)) for text in words], max(depth, 1)
                     )
             offset += len(line) + 1
 
     def _expanded(self, text: str) -> str:
-        def value(found: re.Match[str]) -> str:
-            name = found["braced"] or found["kubernetes"] or found["plain"]
-            known = self._said.variables.get(name)
-            if known is not None and "\n" not in known.value:
-                return known.value
-            if found["default"]:
-                return found["default"].lstrip(":-=").strip("\"'")
-            return found.group()
+        def value(reference: re.Match[str]) -> str:
+            name = reference["braced"] or reference["kubernetes"] or reference["plain"]
+            variable = self._contents.variables.get(name)
+            if variable is not None and "\n" not in variable.value:
+                return variable.value
+            if reference["default"]:
+                return reference["default"].lstrip(":-=").strip("\"'")
+            return reference.group()
 
         return _VARIABLE.sub(value, text) if "$" in text else text
 
@@ -359,23 +363,23 @@ def _words(text: str) -> list[str]:
 
 def _is_shell(texts: Sequence[str]) -> bool:
     """Whether a command is a shell and its options alone, as `bash -c`."""
-    return all(one.startswith("-") for one in texts[1:])
+    return all(text.startswith("-") for text in texts[1:])
 
 
-def merged(parts: Sequence[Said]) -> Said:
+def merged(parts: Sequence[Contents]) -> Contents:
     """What several containers say, those first that come first."""
-    whole = Said()
-    for said in parts:
-        whole.program_calls += said.program_calls
-        whole.files += [one for one in said.files if one not in whole.files]
-        for name, variable in said.variables.items():
+    whole = Contents()
+    for contents in parts:
+        whole.program_calls += contents.program_calls
+        whole.files += [source for source in contents.files if source not in whole.files]
+        for name, variable in contents.variables.items():
             whole.variables.setdefault(name, variable)
     return whole
 
 
-def programs(said: Said) -> Iterator[ProgramCall]:
+def programs(contents: Contents) -> Iterator[ProgramCall]:
     """The commands, without those of which a starter such as `bash` or `env` is the only word."""
-    for command in said.program_calls:
+    for command in contents.program_calls:
         first = command.texts[0].rpartition("/")[2]
         if first in _STARTERS and len(command.words) == 1:
             continue

@@ -106,13 +106,13 @@ class DeviceRequest:
 
 def asks(form: PodForm) -> list[tuple[WrittenContainer, str, str, object]]:
     """Containers of a pod that ask for accelerators: container, vendor, resource and amount."""
-    found: list[tuple[WrittenContainer, str, str, object]] = []
+    requests: list[tuple[WrittenContainer, str, str, object]] = []
     for container in form.containers:
         for name, amount in container.asked.items():
             vendor = next((who for form, who in _VENDORS if form.fullmatch(str(name))), "")
             if vendor and number(amount) != 0:
-                found.append((container, vendor, str(name), amount))
-    return found
+                requests.append((container, vendor, str(name), amount))
+    return requests
 
 
 def devices_of(forms: Iterable[PodForm], beside: Beside, processes: int = 0) -> DeviceRequest:
@@ -132,30 +132,34 @@ def devices_of(forms: Iterable[PodForm], beside: Beside, processes: int = 0) -> 
         if claims is not None and claims.gpus is None and not asked:
             unread = True
             continue
-        mine: int | None = 0 if claims is None else claims.gpus
+        gpus_of_pod: int | None = 0 if claims is None else claims.gpus
         where = "" if claims is None else claims.where
         who = "" if claims is None else claims.vendor
         for container, owner, name, amount in asked:
             who, where = owner, where or f"{container.where}.resources.limits.{name}"
             if part(container.body, "resources").get("limits") is None:
                 where = where.replace(".limits.", ".requests.")
-            given = number(amount)
-            if given is None and amount in (None, "") and owner in GPUS:
-                given = processes or None
-            mine = None if mine is None or given is None else mine + given
+            amount_asked = number(amount)
+            if amount_asked is None and amount in (None, "") and owner in GPUS:
+                amount_asked = processes or None
+            gpus_of_pod = (
+                None if gpus_of_pod is None or amount_asked is None else gpus_of_pod + amount_asked
+            )
             sliced = "mig" if "/mig-" in name else "shared" if name.endswith(".shared") else sliced
             word = word or (name.partition("/")[2] if sliced else "")
         if not named:
             vendor, named = who, where
-        each.add(mine)
+        each.add(gpus_of_pod)
         counted = counted or pod.counted
         count = None if count is None or pod.count is None else count + pod.count
         total = (
-            None if total is None or mine is None or pod.count is None else total + mine * pod.count
+            None
+            if total is None or gpus_of_pod is None or pod.count is None
+            else total + gpus_of_pod * pod.count
         )
         if not product:
-            product, label, said = _product(pod, vendor)
-            word = word or said
+            product, label, label_value = _product(pod, vendor)
+            word = word or label_value
     if not vendor:
         return DeviceRequest(unread=unread)
     if product and not product.startswith(vendor):
@@ -183,11 +187,11 @@ def _product(pod: PodForm, vendor: str) -> tuple[str, str, str]:
         place = f"{pod.where}.nodeSelector.{name}"
         if not value or "$" in value or "{" in value:
             continue
-        if vendor == "tpu" and (found := _TPU.search(value.lower())):
-            version = found[1]
+        if vendor == "tpu" and (tpu := _TPU.search(value.lower())):
+            version = tpu[1]
             return f"tpu{version}" if version == "7x" else f"tpu-{version}", place, value
-        if found := _PRODUCTS.search(value.lower().replace("_", "-")):
-            return f"{vendor}-{found[1].replace(' ', '')}", place, value
+        if gpu := _PRODUCTS.search(value.lower().replace("_", "-")):
+            return f"{vendor}-{gpu[1].replace(' ', '')}", place, value
         family = value.lower().removeprefix("ml.").partition(".")[0]
         family = family if family in _FAMILIES else "-".join(family.split("-")[:2])
         if family in _FAMILIES:
@@ -201,8 +205,8 @@ def product_in(text: str) -> str:
     >>> product_in("gpu:a100"), product_in("nvidia_h100_80gb_hbm3"), product_in("batch")
     ('a100', 'h100', '')
     """
-    found = _PRODUCTS.search(text.lower().replace("_", "-"))
-    return found[1].replace(" ", "") if found else ""
+    product = _PRODUCTS.search(text.lower().replace("_", "-"))
+    return product[1].replace(" ", "") if product else ""
 
 
 def agrees(device_request: DeviceRequest, preset: str) -> bool:
@@ -239,11 +243,11 @@ def _claimed(pod: PodForm, beside: Beside) -> Claims | None:
     claims = [glance(Claim, row) for row in rows if isinstance(row, dict)] if rows else []
     if not claims:
         return None
-    found = [claimed(claim, beside) for claim in claims]
-    known = not any(one.why for one in found)
+    demands = [claimed(claim, beside) for claim in claims]
+    is_known = not any(demand.why for demand in demands)
     text = str([beside.spec(ref) for ref in _templates(claims)])
     return Claims(
-        gpus=sum(one.gpus for one in found) if known else None,
+        gpus=sum(demand.gpus for demand in demands) if is_known else None,
         where=f"{pod.where}.resourceClaims",
         vendor="amd" if "amd.com" in text else "nvidia",
     )
@@ -259,7 +263,7 @@ class Claims(NamedTuple):
 
 
 def _templates(claims: Iterable[Claim]) -> list[Reference]:
-    names = (one.resource_claim_template_name for one in claims)
+    names = (claim.resource_claim_template_name for claim in claims)
     return [Reference(RESOURCE_CLAIM_TEMPLATE, name) for name in names if name]
 
 

@@ -32,10 +32,11 @@ FLAGS: Final = frozenset(
     {"hold", "no-kill", "overcommit", "quiet", "oversubscribe", "verbose", "wait", "label"}
     | {"unbuffered", "disable-status", "preserve-env", "no-allocate", "requeue", "no-requeue"}
     | {"contiguous", "test-only", "parsable", "spread-job", "use-min-nodes", "reboot", "exact"}
-    | {"ignore-pbs", "overlap", "multi-prog", "pty", "help", "usage", "version", "quit-on-interrupt"}
-    | {"no-container-mount-home", "container-mount-home", "container-remap-root", "whole"}
-    | {"no-container-remap-root", "container-writable", "container-readonly", "interactive"}
-    | {"no-container-entrypoint", "container-entrypoint", "stepmgr", "external-launcher"}
+    | {"ignore-pbs", "overlap", "multi-prog", "pty", "help", "usage", "version"}
+    | {"quit-on-interrupt", "no-container-mount-home", "container-mount-home"}
+    | {"container-remap-root", "whole", "no-container-remap-root", "container-writable"}
+    | {"container-readonly", "interactive", "no-container-entrypoint", "container-entrypoint"}
+    | {"stepmgr", "external-launcher"}
 )  # fmt: skip
 """Options without a value."""
 OPTIONAL: Final = frozenset(
@@ -46,22 +47,25 @@ OPTIONAL: Final = frozenset(
 _OF_SRUN: Final = frozenset(
     {"label", "unbuffered", "disable-status", "preserve-env", "no-allocate", "exact", "overlap"}
     | {"multi-prog", "pty", "mpi", "kill-on-bad-exit", "bcast", "epilog", "prolog", "task-epilog"}
-    | {"task-prolog", "het-group", "pack-group", "relative", "jobid", "threads", "send-libs", "cpu-bind"}
-    | {"accel-bind", "bcast-exclude", "compress", "debugger-test", "immediate", "msg-timeout", "slurmd-debug"}
+    | {"task-prolog", "het-group", "pack-group", "relative", "jobid", "threads", "send-libs"}
+    | {"cpu-bind", "accel-bind", "bcast-exclude", "compress", "debugger-test", "immediate"}
+    | {"msg-timeout", "slurmd-debug"}
 )  # fmt: skip
 """What srun takes and sbatch does not."""
 _OF_SBATCH: Final = frozenset(
     {*SHORT.values(), *FLAGS, *OPTIONAL}
-    | {"bb", "bbf", "cluster-constraint", "comment", "container", "container-id", "cores-per-socket"}
-    | {"cpu-freq", "cpus-per-gpu", "deadline", "delay-boot", "export", "export-file", "gid", "uid"}
-    | {"gpu-bind", "gpu-freq", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "gres-flags"}
-    | {"hint", "mail-type", "mail-user", "mcs-label", "mem", "mem-bind", "mem-per-cpu", "mem-per-gpu"}
-    | {"mincpus", "network", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket"}
-    | {"open-mode", "power", "prefer", "priority", "profile", "acctg-freq", "reservation", "segment"}
-    | {"signal", "sockets-per-node", "switches", "thread-spec", "threads-per-core", "time-min", "tmp"}
-    | {"tres-bind", "tres-per-task", "wckey", "wrap", "batch", "clusters", "kill-on-invalid-dep"}
-    | {"oom-kill-step", "consolidate-segments", "container-image", "container-mounts", "container-name"}
-    | {"container-workdir", "container-env", "get-user-env", "cpus-per-task", "context", "ntasks-per-tres"}
+    | {"bb", "bbf", "cluster-constraint", "comment", "container", "container-id"}
+    | {"cores-per-socket", "cpu-freq", "cpus-per-gpu", "deadline", "delay-boot", "export"}
+    | {"export-file", "gid", "uid", "gpu-bind", "gpu-freq", "gpus-per-node", "gpus-per-socket"}
+    | {"gpus-per-task", "gres", "gres-flags", "hint", "mail-type", "mail-user", "mcs-label", "mem"}
+    | {"mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "ntasks-per-core"}
+    | {"ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "open-mode", "power", "prefer"}
+    | {"priority", "profile", "acctg-freq", "reservation", "segment", "signal", "sockets-per-node"}
+    | {"switches", "thread-spec", "threads-per-core", "time-min", "tmp", "tres-bind"}
+    | {"tres-per-task", "wckey", "wrap", "batch", "clusters", "kill-on-invalid-dep"}
+    | {"oom-kill-step", "consolidate-segments", "container-image", "container-mounts"}
+    | {"container-name", "container-workdir", "container-env", "get-user-env", "cpus-per-task"}
+    | {"context", "ntasks-per-tres"}
 ) - _OF_SRUN  # fmt: skip
 """Options of sbatch of Slurm 22.05 to 25.05, and of pyxis; a site's plugins may add others."""
 _ALSO: Final = {
@@ -124,13 +128,13 @@ def seconds_of(text: str) -> int | None:
     >>> seconds_of("2-12:30"), seconds_of("90"), seconds_of("1:30:00"), seconds_of("UNLIMITED")
     (217800, 5400, 5400, None)
     """
-    found = _SECONDS.fullmatch(text.strip())
-    if found is None:
+    limit = _SECONDS.fullmatch(text.strip())
+    if limit is None:
         return None
-    if found["days"] is not None:
-        parts = [int(one) for one in found["after"].split(":")] + [0, 0]
-        return int(found["days"]) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
-    parts = [int(one) for one in found["plain"].split(":")]
+    if limit["days"] is not None:
+        parts = [int(number) for number in limit["after"].split(":")] + [0, 0]
+        return int(limit["days"]) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
+    parts = [int(number) for number in limit["plain"].split(":")]
     if len(parts) == 1:
         return parts[0] * 60
     return (
@@ -141,14 +145,14 @@ def seconds_of(text: str) -> int | None:
 def devices_of_gres(text: str) -> tuple[int, str] | None:
     """GPUs and their type in a list of generic resources; None where it has none.
 
-    >>> devices_of_gres("gpu:a100:8(S:0-1),nvme:1"), devices_of_gres("gpu:4"), devices_of_gres("x:1")
-    ((8, 'a100'), (4, ''), None)
+    >>> devices_of_gres("gpu:a100:8(S:0-1),nvme:1"), devices_of_gres("x:1")
+    ((8, 'a100'), None)
     """
     total, kind = 0, ""
-    for one in re.split(r",(?![^(]*\))", text):
-        if found := _GRES.fullmatch(re.sub(r"\(.*", "", one.strip())):
-            total += int(found["count"] or 1)
-            kind = kind or found["type"] or ""
+    for resource in re.split(r",(?![^(]*\))", text):
+        if gpus := _GRES.fullmatch(re.sub(r"\(.*", "", resource.strip())):
+            total += int(gpus["count"] or 1)
+            kind = kind or gpus["type"] or ""
     return (total, kind) if total else None
 
 
@@ -161,7 +165,7 @@ def directives(text: str) -> Directives:
     >>> read.faults[0].message
     'sbatch has no option --gpu-per-node; did you mean --gpus-per-node?'
     """
-    found, faults = list[Directive](), list[DirectiveFault]()
+    options, faults = list[Directive](), list[DirectiveFault]()
     offset, component, ended = 0, 0, False
     for number, line in enumerate(text.split("\n"), 1):
         plain = line.strip()
@@ -175,58 +179,60 @@ def directives(text: str) -> Directives:
                 component += 1
             else:
                 made, odd = _options_of(line, offset, number, component)
-                found += made
-                messages = [f"{shown(one)} is no option: sbatch refuses the script" for one in odd]
-                messages += [said for one in made if (said := _fault_of(one))]
-                faults += [DirectiveFault(number, one) for one in messages]
+                options += made
+                messages = [
+                    f"{shown(word)} is no option: sbatch refuses the script" for word in odd
+                ]
+                messages += [message for directive in made if (message := _fault_of(directive))]
+                faults += [DirectiveFault(number, message) for message in messages]
         offset += len(line) + 1
-    return Directives(tuple(found), tuple(faults))
+    return Directives(tuple(options), tuple(faults))
 
 
-def _fault_of(one: Directive) -> str:
+def _fault_of(directive: Directive) -> str:
     """Why sbatch refuses an option; empty = it does not, or only the site can tell."""
-    if "$" in one.value.text and one.name not in _VERBATIM:
-        return f"sbatch puts no variable into --{one.name}={one.value.text}"
-    if len(one.name) == 1:
-        return f"'-{one.name}' is no option: sbatch refuses the script"
-    if one.name in _OF_SRUN:
-        return f"--{one.name} is an option of srun, which sbatch refuses"
-    begun = any(known.startswith(one.name) for known in _OF_SBATCH)  # it may be shortened
-    near = [] if begun else get_close_matches(one.name, _OF_SBATCH, n=1, cutoff=0.8)
-    return f"sbatch has no option --{one.name}; did you mean --{near[0]}?" if near else ""
+    if "$" in directive.value.text and directive.name not in _VERBATIM:
+        return f"sbatch puts no variable into --{directive.name}={directive.value.text}"
+    if len(directive.name) == 1:
+        return f"'-{directive.name}' is no option: sbatch refuses the script"
+    if directive.name in _OF_SRUN:
+        return f"--{directive.name} is an option of srun, which sbatch refuses"
+    begun = any(option.startswith(directive.name) for option in _OF_SBATCH)  # it may be shortened
+    near = [] if begun else get_close_matches(directive.name, _OF_SBATCH, n=1, cutoff=0.8)
+    return f"sbatch has no option --{directive.name}; did you mean --{near[0]}?" if near else ""
 
 
 def _in_full(name: str) -> str:
     """An option's name where it is written without its end, as sbatch allows."""
-    full = [one for one in KNOWN if one.startswith(name)]
+    full = [option for option in KNOWN if option.startswith(name)]
     whole = full[0] if name not in KNOWN and len(full) == 1 else name
     return _ALSO.get(whole, whole)
 
 
 def _words(line: str, first: int) -> list[Traced]:
     """Words of a directive's line, as sbatch splits it: quotes, and a comment that ends it."""
-    found, current, quote = list[Traced](), list[int](), ""
-    some = False
-    for at in range(first, len(line)):
-        sign = line[at]
+    words, current, quote = list[Traced](), list[int](), ""
+    is_begun = False
+    for column in range(first, len(line)):
+        sign = line[column]
         if quote:
             if sign == quote:
                 quote = ""
             else:
-                current.append(at)
+                current.append(column)
         elif sign in "\"'":
-            quote, some = sign, True
+            quote, is_begun = sign, True
         elif sign.isspace() or (sign == "#" and not current):
-            if current or some:
-                found.append(Traced("".join(line[one] for one in current), tuple(current)))
-            current, some = [], False
+            if current or is_begun:
+                words.append(Traced("".join(line[column] for column in current), tuple(current)))
+            current, is_begun = [], False
             if sign == "#":
                 break
         else:
-            current.append(at)
-    if current or some:
-        found.append(Traced("".join(line[one] for one in current), tuple(current)))
-    return found
+            current.append(column)
+    if current or is_begun:
+        words.append(Traced("".join(line[column] for column in current), tuple(current)))
+    return words
 
 
 def option_at(traced_words: Sequence[Traced], at: int) -> tuple[list[WrittenOption], int]:
@@ -240,7 +246,7 @@ def option_at(traced_words: Sequence[Traced], at: int) -> tuple[list[WrittenOpti
     >>> [(one.name, one.value.text) for one in found], following
     ([('label', ''), ('unbuffered', ''), ('nodes', '4')], 2)
     """
-    word, found = traced_words[at], list[WrittenOption]()
+    word, options = traced_words[at], list[WrittenOption]()
     if word.text.startswith("--") and len(word.text) > 2:
         written, equals, _ = word.text[2:].partition("=")
         name = _in_full(written)
@@ -249,10 +255,10 @@ def option_at(traced_words: Sequence[Traced], at: int) -> tuple[list[WrittenOpti
     elif word.text.startswith("-") and word.text[1:2].isalpha():
         letters = word.slice(1)
         while letters.text and SHORT.get(letters.text[0]) in FLAGS:
-            found.append(WrittenOption(SHORT[letters.text[0]], EMPTY))
+            options.append(WrittenOption(SHORT[letters.text[0]], EMPTY))
             letters = letters.slice(1)
         if not letters.text:
-            return found, at + 1
+            return options, at + 1
         name, value = SHORT.get(letters.text[0], letters.text[0]), letters.slice(1)
         takes = not value.text and name not in OPTIONAL
         value = value.slice(1) if value.text.startswith("=") else value
@@ -260,17 +266,17 @@ def option_at(traced_words: Sequence[Traced], at: int) -> tuple[list[WrittenOpti
         return [], at
     if takes and at + 1 < len(traced_words) and not traced_words[at + 1].text.startswith("-"):
         value, at = traced_words[at + 1], at + 1
-    return [*found, WrittenOption(name, value)], at + 1
+    return [*options, WrittenOption(name, value)], at + 1
 
 
 def _options_of(
     line: str, offset: int, number: int, component: int
 ) -> tuple[list[Directive], list[str]]:
     words = [
-        Traced(one.text, tuple(place + offset for place in one.at))
-        for one in _words(line, len("#SBATCH"))
+        Traced(word.text, tuple(place + offset for place in word.at))
+        for word in _words(line, len("#SBATCH"))
     ]
-    found, odd = list[Directive](), list[str]()
+    directives, odd = list[Directive](), list[str]()
     at = 0
     while at < len(words):
         options, following = option_at(words, at)
@@ -278,6 +284,6 @@ def _options_of(
             odd.append(words[at].text)
             at += 1
             continue
-        found += [Directive(name, value, number, component) for name, value in options]
+        directives += [Directive(name, value, number, component) for name, value in options]
         at = following
-    return found, odd
+    return directives, odd

@@ -39,7 +39,7 @@ class Traced(NamedTuple):
     @property
     def place(self) -> int:
         """Where it begins, as far as that is known; -1 = nowhere."""
-        return next((one for one in self.at if one >= 0), NOWHERE)
+        return next((place for place in self.at if place >= 0), NOWHERE)
 
     @property
     def whole(self) -> bool:
@@ -65,8 +65,8 @@ def traced(text: str, place: int = NOWHERE) -> Traced:
 def joined(traced_texts: Iterable[Traced]) -> Traced:
     """Several traced texts joined to one."""
     kept = list(traced_texts)
-    text = "".join(one.text for one in kept)[:_LONGEST]
-    return Traced(text, tuple(at for one in kept for at in one.at)[:_LONGEST])
+    text = "".join(part.text for part in kept)[:_LONGEST]
+    return Traced(text, tuple(at for part in kept for at in part.at)[:_LONGEST])
 
 
 Answer: TypeAlias = Callable[[str], str | None]
@@ -115,7 +115,9 @@ class Expander:
         self._bytes = (
             range(len(walked_text.text) + 1)
             if walked_text.text.isascii()
-            else list(accumulate((len(one.encode()) for one in walked_text.text), initial=0))
+            else list(
+                accumulate((len(character.encode()) for character in walked_text.text), initial=0)
+            )
         )
         try:
             yield
@@ -123,7 +125,7 @@ class Expander:
             self._source, self._bytes = before
 
     @contextmanager
-    def given(self, traced_words: list[Traced]) -> Iterator[None]:
+    def with_arguments(self, traced_words: list[Traced]) -> Iterator[None]:
         """Within the block, `$1` and its like have these values."""
         before, self.arguments = self.arguments, traced_words
         try:
@@ -155,7 +157,11 @@ class Expander:
         old = variables.get(name)
         value: Value
         if "Array" in node:
-            rows = [one["Value"] for one in node["Array"].get("Elems") or () if "Value" in one]
+            rows = [
+                element["Value"]
+                for element in node["Array"].get("Elems") or ()
+                if "Value" in element
+            ]
             value = self.fields(rows)
             if node.get("Append"):
                 before = old if isinstance(old, list) else [old] if old is not None else []
@@ -177,18 +183,15 @@ class Expander:
         """A word that is not split: the value of an assignment, one side of a test."""
         blank = traced(" ")
         made = list[Traced]()
-        for one in self._pieces(word.get("Parts") or (), quoted=here):
-            made.append(one.value)
-            if one.ends:
+        for piece in self._pieces(word.get("Parts") or (), quoted=here):
+            made.append(piece.value)
+            if piece.ends:
                 made.append(blank)
         return joined(made)
 
     def fields(self, words: Iterable[Any]) -> list[Traced]:
         """Words, split as a shell splits what is not in quotes."""
-        found = list[Traced]()
-        for word in words:
-            found += self._field(word)
-        return found
+        return [field for word in words for field in self._field(word)]
 
     def _field(self, word: Any) -> Iterator[Traced]:
         """The words that one word of a script becomes: split at blanks that are neither quoted nor
@@ -241,8 +244,8 @@ class Expander:
                 inner = part.get("Parts") or ()
                 if not inner:
                     yield _Piece(EMPTY, True)
-                for one in self._pieces(inner, quoted=True):
-                    yield one._replace(quoted=True)
+                for inner_piece in self._pieces(inner, quoted=True):
+                    yield inner_piece._replace(quoted=True)
             elif kind == "ParamExp":
                 yield from self._parameter(part, quoted=quoted)
             elif kind == "ArithmExp":
@@ -270,7 +273,9 @@ class Expander:
                     at += 1
             kept.append(at)
             at += 1
-        return Traced("".join(text[one] for one in kept), tuple(whole.at[one] for one in kept))
+        return Traced(
+            "".join(text[index] for index in kept), tuple(whole.at[index] for index in kept)
+        )
 
     def _substituted(self, part: Any) -> Traced:
         """What a command substitution prints, where that can be told."""
@@ -281,36 +286,38 @@ class Expander:
         command = row.get("Cmd") or {}
         if command.get("Type") == "CallExpr" and command.get("Args"):
             words = self.fields(command["Args"])
-            text = self.here_document(row) if [one.text for one in words] == ["cat"] else None
+            text = self.here_document(row) if [word.text for word in words] == ["cat"] else None
             text = self.printed(words) if text is None else text
             if text is not None:
                 return text.slice(0, len(text.text.rstrip("\n")))
-            inner = " ".join(one.text for one in words)
+            inner = " ".join(word.text for word in words)
         answer = self._answer(inner)
         return whole if answer is None else traced(answer)
 
     def here_document(self, row: Any) -> Traced | None:
         """The here-document that a command reads; None where there is none."""
-        one = next((one for one in row.get("Redirs") or () if "Hdoc" in one), None)
-        if one is None:
+        redirection = next(
+            (redirection for redirection in row.get("Redirs") or () if "Hdoc" in redirection), None
+        )
+        if redirection is None:
             return None
-        text = self.text(one["Hdoc"], here=True)
+        text = self.text(redirection["Hdoc"], here=True)
         last = text.text.rfind("\n") + 1  # of a quoted one the parser keeps its end
-        ends = text.text[last:].strip() == self.text(one["Word"]).text
+        ends = text.text[last:].strip() == self.text(redirection["Word"]).text
         return text.slice(0, last) if ends else text
 
     @staticmethod
     def printed(traced_words: Sequence[Traced]) -> Traced | None:
         """What `echo`, `printf` or `expr` prints; None of another command."""
         if traced_words and traced_words[0].text == "expr":
-            result = _of_expr([one.text for one in traced_words[1:]])
+            result = _of_expr([word.text for word in traced_words[1:]])
             return None if result is None else traced(str(result))
         if len(traced_words) < 2 or traced_words[0].text not in {"echo", "printf"}:
             return None
         blank = traced(" ")
-        rest = [one for one in traced_words[1:] if one.text not in _PRINTED]
+        rest = [word for word in traced_words[1:] if word.text not in _PRINTED]
         return joined(
-            one for at, word in enumerate(rest) for one in ((blank, word) if at else (word,))
+            part for at, word in enumerate(rest) for part in ((blank, word) if at else (word,))
         )
 
     def _parameter(self, part: Any, *, quoted: bool) -> Iterator[_Piece]:
@@ -319,14 +326,14 @@ class Expander:
         whole = self._written(part)
         subscript = None
         if index is not None:
-            subscript = "".join(str(one.get("Value", "")) for one in index.get("Parts") or ())
+            subscript = "".join(str(part_.get("Value", "")) for part_ in index.get("Parts") or ())
         if name in {"@", "*"} or subscript in {"@", "*"}:
             yield from self._elements(part, name, subscript, quoted=quoted)
             return
         if part.get("Length"):
             value = self._value(name, index)
-            known = value is not None and "$" not in value.text
-            yield _Piece(traced(str(len(value.text))) if known and value else whole, quoted)
+            is_known = value is not None and "$" not in value.text
+            yield _Piece(traced(str(len(value.text))) if is_known and value else whole, quoted)
             return
         if part.get("Excl"):
             pointed = self._value(name, index)
@@ -355,13 +362,17 @@ class Expander:
         if quoted and "*" in {name, subscript}:
             blank = traced(" ")
             yield _Piece(
-                joined(x for at, one in enumerate(rows) for x in ((blank, one) if at else (one,))),
+                joined(
+                    part_
+                    for at, element in enumerate(rows)
+                    for part_ in ((blank, element) if at else (element,))
+                ),
                 True,
             )
             return
-        for number, one in enumerate(rows):
+        for number, element in enumerate(rows):
             last = number == len(rows) - 1
-            yield _Piece(one, quoted, ends=not last)
+            yield _Piece(element, quoted, ends=not last)
             if not quoted and not last:
                 yield _Piece(traced(" "), False)
         if not rows and quoted:
@@ -371,10 +382,12 @@ class Expander:
         """How many elements there are; those that another program prints are as many as it prints:
         of Slurm's hosts the job's nodes, of others nobody knows.
         """
-        if not any("$(" in one.text or "`" in one.text for one in rows):
+        if not any("$(" in element.text or "`" in element.text for element in rows):
             return traced(str(len(rows)))
         nodes = self.variables.get("SLURM_NNODES")
-        if all("scontrol show hostname" in one.text for one in rows) and isinstance(nodes, Traced):
+        if all("scontrol show hostname" in element.text for element in rows) and isinstance(
+            nodes, Traced
+        ):
             return nodes
         return traced(f"${{#{name}[@]}}")
 
@@ -420,10 +433,10 @@ class Expander:
         if op in {":-", "-", ":=", "="}:
             if value is not None and (value.text or op[0] != ":"):
                 return value
-            given = self.text(word) if word else EMPTY
+            default = self.text(word) if word else EMPTY
             if op in {":=", "="}:
-                self.variables[part["Param"]["Value"]] = given
-            return given
+                self.variables[part["Param"]["Value"]] = default
+            return default
         if op in {":+", "+"}:
             there = value is not None and (op == "+" or bool(value.text))
             return self.text(word) if there and word else EMPTY
@@ -440,7 +453,7 @@ class Expander:
             return Traced(text, value.at) if len(text) == len(value.text) else traced(text)
         return whole
 
-    def known(self, value: Traced) -> str | None:
+    def resolved(self, value: Traced) -> str | None:
         """A text as the script would see it; what nobody has set is empty."""
         text = value.text if self._may_be_set else _UNSET.sub("", value.text)
         return None if "$" in text or "`" in text else text
@@ -495,16 +508,16 @@ class Expander:
         return {"-": -value, "+": value, "!": int(not value), "~": ~value}[op]
 
 
-def _counted(op: str, one: int, other: int) -> int:
+def _counted(op: str, left: int, right: int) -> int:
     """The result of an arithmetic operator on whole numbers, as a shell computes it."""
     if op in {"/", "%"}:
-        whole = abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
-        return whole if op == "/" else one - other * whole
+        whole = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return whole if op == "/" else left - right * whole
     if op == "**":
-        if not 0 <= other <= 64 or abs(one) > 2**32:
+        if not 0 <= right <= 64 or abs(left) > 2**32:
             raise _Unknown
-        return int(one**other)
-    if op in {"<<", ">>"} and not 0 <= other < 64:
+        return int(left**right)
+    if op in {"<<", ">>"} and not 0 <= right < 64:
         raise _Unknown
     done: dict[str, Callable[[int, int], int]] = {
         "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
@@ -517,7 +530,7 @@ def _counted(op: str, one: int, other: int) -> int:
     }  # fmt: skip
     if op not in done:
         raise _Unknown
-    return done[op](one, other)
+    return done[op](left, right)
 
 
 def _trimmed(value: Traced, op: str, pattern: str) -> Traced:
@@ -526,10 +539,12 @@ def _trimmed(value: Traced, op: str, pattern: str) -> Traced:
     order = range(size + 1)
     if op in {"%", "%%"}:
         starts = order if op == "%%" else reversed(order)
-        at = next((one for one in starts if fnmatch.fnmatchcase(value.text[one:], pattern)), size)
+        at = next(
+            (start for start in starts if fnmatch.fnmatchcase(value.text[start:], pattern)), size
+        )
         return value.slice(0, at)
     ends = reversed(order) if op == "##" else order
-    at = next((one for one in ends if fnmatch.fnmatchcase(value.text[:one], pattern)), 0)
+    at = next((end for end in ends if fnmatch.fnmatchcase(value.text[:end], pattern)), 0)
     return value.slice(at)
 
 
@@ -540,9 +555,9 @@ def _of_expr(words: Sequence[str]) -> int | None:
     (4, 7, None)
     """
     numbers, signs = words[::2], words[1::2]
-    if len(words) % 2 == 0 or not all(re.fullmatch(r"-?\d{1,12}", one) for one in numbers):
+    if len(words) % 2 == 0 or not all(re.fullmatch(r"-?\d{1,12}", number) for number in numbers):
         return None
-    if any(one not in {"+", "-", "*", "/", "%"} for one in signs):
+    if any(sign not in {"+", "-", "*", "/", "%"} for sign in signs):
         return None
     terms = [int(numbers[0])]
     for sign, number in zip(signs, map(int, numbers[1:]), strict=True):

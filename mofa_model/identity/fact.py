@@ -62,23 +62,32 @@ def whole_number(
     Where two options give one key different numbers, a sentence in `disagree` says so.
     """
     having = [
-        (one, value)
-        for one in settings
-        if one.key in keys and (value := number(one.value)) is not None and value > 0
+        (setting, value)
+        for setting in settings
+        if setting.key in keys and (value := number(setting.value)) is not None and value > 0
     ]
     if not having:
         return None
-    best = min((one.origin for one, _ in having), key=ORIGINS.index)
-    same = [(one, value) for one, value in having if one.origin == best]
+    best = min((setting.origin for setting, _ in having), key=ORIGINS.index)
+    same = [(setting, value) for setting, value in having if setting.origin == best]
     same.sort(key=lambda pair: keys.index(pair[0].key))
     first, value = same[0]
-    for other, given in same[1:]:
-        if disagree is not None and best == "option" and other.key == first.key and given != value:
-            disagree.append(f"{called} is {value} by {first.where} and {given} by {other.where}")
+    for other, other_value in same[1:]:
+        if (
+            disagree is not None
+            and best == "option"
+            and other.key == first.key
+            and other_value != value
+        ):
+            disagree.append(
+                f"{called} is {value} by {first.where} and {other_value} by {other.where}"
+            )
     return Fact(value, first.where)
 
 
 def number_at(settings: Sequence[Setting], path: str) -> Fact | None:
     """The first whole number at a path."""
-    having = ((number(one.value), one.where) for one in settings if one.path == path)
+    having = (
+        (number(setting.value), setting.where) for setting in settings if setting.path == path
+    )
     return next((Fact(value, where) for value, where in having if value), None)

@@ -42,14 +42,14 @@ from mofa_model.launch.tuning import ALL_LINEAR, targets_of
 from mofa_model.records import dataclass
 
 _MODEL: Final = (
-    "model_name_or_path", "pretrained_model_name_or_path", "base_model",
-    "hf_model_name_or_path", "model_name", "model_id", "model_id_or_path", "hf_model_id",
-    "model_config_name", "hf_model", "student_model", "model", "model_path", "base_model_name",
-    "base_model_path", "hf_path", "pretrained_model", "model_repo", "model_tag", "model_dir",
-    "hf_assets_path", "storage_uri", "load_hf", "hf_model_path", "hf_checkpoint", "model_uri",
-    "repo_id", "model_size_name", "checkpoint_path", "pretrained_checkpoint", "checkpoint",
-    "load", "model_name_hf", "partial_pretrain", "pretrain", "model_variant", "model_recipe_name", "recipe", "factory", "config_name", "config",
-    "flavor", "model_type", "architecture",
+    "model_name_or_path", "pretrained_model_name_or_path", "base_model", "hf_model_name_or_path",
+    "model_name", "model_id", "model_id_or_path", "hf_model_id", "model_config_name", "hf_model",
+    "student_model", "model", "model_path", "base_model_name", "base_model_path", "hf_path",
+    "pretrained_model", "model_repo", "model_tag", "model_dir", "hf_assets_path", "storage_uri",
+    "load_hf", "hf_model_path", "hf_checkpoint", "model_uri", "repo_id", "model_size_name",
+    "checkpoint_path", "pretrained_checkpoint", "checkpoint", "load", "model_name_hf",
+    "partial_pretrain", "pretrain", "model_variant", "model_recipe_name", "recipe", "factory",
+    "config_name", "config", "flavor", "model_type", "architecture",
 )  # fmt: skip
 _SEQUENCE: Final = (
     "seq_length", "max_seq_length", "max_seq_len", "max_sequence_length", "sequence_length",
@@ -69,7 +69,8 @@ _MICRO: Final = (
     "per_device_batch_size", "device_train_microbatch_size", "train_micro_batch_size_per_gpu",
     "micro_train_batch_size", "mbs", "batch_size_training", "local_batch_size", "micro_batch",
     "device_batch_size", "batch_size_per_device", "batch_size_per_gpu", "per_device_train_bs",
-    "max_train_batch_size_per_gpu", "train_micro_batch_size", "micro_batch_size_per_gpu", "max_per_device_train_batch_size",
+    "max_train_batch_size_per_gpu", "train_micro_batch_size", "micro_batch_size_per_gpu",
+    "max_per_device_train_batch_size",
 )  # fmt: skip
 ACCUMULATION: Final = (
     "gradient_accumulation_steps", "grad_accum_steps", "grad_accum_usteps",
@@ -89,8 +90,8 @@ _STEPS: Final = (
 )  # fmt: skip
 _RANK: Final = ("lora_r", "lora_rank", "adapter_rank", "lora_dim", "peft_lora_rank", "peft_lora_r")
 _ADAPTERS: Final = (
-    "use_lora", "use_peft", "finetuning_type", "train_type", "adapter", "peft_method", "peft_scheme",
-    "peft_type", "enable_lora", "lora",
+    "use_lora", "use_peft", "finetuning_type", "train_type", "adapter", "peft_method",
+    "peft_scheme", "peft_type", "enable_lora", "lora",
 )  # fmt: skip
 _TARGETS: Final = ("lora_target_modules", "lora_target", "target_modules", "peft_target_modules")
 _EVERY_LINEAR: Final = "lora_target_linear"
@@ -152,10 +153,12 @@ class FactSources(NamedTuple):
 
 def read_facts(sources: FactSources) -> FactSheet:
     """The facts of a job."""
-    settings = [one for one in sources.settings if not is_secret(one.path, one.value)]
-    found: dict[str, Fact] = {}
+    settings = [
+        setting for setting in sources.settings if not is_secret(setting.path, setting.value)
+    ]
+    facts: dict[str, Fact] = {}
     disagree: list[str] = []
-    _of_devices(found, sources)
+    _of_devices(facts, sources)
     shape = {
         name: fact for name, keys in SIZE_WORDS.items() if (fact := whole_number(settings, keys))
     }
@@ -163,11 +166,11 @@ def read_facts(sources: FactSources) -> FactSheet:
     rest = complete_megatron(shape, settings, sources.trainer)
     model = _model(sources._replace(settings=settings), shape)
     if model is not None:
-        found["model"] = model
+        facts["model"] = model
         disagree += _other_depth(model, shape)
     elif {"layers", "hidden", "heads"} <= shape.keys():
         sizes = {name: fact.value for name, fact in shape.items()}
-        found["shape"] = Fact(sizes | rest, shape["layers"].source)
+        facts["shape"] = Fact(sizes | rest, shape["layers"].source)
     for name, keys in (
         ("sequence_length", _SEQUENCE),
         ("accumulation", ACCUMULATION),
@@ -175,27 +178,27 @@ def read_facts(sources: FactSources) -> FactSheet:
         ("steps", _STEPS),
     ):
         if fact := whole_number(settings, keys, disagree, name.replace("_", " ")):
-            found[name] = fact
-    if "steps" not in found and (
-        told := number_at(settings, "training.steps")
+            facts[name] = fact
+    if "steps" not in facts and (
+        steps := number_at(settings, "training.steps")
     ):  # as torchtitan has it
-        found["steps"] = told
-    _batches(found, settings, sources, disagree)
+        facts["steps"] = steps
+    _batches(facts, settings, sources, disagree)
     if precision := _precision(settings):
-        found["precision"] = precision
+        facts["precision"] = precision
     if parallel := _parallel(settings, sources.trainer):
-        found["parallel"] = parallel
-    _derived(found, settings, sources, disagree)
-    _of_adapters(found, settings, sources.trainer)
+        facts["parallel"] = parallel
+    _derived(facts, settings, sources, disagree)
+    _of_adapters(facts, settings, sources.trainer)
     if sources.trainer and sources.trainer != "none":
-        found["trainer"] = Fact(sources.trainer, sources.image[1])
+        facts["trainer"] = Fact(sources.trainer, sources.image[1])
         if version := re.search(r":v?(\d+\.\d+[\w.]*)$", sources.image[0]):
-            found["trainer_version"] = Fact(version[1], sources.image[1])
+            facts["trainer_version"] = Fact(version[1], sources.image[1])
     shaped = model is not None and "layers" in shape and model.source == shape["layers"].source
-    return FactSheet(facts=found, disagree=tuple(dict.fromkeys(disagree)), by_shape=shaped)
+    return FactSheet(facts=facts, disagree=tuple(dict.fromkeys(disagree)), by_shape=shaped)
 
 
-def _of_adapters(found: dict[str, Fact], settings: Sequence[Setting], trainer: str) -> None:
+def _of_adapters(facts: dict[str, Fact], settings: Sequence[Setting], trainer: str) -> None:
     """Rank, layers and frozen format of adapters, or that there are some of which nobody says
     the rank.
     """
@@ -203,11 +206,11 @@ def _of_adapters(found: dict[str, Fact], settings: Sequence[Setting], trainer: s
     if rank is None and adapters is not None and trainer in _RANKS:
         rank = Fact(_RANKS[trainer], f"{adapters.source}: the default of {trainer}")
     if rank is None:
-        found.update({} if adapters is None else {"adapters": adapters})
+        facts.update({} if adapters is None else {"adapters": adapters})
         return
     beside = {"base": _base(settings), "adapter_targets": _targets(settings)}
-    found["adapter_rank"] = rank
-    found.update({name: fact for name, fact in beside.items() if fact is not None})
+    facts["adapter_rank"] = rank
+    facts.update({name: fact for name, fact in beside.items() if fact is not None})
 
 
 _RANKS: Final = {"llama-factory": 8, "trl": 16}
@@ -215,41 +218,41 @@ _RANKS: Final = {"llama-factory": 8, "trl": 16}
 lora_rank; TRL, trainer/model_config.py: lora_r. [1]"""
 
 
-def _of_devices(found: dict[str, Fact], seen: FactSources) -> None:
-    devices = seen.device_request
-    if not devices.vendor and seen.elsewhere:
+def _of_devices(facts: dict[str, Fact], sources: FactSources) -> None:
+    devices = sources.device_request
+    if not devices.vendor and sources.elsewhere:
         return
     if not devices.vendor:
-        found["device_kind"] = Fact("cpu", "no container asks for an accelerator")
+        facts["device_kind"] = Fact("cpu", "no container asks for an accelerator")
         return
     kind = f"{devices.vendor}-{devices.word}" if devices.sliced else devices.product
-    found["device_kind"] = Fact(kind, devices.label or devices.named)
+    facts["device_kind"] = Fact(kind, devices.label or devices.named)
     if devices.pod_count is not None:
-        found["nodes"] = Fact(devices.pod_count, devices.counted or "one pod")
+        facts["nodes"] = Fact(devices.pod_count, devices.counted or "one pod")
     if devices.total is not None:
-        found["devices"] = Fact(devices.total, f"{devices.named} x pods")
+        facts["devices"] = Fact(devices.total, f"{devices.named} x pods")
 
 
-def _model(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
+def _model(sources: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     """The model that a job names: by an option, by its shape, or in the name of a file."""
-    if (flavored := _flavored(seen.settings)) is not None:
+    if (flavored := _flavored(sources.settings)) is not None:
         return flavored
-    named = _named(seen.settings, _MODEL)
+    named = _named(sources.settings, _MODEL)
     if named is not None and SIZED.search(named.value):
         return named
-    tokenizer = _named(seen.settings, TOKENIZER_WORDS)
+    tokenizer = _named(sources.settings, TOKENIZER_WORDS)
     sized = tokenizer if tokenizer is not None and SIZED.search(tokenizer.value) else None
     if {"layers", "hidden", "heads"} <= shape.keys():
         whole = sizes_of(shape)
         preset = model_preset(sized.value) if sized is not None else ""
         borrowed = bool(preset) and preset not in presets_of_shape(whole, "")
-        return _shaped(seen, shape) if borrowed else sized or _shaped(seen, shape)
+        return _shaped(sources, shape) if borrowed else sized or _shaped(sources, shape)
     if named is None or not is_known(named.value):
-        found = (Fact(name, where) for text, where in seen.words if (name := in_a_name(text)))
-        fetched = (Fact(name, where) for name, where in _copied(seen))
-        prepared = _named(seen.others, _MODEL)
+        in_names = (Fact(name, where) for text, where in sources.words if (name := in_a_name(text)))
+        fetched = (Fact(name, where) for name, where in _copied(sources))
+        prepared = _named(sources.others, _MODEL)
         prepared = prepared if prepared is not None and SIZED.search(prepared.value) else None
-        if (other := next(found, None) or next(fetched, None) or prepared) is not None:
+        if (other := next(in_names, None) or next(fetched, None) or prepared) is not None:
             return other
     return named or sized
 
@@ -264,8 +267,8 @@ def _flavored(settings: Sequence[Setting]) -> Fact | None:
     """
     families = {"model.name": "model.flavor", "module": "flavor", "model_name": "model_flavor"}
     for family, flavor in (*families.items(), ("model_name", "model_size")):
-        first = next((one for one in settings if one.path == family), None)
-        second = next((one for one in settings if one.path == flavor), None)
+        first = next((setting for setting in settings if setting.path == family), None)
+        second = next((setting for setting in settings if setting.path == flavor), None)
         if first is not None and second is not None:
             size = f"{second.value}{'b' * (flavor == 'model_size' and second.value.isdigit())}"
             both = f"{first.value}-{_VARIANT.sub('', size.lower())}"
@@ -283,106 +286,123 @@ def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
     layers, preset = shape.get("layers"), model_preset(model.value)
     if layers is None or not preset:
         return []
-    known = int(presets.model(preset).layers)
-    if known == layers.value:
+    layers_of_preset = int(presets.model(preset).layers)
+    if layers_of_preset == layers.value:
         return []
-    said = f"{layers.source} says {layers.value}"
-    return [f"{model.source} names {model.value}, which has {known} layers, and {said}"]
+    sentence = (
+        f"{model.source} names {model.value}, which has {layers_of_preset} layers, "
+        f"and {layers.source} says {layers.value}"
+    )
+    return [sentence]
 
 
-def _shaped(seen: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
+def _shaped(sources: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     """The model that has the shape which a job spells out, where only one is known; of those that
     differ by their names alone, the first.
     """
     keys = (*TOKENIZER_WORDS, "model_type", *_MODEL)
-    named = (one for one in seen.settings if one.key in keys or one.path == "model.name")
-    hint = " ".join(one.value for one in named)
-    if any(one.key == NEOX for one in seen.settings):
+    named = (
+        setting
+        for setting in sources.settings
+        if setting.key in keys or setting.path == "model.name"
+    )
+    hint = " ".join(setting.value for setting in named)
+    if any(setting.key == NEOX for setting in sources.settings):
         hint += " pythia"
     whole = sizes_of(shape)
-    found = presets_of_shape(whole, hint)
-    if len(found) == 1:
-        return Fact(found[0], shape["layers"].source)
-    files = ((in_a_name(text), where) for text, where in seen.words)
-    every = [*_copied(seen), *files]
-    copied = (Fact(name, where) for name, where in every if model_preset(name) in found)
+    presets_found = presets_of_shape(whole, hint)
+    if len(presets_found) == 1:
+        return Fact(presets_found[0], shape["layers"].source)
+    files = ((in_a_name(text), where) for text, where in sources.words)
+    every = [*_copied(sources), *files]
+    copied = (Fact(name, where) for name, where in every if model_preset(name) in presets_found)
     if (chosen := next(copied, None)) is not None:
         return chosen
-    same = found and all(presets.model(one) == presets.model(found[0]) for one in found)
-    return Fact(found[0], shape["layers"].source) if same else None
+    same = presets_found and all(
+        presets.model(preset) == presets.model(presets_found[0]) for preset in presets_found
+    )
+    return Fact(presets_found[0], shape["layers"].source) if same else None
 
 
-def _copied(seen: FactSources) -> list[tuple[str, str]]:
+def _copied(sources: FactSources) -> list[tuple[str, str]]:
     """Models whose files commands copy, and where: known ones first, those of tokenizers last."""
-    found = [(name, where, text) for text, where in seen.fetched if (name := on_the_way(text))]
-    found.sort(key=lambda one: ("tokenizer" in one[2].lower(), not is_known(one[0])))
-    return [(name, where) for name, where, _ in found]
+    models = [(name, where, text) for text, where in sources.fetched if (name := on_the_way(text))]
+    models.sort(key=lambda model: ("tokenizer" in model[2].lower(), not is_known(model[0])))
+    return [(name, where) for name, where, _ in models]
 
 
 def _named(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
-    having = [one for one in settings if one.key in keys and (name_of(one.value, one.key))]
-    having.sort(key=lambda one: (ORIGINS.index(one.origin), keys.index(one.key)))
-    return next((Fact(name_of(one.value, one.key), one.where) for one in having), None)
+    having = [
+        setting
+        for setting in settings
+        if setting.key in keys and (name_of(setting.value, setting.key))
+    ]
+    having.sort(key=lambda setting: (ORIGINS.index(setting.origin), keys.index(setting.key)))
+    return next(
+        (Fact(name_of(setting.value, setting.key), setting.where) for setting in having), None
+    )
 
 
 def _batches(
-    found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources, disagree: list[str]
+    facts: dict[str, Fact], settings: Sequence[Setting], sources: FactSources, disagree: list[str]
 ) -> None:
     """The global batch and that of one device, by the options that say them."""
-    deepspeed = {one.key for one in settings if one.origin == "file"} & {
+    deepspeed = {setting.key for setting in settings if setting.origin == "file"} & {
         "train_micro_batch_size_per_gpu", "zero_optimization",
         "stage3_gather_16bit_weights_on_model_save",
     }  # fmt: skip
     if fact := whole_number(settings, _GLOBAL, disagree, "global batch"):
-        found["global_batch"] = fact
+        facts["global_batch"] = fact
     if fact := whole_number(settings, _MICRO, disagree, "micro batch"):
-        found["micro_batch"] = fact
+        facts["micro_batch"] = fact
         if whole := whole_number(
             settings, ("bs",)
         ):  # MBS and BS, as examples of Megatron-LM call them
-            found.setdefault("global_batch", whole)
+            facts.setdefault("global_batch", whole)
     whole = whole_number(settings, ("train_batch_size",))
     if whole is not None:
-        of_step = deepspeed or seen.trainer == "levanter" or "micro_batch" in found
+        of_step = deepspeed or sources.trainer == "levanter" or "micro_batch" in facts
         name = "global_batch" if of_step else "micro_batch"
-        found.setdefault(name, whole)
+        facts.setdefault(name, whole)
     plain = whole_number(settings, ("batch_size",))
-    if plain is not None and "micro_batch" not in found and "global_batch" not in found:
-        if seen.device_request.vendor == "tpu":  # one program of JAX has one batch
-            found["global_batch"] = plain
+    if plain is not None and "micro_batch" not in facts and "global_batch" not in facts:
+        if sources.device_request.vendor == "tpu":  # one program of JAX has one batch
+            facts["global_batch"] = plain
         elif (
-            seen.torch
-            or seen.device_request.total == 1
-            or seen.trainer in {"torchtune", "trl", "fsdp-script"}
+            sources.torch
+            or sources.device_request.total == 1
+            or sources.trainer in {"torchtune", "trl", "fsdp-script"}
         ):
-            found["micro_batch"] = plain
+            facts["micro_batch"] = plain
 
 
 def _derived(
-    found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources, disagree: list[str]
+    facts: dict[str, Fact], settings: Sequence[Setting], sources: FactSources, disagree: list[str]
 ) -> None:
     """The global batch from what one device computes, and whether it contradicts what is said."""
-    if seen.trainer == "maxtext":
-        _of_maxtext(found, settings, seen)
+    if sources.trainer == "maxtext":
+        _of_maxtext(facts, settings, sources)
         return
-    again, micro = found.get("accumulation"), found.get("micro_batch")
-    ranks = _ranks(found, settings, seen)
+    accumulation, micro = facts.get("accumulation"), facts.get("micro_batch")
+    ranks = _ranks(facts, settings, sources)
     if micro is None or not ranks:
         return
-    defaulted = any(one.key in HUGGING_FACE for one in settings) or seen.trainer in {
+    defaulted = any(setting.key in HUGGING_FACE for setting in settings) or sources.trainer in {
         "axolotl", "llama-factory", "trl", "torchtune", "torchtitan",
     }  # fmt: skip
-    plain = seen.trainer == "fsdp-script" and not any(one.origin == "file" for one in settings)
-    if again is None and not defaulted and not plain:
+    plain = sources.trainer == "fsdp-script" and not any(
+        setting.origin == "file" for setting in settings
+    )
+    if accumulation is None and not defaulted and not plain:
         return
-    times = again.value if again else 1
+    times = accumulation.value if accumulation else 1
     total = micro.value * times * ranks
-    stated = found.get("global_batch")
+    stated = facts.get("global_batch")
     if stated is None:
         words = f"micro batch {micro.value} x accumulation {times} x {ranks} ranks"
-        words += "" if again or defaulted else ", as no accumulation is said"
-        found["global_batch"] = Fact(total, f"derived: {words}")
-    elif again is not None and stated.value != total and stated.value != micro.value * times:
+        words += "" if accumulation or defaulted else ", as no accumulation is said"
+        facts["global_batch"] = Fact(total, f"derived: {words}")
+    elif accumulation is not None and stated.value != total and stated.value != micro.value * times:
         disagree.append(
             f"global batch is {stated.value} by {stated.source}, "
             f"and {micro.value} x {times} x {ranks} = "
@@ -390,36 +410,41 @@ def _derived(
         )
 
 
-def _ranks(found: Mapping[str, Fact], settings: Sequence[Setting], seen: FactSources) -> int:
+def _ranks(facts: Mapping[str, Fact], settings: Sequence[Setting], sources: FactSources) -> int:
     """Ranks by which a micro-batch with its accumulation is multiplied; 0 = unknown. [1]"""
-    if "devices" not in found:
+    if "devices" not in facts:
         return 0
-    if {one.key for one in settings} >= _OF_NANOGPT:
+    if {setting.key for setting in settings} >= _OF_NANOGPT:
         return 1
-    ranks = int(found["devices"].value) * seen.device_request.per_chip
-    parallel = found["parallel"].value if "parallel" in found else {}
+    ranks = int(facts["devices"].value) * sources.device_request.per_chip
+    parallel = facts["parallel"].value if "parallel" in facts else {}
     for size in (parallel.get(name, 1) for name in ("tp", "pp", "cp")):
         ranks = ranks // size if ranks % size == 0 else 0
     return ranks
 
 
-def _of_maxtext(found: dict[str, Fact], settings: Sequence[Setting], seen: FactSources) -> None:
+def _of_maxtext(facts: dict[str, Fact], settings: Sequence[Setting], sources: FactSources) -> None:
     """The global batch of a MaxText job: its batch for one device, times all devices.
 
     A device may train a part of a sequence only: then its batch is below 1.
     """
-    text = next((one for one in settings if one.key == "per_device_batch_size"), None)
-    devices, again = found.get("devices"), found.get("accumulation")
-    if devices is None or text is None or "global_batch" in found:
+    text = next((setting for setting in settings if setting.key == "per_device_batch_size"), None)
+    devices, accumulation = facts.get("devices"), facts.get("accumulation")
+    if devices is None or text is None or "global_batch" in facts:
         return
     try:
         each = float(text.value)
     except ValueError:
         return
-    total = each * devices.value * seen.device_request.per_chip * (again.value if again else 1)
+    total = (
+        each
+        * devices.value
+        * sources.device_request.per_chip
+        * (accumulation.value if accumulation else 1)
+    )
     if total >= 1 and total == int(total):
-        chips = f"{devices.value} x {seen.device_request.per_chip} devices"
-        found["global_batch"] = Fact(int(total), f"derived: {text.value} x {chips}")
+        chips = f"{devices.value} x {sources.device_request.per_chip} devices"
+        facts["global_batch"] = Fact(int(total), f"derived: {text.value} x {chips}")
 
 
 _OF_NANOGPT: Final = frozenset({"n_layer", "n_embd", "block_size", "gradient_accumulation_steps"})
@@ -430,20 +455,25 @@ def _precision(settings: Sequence[Setting]) -> Fact | None:
     """The format of matrix products by a job's settings: FP8 where it is on, else the one that
     is named.
     """
-    switched = [one for one in settings if one.key in _SWITCHES]
-    off = switched and all(one.value.lower() in OFF for one in switched)
-    for one in [] if off else settings:
-        value = one.value.lower()
-        said = "fp8" in value or "float8" in value or "fp8" in one.key
-        if one.key in _EIGHT and value not in OFF and said:
-            return Fact("fp8", one.where)
-    for one in settings:
-        if one.key in _FLAGS and one.value.lower() in {"true", "1", "yes", _AUTO.get(one.key)}:
-            return Fact(_FLAGS[one.key], one.where)
-        if one.key in _DTYPES and (kind := _dtype(one.value)):
-            return Fact(kind, one.where)
-        if one.path.endswith(("bf16.enabled", "fp16.enabled")) and one.value == "true":
-            return Fact(one.path.split(".")[-2], one.where)
+    switched = [setting for setting in settings if setting.key in _SWITCHES]
+    off = switched and all(setting.value.lower() in OFF for setting in switched)
+    for setting in [] if off else settings:
+        value = setting.value.lower()
+        names_fp8 = "fp8" in value or "float8" in value or "fp8" in setting.key
+        if setting.key in _EIGHT and value not in OFF and names_fp8:
+            return Fact("fp8", setting.where)
+    for setting in settings:
+        if setting.key in _FLAGS and setting.value.lower() in {
+            "true",
+            "1",
+            "yes",
+            _AUTO.get(setting.key),
+        }:
+            return Fact(_FLAGS[setting.key], setting.where)
+        if setting.key in _DTYPES and (kind := _dtype(setting.value)):
+            return Fact(kind, setting.where)
+        if setting.path.endswith(("bf16.enabled", "fp16.enabled")) and setting.value == "true":
+            return Fact(setting.path.split(".")[-2], setting.where)
     return None
 
 
@@ -474,48 +504,52 @@ def _parallel(settings: Sequence[Setting], trainer: str) -> Fact | None:
 
 
 def _rank(settings: Sequence[Setting]) -> Fact | None:
-    beside = any(one.key == "lora_alpha" for one in settings)  # as PEFT and Unsloth name both
-    for one in settings:
-        inside = beside or re.search(r"lora|peft", one.path.rpartition(".")[0])
-        if one.key in {"r", "rank"} and inside and (value := number(one.value)):
-            return Fact(value, one.where)
+    beside = any(
+        setting.key == "lora_alpha" for setting in settings
+    )  # as PEFT and Unsloth name both
+    for setting in settings:
+        inside = beside or re.search(r"lora|peft", setting.path.rpartition(".")[0])
+        if setting.key in {"r", "rank"} and inside and (value := number(setting.value)):
+            return Fact(value, setting.where)
     return None
 
 
 def _base(settings: Sequence[Setting]) -> Fact | None:
     """The format of frozen weights by the switches of bitsandbytes, under their trainers' names."""
-    for one in settings:
-        if one.key in _FOUR_BITS and (value := one.value.lower()) not in OFF:
-            eight = one.key == "load_in_8bit" or value == "8"
-            return Fact("int8" if eight else "nf4", one.where)
-        if one.key in _ADAPTERS and one.value.lower() == "qlora":
-            return Fact("nf4", one.where)
+    for setting in settings:
+        if setting.key in _FOUR_BITS and (value := setting.value.lower()) not in OFF:
+            eight = setting.key == "load_in_8bit" or value == "8"
+            return Fact("int8" if eight else "nf4", setting.where)
+        if setting.key in _ADAPTERS and setting.value.lower() == "qlora":
+            return Fact("nf4", setting.where)
     return None
 
 
 def _targets(settings: Sequence[Setting]) -> Fact | None:
     """Linear layers with adapters, where all that are named are known.
 
-    >>> _targets([Setting("lora_target_modules", "['q_proj', 'v_proj']", "args[3]", "option")]).value
+    >>> _targets([Setting("lora_target", "['q_proj', 'v_proj']", "args[3]", "option")]).value
     'q,v'
     """
-    for one in settings:
-        if one.key == _EVERY_LINEAR and one.value.lower() not in OFF:
-            return Fact("all", one.where)
-        if one.key in _TARGETS:
-            names = re.sub(r"[\[\]'\"\s]", "", one.value).split(",")
+    for setting in settings:
+        if setting.key == _EVERY_LINEAR and setting.value.lower() not in OFF:
+            return Fact("all", setting.where)
+        if setting.key in _TARGETS:
+            names = re.sub(r"[\[\]'\"\s]", "", setting.value).split(",")
             try:
-                found = targets_of(names, one.key)
+                targets = targets_of(names, setting.key)
             except InputError:  # adapters beside others are not priced
                 continue
-            return Fact("all" if found == ALL_LINEAR else ",".join(sorted(found)), one.where)
+            return Fact(
+                "all" if targets == ALL_LINEAR else ",".join(sorted(targets)), setting.where
+            )
     return None
 
 
 def _adapters(settings: Sequence[Setting]) -> Fact | None:
-    for one in settings:
-        if one.key in _ADAPTERS and re.search(r"lora|^true$|^1$|^peft$", one.value.lower()):
-            return Fact("qlora" if one.value.lower() == "qlora" else "lora", one.where)
-        if one.key in _FOUR_BITS and one.value.lower() not in OFF:
-            return Fact("qlora", one.where)
+    for setting in settings:
+        if setting.key in _ADAPTERS and re.search(r"lora|^true$|^1$|^peft$", setting.value.lower()):
+            return Fact("qlora" if setting.value.lower() == "qlora" else "lora", setting.where)
+        if setting.key in _FOUR_BITS and setting.value.lower() not in OFF:
+            return Fact("qlora", setting.where)
     return None

@@ -22,8 +22,8 @@ from mofa_model.identity.classes import (
     clues_of_runtime,
 )
 from mofa_model.identity.commands import (
+    Contents,
     ProgramCall,
-    Said,
     merged,
     programs,
     read_container,
@@ -105,43 +105,49 @@ def identify(
     entry = reader.entrypoint(spec) if text_of(body.get("kind")) == "RayJob" else []
     if not pods and not entry:
         entry = _of_kind(body, beside)
-    said = merged([*entry, *(reader.pod(pod) for pod in speaking)])
+    contents = merged([*entry, *(reader.pod(pod) for pod in speaking)])
     rest = merged([reader.pod(pod) for pod in pods if pod not in speaking])
     prepared = merged([reader.prepares(pod) for pod in pods])
-    containers = [one for pod in speaking for one in pod.containers]
-    evidence = clues_of(said, containers)
-    if not any(one.weight > UNKNOWN and one.job_class for one in evidence):
-        evidence = sorted([*evidence, *clues_of(rest, [])], key=lambda one: -one.weight)
+    containers = [container for pod in speaking for container in pod.containers]
+    evidence = clues_of(contents, containers)
+    if not any(clue.weight > UNKNOWN and clue.job_class for clue in evidence):
+        evidence = sorted([*evidence, *clues_of(rest, [])], key=lambda clue: -clue.weight)
     if lacks_runtime(spec, beside):
         named = clues_of_runtime(runtime_of(spec).name, "spec.runtimeRef.name")
-        evidence = sorted([*evidence, *named], key=lambda one: -one.weight)
-    seen = _seen(spec, pods, beside, evidence, said, merged([rest, prepared]))
-    reading = read_facts(seen)
+        evidence = sorted([*evidence, *named], key=lambda clue: -clue.weight)
+    sources = _seen(spec, pods, beside, evidence, contents, merged([rest, prepared]))
+    reading = read_facts(sources)
     facts = dict(reading.facts)
-    launch = launch_of_trainer(launch_of(said), facts.get("trainer"))
+    launch = launch_of_trainer(launch_of(contents), facts.get("trainer"))
     if launch is not None:
         facts = {**facts_of_launch(launch, facts), **facts}
     ran = _seen_to_run(body)
     if ran is not None:
-        told = launch_of(ran)
-        launch = told if told is not None and _DEGREES & told.reading.layout.keys() else launch
-        learned = read_facts(seen._replace(settings=settings_of(ran), words=[], fetched=[])).facts
+        launch_seen = launch_of(ran)
+        launch = (
+            launch_seen
+            if launch_seen is not None and _DEGREES & launch_seen.reading.layout.keys()
+            else launch
+        )
+        learned = read_facts(
+            sources._replace(settings=settings_of(ran), words=[], fetched=[])
+        ).facts
         own = {} if launch is None else facts_of_launch(launch, facts)
         facts = {**_stated(learned), **own, **facts}
     reading = replace(reading, facts=facts)
     verdict = verdict_of(
-        body, evidence, reading, seen, speaking, containers, makes=bool(pods or entry)
+        body, evidence, reading, sources, speaking, containers, makes=bool(pods or entry)
     )
     return Identity(
         launch_found=launch,
-        program_calls=tuple(said.program_calls),
+        program_calls=tuple(contents.program_calls),
         job_class=verdict.job_class,
         reason=verdict.reason,
         sure=verdict.sure,
         may_train=verdict.may_train,
         facts=reading.facts,
-        hugging_face=any(one.key in HUGGING_FACE for one in seen.settings),
-        device_request=seen.device_request,
+        hugging_face=any(one.key in HUGGING_FACE for one in sources.settings),
+        device_request=sources.device_request,
         disagree=reading.disagree,
     )
 
@@ -154,15 +160,15 @@ def _training_step(pods: list[PodForm], reader: ContainerReader) -> list[PodForm
 
     def trains_model(pod: PodForm) -> bool:
         best = next(
-            (one for one in clues_of(reader.pod(pod), pod.containers) if one.job_class), None
+            (clue for clue in clues_of(reader.pod(pod), pod.containers) if clue.job_class), None
         )
         return best is not None and JobClass(best.job_class).trains
 
-    found = [pod for pod in pods if asks(pod) and trains_model(pod)]
-    return found if len(found) == 1 else pods
+    training = [pod for pod in pods if asks(pod) and trains_model(pod)]
+    return training if len(training) == 1 else pods
 
 
-def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Said]:
+def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Contents]:
     """The command of a known kind whose pods have a form of their own, as that kind reads it."""
     if job_kind(text_of(body.get("apiVersion")), text_of(body.get("kind"))) is None:
         return []
@@ -195,7 +201,7 @@ def _stated(facts: Mapping[str, Fact]) -> dict[str, Fact]:
     return {name: fact for name, fact in facts.items() if name in _LEARNED}
 
 
-def _seen_to_run(body: Mapping[str, Any]) -> Said | None:
+def _seen_to_run(body: Mapping[str, Any]) -> Contents | None:
     """What the processes of an object were seen to be told, as its annotation has it."""
     line = part(body, "metadata", "annotations").get(RUNS)
     if not isinstance(line, str):
@@ -209,46 +215,46 @@ def _seen_to_run(body: Mapping[str, Any]) -> Said | None:
 
 def _seen(
     spec: Mapping[str, Any], pods: Sequence[PodForm], beside: Beside, evidence: Sequence[Clue],
-    said: Said, others: Said,
+    contents: Contents, others: Contents,
 ) -> FactSources:  # fmt: skip
     """What the facts of an object are read from."""
-    settings = settings_of(said)
+    settings = settings_of(contents)
     devices = devices_of(pods, beside, _processes(settings))
     if not devices.vendor and "clusterSelector" in spec:
-        devices = elsewhere(pods, said.variables)
-    trainers = [one for one in evidence if one.trainer]
-    by = next((one for one in trainers if one.trainer != "composer"), next(iter(trainers), None))
-    sft = any(re.match(r"sft(_args|_config)?\.", one.path) for one in settings)
-    sft = sft or any(one.trainer == "trl" for one in trainers)
+        devices = elsewhere(pods, contents.variables)
+    trainers = [clue for clue in evidence if clue.trainer]
+    by = next((clue for clue in trainers if clue.trainer != "composer"), next(iter(trainers), None))
+    sft = any(re.match(r"sft(_args|_config)?\.", setting.path) for setting in settings)
+    sft = sft or any(clue.trainer == "trl" for clue in trainers)
     if by is not None and by.trainer == "accelerate" and sft:
         by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
     if by is not None and by.trainer == "custom" and by.where.endswith(".image"):
         by = None  # an image for tuning does not say with what
-    launchers = {word for command in said.program_calls for word in command.texts[:2]}
-    starts = [word for command in said.program_calls for word in command.texts[:8]]
-    whole = [*programs(said), *programs(others)]
-    first = said.program_calls[0].where if said.program_calls else "the image"
+    launchers = {word for command in contents.program_calls for word in command.texts[:2]}
+    starts = [word for command in contents.program_calls for word in command.texts[:8]]
+    whole = [*programs(contents), *programs(others)]
+    first = contents.program_calls[0].where if contents.program_calls else "the image"
     return FactSources(
         settings=settings,
         others=[*settings_of(others), *_of_object(spec), *_initialized(pods)],
-        words=[pair for command in whole for pair in started(command)] + _configured(said),
+        words=[pair for command in whole for pair in started(command)] + _configured(contents),
         fetched=[pair for command in whole for pair in _fetched(command)],
         device_request=devices,
-        trainer=by.trainer if by else _own_trainer(settings, launchers, said),
+        trainer=by.trainer if by else _own_trainer(settings, launchers, contents),
         torch=any(_PROCESS_LAUNCHER.search(word) for word in starts),
         image=(by.found, by.where) if by else ("", first),
         elsewhere="clusterSelector" in spec or devices.unread or lacks_runtime(spec, beside),
     )
 
 
-def _configured(said: Said) -> list[tuple[str, str]]:
+def _configured(contents: Contents) -> list[tuple[str, str]]:
     """Files of settings that variables name, as `CONFIG_FILE` does, and where that stands."""
     return [
-        (one.value, one.where)
-        for one in said.variables.values()
-        if _SETTINGS_FILE.search(one.value)
-        and _CONFIGURES.search(f"{one.name}/{one.value}")
-        and is_known(in_a_name(one.value))
+        (variable.value, variable.where)
+        for variable in contents.variables.values()
+        if _SETTINGS_FILE.search(variable.value)
+        and _CONFIGURES.search(f"{variable.name}/{variable.value}")
+        and is_known(in_a_name(variable.value))
     ]
 
 
@@ -274,7 +280,7 @@ def _fetched(command: ProgramCall) -> list[tuple[str, str]]:
     """Sources that a command copies, each with its place; targets are left out."""
     if not _fetches(command):
         return []
-    words = [(one.text, one.where) for one in command.words[1:] if not one.text.startswith("-")]
+    words = [(word.text, word.where) for word in command.words[1:] if not word.text.startswith("-")]
     return words if "download" in command.texts[1:3] else words[:-1]
 
 
@@ -283,14 +289,14 @@ def started(command: ProgramCall) -> list[tuple[str, str]]:
     if _fetches(command):
         return []
     return [
-        (one.text, one.where)
-        for one in command.words
-        if re.search(r"\.(py|sh|ya?ml|toml|json)$", one.text)
-        or re.match(r"(--?)?(config|recipe)[\w-]*=", one.text)
+        (word.text, word.where)
+        for word in command.words
+        if re.search(r"\.(py|sh|ya?ml|toml|json)$", word.text)
+        or re.match(r"(--?)?(config|recipe)[\w-]*=", word.text)
     ] + [
-        (after.text, after.where)
-        for one, after in pairwise(command.words)
-        if re.fullmatch(r"--?(config|recipe)[\w-]*", one.text)
+        (following.text, following.where)
+        for word, following in pairwise(command.words)
+        if re.fullmatch(r"--?(config|recipe)[\w-]*", word.text)
     ]
 
 
@@ -316,15 +322,15 @@ def _initialized(pods: Sequence[PodForm]) -> list[Setting]:
 
 def _processes(settings: Sequence[Setting]) -> int:
     """Processes of a node, as torchrun or another launcher is told; 0 = not said. [1]"""
-    for one in settings:
-        if one.key in {"nproc_per_node", "nproc", "num_gpus"} and one.origin == "option":
-            return number(one.value) or 0
+    for setting in settings:
+        if setting.key in {"nproc_per_node", "nproc", "num_gpus"} and setting.origin == "option":
+            return number(setting.value) or 0
     return 0
 
 
-def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -> str:
+def _own_trainer(settings: Sequence[Setting], launchers: set[str], contents: Contents) -> str:
     """The trainer of a script that is not known: by its launcher, or by its options."""
-    keys = {one.key for one in settings if one.value.lower() not in OFF}
+    keys = {setting.key for setting in settings if setting.value.lower() not in OFF}
     if only := ONLY_OF.keys() & keys:
         return ONLY_OF[only.pop()]
     if {"sharding_strategy", "enable_fsdp", "fsdp", "fsdp_config"} & keys:
@@ -333,4 +339,4 @@ def _own_trainer(settings: Sequence[Setting], launchers: set[str], said: Said) -
         return "megatron-lm"
     if any(word.rpartition("/")[2] == "deepspeed" for word in launchers):
         return "deepspeed"
-    return "custom" if said.program_calls or said.variables else "none"
+    return "custom" if contents.program_calls or contents.variables else "none"

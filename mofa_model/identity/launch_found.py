@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mofa_model.axes.frameworks import framework, trainer_called
 from mofa_model.errors import BadFile, InputError
-from mofa_model.identity.commands import Said, TextFile, merged, programs
+from mofa_model.identity.commands import Contents, TextFile, merged, programs
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.object_pods import ContainerReader
 from mofa_model.identity.pods import pods_of
@@ -27,7 +27,7 @@ class LaunchFound(NamedTuple):
     where: str
 
 
-def launch_of(said: Said) -> LaunchFound | None:
+def launch_of(contents: Contents) -> LaunchFound | None:
     """What the command or the file of a known trainer says, and where it stands.
 
     >>> from mofa_model.identity.commands import read_text
@@ -35,10 +35,10 @@ def launch_of(said: Said) -> LaunchFound | None:
     >>> launch_of(said).reading.layout["tp"]
     8
     """
-    files = {source.name.rpartition("/")[2]: source for source in said.files}
-    for command in programs(said):
+    files = {source.name.rpartition("/")[2]: source for source in contents.files}
+    for command in programs(contents):
         opened = list[TextFile]()
-        own = tuple(one.text for one in own_arguments(command, said.variables))
+        own = tuple(word.text for word in own_arguments(command, contents.variables))
         texts = (command.texts[0], *own, *command.texts[1:])  # the job's own words are the last
         for open_file in (partial(_opened, files, opened), None):
             try:
@@ -48,18 +48,18 @@ def launch_of(said: Said) -> LaunchFound | None:
                 continue
             words = () if opened else texts
             named = (
-                one.where
-                for one in command.words
-                if reading.recipe and one.text.endswith(reading.recipe)
+                word.where
+                for word in command.words
+                if reading.recipe and word.text.endswith(reading.recipe)
             )
             where = opened[0].where if opened else next(named, command.where)
             return LaunchFound(reading, words, where)
-    for source in said.files:
+    for source in contents.files:
         try:
-            found = read((source.name,), partial(_opened, files, []))
+            reading = read((source.name,), partial(_opened, files, []))
         except InputError:
             continue
-        return LaunchFound(found, (), source.where)
+        return LaunchFound(reading, (), source.where)
     return None
 
 
@@ -76,7 +76,7 @@ def launch_in_pod(pod: Mapping[str, Any]) -> LaunchFound | None:
     """What a known trainer is told in a pod as it runs: its variables have their values."""
     template = {"metadata": part(pod, "metadata"), "spec": part(pod, "spec")}
     reader = ContainerReader({})
-    return launch_of(merged([reader.pod(one) for one in pods_of(template, "")]))
+    return launch_of(merged([reader.pod(form) for form in pods_of(template, "")]))
 
 
 def launch_of_trainer(
@@ -86,28 +86,28 @@ def launch_of_trainer(
     runs = "" if trainer_fact is None else trainer_called(str(trainer_fact.value))
     if launch_found is None or not runs:
         return launch_found
-    family = {framework(one).engine for one in (runs, launch_found.reading.trainer)}
+    family = {framework(trainer).engine for trainer in (runs, launch_found.reading.trainer)}
     return launch_found if len(family) == 1 else None
 
 
 def facts_of_launch(launch_found: LaunchFound, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """Facts that the settings by their names do not say."""
     reading, devices = launch_found.reading, facts.get("devices")
-    given: dict[str, object] = {
+    values: dict[str, object] = {
         "sequence_length": reading.sequence,
         "global_batch": reading.global_batch,
     }
     if reading.tuning is not None:
-        given["adapter_rank"] = reading.tuning.rank or None
-        given["base"] = reading.tuning.base or None
+        values["adapter_rank"] = reading.tuning.rank or None
+        values["base"] = reading.tuning.base or None
         targets = reading.tuning.targets
-        given["adapter_targets"] = (
+        values["adapter_targets"] = (
             "all" if targets == ALL_LINEAR else ",".join(sorted(targets)) or None
         )
     size = reading.layout.get("mbs")
     if reading.rounds and size and devices is not None:
         taken = reading.layout.get("tp", 1) * reading.layout.get("cp", 1)
-        given["global_batch"] = size * reading.rounds * (devices.value // taken)
+        values["global_batch"] = size * reading.rounds * (devices.value // taken)
     return {
-        name: Fact(value, launch_found.where) for name, value in given.items() if value is not None
+        name: Fact(value, launch_found.where) for name, value in values.items() if value is not None
     }

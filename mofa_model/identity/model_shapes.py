@@ -59,10 +59,10 @@ def complete_megatron(
     """
     if trainer != "megatron-lm" or not {"layers", "hidden", "heads"} <= found_sizes.keys():
         return {}
-    said = {one.key: one.value.lower() for one in reversed(settings)}
+    values = {setting.key: setting.value.lower() for setting in reversed(settings)}
 
     def has(switch: str) -> bool:
-        return said.get(switch, "false") not in OFF
+        return values.get(switch, "false") not in OFF
 
     found_sizes.setdefault("kv_heads", found_sizes["heads"])
     found_sizes.setdefault("experts", Fact(1, found_sizes["heads"].source))
@@ -84,7 +84,7 @@ def complete_megatron(
     if padded is not None:
         found_sizes["vocabulary"] = padded
     elif (stated := found_sizes.get("vocabulary")) is not None:
-        extra = said.get("tokenizer_type") == "nulltokenizer"  # the end of a document
+        extra = values.get("tokenizer_type") == "nulltokenizer"  # the end of a document
         found_sizes["vocabulary"] = stated._replace(value=-(-(stated.value + extra) // rows) * rows)
     rest: dict[str, int | bool] = {"gated": gated, "tied": not has(_UNTIED)}
     if found_sizes["experts"].value > 1:
@@ -98,7 +98,9 @@ def complete_neox(found_sizes: dict[str, Fact], settings: Sequence[Setting]) -> 
     """What GPT-NeoX takes where a shape does not say it: keys for every head, four times as wide a
     dense part. Source: gpt-neox, megatron/neox_arguments/neox_args.py.
     """
-    if {"hidden", "heads"} <= found_sizes.keys() and any(one.key == NEOX for one in settings):
+    if {"hidden", "heads"} <= found_sizes.keys() and any(
+        setting.key == NEOX for setting in settings
+    ):
         found_sizes.setdefault("kv_heads", found_sizes["heads"])
         found_sizes.setdefault(
             "ffn", found_sizes["hidden"]._replace(value=4 * found_sizes["hidden"].value)
@@ -109,12 +111,12 @@ def _vocabulary(settings: Sequence[Setting]) -> Fact | None:
     """Tokens of the tokenizer that a job names, where it is GPT-2's or that of a known
     model. [1]
     """
-    for one in settings:
-        if one.key in _VOCABULARIES and "gpt2" in one.value.lower():
-            return Fact(_GPT2, one.where)
-    for one in settings:
-        if one.key in TOKENIZER_WORDS and (preset := model_preset(one.value)):
-            return Fact(int(presets.model(preset).embedding.vocabulary), one.where)
+    for setting in settings:
+        if setting.key in _VOCABULARIES and "gpt2" in setting.value.lower():
+            return Fact(_GPT2, setting.where)
+    for setting in settings:
+        if setting.key in TOKENIZER_WORDS and (preset := model_preset(setting.value)):
+            return Fact(int(presets.model(preset).embedding.vocabulary), setting.where)
     return None
 
 
@@ -129,14 +131,20 @@ def presets_of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]
     these those whose vocabulary is next to the stated one.
     """
     wanted = dict(shape)
-    found: list[str] = []
+    names_found: list[str] = []
     for name in presets.names("models"):
         model = presets.model(name)
-        experts = next((int(one.count) for one in model.blocks if isinstance(one, Experts)), 1)
+        experts = next(
+            (int(block.count) for block in model.blocks if isinstance(block, Experts)), 1
+        )
         if wanted.get("experts", experts) != experts:
             continue
-        attention = next((one for one in model.blocks if isinstance(one, SoftmaxAttention)), None)
-        widths = {int(one.width) for one in model.blocks if isinstance(one, FeedForward | Experts)}
+        attention = next(
+            (block for block in model.blocks if isinstance(block, SoftmaxAttention)), None
+        )
+        widths = {
+            int(block.width) for block in model.blocks if isinstance(block, FeedForward | Experts)
+        }
         if attention is None or int(model.layers) != wanted["layers"]:
             continue
         if int(model.hidden) != wanted["hidden"] or int(attention.heads) != wanted["heads"]:
@@ -147,17 +155,21 @@ def presets_of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]
         width = wanted.get("expert_ffn" if routed else "ffn")
         if width is not None and width not in widths:
             continue
-        found.append(name)
-    if len(found) > 1 and hint:
-        said = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
-        families = {one: re.match(r"[a-z]+\d?", one) for one in found}
-        near = [one for one, family in families.items() if family and family.group() in said]
-        found = near or found
-    if len(found) > 1 and "vocabulary" in wanted:
+        names_found.append(name)
+    if len(names_found) > 1 and hint:
+        families_of_hint = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
+        families = {preset: re.match(r"[a-z]+\d?", preset) for preset in names_found}
+        near = [
+            preset
+            for preset, family in families.items()
+            if family and family.group() in families_of_hint
+        ]
+        names_found = near or names_found
+    if len(names_found) > 1 and "vocabulary" in wanted:
         padding = {
-            one: wanted["vocabulary"] - int(presets.model(one).embedding.vocabulary)
-            for one in found
+            preset: wanted["vocabulary"] - int(presets.model(preset).embedding.vocabulary)
+            for preset in names_found
         }
-        least = min((one for one in padding.values() if 0 <= one < _PADDED), default=None)
-        found = [one for one in found if padding[one] == least]
-    return found
+        least = min((rows for rows in padding.values() if 0 <= rows < _PADDED), default=None)
+        names_found = [preset for preset in names_found if padding[preset] == least]
+    return names_found

@@ -42,7 +42,8 @@ _MADE_UP: Final = re.compile(r"(?<![a-z])(debug|dummy|toy|proxy|smoke|test)", re
 _TOKENS: Final = re.compile(r"vocab|merges|tokeni[sz]er|bpe", re.IGNORECASE)
 """Names of files of a tokenizer, which many models share."""
 _TUNED: Final = re.compile(
-    r"([-_](instruct|chat|it|pt|base|hf|deduped|dpo|sft|bnb|4bit|8bit|awq|gptq|fp8)(-v?\d[\w.]*)?)+$",
+    r"([-_](instruct|chat|it|pt|base|hf|deduped|dpo|sft|bnb|4bit|8bit|awq|gptq|fp8)"
+    r"(-v?\d[\w.]*)?)+$",
     re.IGNORECASE,
 )
 """How a model's name ends where somebody trained the model further, or stored it in another form.
@@ -75,8 +76,8 @@ def name_of(value: str, key: str = "") -> str:
     if re.search(r"\.(py|sh|json|jsonl|txt)$", name):
         return ""
     if key in _RECIPES:
-        found = in_a_name(plain)
-        return found if is_known(found) else ""
+        model = in_a_name(plain)
+        return model if is_known(model) else ""
     if key in _HUB and len(parts) == 1 and LANGUAGE_MODELS.match(plain):
         return plain
     if is_known(plain) or is_known(name):
@@ -104,9 +105,9 @@ def in_a_name(text: str) -> str:
     for form, plain in _RUN_TOGETHER:
         text = form.sub(plain, text)
     named = ""
-    if (found := _IN_A_NAME.search(text)) is not None:
-        version = re.sub("[-_]", ".", found["version"] or "")
-        named = f"{found['family']}{version}-{found['size'].replace('_', '.')}"
+    if (match := _IN_A_NAME.search(text)) is not None:
+        version = re.sub("[-_]", ".", match["version"] or "")
+        named = f"{match['family']}{version}-{match['size'].replace('_', '.')}"
     return named if is_known(named) else _spelt_out(text) or named
 
 
@@ -119,12 +120,12 @@ def _spelt_out(text: str) -> str:
     if _MADE_UP.search(text) or _TOKENS.search(text):
         return ""
     names = _runs(_words_of(text))
-    return next((one for one in names if LANGUAGE_MODELS.match(one) and _of_name(one)), "")
+    return next((name for name in names if LANGUAGE_MODELS.match(name) and _of_name(name)), "")
 
 
 def _words_of(text: str) -> list[str]:
     """The last words of a name."""
-    return [one for one in re.split(r"[-_/\s]|\.(?=\D)", text)[-_WORDS:] if one]
+    return [word for word in re.split(r"[-_/\s]|\.(?=\D)", text)[-_WORDS:] if word]
 
 
 def _runs(words: Sequence[str]) -> Iterator[str]:

@@ -63,38 +63,51 @@ _SPEAKS: Final = frozenset(
 
 
 def verdict_of(
-    body: Mapping[str, Any], clues: Sequence[Clue], fact_sheet: FactSheet, fact_sources: FactSources,
-    pod_forms: Sequence[PodForm], written_containers: Sequence[WrittenContainer], *, makes: bool,
-) -> ClassVerdict:  # fmt: skip
+    body: Mapping[str, Any],
+    clues: Sequence[Clue],
+    fact_sheet: FactSheet,
+    fact_sources: FactSources,
+    pod_forms: Sequence[PodForm],
+    written_containers: Sequence[WrittenContainer],
+    *,
+    makes: bool,
+) -> ClassVerdict:
     """The class of an object: by what it runs, and by its kind where it runs nothing of its own."""
     settings, devices = fact_sources.settings, fact_sources.device_request
     kind, spec = text_of(body.get("kind")), part(body, "spec")
-    listens = any(one.probed or bool(_SERVER_PORTS & {*one.ports}) for one in written_containers)
+    listens = any(
+        container.probed or bool(_SERVER_PORTS & {*container.ports})
+        for container in written_containers
+    )
     serves = listens and "rayClusterSpec" not in spec and kind != "RayCluster"
-    said = _SPEAKS & fact_sheet.facts.keys()
-    batch = {"accumulation", "micro_batch", "global_batch"} & said
+    language_facts = _SPEAKS & fact_sheet.facts.keys()
+    batch = {"accumulation", "micro_batch", "global_batch"} & language_facts
     named = "model" in fact_sheet.facts and not fact_sheet.by_shape
     models = [text_of(fact_sheet.facts["model"].value)] if named else []
-    models += [one.value for one in settings if one.key in _ASKS_MODEL]
-    models += [one.key for one in settings if one.key in _SEES]
+    models += [setting.value for setting in settings if setting.key in _ASKS_MODEL]
+    models += [setting.key for setting in settings if setting.key in _SEES]
     verdict = class_of(
         list(clues),
         devices,
         _names(pod_forms, written_containers),
         models=models,
         architectures=[
-            one.value for one in settings if one.key in _NETWORKS and " " not in one.value
+            setting.value
+            for setting in settings
+            if setting.key in _NETWORKS and " " not in setting.value
         ],
-        speaks=len(said) >= 2 and bool(batch),
-        learns=any(_LEARNS.match(one.key) for one in settings),
+        speaks=len(language_facts) >= 2 and bool(batch),
+        learns=any(_LEARNS.match(setting.key) for setting in settings),
         serves=serves,
         makes=makes,
         elsewhere=fact_sources.elsewhere,
-        asks_model=any(one.key in _ASKS_MODEL for one in settings),
-        repeats=any(one.key in _EPOCHS and _twice(one.value) for one in settings),
+        asks_model=any(setting.key in _ASKS_MODEL for setting in settings),
+        repeats=any(setting.key in _EPOCHS and _twice(setting.value) for setting in settings),
     )
     best = clues[0].weight if clues else 0
-    avoids = any(one.key in _NO_DEVICES and one.value.lower() not in OFF for one in settings)
+    avoids = any(
+        setting.key in _NO_DEVICES and setting.value.lower() not in OFF for setting in settings
+    )
     if verdict.job_class.trains and avoids and not devices.vendor:
         return ClassVerdict(JobClass.CPU, "it is told to train without a GPU", "none", True)
     if kind in _SERVING:
@@ -124,8 +137,8 @@ def _twice(value: str) -> bool:
     >>> _twice("3.0"), _twice("2ep"), _twice("1"), _twice("10000ba")
     (True, True, False, False)
     """
-    found = re.fullmatch(r"(\d{1,3})(\.\d+)?(ep)?", value)
-    return found is not None and int(found[1]) >= 2
+    epochs = re.fullmatch(r"(\d{1,3})(\.\d+)?(ep)?", value)
+    return epochs is not None and int(epochs[1]) >= 2
 
 
 _NAMING: Final = ("name", "app", "app.kubernetes.io/name", "component", "job-name", "role")
@@ -138,5 +151,5 @@ def _names(pods: Sequence[PodForm], containers: Sequence[WrittenContainer]) -> l
     The object's own name is not among them: equal jobs of other names share one answer.
     """
     of_pods = (text_of(pod.labels.get(label)) for pod in pods for label in _NAMING)
-    of_containers = (text_of(one.body.get("name")) for one in containers)
+    of_containers = (text_of(container.body.get("name")) for container in containers)
     return [name for name in (*of_pods, *of_containers) if name]

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.identity.commands import (
+    Contents,
     PlacedVariable,
-    Said,
     TextFile,
     merged,
     read_container,
@@ -66,7 +66,7 @@ def pods_of_object(
 def _laid(pod: PodForm, own: Mapping[str, Any]) -> PodForm:
     """A pod with a TrainJob's own section as its container."""
     rows = pod.spec.get("containers") or [{}]
-    at = next((at for at, one in enumerate(rows) if one.get("name") == "node"), 0)
+    at = next((at for at, step in enumerate(rows) if step.get("name") == "node"), 0)
     env = [*(rows[at].get("env") or []), *(own.get("env") or [])]
     changed = {**rows[at], **own, **({"env": env} if env else {})}
     others = [row for number_, row in enumerate(rows) if number_ != at]
@@ -116,15 +116,15 @@ class ContainerReader:
     def __init__(self, config_maps: ConfigMaps) -> None:
         self._maps = config_maps
 
-    def pod(self, pod_form: PodForm) -> Said:
+    def pod(self, pod_form: PodForm) -> Contents:
         """The settings and commands of a pod's main containers."""
-        return merged([self._container(pod_form, one) for one in pod_form.containers])
+        return merged([self._container(pod_form, container) for container in pod_form.containers])
 
-    def prepares(self, pod_form: PodForm) -> Said:
+    def prepares(self, pod_form: PodForm) -> Contents:
         """The settings and commands of a pod's init containers."""
-        return merged([self._container(pod_form, one) for one in pod_form.prepares])
+        return merged([self._container(pod_form, container) for container in pod_form.prepares])
 
-    def entrypoint(self, spec: Mapping[str, Any]) -> list[Said]:
+    def entrypoint(self, spec: Mapping[str, Any]) -> list[Contents]:
         """What the entrypoint of a RayJob says, with its runtime environment."""
         line = spec.get("entrypoint")
         if not isinstance(line, str):
@@ -138,16 +138,16 @@ class ContainerReader:
             for container in pod.containers:
                 files |= self._files(pod, container)
         variables = {
-            one.name: one
+            variable.name: variable
             for pod in pods
             for container in pod.containers
-            for one in _variables(pod, container)
+            for variable in _variables(pod, container)
         }
         return [read_text(line, "spec.entrypoint", variables, files)]
 
-    def _container(self, pod: PodForm, container: WrittenContainer) -> Said:
+    def _container(self, pod: PodForm, container: WrittenContainer) -> Contents:
         body = container.body
-        variables = {one.name: one for one in _variables(pod, container)}
+        variables = {variable.name: variable for variable in _variables(pod, container)}
         for name, key, value in self._from_maps(body):
             variables.setdefault(key, PlacedVariable(key, value, f"ConfigMap/{name}: data.{key}"))
         return read_container(
@@ -160,16 +160,16 @@ class ContainerReader:
 
     def _from_maps(self, body: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         """Variables of a container that stand in ConfigMaps: the map's name, key, value."""
-        found: list[tuple[str, str, str]] = []
+        variables: list[tuple[str, str, str]] = []
         rows = body.get("envFrom")
         for row in rows if isinstance(rows, list) else []:
             name = text_of(part(row, "configMapRef").get("name")) if isinstance(row, dict) else ""
-            found += [
+            variables += [
                 (name, str(key), value)
                 for key, value in self._maps.get(name, {}).items()
                 if isinstance(value, str)
             ]
-        return found
+        return variables
 
     def _files(self, pod: PodForm, container: WrittenContainer) -> dict[str, TextFile]:
         files: dict[str, TextFile] = {}

@@ -61,7 +61,9 @@ class WrittenContainer:
     def probed(self) -> bool:
         """Whether it is asked over HTTP or gRPC whether it is ready, as servers are."""
         probes = (self.body.get(name) for name in ("readinessProbe", "livenessProbe"))
-        return any(isinstance(one, dict) and {"httpGet", "grpc"} & one.keys() for one in probes)
+        return any(
+            isinstance(probe, dict) and {"httpGet", "grpc"} & probe.keys() for probe in probes
+        )
 
     def variables(self, annotations: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         """Its variables with their values, and where each stands.
@@ -113,15 +115,15 @@ class PodForm:
             part(self.spec, "affinity", "nodeAffinity"),
             "requiredDuringSchedulingIgnoredDuringExecution",
         )
-        found: dict[str, str] = {}
+        labels: dict[str, str] = {}
         terms = required.get("nodeSelectorTerms")
         for term in terms if isinstance(terms, list) and len(terms) == 1 else []:
             rules = term.get("matchExpressions") if isinstance(term, dict) else None
             for rule in rules if isinstance(rules, list) else []:
                 values = rule.get("values") if isinstance(rule, dict) else None
                 if isinstance(values, list) and len(values) == 1:
-                    found[_text(rule.get("key"))] = _text(values[0])
-        return found | {
+                    labels[_text(rule.get("key"))] = _text(values[0])
+        return labels | {
             str(key): _text(value) for key, value in part(self.spec, "nodeSelector").items()
         }
 
@@ -129,9 +131,9 @@ class PodForm:
         """Folders and files of a container that are ConfigMaps: path, name, and key of one key."""
         volumes = self.spec.get("volumes")
         maps = {
-            _text(one.get("name")): _text(part(one, "configMap").get("name"))
-            for one in (volumes if isinstance(volumes, list) else [])
-            if isinstance(one, dict) and "configMap" in one
+            _text(volume.get("name")): _text(part(volume, "configMap").get("name"))
+            for volume in (volumes if isinstance(volumes, list) else [])
+            if isinstance(volume, dict) and "configMap" in volume
         }
         rows = container.body.get("volumeMounts")
         for row in rows if isinstance(rows, list) else []:
@@ -149,7 +151,7 @@ class PodForm:
 
 def pods_of(spec: Mapping[str, Any], where: str = "spec") -> list[PodForm]:
     """The pods of an object, by its spec."""
-    return list(_found(spec, where, 1, "", {}, 0))[:_MOST]
+    return list(_pods_in(spec, where, 1, "", {}, 0))[:_MOST]
 
 
 def with_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -164,9 +166,13 @@ def with_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, value in _parameters(spec, 0):
         if not _PARAMETER.search(value):
             values.setdefault(name, set()).add(value)
-    known = {name: next(iter(some)) for name, some in values.items() if len(some) == 1}
-    found: Mapping[str, Any] = _with(spec, known, 0) if known else spec
-    return found
+    single = {
+        name: next(iter(values_of_one))
+        for name, values_of_one in values.items()
+        if len(values_of_one) == 1
+    }
+    filled: Mapping[str, Any] = _with(spec, single, 0) if single else spec
+    return filled
 
 
 def _parameters(node: object, depth: int) -> Iterator[tuple[str, str]]:
@@ -175,8 +181,8 @@ def _parameters(node: object, depth: int) -> Iterator[tuple[str, str]]:
     """
     if depth > _DEEPEST:
         return
-    for one in node if isinstance(node, list) else ():
-        yield from _parameters(one, depth + 1)
+    for item in node if isinstance(node, list) else ():
+        yield from _parameters(item, depth + 1)
     for key, inner in node.items() if isinstance(node, Mapping) else ():
         rows = part(node, key).get("parameters") if key in {"arguments", "inputs"} else None
         for row in rows if isinstance(rows, list) else ():
@@ -185,15 +191,15 @@ def _parameters(node: object, depth: int) -> Iterator[tuple[str, str]]:
         yield from _parameters(inner, depth + 1)
 
 
-def _with(node: Any, known: Mapping[str, str], depth: int) -> Any:
+def _with(node: Any, values: Mapping[str, str], depth: int) -> Any:
     """A part of a workflow with the values of parameters."""
     if isinstance(node, str):
-        return _PARAMETER.sub(lambda found: known.get(found[1], found.group()), node)
+        return _PARAMETER.sub(lambda match: values.get(match[1], match.group()), node)
     if depth > _DEEPEST or not isinstance(node, list | Mapping):
         return node
     if isinstance(node, list):
-        return [_with(one, known, depth + 1) for one in node]
-    return {key: _with(inner, known, depth + 1) for key, inner in node.items()}
+        return [_with(item, values, depth + 1) for item in node]
+    return {key: _with(inner, values, depth + 1) for key, inner in node.items()}
 
 
 _PARAMETER: Final = re.compile(r"\{\{\s*(?:workflow|inputs)\.parameters\.([\w-]+)\s*\}\}")
@@ -215,7 +221,7 @@ def number(value: object) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
 
 
-def _found(
+def _pods_in(
     value: object,
     where: str,
     count: int | None,
@@ -230,8 +236,8 @@ def _found(
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
-        for at, one in enumerate(value):
-            yield from _found(one, f"{where}[{at}]", count, counted, labels, depth + 1)
+        for at, item in enumerate(value):
+            yield from _pods_in(item, f"{where}[{at}]", count, counted, labels, depth + 1)
         return
     if not isinstance(value, Mapping):
         return
@@ -255,16 +261,16 @@ def _found(
         yield from _made(value["manifest"], f"{where}.manifest", depth)
     count, counted = _times(value, where, count, counted)
     for key, inner in value.items():
-        mine, field_ = count, counted
+        inner_count, inner_counted = count, counted
         if key == "workerTemplate" and (size := value.get("size")) is not None:
             pods = number(size)
             others = None if pods is None else pods - ("leaderTemplate" in value)
-            mine, field_ = _product(count, others), f"{where}.size"
-        yield from _found(
+            inner_count, inner_counted = _product(count, others), f"{where}.size"
+        yield from _pods_in(
             inner,
             f"{where}.{key}",
-            mine,
-            field_,
+            inner_count,
+            inner_counted,
             _labels(value, labels),
             depth + 1,
             part(value, "metadata", "annotations"),
@@ -312,11 +318,11 @@ def _made(text: str, where: str, depth: int) -> Iterator[PodForm]:
     except InputError:
         return
     for body in bodies:
-        yield from _found(body, where, 1, "", {}, depth + 1)
+        yield from _pods_in(body, where, 1, "", {}, depth + 1)
 
 
-def _product(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one * other
+def _product(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left * right
 
 
 def _words(container: Mapping[str, Any]) -> Sequence[Any]:

@@ -17,7 +17,7 @@ _TRAINERS: Final = ("torchtitan", "nemo")
 
 
 @cache
-def _known() -> Mapping[str, Any]:
+def _recipes() -> Mapping[str, Any]:
     return tomllib.loads(Path(__file__).with_name("recipes.toml").read_text("utf-8"))
 
 
@@ -27,8 +27,8 @@ def preset_of(name: str) -> str:
     >>> preset_of("deepseek3-671b"), preset_of("DeepSeek_V3_16B"), preset_of("own")
     ('deepseek-v3', 'deepseek-v2-lite', '')
     """
-    found = _known()["names"].get(name.lower().replace("_", "-"), "")
-    return str(found)
+    preset = _recipes()["names"].get(name.lower().replace("_", "-"), "")
+    return str(preset)
 
 
 def own_arguments(
@@ -45,16 +45,16 @@ def own_arguments(
     """
     line = " ".join(command.texts[:3])
     for trainer in _TRAINERS:
-        rows = _known()[trainer]
-        if not any(re.search(rows["program"], one) for one in (command.program, line)):
+        rows = _recipes()[trainer]
+        if not any(re.search(rows["program"], text) for text in (command.program, line)):
             continue
         for value in _named(command, variables, rows["named"]):
-            found = re.fullmatch(rows["recipe"], value.text)
-            name = "" if found is None else next(filter(None, found.groupdict().values()), "")
+            match = re.fullmatch(rows["recipe"], value.text)
+            name = "" if match is None else next(filter(None, match.groupdict().values()), "")
             if name in rows["recipes"]:
                 place = f"{value.where}: recipe {name}"
                 words = shlex.split(rows["recipes"][name])
-                return tuple(PlacedWord(one, place) for one in words)
+                return tuple(PlacedWord(word, place) for word in words)
     return ()
 
 
@@ -69,6 +69,6 @@ def _named(
             yield PlacedWord(value, word.where)
         elif name in names and at + 1 < len(words):
             yield words[at + 1]
-    for one in names:
-        if one in variables:
-            yield PlacedWord(variables[one].value, variables[one].where)
+    for name in names:
+        if name in variables:
+            yield PlacedWord(variables[name].value, variables[name].where)

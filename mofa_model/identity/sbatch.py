@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from mofa_model.errors import BadFile, InputError
 from mofa_model.identity.classes import Clue, clues_of, clues_of_runtime
-from mofa_model.identity.commands import PlacedVariable, PlacedWord, ProgramCall, Said, TextFile
+from mofa_model.identity.commands import Contents, PlacedVariable, PlacedWord, ProgramCall, TextFile
 from mofa_model.identity.devices import DeviceRequest, product_in
 from mofa_model.identity.directives import (
     Directive,
@@ -72,7 +72,7 @@ class BatchScript:
     """What it asks for and what it trains, each with `file:line`."""
     walked: Walked
     """What it would run, every character of it with its place."""
-    said: Said
+    contents: Contents
     """The same as other readers of commands take it."""
     settings: tuple[Setting, ...]
     """Every option, variable and key of a file, those that count first."""
@@ -101,31 +101,31 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
     options, faults = directives(text)
     asked = _Asked(options, name)
     walked = _walked(text, name, asked)
-    said = _said(walked, text, name, files or {})
+    contents = _contents(walked, text, name, files or {})
     steps = tuple(_steps(walked, text, name))
-    settings = settings_of(said)
+    settings = settings_of(contents)
     facts = dict(asked.facts(steps, settings))
     for step in steps:
         if step.container:
             facts.setdefault("container", Fact(step.container, step.where))
     request = _request(facts)
-    evidence = clues_of(said, [])
-    if "container" in facts and not any(one.trainer for one in evidence):
+    evidence = clues_of(contents, [])
+    if "container" in facts and not any(clue.trainer for clue in evidence):
         image = facts["container"]
         evidence = [*evidence, *clues_of_runtime(str(image.value), image.source)]
-    sheet = _sheet(said, settings, evidence, request)
-    launch = launch_of(said)
+    sheet = _sheet(contents, settings, evidence, request)
+    launch = launch_of(contents)
     trained = dict(sheet.facts)
     if launch is not None:
         trained = {**facts_of_launch(launch, trained), **trained}
-    for one in ("nodes", "devices", "device_kind"):
-        trained.pop(one, None)
+    for fact in ("nodes", "devices", "device_kind"):
+        trained.pop(fact, None)
     faults = _outside_documents(faults, walked, text)
-    notes = [f"{name}:{one.line_number}: {one.message}" for one in faults]
-    if array := next((one for one in options if one.name == "array"), None):
+    notes = [f"{name}:{fault.line_number}: {fault.message}" for fault in faults]
+    if array := next((option for option in options if option.name == "array"), None):
         notes.append(
-            f"{name}:{array.line_number}: a job array, {array.value.text}: each of its tasks is a job "
-            "like this one; the array is left alone"
+            f"{name}:{array.line_number}: a job array, {array.value.text}: "
+            "each of its tasks is a job like this one; the array is left alone"
         )
     return BatchScript(
         name=name,
@@ -135,13 +135,13 @@ def read_script(text: str, name: str, files: Mapping[str, str] | None = None) ->
         script_steps=steps,
         facts={**trained, **facts},
         walked=walked,
-        said=said,
+        contents=contents,
         settings=tuple(settings),
         launch_found=launch,
         device_request=request,
         disagree=sheet.disagree,
         notes=(*notes, *(f"{name} {note}" for note in walked.notes)),
-        components=1 + max((one.component for one in options), default=0),
+        components=1 + max((option.component for option in options), default=0),
         clues=tuple(evidence),
     )
 
@@ -157,9 +157,9 @@ def _outside_documents(
     inner = [
         range(line_number(places[0]), line_number(places[-1]) + 1)
         for _, document in walked.documents
-        if (places := [one for one in document.at if one >= 0])
+        if (places := [place for place in document.at if place >= 0])
     ]
-    return tuple(one for one in faults if not any(one.line_number in rows for rows in inner))
+    return tuple(fault for fault in faults if not any(fault.line_number in rows for rows in inner))
 
 
 class _Asked:
@@ -168,35 +168,37 @@ class _Asked:
     def __init__(self, directives: Sequence[Directive], name: str) -> None:
         self._name = name
         self._all = directives
-        self._by = {one.name: one for one in directives if one.component == 0}
-        self._components = {one.component for one in directives}
+        self._by = {
+            directive.name: directive for directive in directives if directive.component == 0
+        }
+        self._components = {directive.component for directive in directives}
 
-    def _fact(self, value: Any, one: Directive) -> Fact:
-        return Fact(value, f"{self._name}:{one.line_number}")
+    def _fact(self, value: Any, directive: Directive) -> Fact:
+        return Fact(value, f"{self._name}:{directive.line_number}")
 
     def _number(self, name: str) -> Fact | None:
         """An option that is a number, 8 or 4k; of a range the least."""
-        one = self._by.get(name)
-        if one is None:
+        directive = self._by.get(name)
+        if directive is None:
             return None
-        found = re.fullmatch(r"(\d+)([kKmM]?)(?:-\d+[kKmM]?)?", one.value.text)
-        if found is None:
+        count = re.fullmatch(r"(\d+)([kKmM]?)(?:-\d+[kKmM]?)?", directive.value.text)
+        if count is None:
             return None
-        times = {"": 1, "k": 1024, "m": 1048576}[found[2].lower()]
-        return self._fact(int(found[1]) * times, one)
+        times = {"": 1, "k": 1024, "m": 1048576}[count[2].lower()]
+        return self._fact(int(count[1]) * times, directive)
 
     def nodes(self) -> Fact | None:
         """Nodes that are asked for, of all components; by tasks where nothing else says it."""
         if len(self._components) > 1:
             counts = [
-                (one, int(one.value.text))
-                for one in self._all
-                if one.name == "nodes" and one.value.text.isdigit()
+                (directive, int(directive.value.text))
+                for directive in self._all
+                if directive.name == "nodes" and directive.value.text.isdigit()
             ]
             if len(counts) == len(self._components):
                 return self._fact(sum(count for _, count in counts), counts[0][0])
-        if (found := self._number("nodes")) is not None:
-            return found
+        if (nodes := self._number("nodes")) is not None:
+            return nodes
         tasks, each = self._number("ntasks"), self._number("ntasks-per-node")
         if tasks is not None and each is not None and each.value:
             return Fact(-(-tasks.value // each.value), tasks.source)
@@ -204,18 +206,21 @@ class _Asked:
 
     def per_node(self) -> tuple[Fact | None, str]:
         """GPUs of a node, and their type where it is said."""
-        kind, found = "", None
+        kind, gpus = "", None
         for name in ("gres", "gpus-per-node"):
-            one = self._by.get(name)
-            if one is None:
+            directive = self._by.get(name)
+            if directive is None:
                 continue
-            read = devices_of_gres(one.value.text)
-            if name == "gpus-per-node" and (match := _COUNT.fullmatch(one.value.text)):
-                read = int(match["count"]), match["type"] or ""
-            if read is not None:
-                found, kind = found or self._fact(read[0], one), kind or read[1]
-        if found is None and (one := self._by.get("gpus-per-task")):
-            match = _COUNT.fullmatch(one.value.text)
+            gpus_and_type = devices_of_gres(directive.value.text)
+            if name == "gpus-per-node" and (match := _COUNT.fullmatch(directive.value.text)):
+                gpus_and_type = int(match["count"]), match["type"] or ""
+            if gpus_and_type is not None:
+                gpus, kind = (
+                    gpus or self._fact(gpus_and_type[0], directive),
+                    kind or gpus_and_type[1],
+                )
+        if gpus is None and (directive := self._by.get("gpus-per-task")):
+            match = _COUNT.fullmatch(directive.value.text)
             tasks = self._number("ntasks-per-node")
             nodes, whole = self.nodes(), self._number("ntasks")
             if tasks is None and nodes is not None and whole is not None and nodes.value:
@@ -223,40 +228,42 @@ class _Asked:
             if match:
                 kind = kind or match["type"] or ""
                 if tasks is not None:
-                    found = self._fact(int(match["count"]) * tasks.value, one)
-        if one := self._by.get("gpus"):
-            match = _COUNT.fullmatch(one.value.text)
+                    gpus = self._fact(int(match["count"]) * tasks.value, directive)
+        if directive := self._by.get("gpus"):
+            match = _COUNT.fullmatch(directive.value.text)
             nodes = self.nodes()
             if match:
                 kind = kind or match["type"] or ""
-                if found is None and nodes is not None and int(match["count"]) % nodes.value == 0:
-                    found = self._fact(int(match["count"]) // nodes.value, one)
-        return found, kind
+                if gpus is None and nodes is not None and int(match["count"]) % nodes.value == 0:
+                    gpus = self._fact(int(match["count"]) // nodes.value, directive)
+        return gpus, kind
 
     def environment(self) -> dict[str, Value]:
         """Variables that Slurm sets by what is asked for."""
         made: dict[str, Value] = {}
 
-        def given(names: tuple[str, ...], fact: Fact | None, *by: str) -> None:
-            one = next((self._by[name] for name in by if name in self._by), None)
+        def put(names: tuple[str, ...], fact: Fact | None, *by: str) -> None:
+            directive = next((self._by[name] for name in by if name in self._by), None)
             if fact is None:
                 return
-            same = one is not None and one.value.text == str(fact.value)
+            same = directive is not None and directive.value.text == str(fact.value)
             for name in names:
-                made[name] = one.value if same and one is not None else traced(str(fact.value))
+                made[name] = (
+                    directive.value if same and directive is not None else traced(str(fact.value))
+                )
 
         nodes = self.nodes()
         gpus, _ = self.per_node()
         each, tasks = self._number("ntasks-per-node"), self._number("ntasks")
         if tasks is None and nodes is not None:
             tasks = Fact(nodes.value * (each.value if each else 1), nodes.source)
-        given(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes, "nodes")
+        put(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes, "nodes")
         if "gpus-per-node" in self._by:
-            given(("SLURM_GPUS_PER_NODE",), gpus, "gpus-per-node")
-        given(("SLURM_GPUS_ON_NODE",), gpus, "gpus-per-node", "gres")
-        given(("SLURM_NTASKS_PER_NODE",), each, "ntasks-per-node")
-        given(("SLURM_NTASKS", "SLURM_NPROCS"), tasks, "ntasks")
-        given(("SLURM_CPUS_PER_TASK",), self._number("cpus-per-task"), "cpus-per-task")
+            put(("SLURM_GPUS_PER_NODE",), gpus, "gpus-per-node")
+        put(("SLURM_GPUS_ON_NODE",), gpus, "gpus-per-node", "gres")
+        put(("SLURM_NTASKS_PER_NODE",), each, "ntasks-per-node")
+        put(("SLURM_NTASKS", "SLURM_NPROCS"), tasks, "ntasks")
+        put(("SLURM_CPUS_PER_TASK",), self._number("cpus-per-task"), "cpus-per-task")
         for variable, option in (
             ("SLURM_JOB_NAME", "job-name"),
             ("SLURM_JOB_PARTITION", "partition"),
@@ -277,80 +284,88 @@ class _Asked:
 
     def facts(self, steps: Sequence[Step], settings: Sequence[Setting]) -> dict[str, Fact]:
         """What is asked for, by the names of facts."""
-        found: dict[str, Fact] = {}
+        facts: dict[str, Fact] = {}
         for name, option in (
             ("partition", "partition"),
             ("constraint", "constraint"),
             ("qos", "qos"),
             ("array", "array"),
         ):
-            if (one := self._by.get(option)) and one.value.text:
-                found[name] = self._fact(one.value.text, one)
+            if (directive := self._by.get(option)) and directive.value.text:
+                facts[name] = self._fact(directive.value.text, directive)
         for name, option in (
             ("tasks", "ntasks"),
             ("tasks_per_node", "ntasks-per-node"),
             ("cpus_per_task", "cpus-per-task"),
         ):
             if fact := self._number(option):
-                found[name] = fact
-        if one := self._by.get("time"):
-            limit = seconds_of(one.value.text)
+                facts[name] = fact
+        if directive := self._by.get("time"):
+            limit = seconds_of(directive.value.text)
             if limit is not None:
-                found["time_limit_seconds"] = self._fact(limit, one)
+                facts["time_limit_seconds"] = self._fact(limit, directive)
         size = _MEMORY.fullmatch(self._by["mem"].value.text) if "mem" in self._by else None
         if size and int(size[1]):  # 0 = all of the node
             whole = int(size[1]) * _PREFIX[size[2].upper()]
-            found["memory_bytes"] = self._fact(whole, self._by["mem"])
-        if (one := self._by.get("signal")) and (signal := _SIGNAL.fullmatch(one.value.text)):
-            found["signal"] = self._fact(signal["signal"].removeprefix("SIG"), one)
-            found["signal_seconds"] = self._fact(int(signal["seconds"] or 60), one)
-        requeue = [one for one in self._all if one.name in {"requeue", "no-requeue"}]
+            facts["memory_bytes"] = self._fact(whole, self._by["mem"])
+        if (directive := self._by.get("signal")) and (
+            signal := _SIGNAL.fullmatch(directive.value.text)
+        ):
+            facts["signal"] = self._fact(signal["signal"].removeprefix("SIG"), directive)
+            facts["signal_seconds"] = self._fact(int(signal["seconds"] or 60), directive)
+        requeue = [
+            directive for directive in self._all if directive.name in {"requeue", "no-requeue"}
+        ]
         if requeue:
-            found["requeue"] = self._fact(requeue[-1].name == "requeue", requeue[-1])
-        found |= self._devices(steps, settings)
-        return found
+            facts["requeue"] = self._fact(requeue[-1].name == "requeue", requeue[-1])
+        facts |= self._devices(steps, settings)
+        return facts
 
     def _devices(self, steps: Sequence[Step], settings: Sequence[Setting]) -> dict[str, Fact]:
-        found: dict[str, Fact] = {}
-        nodes = self.nodes() or _of_steps(steps) or _told(settings, ("nnodes", "num_machines"))
+        facts: dict[str, Fact] = {}
+        nodes = self.nodes() or _of_steps(steps) or _number_of(settings, ("nnodes", "num_machines"))
         gpus, kind = self.per_node()
         if gpus is None:
-            gpus = _told(settings, ("nproc_per_node", "nproc", "num_gpus_per_node"))
+            gpus = _number_of(settings, ("nproc_per_node", "nproc", "num_gpus_per_node"))
         if gpus is None and (each := self._number("ntasks-per-node")) and each.value > 1:
             gpus = each
         if gpus is None:
-            gpus = _told(settings, ("gpus_per_node", "num_gpus", "devices"))
+            gpus = _number_of(settings, ("gpus_per_node", "num_gpus", "devices"))
         whole = None
-        if (one := self._by.get("gpus")) and (match := _COUNT.fullmatch(one.value.text)):
-            whole = self._fact(int(match["count"]), one)
-        elif (one := self._by.get("gpus-per-task")) and (tasks := self._number("ntasks")):
-            match = _COUNT.fullmatch(one.value.text)
-            whole = self._fact(int(match["count"]) * tasks.value, one) if match else None
+        if (directive := self._by.get("gpus")) and (
+            match := _COUNT.fullmatch(directive.value.text)
+        ):
+            whole = self._fact(int(match["count"]), directive)
+        elif (directive := self._by.get("gpus-per-task")) and (tasks := self._number("ntasks")):
+            match = _COUNT.fullmatch(directive.value.text)
+            whole = self._fact(int(match["count"]) * tasks.value, directive) if match else None
         if nodes is not None and not (0 < nodes.value <= 100_000):
             nodes = None
         if nodes is not None:
-            found["nodes"] = nodes
+            facts["nodes"] = nodes
         if gpus is not None:
-            found["devices_per_node"] = gpus
+            facts["devices_per_node"] = gpus
         if whole is not None:
-            found["devices"] = whole
+            facts["devices"] = whole
         elif nodes is not None and gpus is not None:
-            found["devices"] = Fact(nodes.value * gpus.value, gpus.source)
+            facts["devices"] = Fact(nodes.value * gpus.value, gpus.source)
         if product := self._product(kind):
-            found["device_kind"] = product
-        return found
+            facts["device_kind"] = product
+        return facts
 
     def _product(self, kind: str) -> Fact | None:
         """The device by the type of GPUs, else by what the nodes are called."""
-        typed = [self._by[one] for one in ("gres", "gpus-per-node", "gpus") if one in self._by]
+        typed = [self._by[name] for name in ("gres", "gpus-per-node", "gpus") if name in self._by]
         named = [
-            self._by[one] for one in ("constraint", "partition", "nodelist") if one in self._by
+            self._by[name] for name in ("constraint", "partition", "nodelist") if name in self._by
         ]
-        texts = [(kind, one) for one in typed[:1]] + [(one.value.text, one) for one in named]
-        for text, one in texts:
+        texts = [(kind, directive) for directive in typed[:1]] + [
+            (directive.value.text, directive) for directive in named
+        ]
+        for text, directive in texts:
             if product := product_in(text):
                 vendor = "amd" if product.startswith("mi") else "nvidia"
-                return self._fact(f"{vendor}-{product}", one)
+                return self._fact(f"{vendor}-{product}", directive)
         return None
 
 
@@ -361,15 +376,15 @@ def _of_steps(steps: Sequence[Step]) -> Fact | None:
         for step in steps
         if step.options.get("nodes", "").isdigit()
     ]
-    return max(having, key=lambda one: int(one.value), default=None)
+    return max(having, key=lambda fact: int(fact.value), default=None)
 
 
-def _told(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
+def _number_of(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
     """A whole number among settings, by the names of an option or variable; None without one."""
     for key in keys:
-        for one in settings:
-            if one.path == key and one.value.isdigit() and int(one.value) > 0:
-                return Fact(int(one.value), one.where)
+        for setting in settings:
+            if setting.path == key and setting.value.isdigit() and int(setting.value) > 0:
+                return Fact(int(setting.value), setting.where)
     return None
 
 
@@ -407,22 +422,22 @@ def _request(facts: Mapping[str, Fact]) -> DeviceRequest:
 # --- commands ---------------------------------------------------------------------------------
 
 
-def _said(walked: Walked, text: str, name: str, files: Mapping[str, str]) -> Said:
+def _contents(walked: Walked, text: str, name: str, files: Mapping[str, str]) -> Contents:
     """What the script runs and sets, as readers of commands take it."""
 
     def where(place: int) -> str:
         return f"{name}:{1 + text.count(chr(10), 0, place)}" if place >= 0 else name
 
-    said = Said()
+    contents = Contents()
     for call in walked.followed:
         words, place = list[PlacedWord](), call.place
-        for one in call.traced_words:
-            place = one.place if one.place >= 0 else place
-            words.append(PlacedWord(one.text, where(place)))
+        for word in call.traced_words:
+            place = word.place if word.place >= 0 else place
+            words.append(PlacedWord(word.text, where(place)))
         if words:
             words = _bare(words)
-            said.program_calls.append(ProgramCall(words=tuple(words), where=words[0].where))
-            said.files += [
+            contents.program_calls.append(ProgramCall(words=tuple(words), where=words[0].where))
+            contents.files += [
                 TextFile(path, files[path], path)
                 for path in dict.fromkeys(word.text.rpartition("/")[2] for word in words)
                 if path in files
@@ -430,12 +445,12 @@ def _said(walked: Walked, text: str, name: str, files: Mapping[str, str]) -> Sai
     for key, value in walked.shell_values.items():
         plain = isinstance(value, Traced) and not key.startswith("SLURM_")
         if plain and isinstance(value, Traced) and not is_secret(key, value.text):
-            said.variables[key] = PlacedVariable(key, value.text, where(value.place))
+            contents.variables[key] = PlacedVariable(key, value.text, where(value.place))
     for path, document in walked.documents:
         first = 1 + text.count("\n", 0, max(0, document.place))
-        said.files.append(TextFile(path or "python -c", document.text, name, first))
-    said.notes += walked.notes
-    return said
+        contents.files.append(TextFile(path or "python -c", document.text, name, first))
+    contents.notes += walked.notes
+    return contents
 
 
 def _bare(words: list[PlacedWord]) -> list[PlacedWord]:
@@ -444,9 +459,9 @@ def _bare(words: list[PlacedWord]) -> list[PlacedWord]:
     while at < len(words) and re.fullmatch(r"[A-Za-z_]\w*=.*", words[at].text, re.DOTALL):
         at += 1
     at = min(at, len(words) - 1)
-    texts = [one.text for one in words]
+    texts = [text.text for text in words]
     if texts[at].rpartition("/")[2] == "srun":
-        at = _after_options([traced(one) for one in texts], at + 1)
+        at = _after_options([traced(text) for text in texts], at + 1)
     if at < len(words) and texts[at].rpartition("/")[2] in _IMAGES:
         at = _after_image(texts, at)[0]
     return words[at:] or words
@@ -464,7 +479,7 @@ def _after_options(words: Sequence[Traced], at: int) -> int:
 
 def _options(words: Sequence[Traced]) -> dict[str, str]:
     """Options of srun, by their long names."""
-    return {one.name: one.value.text for one in options_of_srun(words)}
+    return {option.name: option.value.text for option in options_of_srun(words)}
 
 
 def options_of_srun(traced_words: Sequence[Traced]) -> Iterator[WrittenOption]:
@@ -493,17 +508,17 @@ def _after_image(texts: Sequence[str], at: int) -> tuple[int, str]:
 
 def _steps(walked: Walked, text: str, name: str) -> Iterator[Step]:
     for call in walked.followed:
-        outer = next((one for one in call.outer_calls if is_srun(one)), None)
+        outer = next((outer_call for outer_call in call.outer_calls if is_srun(outer_call)), None)
         outer = outer or (call if is_srun(call) else None)
-        told = without_variables((outer or call).traced_words)
-        options = _options(told) if outer is not None else {}
+        words_given = without_variables((outer or call).traced_words)
+        options = _options(words_given) if outer is not None else {}
         container = options.get("container-image") or options.get("container") or ""
-        rest = [one.text for one in told]
-        rest = rest[_after_options(told, 1) :] if outer is not None else rest
+        rest = [word.text for word in words_given]
+        rest = rest[_after_options(words_given, 1) :] if outer is not None else rest
         if not container and rest and rest[0].rpartition("/")[2] in _IMAGES:
             container = _after_image(rest, 0)[1]
         line = 1 + text.count("\n", 0, max(0, call.place))
-        words = [PlacedWord(one.text, f"{name}:{line}") for one in call.traced_words]
+        words = [PlacedWord(word.text, f"{name}:{line}") for word in call.traced_words]
         bare = _bare(words) if words else words
         where = f"{name}:{line}"
         yield Step(options, container, ProgramCall(words=tuple(bare), where=where), where)
@@ -524,18 +539,21 @@ def is_srun(call: Call) -> bool:
 
 
 def _sheet(
-    said: Said, settings: Sequence[Setting], evidence: Sequence[Clue], request: DeviceRequest
+    contents: Contents,
+    settings: Sequence[Setting],
+    evidence: Sequence[Clue],
+    request: DeviceRequest,
 ) -> FactSheet:
     """The facts of a batch script, read from its settings, commands and the devices that it
     asks for.
     """
-    trainers = [one for one in evidence if one.trainer]
-    by = next((one for one in trainers if one.trainer != "composer"), next(iter(trainers), None))
+    trainers = [clue for clue in evidence if clue.trainer]
+    by = next((clue for clue in trainers if clue.trainer != "composer"), next(iter(trainers), None))
     return read_facts(
         FactSources(
             settings=settings,
             others=[],
-            words=[pair for call in said.program_calls for pair in started(call)],
+            words=[pair for call in contents.program_calls for pair in started(call)],
             fetched=[],
             device_request=request,
             trainer=by.trainer if by else "",

@@ -95,7 +95,7 @@ def asked_options(text: str) -> dict[str, str]:
     read = directives(f"#SBATCH {text}")
     if read.faults:
         raise BadValue("--sbatch", text, read.faults[0].message)
-    return {one.name: one.value.text for one in read.directive_list}
+    return {directive.name: directive.value.text for directive in read.directive_list}
 
 
 def _right(name: str, text: str, nodes: int, gpus: int) -> str:
@@ -105,9 +105,9 @@ def _right(name: str, text: str, nodes: int, gpus: int) -> str:
     'the layout is for 8 GPUs of each node'
     """
     if name in {"gres", "gpus-per-node"}:
-        found = devices_of_gres(text if name == "gres" else f"gpu:{text}")
-        said = f"the layout is for {gpus} GPUs of each node"
-        return said if found is not None and found[0] != gpus else ""
+        gpus_and_type = devices_of_gres(text if name == "gres" else f"gpu:{text}")
+        reason = f"the layout is for {gpus} GPUs of each node"
+        return reason if gpus_and_type is not None and gpus_and_type[0] != gpus else ""
     if name == "nodes":
         return "" if text == str(nodes) else f"the layout is for {nodes} nodes"
     return "it follows from the layout; leave it out" if name in _FOLLOWS else ""
@@ -134,20 +134,20 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
         return ScriptChanged(text=text, left=("a heterogeneous job is left alone",))
     size, wanted = _sizes(script, job)
     head = list(_of_directives(script, job, size, wanted))
-    new = [one for one in head if one.start == one.end]
-    changed = [one for one in head if one.start < one.end]
+    new = [edit for edit in head if edit.start == edit.end]
+    changed = [edit for edit in head if edit.start < edit.end]
     edits = dict[int, Edit]()
     left = list[str]()
-    for one in (*changed, *_of_commands(script, size, wanted)):
-        other = edits.setdefault(one.start, one)
-        if other.text != one.text:
+    for edit in (*changed, *_of_commands(script, size, wanted)):
+        other = edits.setdefault(edit.start, edit)
+        if other.text != edit.text:
             left.append(
-                f"line {one.line_number(text)}: {text[one.start : one.end]} says {other.name} "
-                f"and {one.name}, which differ now"
+                f"line {edit.line_number(text)}: {text[edit.start : edit.end]} says {other.name} "
+                f"and {edit.name}, which differ now"
             )
     all_edits = sorted((*edits.values(), *new))
     made = applied(text, all_edits)
-    changes = [_change(script, one) for one in all_edits]
+    changes = [_change(script, edit) for edit in all_edits]
     try:
         after = read_script(made, name)
     except InputError:  # pragma: no cover - numbers for numbers leave a script readable
@@ -171,14 +171,14 @@ def _sizes(script: BatchScript, job: SlurmJob) -> tuple[_Size, _Size]:
     tasks = number("tasks_per_node", max(1, number("tasks", nodes) // nodes))
     if "nodes" not in script.facts and "tasks" in script.facts:
         tasks = 0  # on how many nodes they are, Slurm decides
-    programs = [one.texts[0].rpartition("/")[2] for one in script.said.program_calls]
+    programs = [call.texts[0].rpartition("/")[2] for call in script.contents.program_calls]
     launched = bool(_LAUNCHERS & set(programs)) or any(
-        "torch.distributed" in word for one in script.said.program_calls for word in one.texts
+        "torch.distributed" in word for call in script.contents.program_calls for word in call.texts
     )
-    by_slurm = any(one.startswith("python") for one in programs) and not launched
+    by_slurm = any(program.startswith("python") for program in programs) and not launched
     is_each = tasks == gpus and (tasks > 1 or by_slurm)  # a process for each GPU, by Slurm
-    now = job.gpus_per_node if is_each else tasks
-    return _Size(nodes, gpus, tasks), _Size(job.nodes, job.gpus_per_node, now)
+    tasks_then = job.gpus_per_node if is_each else tasks
+    return _Size(nodes, gpus, tasks), _Size(job.nodes, job.gpus_per_node, tasks_then)
 
 
 def _value(name: str, text: str, size: _Size, wanted: _Size) -> tuple[int, int, str] | None:
@@ -194,8 +194,8 @@ def _value(name: str, text: str, size: _Size, wanted: _Size) -> tuple[int, int, 
     }
     if name in plain:
         old, new = plain[name]
-        found = re.match(r"\d+", text)
-        is_same = found is not None and int(found[0]) == old != new
+        digits = re.match(r"\d+", text)
+        is_same = digits is not None and int(digits[0]) == old != new
         return (0, len(text), str(new)) if is_same else None
     if name == "gres":
         match = _GPUS.search(text)
@@ -218,9 +218,9 @@ def _value(name: str, text: str, size: _Size, wanted: _Size) -> tuple[int, int, 
 def _of_directives(
     script: BatchScript, job: SlurmJob, size: _Size, wanted: _Size
 ) -> Iterator[Edit]:
-    last = {one.name: one for one in script.directives}
-    for one in last.values():
-        yield from _edits_of(one.name, one.value, size, wanted)
+    last = {directive.name: directive for directive in script.directives}
+    for directive in last.values():
+        yield from _edits_of(directive.name, directive.value, size, wanted)
     end = _end_of_head(script)
     if not script.directives:
         return
@@ -231,8 +231,8 @@ def _of_directives(
             continue
         there = last.get(name)
         if there is None:
-            said = f"#SBATCH --{name}{'=' if text else ''}{_quoted(text)}\n"
-            yield Edit(end, end, said, name)
+            line = f"#SBATCH --{name}{'=' if text else ''}{_quoted(text)}\n"
+            yield Edit(end, end, line, name)
         elif there.value.text != text and there.value.whole:
             places = there.value.at
             yield Edit(places[0], places[-1] + 1, text, name)
@@ -241,23 +241,23 @@ def _of_directives(
 def _end_of_head(script: BatchScript) -> int:
     """Position for a new directive: behind the last one."""
     lines = script.text.split("\n")
-    number = max((one.line_number for one in script.directives), default=1)
-    return sum(len(one) + 1 for one in lines[:number])
+    number = max((directive.line_number for directive in script.directives), default=1)
+    return sum(len(line) + 1 for line in lines[:number])
 
 
 def _edits_of(name: str, value: Traced, size: _Size, wanted: _Size) -> Iterator[Edit]:
     """The change of one option's value, where it stands in one piece."""
-    found = _value(name, value.text, size, wanted)
-    if found is None or not value.whole:
+    change = _value(name, value.text, size, wanted)
+    if change is None or not value.whole:
         return
-    begin, until, new = found
+    begin, until, new = change
     start = value.at[begin] if begin < len(value.at) else value.at[-1] + 1
     yield Edit(start, start + until - begin, new, name)
 
 
 def _of_commands(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[Edit]:
     """Changes in options of srun and of launchers, and in variables."""
-    calls = [one for call in script.walked.followed for one in (*call.outer_calls, call)]
+    calls = [part for call in script.walked.followed for part in (*call.outer_calls, call)]
     for call in calls:
         if is_srun(call):
             for option in options_of_srun(without_variables(call.traced_words)):
@@ -299,17 +299,17 @@ def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Ite
         yield over(value, f"{least}:{wanted.nodes}", name)
 
 
-def _change(script: BatchScript, one: Edit) -> ScriptChange:
-    is_new = one.start == one.end and one.text.startswith("#SBATCH")
-    after = one.text.strip().removeprefix("#SBATCH ") if is_new else one.text.lstrip(":")
-    before = script.text[one.start : one.end].lstrip(":")
-    return ScriptChange(one.line_number(script.text), one.name, before, after)
+def _change(script: BatchScript, edit: Edit) -> ScriptChange:
+    is_new = edit.start == edit.end and edit.text.startswith("#SBATCH")
+    after = edit.text.strip().removeprefix("#SBATCH ") if is_new else edit.text.lstrip(":")
+    before = script.text[edit.start : edit.end].lstrip(":")
+    return ScriptChange(edit.line_number(script.text), edit.name, before, after)
 
 
 def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
     """Sentences on parts of the changed script that still contradict the job's size."""
-    for one in after.faults[:1]:
-        yield f"line {one.line_number}: {one.message}"
+    for fault in after.faults[:1]:
+        yield f"line {fault.line_number}: {fault.message}"
     missing = {"nodes", "devices_per_node"} - after.facts.keys()
     on = f"start it on {wanted.nodes}"
     if len(missing) == 2:
@@ -318,20 +318,20 @@ def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[s
         yield f"it does not say the GPUs of a node: start it where each has {wanted.gpus}"
     elif missing and wanted.nodes != size.nodes:
         yield f"it does not say its nodes: {on}"
-    for name, said, right in (
+    for name, option, right in (
         ("nodes", "nodes", wanted.nodes),
         ("devices_per_node", "gpus-per-node", wanted.gpus),
     ):
         fact = after.facts.get(name)
         if fact is not None and int(fact.value) != right:
-            yield f"{fact.source} still says {fact.value}: start it with sbatch --{said}={right}"
+            yield f"{fact.source} still says {fact.value}: start it with sbatch --{option}={right}"
     yield from _named_nodes(after, wanted)
     yield from dict.fromkeys(_other_counts(after, size, wanted))
 
 
 def _named_nodes(after: BatchScript, wanted: _Size) -> Iterator[str]:
     """Lists of nodes that are longer than the job."""
-    lists = [one.value.text for one in after.directives if one.name == "nodelist"]
+    lists = [directive.value.text for directive in after.directives if directive.name == "nodelist"]
     lists += [step.options.get("nodelist", "") for step in after.script_steps]
     for listed in dict.fromkeys(lists):
         try:
@@ -355,53 +355,60 @@ def _other_counts(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[st
                     and value.text.isdigit()
                     and int(value.text) != right
                 ):
-                    yield f"{word.text.partition('=')[0]} is {value.text}, and the layout needs {right}"
+                    option = word.text.partition("=")[0]
+                    yield f"{option} is {value.text}, and the layout needs {right}"
             old, new = [(size.nodes, wanted.nodes), (size.gpus, wanted.gpus)][_PERHAPS.get(name, 0)]
             if name in _PERHAPS and value is not None and value.text == str(old) != str(new):
                 yield f"--{name} is {old}: if the program means the job's, tell it {new}"
-        bare = [one.text for one in without_variables(words)]
-        started = [one for one in bare if one.endswith(".sh")][:1]
+        bare = [word.text for word in without_variables(words)]
+        started = [text for text in bare if text.endswith(".sh")][:1]
         if started and size.gpus != wanted.gpus > 0 and str(size.gpus) in bare:
             yield f"{started[0]} is told {size.gpus}: if these are GPUs, tell it {wanted.gpus}"
         listed = call.visible_devices
         count = listed.count(",") + 1
         if re.fullmatch(r"\d+(,\d+)*", listed) and count != wanted.gpus:
-            yield f"CUDA_VISIBLE_DEVICES={listed} shows {count} GPUs, and the layout needs {wanted.gpus}"
+            yield (
+                f"CUDA_VISIBLE_DEVICES={listed} shows {count} GPUs, "
+                f"and the layout needs {wanted.gpus}"
+            )
 
 
 def _of_launchers(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
     """What launchers of a script with other nodes are not told."""
     for call in after.walked.followed:
-        words = [one.text for one in without_variables(call.traced_words)]
-        name = next((one for one in _named_launchers(words)), "")
+        words = [word.text for word in without_variables(call.traced_words)]
+        name = next((launcher for launcher in _named_launchers(words)), "")
         if not name or wanted.nodes == 1:
             continue
-        options = {one.lstrip("-").partition("=")[0].replace("-", "_") for one in words}
-        here = any(_HERE.fullmatch(one) for one in words)
+        options = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words}
+        is_local = any(_HERE.fullmatch(word) for word in words)
         if name == "accelerate":
-            told = "config_file" in options and "num_machines" not in options
-            if told and "main_process_ip" not in options:
+            by_file = "config_file" in options and "num_machines" not in options
+            if by_file and "main_process_ip" not in options:
                 total = wanted.nodes * wanted.gpus
-                yield f"accelerate reads its machines in a file: say {wanted.nodes} there, and {total} processes"
+                yield (
+                    f"accelerate reads its machines in a file: say {wanted.nodes} there, "
+                    f"and {total} processes"
+                )
             elif size.nodes == 1 and "main_process_ip" not in options:
                 yield (
-                    f"accelerate is not told how {wanted.nodes} nodes meet: give it --num_machines, "
-                    "--machine_rank and --main_process_ip"
+                    f"accelerate is not told how {wanted.nodes} nodes meet: "
+                    "give it --num_machines, --machine_rank and --main_process_ip"
                 )
-        elif here or (size.nodes == 1 and not options & _MEETS):
+        elif is_local or (size.nodes == 1 and not options & _MEETS):
             yield (
-                f"torchrun is not told how {wanted.nodes} nodes meet: give it --rdzv-backend c10d and "
-                "--rdzv-endpoint with the first node's address"
+                f"torchrun is not told how {wanted.nodes} nodes meet: "
+                "give it --rdzv-backend c10d and --rdzv-endpoint with the first node's address"
             )
-        by_srun = any(is_srun(one) for one in (*call.outer_calls, call))
+        by_srun = any(is_srun(outer_call) for outer_call in (*call.outer_calls, call))
         if size.nodes == 1 and after.directives and not by_srun:
             yield f"{name} is started on the first node alone: start it by srun"
 
 
 def _named_launchers(words: Sequence[str]) -> Iterator[str]:
     """The launcher that a command starts, if it does."""
-    for one in words:
-        name = one.rpartition("/")[2]
+    for word in words:
+        name = word.rpartition("/")[2]
         if name in {"torchrun", "accelerate"}:
             yield name
         elif name.startswith("torch.distributed."):
@@ -520,15 +527,16 @@ def _container(image: str, mounts: str) -> str:
         return ""
     if image.startswith("enroot://"):
         name = image.removeprefix("enroot://")
-        binds = " ".join(f"--mount {one}" for one in ('"$HERE:$HERE"', *_each(mounts)))
+        binds = " ".join(f"--mount {bind}" for bind in ('"$HERE:$HERE"', *_each(mounts)))
         return f"enroot start --rw {binds} {shlex.quote(name)} "
     if image.startswith("apptainer://") or image.endswith(".sif"):
-        return f"apptainer exec --nv --bind {folders} {shlex.quote(image.removeprefix('apptainer://'))} "
+        path = shlex.quote(image.removeprefix("apptainer://"))
+        return f"apptainer exec --nv --bind {folders} {path} "
     return f"--container-image={shlex.quote(image)} --container-mounts={folders} "
 
 
 def _each(mounts: str) -> list[str]:
-    return [shlex.quote(one) for one in mounts.split(",") if one]
+    return [shlex.quote(mount) for mount in mounts.split(",") if mount]
 
 
 def _quoted(value: str) -> str:

@@ -49,7 +49,7 @@ class Call:
     @property
     def texts(self) -> tuple[str, ...]:
         """The words of the call, without their positions."""
-        return tuple(one.text for one in self.traced_words)
+        return tuple(word.text for word in self.traced_words)
 
 
 @dataclasses.dataclass
@@ -111,7 +111,7 @@ class _Walker:
 
     def whole(self, text: str, arguments: Sequence[str]) -> Walked:
         """Follow a script from its first line to its last."""
-        with self._words.given([traced(one) for one in arguments]):
+        with self._words.with_arguments([traced(argument) for argument in arguments]):
             try:
                 self.script(Traced(text, tuple(range(len(text)))), ())
             except Endless:
@@ -147,32 +147,32 @@ class _Walker:
         if self._count > _MOST:
             self.walked.notes.append(f"more than {_MOST} commands: the rest is not followed")
             raise _Left("script")
-        given = EMPTY
-        for one in row.get("Redirs") or ():
-            given = self._redirection(one, given, row)
+        stdin = EMPTY
+        for redirection in row.get("Redirs") or ():
+            stdin = self._redirection(redirection, stdin, row)
         command = row.get("Cmd") or {}
         if row.get("Redirs") and command.get("Type") == "CallExpr":
             self._write(row, self._words.fields(command.get("Args") or ()))
-        found = self._command(row.get("Cmd"), inside, given)
-        return (None if found is None else not found) if row.get("Negated") else found
+        succeeds = self._command(row.get("Cmd"), inside, stdin)
+        return (None if succeeds is None else not succeeds) if row.get("Negated") else succeeds
 
-    def _redirection(self, one: Any, given: Traced, row: Any) -> Traced:
-        op = one.get("Op")
+    def _redirection(self, redirection: Any, stdin: Traced, row: Any) -> Traced:
+        op = redirection.get("Op")
         if op == "<<<":
-            return self._words.text(one["Word"])
-        if "Hdoc" in one:
+            return self._words.text(redirection["Word"])
+        if "Hdoc" in redirection:
             text = self._words.here_document(row) or EMPTY
             names = [name for name, _ in self._files_of(row)] or self._teed(row.get("Cmd") or {})
             self.walked.documents.append((names[0] if names else "", text))
             return text
-        return given
+        return stdin
 
     def _files_of(self, row: Any) -> list[tuple[str, bool]]:
         """Files into which a command prints, and whether it adds to one."""
         return [
-            (self._words.text(one["Word"]).text, one["Op"] == ">>")
-            for one in row.get("Redirs") or ()
-            if one.get("Op") in {">", ">>", "&>", ">|"} and "Word" in one
+            (self._words.text(redirection["Word"]).text, redirection["Op"] == ">>")
+            for redirection in row.get("Redirs") or ()
+            if redirection.get("Op") in {">", ">>", "&>", ">|"} and "Word" in redirection
         ]
 
     def _write(self, row: Any, words: list[Traced]) -> None:
@@ -182,47 +182,53 @@ class _Walker:
             if text is None or not re.search(r"\.\w+$", name) or name.startswith("/dev/"):
                 continue
             written = joined((text, traced("\n")))
-            at = [at for at, (path, _) in enumerate(self.walked.documents) if path == name]
-            if at and adds:
-                before = self.walked.documents[at[-1]][1]
-                self.walked.documents[at[-1]] = name, joined((before, written))
+            indices = [
+                indices for indices, (path, _) in enumerate(self.walked.documents) if path == name
+            ]
+            if indices and adds:
+                before = self.walked.documents[indices[-1]][1]
+                self.walked.documents[indices[-1]] = name, joined((before, written))
             else:
                 self.walked.documents.append((name, written))
 
     def _teed(self, node: Any) -> list[str]:
         """Files that `tee` writes."""
         words = self._words.fields(node.get("Args") or ()) if node.get("Type") == "CallExpr" else []
-        found = [one.text for one in words]
-        return [one for one in found[1:] if found[0] == "tee" and not one.startswith("-")]
+        texts = [text.text for text in words]
+        return [text for text in texts[1:] if texts[0] == "tee" and not text.startswith("-")]
 
-    def _command(self, node: Any, inside: tuple[Call, ...], given: Traced) -> bool | None:
+    def _command(self, node: Any, inside: tuple[Call, ...], stdin: Traced) -> bool | None:
         if node is None:
             return True
         kind = node["Type"]
         if kind not in _COMMANDS:
             return None
-        found: bool | None = getattr(self, _COMMANDS[kind])(node, inside, given)
-        return found
+        succeeds: bool | None = getattr(self, _COMMANDS[kind])(node, inside, stdin)
+        return succeeds
 
-    def _CallExpr(self, node: Any, inside: tuple[Call, ...], given: Traced) -> bool | None:
+    def _CallExpr(self, node: Any, inside: tuple[Call, ...], stdin: Traced) -> bool | None:
         """Follow a simple command with the assignments before it; returns whether it succeeds, None
         if unknown.
         """
         rows = node.get("Args") or ()
         assigned = node.get("Assigns") or ()
         if not rows:
-            for one in assigned:
-                self._words.assign(one)
-            made = [self._words.variables.get(one["Name"]["Value"]) for one in assigned]
+            for assignment in assigned:
+                self._words.assign(assignment)
+            made = [
+                self._words.variables.get(assignment["Name"]["Value"]) for assignment in assigned
+            ]
             return (
-                None if any(isinstance(one, Traced) and "$(" in one.text for one in made) else True
+                None
+                if any(isinstance(value, Traced) and "$(" in value.text for value in made)
+                else True
             )
         words = self._words.fields(rows)
         kept = {}
-        for one in assigned:
-            name = one["Name"]["Value"]
+        for assignment in assigned:
+            name = assignment["Name"]["Value"]
             kept[name] = self._words.variables.get(name)
-            self._words.assign(one)
+            self._words.assign(assignment)
             self.walked.passed[name] = self._words.variables[name]
         before, self._passed = self._passed, {**self._passed}
         for name in kept:
@@ -230,7 +236,7 @@ class _Walker:
             if isinstance(given_value, Traced):
                 self._passed[name] = given_value
         try:
-            return self._call(words, self._words.place(rows[0]), inside, given) if words else True
+            return self._call(words, self._words.place(rows[0]), inside, stdin) if words else True
         finally:
             self._passed = before
             for name, value in kept.items():
@@ -241,10 +247,10 @@ class _Walker:
                 else:
                     self._words.variables[name] = value
 
-    def _Block(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _Block(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         return self._statements(node.get("Stmts") or (), inside)
 
-    def _Subshell(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _Subshell(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         before = dict(self._words.variables)
         try:
             return self._statements(node.get("Stmts") or (), inside)
@@ -253,10 +259,10 @@ class _Walker:
         finally:
             self._words.variables = before
 
-    def _TimeClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _TimeClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         return self._statement(node["Stmt"], inside) if node.get("Stmt") else True
 
-    def _BinaryCmd(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _BinaryCmd(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         op = node["Op"]
         first = self._statement(node["X"], inside)
         if op in {"|", "|&"}:
@@ -274,15 +280,15 @@ class _Walker:
         finally:
             self._branches -= 1
 
-    def _IfClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
-        found = self._statements(node["Cond"], inside) if node.get("Cond") else True
-        if found is None and self._every:
+    def _IfClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+        holds = self._statements(node["Cond"], inside) if node.get("Cond") else True
+        if holds is None and self._every:
             branches = [node.get("Then") or (), *_otherwise(node)]
             return self._all_ways(branches, inside, stay=bool(node.get("Else")))
         # What is asked for is not there the first time: KubeRay submits unless its job has a
         # status.
         is_new = any(self._asks_for_nothing(row) for row in node.get("Cond") or ())
-        if found or is_new or (found is None and node.get("Else")):
+        if holds or is_new or (holds is None and node.get("Else")):
             return self._conditional(node.get("Then") or (), inside)
         if other := node.get("Else"):
             return self._IfClause(other, inside, EMPTY)
@@ -291,7 +297,9 @@ class _Walker:
     def _asks_for_nothing(self, row: Any) -> bool:
         """Whether a condition is that a program fails of which nobody sees the output."""
         to = [
-            self._words.text(one["Word"]).text for one in row.get("Redirs") or () if "Word" in one
+            self._words.text(redirection["Word"]).text
+            for redirection in row.get("Redirs") or ()
+            if "Word" in redirection
         ]
         return bool(row.get("Negated")) and "/dev/null" in to
 
@@ -307,7 +315,7 @@ class _Walker:
         self._words.variables = kept if stay and kept is not None else before
         return None
 
-    def _ForClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _ForClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         loop = node["Loop"]
         if loop["Type"] == "WordIter":
             items = self._words.fields(loop.get("Items") or ())
@@ -316,7 +324,7 @@ class _Walker:
             before = len(self.walked.followed)
             self._words.variables[loop["Name"]["Value"]] = items[0]
             self._once(node, inside)
-            named = [one for one in self.walked.followed[before:] if not _is_small(one)]
+            named = [call for call in self.walked.followed[before:] if not _is_small(call)]
             if len(items) > 1 and named:
                 line = self._words.line(self._words.place(node))
                 self.walked.notes.append(
@@ -329,10 +337,10 @@ class _Walker:
         self._once(node, inside)
         return True
 
-    def _WhileClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
-        found = self._statements(node.get("Cond") or (), inside)
-        found = None if found is None else found != bool(node.get("Until"))
-        if found:
+    def _WhileClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+        holds = self._statements(node.get("Cond") or (), inside)
+        holds = None if holds is None else holds != bool(node.get("Until"))
+        if holds:
             self._once(node, inside)
         return True
 
@@ -343,44 +351,44 @@ class _Walker:
             if left.what != "loop":
                 raise
 
-    def _CaseClause(self, node: Any, inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _CaseClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         word = self._words.text(node["Word"])
-        value = self._words.known(word)
+        value = self._words.resolved(word)
         items: list[Any] = node.get("Items") or []
         if value is None and self._every:
-            return self._all_ways([one.get("Stmts") or () for one in items], inside, stay=True)
+            return self._all_ways([item.get("Stmts") or () for item in items], inside, stay=True)
         for item in items:
-            patterns = [self._words.text(one).text for one in item.get("Patterns") or ()]
-            if value is not None and any(_matches(value, one) for one in patterns):
+            patterns = [self._words.text(pattern).text for pattern in item.get("Patterns") or ()]
+            if value is not None and any(_matches(value, pattern) for pattern in patterns):
                 return self._conditional(item.get("Stmts") or (), inside)
         return True
 
-    def _FuncDecl(self, node: Any, _inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _FuncDecl(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         self._functions[node["Name"]["Value"]] = node["Body"]
         return True
 
-    def _DeclClause(self, node: Any, _inside: tuple[Call, ...], _given: Traced) -> bool | None:
-        for one in node.get("Args") or ():
-            if "Name" in one and not one.get("Naked"):
-                self._words.assign(one)
+    def _DeclClause(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+        for argument in node.get("Args") or ():
+            if "Name" in argument and not argument.get("Naked"):
+                self._words.assign(argument)
         return True
 
-    def _LetClause(self, node: Any, _inside: tuple[Call, ...], _given: Traced) -> bool | None:
-        for one in node.get("Exprs") or ():
-            self._words.try_arithmetic(one)
+    def _LetClause(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+        for expression in node.get("Exprs") or ():
+            self._words.try_arithmetic(expression)
         return True
 
-    def _ArithmCmd(self, node: Any, _inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _ArithmCmd(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         value = self._words.try_arithmetic(node["X"])
         return None if value is None else value != 0
 
-    def _TestClause(self, node: Any, _inside: tuple[Call, ...], _given: Traced) -> bool | None:
+    def _TestClause(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
         return self._test(node["X"])
 
     # --- commands -----------------------------------------------------------------------------
 
     def _call(
-        self, words: list[Traced], place: int, inside: tuple[Call, ...], given: Traced
+        self, words: list[Traced], place: int, inside: tuple[Call, ...], stdin: Traced
     ) -> bool | None:
         """Follow one command of a script; returns whether it succeeds, None where that is
         not known.
@@ -389,8 +397,8 @@ class _Walker:
         if name in self._functions and self._depth < _DEEPEST:
             return self._function(name, words[1:], inside)
         if name in _BUILTINS:
-            found: bool | None = getattr(self, _BUILTINS[name])(words, inside, given)
-            return found
+            succeeds: bool | None = getattr(self, _BUILTINS[name])(words, inside, stdin)
+            return succeeds
         if name in _SILENT:
             if self._every:
                 self.walked.followed.append(Call(tuple(words), place, inside))
@@ -403,13 +411,13 @@ class _Walker:
             visible.text if isinstance(visible, Traced) else "",
             tuple(self._passed.items()),
         )
-        texts = [one.text for one in words]
+        texts = [word.text for word in words]
         at = line_of(texts)
         if at is not None and 0 < at < len(words) and self._depth < _DEEPEST:
             outer = dataclasses.replace(call, traced_words=tuple(words[:at]))
             first = len(self.walked.followed)
             try:
-                with self._words.given(words[at + 2 :]):
+                with self._words.with_arguments(words[at + 2 :]):
                     self.script(words[at], (*inside, outer))
             except InputError:
                 self.walked.followed[first:] = [call]
@@ -422,7 +430,7 @@ class _Walker:
     ) -> bool | None:
         self._depth += 1
         try:
-            with self._words.given(arguments):
+            with self._words.with_arguments(arguments):
                 return self._statement(self._functions[name], inside)
         except _Left as left:
             if left.what != "function":
@@ -431,43 +439,43 @@ class _Walker:
         finally:
             self._depth -= 1
 
-    def _do_eval(self, words: list[Traced], inside: tuple[Call, ...], _given: Traced) -> None:
+    def _do_eval(self, words: list[Traced], inside: tuple[Call, ...], _stdin: Traced) -> None:
         blank = traced(" ")
-        line = joined(one for word in words[1:] for one in (word, blank))
+        line = joined(part for word in words[1:] for part in (word, blank))
         try:
             self.script(line, inside)
         except InputError:
             self.walked.followed.append(Call(tuple(words[1:]), words[0].place, inside))
 
-    def _do_test(self, words: list[Traced], _inside: object, _given: object) -> bool | None:
-        texts = [one.text for one in words[1:]]
+    def _do_test(self, words: list[Traced], _inside: object, _stdin: object) -> bool | None:
+        texts = [word.text for word in words[1:]]
         if words[0].text == "[" and texts and texts[-1] == "]":
             texts.pop()
         return self._plain_test(texts)
 
-    def _do_set(self, words: list[Traced], _inside: object, _given: object) -> bool:
-        texts = [one.text for one in words]
+    def _do_set(self, words: list[Traced], _inside: object, _stdin: object) -> bool:
+        texts = [word.text for word in words]
         if "--" in texts:
             self._words.arguments = words[texts.index("--") + 1 :]
         return True
 
-    def _do_shift(self, _words: list[Traced], _inside: object, _given: object) -> bool:
+    def _do_shift(self, _words: list[Traced], _inside: object, _stdin: object) -> bool:
         self._words.arguments = self._words.arguments[1:]
         return True
 
-    def _do_unset(self, words: list[Traced], _inside: object, _given: object) -> bool:
-        for one in words[1:]:
-            self._words.variables.pop(one.text, None)
+    def _do_unset(self, words: list[Traced], _inside: object, _stdin: object) -> bool:
+        for word in words[1:]:
+            self._words.variables.pop(word.text, None)
         return True
 
-    def _do_read(self, words: list[Traced], _inside: object, given: Traced) -> bool | None:
-        names = [one.text for one in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", one.text)]
-        as_array = any(re.fullmatch(r"-\w*a\w*", one.text) for one in words[1:])
-        if not given.text or "$(" in given.text:
+    def _do_read(self, words: list[Traced], _inside: object, stdin: Traced) -> bool | None:
+        names = [word.text for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word.text)]
+        as_array = any(re.fullmatch(r"-\w*a\w*", word.text) for word in words[1:])
+        if not stdin.text or "$(" in stdin.text:
             return False
         signs = self._words.variables.get("IFS")
         signs_text = signs.text if isinstance(signs, Traced) else BLANKS
-        first_line = given.slice(0, len(given.text.partition("\n")[0]))
+        first_line = stdin.slice(0, len(stdin.text.partition("\n")[0]))
         if as_array and names:
             self._words.variables[names[-1]] = list(_split(first_line, signs_text, 0))
             return True
@@ -476,15 +484,15 @@ class _Walker:
             self._words.variables[name] = parts[number] if number < len(parts) else EMPTY
         return True
 
-    def _do_exit(self, _words: list[Traced], _inside: object, _given: object) -> None:
+    def _do_exit(self, _words: list[Traced], _inside: object, _stdin: object) -> None:
         if self._branches == 0:
             raise _Left("script")
 
-    def _do_return(self, _words: list[Traced], _inside: object, _given: object) -> None:
+    def _do_return(self, _words: list[Traced], _inside: object, _stdin: object) -> None:
         if self._branches == 0:
             raise _Left("function")
 
-    def _do_leave(self, _words: list[Traced], _inside: object, _given: object) -> None:
+    def _do_leave(self, _words: list[Traced], _inside: object, _stdin: object) -> None:
         raise _Left("loop")
 
     # --- tests --------------------------------------------------------------------------------
@@ -496,24 +504,24 @@ class _Walker:
         if kind == "UnaryTest":
             op = node["Op"]
             if op == "!":
-                found = self._test(node["X"])
-                return None if found is None else not found
+                holds = self._test(node["X"])
+                return None if holds is None else not holds
             return self._unary(op, self._words.text(node["X"]))
         if kind == "BinaryTest":
             op = node["Op"]
             if op in {"&&", "||"}:
                 first, second = self._test(node["X"]), self._test(node["Y"])
                 return _both(first, second) if op == "&&" else _either(first, second)
-            left = self._words.known(self._words.text(node["X"]))
-            right = self._words.known(self._words.text(node["Y"]))
+            left = self._words.resolved(self._words.text(node["X"]))
+            right = self._words.resolved(self._words.text(node["Y"]))
             return _compared(left, op, right)
         if kind == "Word":
-            text = self._words.known(self._words.text(node))
+            text = self._words.resolved(self._words.text(node))
             return None if text is None else bool(text)
         return None
 
     def _unary(self, op: str, value: Traced) -> bool | None:
-        text = self._words.known(value)
+        text = self._words.resolved(value)
         if op in _OF_FILES:
             return False
         if text is None:
@@ -528,15 +536,18 @@ class _Walker:
                 at = texts.index(joint)
                 return combine(self._plain_test(texts[:at]), self._plain_test(texts[at + 1 :]))
         if texts and texts[0] == "!":
-            found = self._plain_test(texts[1:])
-            return None if found is None else not found
+            holds = self._plain_test(texts[1:])
+            return None if holds is None else not holds
         if len(texts) == 3:
-            left, right = self._words.known(traced(texts[0])), self._words.known(traced(texts[2]))
+            left, right = (
+                self._words.resolved(traced(texts[0])),
+                self._words.resolved(traced(texts[2])),
+            )
             return _compared(left, texts[1], right)
         if len(texts) == 2:
             return self._unary(texts[0], traced(texts[1]))
         if len(texts) == 1:
-            text = self._words.known(traced(texts[0]))
+            text = self._words.resolved(traced(texts[0]))
             return None if text is None else bool(text)
         return False
 
@@ -579,16 +590,16 @@ _SILENT: Final = frozenset(
     | {"conda", "mamba", "nvidia-smi", "env", "getopts", "logger", "cat", "tail", "head", "grep"}
 )  # fmt: skip
 """Commands that start no program and whose result nobody can tell, or need not."""
-_OF_FILES: Final = frozenset(f"-{one}" for one in "abcdefghkprstuwxGLNOS")
+_OF_FILES: Final = frozenset(f"-{letter}" for letter in "abcdefghkprstuwxGLNOS")
 
 
 def _otherwise(node: Any) -> list[list[Any]]:
     """The commands behind `elif` and `else`; the condition of an `elif` comes before its branch."""
-    found = list[list[Any]]()
+    branches = list[list[Any]]()
     while other := node.get("Else"):
-        found.append([*(other.get("Cond") or ()), *(other.get("Then") or ())])
+        branches.append([*(other.get("Cond") or ()), *(other.get("Then") or ())])
         node = other
-    return found
+    return branches
 
 
 def _is_small(call: Call) -> bool:
@@ -620,12 +631,12 @@ def _compared(left: str | None, op: str, right: str | None) -> bool | None:
         except re.error:
             return None
     try:
-        one, other = int(left or 0), int(right or 0)
+        first, second = int(left or 0), int(right or 0)
     except ValueError:
         return None
     return {
-        "-eq": one == other, "-ne": one != other, "-lt": one < other,
-        "-le": one <= other, "-gt": one > other, "-ge": one >= other,
+        "-eq": first == second, "-ne": first != second, "-lt": first < second,
+        "-le": first <= second, "-gt": first > second, "-ge": first >= second,
     }.get(op)  # fmt: skip
 
 

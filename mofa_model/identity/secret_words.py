@@ -32,18 +32,18 @@ def masked(words: Iterable[str]) -> list[str]:
     >>> masked(["train.py", "--hf-token", "abc", "--key=1", "--api_key=s3", "hf_AbC1"])
     ['train.py', '--hf-token', '***', '--key=1', '--api_key=***', '***']
     """
-    found, hide = list[str](), False
+    hidden, hide = list[str](), False
     for word in words:
         name, equals, value = word.partition("=")
         secret = bool(_SECRET.search(name)) and (name.startswith("-") or bool(equals))
         if hide and not word.startswith("-"):
-            found.append("***")
+            hidden.append("***")
         elif equals and (secret or LOOKS_SECRET.search(value)):
-            found.append(f"{name}=***")
+            hidden.append(f"{name}=***")
         else:
-            found.append("***" if LOOKS_SECRET.search(word) else word)
+            hidden.append("***" if LOOKS_SECRET.search(word) else word)
         hide = secret and not equals
-    return found
+    return hidden
 
 
 def masked_line(line: str) -> str:

@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 from mofa_model.errors import InputError
 from mofa_model.identity.commands import (
+    Contents,
     PlacedVariable,
     PlacedWord,
     ProgramCall,
-    Said,
     TextFile,
     programs,
 )
@@ -64,21 +64,23 @@ class Setting(NamedTuple):
         return "tokenizer" if named and section.endswith("tokenizer") else last
 
 
-def settings_of(said: Said) -> list[Setting]:
+def settings_of(contents: Contents) -> list[Setting]:
     """All settings, those that count first."""
-    found = [one for command in programs(said) for one in _options(command)]
-    found += [
-        Setting(_key(one.name), one.value.strip(), one.where, "variable")
-        for one in said.variables.values()
-        if not one.name.isdigit()
+    settings = [setting for command in programs(contents) for setting in _options(command)]
+    settings += [
+        Setting(_key(variable.name), variable.value.strip(), variable.where, "variable")
+        for variable in contents.variables.values()
+        if not variable.name.isdigit()
     ]
-    for source in said.files:
-        found += _filled(_of_source(source, said.variables), said.variables)
-    for command in programs(said):
-        recipe = own_arguments(command, said.variables)
+    for source in contents.files:
+        settings += _filled(_of_source(source, contents.variables), contents.variables)
+    for command in programs(contents):
+        recipe = own_arguments(command, contents.variables)
         options = _options(ProgramCall(words=(command.words[0], *recipe), where=command.where))
-        found += [one._replace(origin="file") for one in options if recipe]
-    return [one for one in found if one.value and not ASIDE.search(one.path)][:_MOST]
+        settings += [setting._replace(origin="file") for setting in options if recipe]
+    return [setting for setting in settings if setting.value and not ASIDE.search(setting.path)][
+        :_MOST
+    ]
 
 
 _FILLED: Final = re.compile(
@@ -87,20 +89,20 @@ _FILLED: Final = re.compile(
 """A value that stands elsewhere: in the same file, as OmegaConf has it, or in the environment."""
 
 
-def _filled(found: list[Setting], variables: Mapping[str, PlacedVariable]) -> list[Setting]:
+def _filled(settings: list[Setting], variables: Mapping[str, PlacedVariable]) -> list[Setting]:
     """Settings of a file with the values of others, and of variables, that they name.
 
     >>> rows = [Setting("seq", "2048", "", "file"), Setting("data.seq_len", "${seq}", "", "file")]
     >>> _filled(rows, {})[1].value
     '2048'
     """
-    if not any("${" in one.value for one in found):
-        return found
-    values = {one.path: one.value for one in reversed(found)}
+    if not any("${" in setting.value for setting in settings):
+        return settings
+    values = {setting.path: setting.value for setting in reversed(settings)}
 
     def value(match: re.Match[str]) -> str:
-        known = variables.get(match["name"])
-        own = known.value if known is not None else values.get(_key(match["name"]))
+        variable = variables.get(match["name"])
+        own = variable.value if variable is not None else values.get(_key(match["name"]))
         return own or match["default"] or match.group()
 
     def whole(text: str) -> str:
@@ -108,7 +110,10 @@ def _filled(found: list[Setting], variables: Mapping[str, PlacedVariable]) -> li
             text = _FILLED.sub(value, text) if len(text) < _LONGEST else text
         return text
 
-    return [one._replace(value=whole(one.value)) if "${" in one.value else one for one in found]
+    return [
+        setting._replace(value=whole(setting.value)) if "${" in setting.value else setting
+        for setting in settings
+    ]
 
 
 _NESTED: Final = 3
@@ -144,21 +149,23 @@ def _options(command: ProgramCall) -> Iterator[Setting]:
             if value.lstrip().startswith("{"):  # settings as JSON, as Kubeflow's SDK passes them
                 yield from _of_json(value, word.where)
             yield Setting(_key(name), value.strip().strip("\"'"), word.where, "option")
-        elif at and (found := _ASSIGNED.fullmatch(text)):
-            yield Setting(_key(found[1]), found[2].strip().strip("\"'"), word.where, "option")
+        elif at and (assignment := _ASSIGNED.fullmatch(text)):
+            yield Setting(
+                _key(assignment[1]), assignment[2].strip().strip("\"'"), word.where, "option"
+            )
 
 
 def _plain(words: Iterable[PlacedWord]) -> list[str]:
     """The words up to the next option."""
-    return [one.text for one in takewhile(lambda one: not one.text.startswith("-"), words)]
+    return [word.text for word in takewhile(lambda word: not word.text.startswith("-"), words)]
 
 
 def _of_json(text: str, where: str) -> list[Setting]:
     try:
-        found = _leaves(json.loads(text), TextFile("", text, where))
+        leaves = _leaves(json.loads(text), TextFile("", text, where))
     except (ValueError, RecursionError):
         return []
-    return [one._replace(where=where, origin="option") for one in found]
+    return [setting._replace(where=where, origin="option") for setting in leaves]
 
 
 def _of_source(source: TextFile, variables: Mapping[str, PlacedVariable]) -> list[Setting]:
@@ -176,7 +183,7 @@ def _of_source(source: TextFile, variables: Mapping[str, PlacedVariable]) -> lis
                 values = [reader.value(node) for node in reader.documents(source.text)]
             except InputError:  # a key twice, or a template: what its lines say
                 return list(_lines(source))
-            return [one for value in values for one in _leaves(value, source)]
+            return [setting for value in values for setting in _leaves(value, source)]
     except (InputError, ValueError, RecursionError):
         return []
     if name.endswith(".py") or name == "python -c":
@@ -190,12 +197,12 @@ _LINE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*):\s+([^#\s][^#]*?)\s*(#.*)?")
 
 def _lines(source: TextFile) -> Iterator[Setting]:
     """Settings of a file that is no proper YAML, line by line; of a key twice the last one."""
-    found = {}
+    settings = {}
     for number, line in enumerate(source.text.splitlines(), source.first_line):
         if pair := _LINE.fullmatch(line):
             place = f"{source.where} line {number}"
-            found[pair[1]] = Setting(_key(pair[1]), pair[2].strip("\"'"), place, "file")
-    yield from found.values()
+            settings[pair[1]] = Setting(_key(pair[1]), pair[2].strip("\"'"), place, "file")
+    yield from settings.values()
 
 
 class _Places:
@@ -213,12 +220,12 @@ class _Places:
             for word in dict.fromkeys(_WORD.findall(line)):
                 self._with_word.setdefault(word, []).append(at)
 
-    def of(self, name: str, given: str) -> str:
+    def of(self, name: str, value: str) -> str:
         """The line where a leaf stands: the one with its key and value, else with its key."""
         having = self._having.get(name)
         if having is None:
             having = self._having[name] = self._lines_of(name)
-        exact = (at for at in having if given in self._lines[at])
+        exact = (at for at in having if value in self._lines[at])
         at = next(exact, next(iter(having), None))
         where = self._source.where
         return where if at is None else f"{where} line {self._source.first_line + at}"
@@ -234,29 +241,29 @@ class _Places:
 
 def _leaves(value: Any, source: TextFile) -> list[Setting]:
     """Settings in a nested value: each text or number under its dotted path, with its line."""
-    found: list[Setting] = []
+    settings: list[Setting] = []
     place = _Places(source).of
 
     def walk(inner: Any, path: str, depth: int) -> None:
-        if depth > _DEEPEST or len(found) >= _MOST:
+        if depth > _DEEPEST or len(settings) >= _MOST:
             return
         if isinstance(inner, Mapping):
-            for name, one in inner.items():
-                walk(one, f"{path}.{name}" if path else str(name), depth + 1)
+            for name, item in inner.items():
+                walk(item, f"{path}.{name}" if path else str(name), depth + 1)
         elif isinstance(inner, list):
-            if _LISTS.search(path) and all(isinstance(one, str) for one in inner):
+            if _LISTS.search(path) and all(isinstance(item, str) for item in inner):
                 walk(",".join(inner), path, depth + 1)
-            for one in inner[:64]:
-                if isinstance(one, Mapping):
-                    walk(one, path, depth + 1)
+            for item in inner[:64]:
+                if isinstance(item, Mapping):
+                    walk(item, path, depth + 1)
         elif isinstance(inner, str | int | float):
             text = "true" if inner is True else "false" if inner is False else str(inner)
             name = path.rpartition(".")[2]
             shown = text if not isinstance(inner, bool) else ""
-            found.append(Setting(_key(path), text, place(name, shown), "file"))
+            settings.append(Setting(_key(path), text, place(name, shown), "file"))
 
     walk(value, "", 0)
-    return found
+    return settings
 
 
 def _of_python(source: TextFile, variables: Mapping[str, PlacedVariable]) -> Iterator[Setting]:
@@ -273,17 +280,17 @@ def _of_python(source: TextFile, variables: Mapping[str, PlacedVariable]) -> Ite
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                if isinstance(target, ast.Name) and (given := _literal(node.value, variables)):
-                    constants.setdefault(target.id, given)
+                if isinstance(target, ast.Name) and (constant := _literal(node.value, variables)):
+                    constants.setdefault(target.id, constant)
     for node in ast.walk(tree):
         for name, value in _pairs(node):
-            given = _literal(value, variables)
+            constant = _literal(value, variables)
             if isinstance(value, ast.Name):
-                given = constants.get(value.id)
+                constant = constants.get(value.id)
             if _LISTS.search(_key(name)) and isinstance(value, ast.List | ast.Tuple):
-                given = ",".join(str(_literal(one, variables)) for one in value.elts)
-            if isinstance(given, str | int | float) and given != "":
-                text = str(given).lower() if isinstance(given, bool) else str(given)
+                constant = ",".join(str(_literal(element, variables)) for element in value.elts)
+            if isinstance(constant, str | int | float) and constant != "":
+                text = str(constant).lower() if isinstance(constant, bool) else str(constant)
                 line = source.first_line + getattr(value, "lineno", 1) - 1
                 yield Setting(_key(name), text, f"{source.where} line {line}", "source")
 
@@ -291,7 +298,7 @@ def _of_python(source: TextFile, variables: Mapping[str, PlacedVariable]) -> Ite
 def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Names with the values that a node gives them."""
     if isinstance(node, ast.Call):
-        yield from ((one.arg, one.value) for one in node.keywords if one.arg)
+        yield from ((keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg)
         yield from _of_call(node)
     elif isinstance(node, ast.Assign):
         for target in node.targets:
@@ -303,12 +310,12 @@ def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield node.target.id, node.value
     elif isinstance(node, ast.FunctionDef):
         last = node.args.args[len(node.args.args) - len(node.args.defaults) :]
-        yield from zip((one.arg for one in last), node.args.defaults, strict=True)
+        yield from zip((parameter.arg for parameter in last), node.args.defaults, strict=True)
     elif isinstance(node, ast.ImportFrom):  # of Megatron Bridge: import llama3_8b_pretrain_config
         yield from (
-            ("recipe", ast.copy_location(ast.Constant(one.name), node))
-            for one in node.names
-            if _RECIPE.search(one.name)
+            ("recipe", ast.copy_location(ast.Constant(imported.name), node))
+            for imported in node.names
+            if _RECIPE.search(imported.name)
         )
     elif isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
@@ -333,7 +340,9 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         if named:  # or llama3_8b.pretrain_recipe()
             yield "recipe", ast.copy_location(ast.Constant(named), node)
     if called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
-        default = next((one.value for one in node.keywords if one.arg == "default"), None)
+        default = next(
+            (keyword.value for keyword in node.keywords if keyword.arg == "default"), None
+        )
         if default is not None and isinstance(node.args[0].value, str):
             yield node.args[0].value, default
 
@@ -348,7 +357,9 @@ def _literal(value: ast.expr, variables: Mapping[str, PlacedVariable]) -> object
         environ = getattr(value.value, "attr", "") == "environ"
         return _variable(value.slice, variables) if environ else None
     if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "field":
-        default = next((one.value for one in value.keywords if one.arg == "default"), None)
+        default = next(
+            (keyword.value for keyword in value.keywords if keyword.arg == "default"), None
+        )
         return default.value if isinstance(default, ast.Constant) else None
     if not isinstance(value, ast.Call) or not value.args:
         return None
@@ -357,11 +368,11 @@ def _literal(value: ast.expr, variables: Mapping[str, PlacedVariable]) -> object
     called = value.func.attr if isinstance(value.func, ast.Attribute) else ""
     if called not in {"get", "getenv"}:
         return None
-    known = _variable(value.args[0], variables)  # os.environ.get("NAME", "default")
+    environment = _variable(value.args[0], variables)  # os.environ.get("NAME", "default")
     usual = value.args[1] if len(value.args) == 2 else None
-    return known or (usual.value if isinstance(usual, ast.Constant) else None)
+    return environment or (usual.value if isinstance(usual, ast.Constant) else None)
 
 
 def _variable(name: ast.expr, variables: Mapping[str, PlacedVariable]) -> str | None:
-    known = variables.get(str(name.value)) if isinstance(name, ast.Constant) else None
-    return None if known is None else known.value
+    variable = variables.get(str(name.value)) if isinstance(name, ast.Constant) else None
+    return None if variable is None else variable.value

@@ -10,7 +10,7 @@ May import: identity, presets, yaml_text, files. Imported by: answers, verbs.
     scripts     a script as its author means it, followed by `identity.sbatch`
     settings    files and Python sources as settings with their lines
     machines    nvidia-smi, sinfo, scontrol, directives, and devices in comments
-    told        settings looked up by the keys of words.toml, which has every trainer's words
+    lookup      settings looked up by the keys of words.toml, which has every trainer's words
     choices     precision, sharding, recomputation, offloading, optimizer: rules, the surest first
     tasks       the model's name, and what is trained
     sums        what several settings say together

@@ -13,10 +13,10 @@ def in_place(pasted: Pasted, launch: Launch, job: SlurmJob) -> ScriptChanged:
     r"""A script that starts a launch on a job's nodes, with nothing else changed.
 
     >>> from mofa_model.launch import Launch
-    >>> script = Pasted("TP=8\nsrun python pretrain_gpt.py --tensor-model-parallel-size $TP\n", "j.sh")
+    >>> text = "TP=8\nsrun python pretrain_gpt.py --tensor-model-parallel-size $TP\n"
     >>> words = ("--tensor-model-parallel-size", "4")
     >>> launch = Launch(trainer="megatron", release="", arguments=words)
-    >>> in_place(script, launch, SlurmJob(nodes=1, gpus_per_node=8)).text
+    >>> in_place(Pasted(text, "j.sh"), launch, SlurmJob(nodes=1, gpus_per_node=8)).text
     'TP=4\nsrun python pretrain_gpt.py --tensor-model-parallel-size $TP\n'
     """
     sized = changed_batch(pasted.text, pasted.name, job)

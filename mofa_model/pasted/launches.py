@@ -8,22 +8,25 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mofa_model.identity.commands import ProgramCall, Said
+from mofa_model.identity.commands import Contents, ProgramCall
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.settings import Setting
+from mofa_model.pasted.lookup import Lookup, number
 from mofa_model.pasted.recognise import starter_of
-from mofa_model.pasted.told import Told, number
 
 _NODES: Final = (
-    "NNODES", "NUM_NODES", "NODES", "N_NODES", "NUM_NODE", "NNODE", "num_nodes", "nnodes", "NODE_COUNT", "WORKER_NUM", "NHOSTS",
+    "NNODES", "NUM_NODES", "NODES", "N_NODES", "NUM_NODE", "NNODE", "num_nodes", "nnodes",
+    "NODE_COUNT", "WORKER_NUM", "NHOSTS",
 )  # fmt: skip
 _EACH: Final = (
-    "GPUS_PER_NODE", "GPN", "NUM_GPUS_PER_NODE", "N_GPUS_PER_NODE", "NPROC_PER_NODE", "N_GPU_PER_NODE", "NGPU_PER_NODE",
-    "GPU_PER_NODE", "GPUS_PER_HOST", "NGPUS_PER_NODE", "NGPU_PER_HOST", "NUM_GPUS_PER_WORKER", "num_gpus_pernode",
-    "gpus_per_node", "nproc_per_node", "DEVICES_PER_NODE",
+    "GPUS_PER_NODE", "GPN", "NUM_GPUS_PER_NODE", "N_GPUS_PER_NODE", "NPROC_PER_NODE",
+    "N_GPU_PER_NODE", "NGPU_PER_NODE", "GPU_PER_NODE", "GPUS_PER_HOST", "NGPUS_PER_NODE",
+    "NGPU_PER_HOST", "NUM_GPUS_PER_WORKER", "num_gpus_pernode", "gpus_per_node", "nproc_per_node",
+    "DEVICES_PER_NODE",
 )  # fmt: skip
 _ALL: Final = (
-    "WORLD_SIZE", "NUM_GPUS", "N_GPUS", "NGPUS", "num_gpus", "NUM_GPU", "TOTAL_GPUS", "NGPU", "NUM_PROCESSES",
+    "WORLD_SIZE", "NUM_GPUS", "N_GPUS", "NGPUS", "num_gpus", "NUM_GPU", "TOTAL_GPUS", "NGPU",
+    "NUM_PROCESSES",
 )  # fmt: skip
 """Variables of scripts by which people count nodes, devices of a node, and all devices."""
 _IN_PROGRAM: Final = frozenset(
@@ -36,40 +39,40 @@ _MEET: Final = frozenset({"nnodes", "hostfile", "rdzv_endpoint", "num_nodes", "m
 
 
 def devices_of(
-    slurm: Mapping[str, Fact], launch_options: Sequence[Setting], said: Said, told: Told
+    slurm: Mapping[str, Fact], launch_options: Sequence[Setting], contents: Contents, lookup: Lookup
 ) -> dict[str, Fact]:
     """Nodes, devices of a node, and devices of the job."""
-    starter = starter_of(told.call)
+    starter = starter_of(lookup.call)
     nodes, each, total = _of_starter(launch_options, starter)
-    if told.trainer in _IN_PROGRAM:
-        each = each or told.whole(told.row("gpus_per_node"))
-        nodes = nodes or told.whole(told.row("nodes"))
-    if told.trainer == "lit-gpt" and each is not None and nodes is None:
+    if lookup.trainer in _IN_PROGRAM:
+        each = each or lookup.whole(lookup.keys("gpus_per_node"))
+        nodes = nodes or lookup.whole(lookup.keys("nodes"))
+    if lookup.trainer == "lit-gpt" and each is not None and nodes is None:
         total, each = each, None
     if each is None and starter in {"deepspeed", "accelerate", "torchrun", "plain"}:
-        each = _visible(said)
+        each = _visible(contents)
     facts = {name: slurm[name] for name in ("nodes", "gpus_per_node", "gpu") if name in slurm}
     if nodes is not None and (starter != "srun" or "nodes" not in facts):
         facts["nodes"] = nodes
     if each is not None:
         facts["gpus_per_node"] = each
     for name, names in (("nodes", _NODES), ("gpus_per_node", _EACH)):
-        if name not in facts and (held := variable(said, names)):
-            facts[name] = held
-    starts = told.trainer in _STARTS or (each is not None and not slurm)
-    if starter == "plain" and starts and "gpus_per_node" in facts and _is_alone(said):
+        if name not in facts and (count := variable(contents, names)):
+            facts[name] = count
+    starts = lookup.trainer in _STARTS or (each is not None and not slurm)
+    if starter == "plain" and starts and "gpus_per_node" in facts and _is_alone(contents):
         facts.setdefault("nodes", Fact(1, facts["gpus_per_node"].source))
     tasks = slurm.get("tasks_per_node")
     if "gpus_per_node" not in facts and tasks is not None and tasks.value > 1:
         facts["gpus_per_node"] = tasks
-    return _whole_job(facts, starter, total, slurm, launch_options, said)
+    return _whole_job(facts, starter, total, slurm, launch_options, contents)
 
 
 def _of_starter(
     launch_options: Sequence[Setting], starter: str
 ) -> tuple[Fact | None, Fact | None, Fact | None]:
     """Nodes, devices of a node, and all, as the options before the program say."""
-    by_key = {one.key: one for one in launch_options}
+    by_key = {option.key: option for option in launch_options}
 
     def of(*names: str) -> Fact | None:
         for name in names:
@@ -94,34 +97,36 @@ def _of_starter(
     return nodes, each, of("num_processes", "np", "world_size")
 
 
-def _is_alone(said: Said) -> bool:
+def _is_alone(contents: Contents) -> bool:
     """Whether no variable says where the processes of several nodes meet."""
-    return not {"MASTER_ADDR", "NODE_RANK", "NNODES", "RANK"} & said.variables.keys()
+    return not {"MASTER_ADDR", "NODE_RANK", "NNODES", "RANK"} & contents.variables.keys()
 
 
-def _visible(said: Said) -> Fact | None:
-    held = said.variables.get("CUDA_VISIBLE_DEVICES")
-    if held is None or not re.fullmatch(r"\d+(,\d+)*", held.value):
+def _visible(contents: Contents) -> Fact | None:
+    devices = contents.variables.get("CUDA_VISIBLE_DEVICES")
+    if devices is None or not re.fullmatch(r"\d+(,\d+)*", devices.value):
         return None
-    return Fact(len(held.value.split(",")), held.where)
+    return Fact(len(devices.value.split(",")), devices.where)
 
 
 def _whole_job(
     facts: dict[str, Fact], starter: str, total: Fact | None, slurm: Mapping[str, Fact],
-    launch_options: Sequence[Setting], said: Said,
+    launch_options: Sequence[Setting], contents: Contents,
 ) -> dict[str, Fact]:  # fmt: skip
     """Facts on nodes and GPUs, completed by the total number that a starter or Slurm says."""
-    known = {"nodes", "gpus_per_node"} <= facts.keys()
+    has_both = {"nodes", "gpus_per_node"} <= facts.keys()
     counts = starter in {"accelerate", "plain", "mpirun", "composer", "srun"}
-    if total is not None and counts and (starter == "accelerate" or not known):
+    if total is not None and counts and (starter == "accelerate" or not has_both):
         facts["gpus"] = total
-    elif "gpus" in slurm and not known:
+    elif "gpus" in slurm and not has_both:
         facts["gpus"] = slurm["gpus"]
     if starter in {"torchrun", "deepspeed"} and "nodes" not in facts and "gpus_per_node" in facts:
-        alone = not any(one.key in _MEET and one.value != "localhost" for one in launch_options)
+        alone = not any(
+            option.key in _MEET and option.value != "localhost" for option in launch_options
+        )
         if alone:
             facts["nodes"] = Fact(1, facts["gpus_per_node"].source)
-    meets = any(one.key in {"num_machines", "machine_rank"} for one in launch_options)
+    meets = any(option.key in {"num_machines", "machine_rank"} for option in launch_options)
     if (
         starter == "accelerate"
         and "gpus" in facts
@@ -130,18 +135,22 @@ def _whole_job(
         and not slurm
     ):
         facts["nodes"] = Fact(1, facts["gpus"].source)
-    known = {"nodes", "gpus_per_node"} <= facts.keys()
-    if "gpus" not in facts and not known and (held := variable(said, _ALL)):
-        facts["gpus"] = held
+    has_both = {"nodes", "gpus_per_node"} <= facts.keys()
+    if "gpus" not in facts and not has_both and (count := variable(contents, _ALL)):
+        facts["gpus"] = count
     return facts
 
 
-def variable(said: Said, names: Sequence[str]) -> Fact | None:
+def variable(contents: Contents, names: Sequence[str]) -> Fact | None:
     """The first of some variables that is a whole number above zero."""
     for name in names:
-        held = said.variables.get(name)
-        if held is not None and held.value.isdecimal() and int(held.value) > 0:
-            return Fact(int(held.value), held.where)
+        shell_variable = contents.variables.get(name)
+        if (
+            shell_variable is not None
+            and shell_variable.value.isdecimal()
+            and int(shell_variable.value) > 0
+        ):
+            return Fact(int(shell_variable.value), shell_variable.where)
     return None
 
 

@@ -42,8 +42,8 @@ def _of_two_sizes(device: Fact) -> bool:
     word = str(device.value).lower()
     if device.source == "--gpu" or re.search(r"\d+ ?gb", word):
         return False
-    alike = [one for one in presets.names("devices") if one.startswith(f"{word}-")]
-    sizes = [int(found[1]) for one in alike if (found := re.search(r"-(\d+)gb", one))]
+    alike = [preset for preset in presets.names("devices") if preset.startswith(f"{word}-")]
+    sizes = [int(size[1]) for preset in alike if (size := re.search(r"-(\d+)gb", preset))]
     return bool(sizes) and max(sizes) > 1.5 * min(sizes)
 
 

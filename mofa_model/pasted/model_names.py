@@ -22,7 +22,7 @@ def preset_named(name: str) -> str:
     'llama3-70b'
     """
     dashed = name.replace("_", "-").replace(" ", "-")
-    for one in (
+    for spelling in (
         name,
         dashed,
         re.sub(r"(\d)-(\d)(?=-)", r"\1.\2", dashed),
@@ -30,10 +30,10 @@ def preset_named(name: str) -> str:
         re.sub(r"^([a-z]+)(\d)(\d)-(?=\d)", r"\1\2.\3-", dashed),
         dashed.replace("-", ""),
     ):
-        if found := model_preset(one):
-            return found
-        if len(presets.meanings("models", one)) == 1:
-            return one
+        if preset := model_preset(spelling):
+            return preset
+        if len(presets.meanings("models", spelling)) == 1:
+            return spelling
     return ""
 
 
@@ -43,12 +43,14 @@ def newest(name: str) -> str:
     >>> newest("llama-70b"), newest("llama-9b")
     ('llama3-70b', '')
     """
-    said = re.fullmatch(r"([a-z]+)-?(\d+(?:\.\d+)?b)", name)
-    if said is None:
+    family_and_size = re.fullmatch(r"([a-z]+)-?(\d+(?:\.\d+)?b)", name)
+    if family_and_size is None:
         return ""
-    form = re.compile(rf"{said[1]}(\d+(?:\.\d+)?)-{re.escape(said[2])}")
+    form = re.compile(rf"{family_and_size[1]}(\d+(?:\.\d+)?)-{re.escape(family_and_size[2])}")
     versions = {
-        float(found[1]): one for one in presets.names("models") if (found := form.fullmatch(one))
+        float(version[1]): preset
+        for preset in presets.names("models")
+        if (version := form.fullmatch(preset))
     }
     return versions[max(versions)] if versions else ""
 
@@ -63,21 +65,23 @@ def alike(name: str) -> str:
     tail = name.rstrip("/").rpartition("/")[2].replace("_", "-").lower()
     words = tail.split("-")
     for until in range(len(words), 0, -1):
-        if found := preset_named("-".join(words[:until])):
-            return found
+        if preset := preset_named("-".join(words[:until])):
+            return preset
     family = re.match(r"(?:meta-)?([a-z]+)-?v?(\d+(?:\.\d+)?)?(?![a-z0-9]*b\b)", tail)
     size = re.search(r"(?<![a-z0-9.])(\d+(?:\.\d+)?b)(?![a-z0-9])", tail)
     if family and size:
-        for one in (f"{family[1]}{family[2] or ''}-{size[1]}", f"{family[1]}-{size[1]}"):
-            if found := preset_named(one):
-                return found
-    if found := newest(tail) or of_size(tail):
-        return found
+        for candidate in (f"{family[1]}{family[2] or ''}-{size[1]}", f"{family[1]}-{size[1]}"):
+            if preset := preset_named(candidate):
+                return preset
+    if preset := newest(tail) or of_size(tail):
+        return preset
     plain = re.sub(r"[^a-z0-9]", "", tail)
-    near = [
-        one for one in presets.names("models") if re.sub(r"[^a-z0-9]", "", one).startswith(plain)
+    starting = [
+        preset
+        for preset in presets.names("models")
+        if re.sub(r"[^a-z0-9]", "", preset).startswith(plain)
     ]
-    return near[0] if len(near) == 1 and len(plain) > 5 else ""
+    return starting[0] if len(starting) == 1 and len(plain) > 5 else ""
 
 
 def is_size(word: str) -> bool:
@@ -93,13 +97,13 @@ def of_size(word: str) -> str:
     """
     if not is_size(word):
         return ""
-    same = [one for one in presets.names("models") if one.endswith(f"-{word.lower()}")]
+    same = [preset for preset in presets.names("models") if preset.endswith(f"-{word.lower()}")]
 
     def rank(name: str) -> tuple[int, float]:
-        said = re.match(r"([a-z]+)(\d+(?:\.\d+)?)?-", name)
-        family = said[1] if said else ""
+        match = re.match(r"([a-z]+)(\d+(?:\.\d+)?)?-", name)
+        family = match[1] if match else ""
         usual = _USUAL.index(family) if family in _USUAL else len(_USUAL)
-        return usual, -float(said[2] or 0) if said else 0.0
+        return usual, -float(match[2] or 0) if match else 0.0
 
     return min(same, key=rank, default="")
 
@@ -112,9 +116,9 @@ def sizes_of(family: str) -> list[str]:
     """
     plain = re.sub(r"[^a-z0-9.]", "", family.lower().rpartition("/")[2])
     return [
-        one
-        for one in presets.names("models")
+        preset
+        for preset in presets.names("models")
         if plain
-        and re.sub(r"[^a-z0-9.]", "", one).startswith(plain)
-        and one.partition("-")[0].startswith(plain)
+        and re.sub(r"[^a-z0-9.]", "", preset).startswith(plain)
+        and preset.partition("-")[0].startswith(plain)
     ]

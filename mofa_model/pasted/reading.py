@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from mofa_model.identity.classes import LANGUAGE_MODELS, OTHER_MODELS
-from mofa_model.identity.commands import ProgramCall, Said
+from mofa_model.identity.commands import Contents, ProgramCall
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.facts import ACCUMULATION
 from mofa_model.identity.secret_words import is_secret
@@ -22,6 +22,7 @@ from mofa_model.identity.settings import Setting
 from mofa_model.pasted import machines, settings
 from mofa_model.pasted.choices import CHOICES
 from mofa_model.pasted.launches import devices_of, names_file, variable
+from mofa_model.pasted.lookup import Lookup, first_of
 from mofa_model.pasted.recognise import (
     PastedKind,
     kind_of,
@@ -35,7 +36,6 @@ from mofa_model.pasted.recognise import (
 from mofa_model.pasted.scripts import cut_by_comment, follow, unknown
 from mofa_model.pasted.sums import add_sums
 from mofa_model.pasted.tasks import model_of, task_of, trains_all
-from mofa_model.pasted.told import Told, first_of
 from mofa_model.pasted.wrapped import RunSeen
 from mofa_model.records import dataclass
 
@@ -78,11 +78,12 @@ class PastedFacts:
 SHAPE: Final = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k")
 """Facts of a model's shape."""
 _COUNTED: Final = (
-    "seq", "global_batch", "micro_batch", "accumulation", "tp", "pp", "cp", "ep", "vpp", "dp", "interval", "lora_rank", *SHAPE,
+    "seq", "global_batch", "micro_batch", "accumulation", "tp", "pp", "cp", "ep", "vpp", "dp",
+    "interval", "lora_rank", *SHAPE,
 )  # fmt: skip
 _RANKS: Final = (
-    PastedKind.SBATCH, PastedKind.SHELL, PastedKind.YAML, PastedKind.TOML, PastedKind.PYTHON, PastedKind.JSON,
-    PastedKind.DEEPSPEED, PastedKind.ACCELERATE, PastedKind.MODEL,
+    PastedKind.SBATCH, PastedKind.SHELL, PastedKind.YAML, PastedKind.TOML, PastedKind.PYTHON,
+    PastedKind.JSON, PastedKind.DEEPSPEED, PastedKind.ACCELERATE, PastedKind.MODEL,
 )  # fmt: skip
 """Kinds in the order in which they say what is trained; machines come last."""
 
@@ -91,81 +92,89 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
     r"""The facts of several texts together; the first text that trains decides what is trained.
 
     >>> text = "#SBATCH -N 2 --gpus-per-node=8\nsrun python pretrain_gpt.py --bf16"
-    >>> found = read([Pasted(text, "j.sh")])
-    >>> found.kind.value, found.trainer, found.facts["gpus"].value, found.facts["precision"]
+    >>> job = read([Pasted(text, "j.sh")])
+    >>> job.kind.value, job.trainer, job.facts["gpus"].value, job.facts["precision"]
     ('sbatch', 'megatron-lm', 16, Fact(value='bf16', source='j.sh:2'))
     """
-    kinds = [(one, kind_of(one.text, one.name)) for one in texts]
-    scripts = {PurePosixPath(one.name).name: one.text for one, kind in kinds if kind.is_script}
+    kinds = [(pasted, kind_of(pasted.text, pasted.name)) for pasted in texts]
+    scripts = {
+        PurePosixPath(pasted.name).name: pasted.text for pasted, kind in kinds if kind.is_script
+    }
     order = sorted(kinds, key=lambda pair: _RANKS.index(pair[1]) if pair[1] in _RANKS else 99)
     files = [pair for pair in order if not pair[1].is_script and not pair[1].is_machine]
-    found, others = list[PastedFacts](), list[str]()
+    readings, others = list[PastedFacts](), list[str]()
     training: Pasted | None = None
-    for one, kind in order:
+    for pasted, kind in order:
         if kind.is_script:
-            part = _of_script(one, kind, scripts, files)
-            if training is not None and part.command is not None and _apart(training, one):
-                others.append(f"{one.name} starts another training, which the answer leaves out")
+            part = _of_script(pasted, kind, scripts, files)
+            if training is not None and part.command is not None and _apart(training, pasted):
+                others.append(f"{pasted.name} starts another training, which the answer leaves out")
                 continue
-            found.append(part)
-            training = training or (one if part.command is not None else None)
+            readings.append(part)
+            training = training or (pasted if part.command is not None else None)
         elif kind.is_machine:
-            found.append(_of_machine(one, kind))
-        elif kind is not PastedKind.UNKNOWN and not _is_read(one, found):
-            found.append(_of_file(one, kind))
-    if not found:
-        found.append(PastedFacts(kind=PastedKind.UNKNOWN, trainer="", facts={}))
-    together = _together(found, tuple((one.name, kind) for one, kind in kinds))
+            readings.append(_of_machine(pasted, kind))
+        elif kind is not PastedKind.UNKNOWN and not _is_read(pasted, readings):
+            readings.append(_of_file(pasted, kind))
+    if not readings:
+        readings.append(PastedFacts(kind=PastedKind.UNKNOWN, trainer="", facts={}))
+    together = _together(readings, tuple((pasted.name, kind) for pasted, kind in kinds))
     # Texts that contradict each other are of two runs.
-    shown = max((one.run for one in texts), key=lambda one: one.value, default=RunSeen.UNSEEN)
-    run = RunSeen.UNSEEN if together.disagree else shown
+    run_seen = max(
+        (pasted.run for pasted in texts), key=lambda run: run.value, default=RunSeen.UNSEEN
+    )
+    run = RunSeen.UNSEEN if together.disagree else run_seen
     return replace(together, run=run, disagree=(*others, *together.disagree))
 
 
-def _apart(one: Pasted, other: Pasted) -> bool:
+def _apart(pasted: Pasted, other: Pasted) -> bool:
     """Whether neither of two scripts names the other, so that each starts a training of its own."""
-    pairs = ((one, other), (other, one))
+    pairs = ((pasted, other), (other, pasted))
     return not any(PurePosixPath(named.name).name in by.text for by, named in pairs)
 
 
-def _is_read(one: Pasted, found: Sequence[PastedFacts]) -> bool:
+def _is_read(pasted: Pasted, readings: Sequence[PastedFacts]) -> bool:
     """Whether a script that was read has this file among its own."""
-    sources = (fact.source for part in found for fact in part.facts.values())
-    return any(source.startswith(f"{one.name}:") for source in sources)
+    sources = (fact.source for reading in readings for fact in reading.facts.values())
+    return any(source.startswith(f"{pasted.name}:") for source in sources)
 
 
 def _together(
-    found: Sequence[PastedFacts], parts: tuple[tuple[str, PastedKind], ...]
+    readings: Sequence[PastedFacts], parts: tuple[tuple[str, PastedKind], ...]
 ) -> PastedFacts:
     """Facts of several pasted parts as one; where two differ the first holds, and the difference
     is told.
     """
     facts = dict[str, Fact]()
-    disagree = [one for part in found for one in part.disagree]
-    for part in found:
-        for name, fact in part.facts.items():
+    disagree = [contradiction for reading in readings for contradiction in reading.disagree]
+    for reading in readings:
+        for name, fact in reading.facts.items():
             held = facts.setdefault(name, fact)
             if held.value != fact.value and "derived" not in held.source + fact.source:
                 disagree.append(
                     f"{name} is {held.value} by {held.source} and {fact.value} by {fact.source}"
                 )
-    own = [part.trainer for part in found if part.trainer not in {"", "deepspeed", "accelerate"}]
-    trainer = next(iter([*own, *(part.trainer for part in found if part.trainer)]), "")
-    settings = tuple(one for part in found for one in part.settings)
+    own = [
+        reading.trainer
+        for reading in readings
+        if reading.trainer not in {"", "deepspeed", "accelerate"}
+    ]
+    trainer = next(iter([*own, *(reading.trainer for reading in readings if reading.trainer)]), "")
+    settings = tuple(setting for reading in readings for setting in reading.settings)
     is_open = "accumulation" not in facts and any(
-        one.key in ACCUMULATION and unknown(one.value) for one in settings
+        setting.key in ACCUMULATION and unknown(setting.value) for setting in settings
     )
     _derive(facts, trainer, is_batch_open=is_open)
-    commands = (part.command for part in found if part.command is not None)
+    commands = (reading.command for reading in readings if reading.command is not None)
     return PastedFacts(
-        kind=found[0].kind,
+        kind=readings[0].kind,
         trainer=trainer,
         facts=facts,
         disagree=tuple(dict.fromkeys(disagree)),
         command=next(commands, None),
         settings=settings,
         is_batch_open=is_open and "global_batch" not in facts,
-        other=next((part.other for part in found if part.other), ""),
+        other=next((reading.other for reading in readings if reading.other), ""),
         parts=parts,
     )
 
@@ -173,59 +182,65 @@ def _together(
 # ---------------------------------------------------------------------------- machines and files
 
 
-def _of_machine(one: Pasted, kind: PastedKind) -> PastedFacts:
-    how = {
+def _of_machine(pasted: Pasted, kind: PastedKind) -> PastedFacts:
+    reader = {
         PastedKind.NVIDIA_SMI: machines.of_nvidia_smi,
         PastedKind.SINFO: machines.of_sinfo,
         PastedKind.SCONTROL: machines.of_scontrol,
     }[kind]
-    return PastedFacts(kind=kind, trainer="", facts=how(one.text, one.name))
+    return PastedFacts(kind=kind, trainer="", facts=reader(pasted.text, pasted.name))
 
 
-def _settings_of(one: Pasted, kind: PastedKind) -> list[Setting]:
+def _settings_of(pasted: Pasted, kind: PastedKind) -> list[Setting]:
     """The settings of a file; tokens and passwords are none."""
     readers = {PastedKind.TOML: settings.of_toml, PastedKind.PYTHON: settings.of_python}
-    found = readers.get(kind, settings.of_yaml)(one.text, one.name)
-    return [each for each in found if not _secret(each)]
+    found_settings = readers.get(kind, settings.of_yaml)(pasted.text, pasted.name)
+    return [setting for setting in found_settings if not _secret(setting)]
 
 
-def _secret(one: Setting) -> bool:
+def _secret(setting: Setting) -> bool:
     """Whether a setting is a token or a password; a number and a truth are none."""
-    plain = re.fullmatch(r"[\d.eE+-]{1,12}|true|false", one.value)
-    return plain is None and is_secret(one.path, one.value)
+    plain = re.fullmatch(r"[\d.eE+-]{1,12}|true|false", setting.value)
+    return plain is None and is_secret(setting.path, setting.value)
 
 
-def _of_file(one: Pasted, kind: PastedKind) -> PastedFacts:
+def _of_file(pasted: Pasted, kind: PastedKind) -> PastedFacts:
     """The facts of a trainer's file of settings; comments in it may name the GPUs."""
-    found = _settings_of(one, kind)
-    trainer = trainer_of_file(found, one.text, kind)
-    told = Told(settings=tuple(found), trainer=trainer, kind=kind, text=one.text, name=one.name)
-    facts = _facts(told)
-    comments = machines.spoken(one.text, one.name)
+    own = _settings_of(pasted, kind)
+    trainer = trainer_of_file(own, pasted.text, kind)
+    lookup = Lookup(
+        settings=tuple(own), trainer=trainer, kind=kind, text=pasted.text, name=pasted.name
+    )
+    facts = _facts(lookup)
+    comments = machines.spoken(pasted.text, pasted.name)
     bare = not {"gpus", "nodes", "gpus_per_node"} & facts.keys()
     if bare or trainer in {"nemo-automodel", "torchtune"}:
         facts = {**comments, **facts}
     elif "gpu" in comments:
         facts.setdefault("gpu", comments["gpu"])
-    each = facts.get("gpus_per_node")
-    if trainer == "torchtune" and each is not None and not {"gpus", "nodes"} & facts.keys():
-        facts["nodes"] = Fact(1, each.source)
-    return PastedFacts(kind=kind, trainer=trainer, facts=facts, settings=tuple(found))
+    gpus_per_node = facts.get("gpus_per_node")
+    if (
+        trainer == "torchtune"
+        and gpus_per_node is not None
+        and not {"gpus", "nodes"} & facts.keys()
+    ):
+        facts["nodes"] = Fact(1, gpus_per_node.source)
+    return PastedFacts(kind=kind, trainer=trainer, facts=facts, settings=tuple(own))
 
 
 # ---------------------------------------------------------------------------- scripts
 
 
 def _of_script(
-    one: Pasted, kind: PastedKind, scripts: Mapping[str, str],
+    pasted: Pasted, kind: PastedKind, scripts: Mapping[str, str],
     files: Sequence[tuple[Pasted, PastedKind]],
 ) -> PastedFacts:  # fmt: skip
     """Facts from a pasted script, and from the files beside it that its command names."""
-    said, batch = follow(one.text, one.name, scripts)
+    contents, batch = follow(pasted.text, pasted.name, scripts)
     slurm = {} if batch is None else machines.asked_of_slurm(batch)
-    call = _call_of(said)
+    call = _call_of(contents)
     if call is not None:
-        said.variables |= {one.name: one for one in call.own_variables}
+        contents.variables |= {own.name: own for own in call.own_variables}
     if not slurm and call is not None and "srun" in call.texts[: program_at(call)[0]]:
         slurm = machines.asked_of_srun(call)
     launch, options = ([], []) if call is None else options_of(call)
@@ -237,19 +252,24 @@ def _of_script(
         for setting in launch
         if call is not None and starter_of(call) == "accelerate" and _SHARES.match(setting.key)
     ]
-    everything = (*own, *of_starter, *beside, *_written(said, one.name))
-    trainer = trainer_of(call, own, said, one.text)
+    everything = (*own, *of_starter, *beside, *_written(contents, pasted.name))
+    trainer = trainer_of(call, own, contents, pasted.text)
     for pair in named:
         of_file = trainer_of_file(_settings_of(*pair), pair[0].text, pair[1])
         if of_file not in {"", "deepspeed", "accelerate"} and trainer in {"", "transformers"}:
             trainer = of_file
-    told = Told(
-        settings=everything, trainer=trainer, kind=kind, text=one.text, name=one.name, call=call
+    lookup = Lookup(
+        settings=everything,
+        trainer=trainer,
+        kind=kind,
+        text=pasted.text,
+        name=pasted.name,
+        call=call,
     )
-    facts = _facts(told)
-    facts |= _of_variables(said, facts, trainer)
-    facts |= devices_of(slurm, launch, said, told)
-    for name, fact in machines.spoken(one.text, one.name).items():
+    facts = _facts(lookup)
+    facts |= _of_variables(contents, facts, trainer)
+    facts |= devices_of(slurm, launch, contents, lookup)
+    for name, fact in machines.spoken(pasted.text, pasted.name).items():
         if name == "gpu" or not (slurm or call):
             facts.setdefault(name, fact)
     return PastedFacts(
@@ -258,8 +278,8 @@ def _of_script(
         facts=facts,
         command=call,
         settings=everything,
-        other=_other(call, told),
-        disagree=(*_contradictions(own), *_cut(one)),
+        other=_other(call, lookup),
+        disagree=(*_contradictions(own), *_cut(pasted)),
     )
 
 
@@ -267,34 +287,34 @@ _SHARES: Final = re.compile(r"(use_)?fsdp|zero_stage$|offload_|mixed_precision$"
 """Options of Accelerate's own that say how ranks share their states, and in what precision."""
 
 
-def _call_of(said: Said) -> ProgramCall | None:
+def _call_of(contents: Contents) -> ProgramCall | None:
     """The command that trains: of those that look most like it the first."""
-    ranks = [(trains(call), call) for call in said.program_calls]
+    ranks = [(trains(call), call) for call in contents.program_calls]
     best = max((rank for rank, _ in ranks), default=0)
     return next((call for rank, call in ranks if best and rank >= max(2, best - 12)), None)
 
 
-def _written(said: Said, name: str) -> list[Setting]:
+def _written(contents: Contents, name: str) -> list[Setting]:
     """Settings of files that a script writes."""
-    found = [
+    written = [
         setting
-        for source in said.files
+        for source in contents.files
         if re.search(r"\.(ya?ml|json|toml)$", source.name) or source.text.lstrip()[:1] == "{"
         for setting in settings.of_yaml(source.text, name)
     ]
-    return [each._replace(where=name) for each in found if not _secret(each)]
+    return [setting._replace(where=name) for setting in written if not _secret(setting)]
 
 
 def _contradictions(options: Sequence[Setting]) -> Iterable[str]:
-    said = dict[str, Setting]()
-    for one in options:
-        held = said.get(one.path)
-        if held is not None and held.value != one.value and one.key in _TOLD:
+    options_by_path = dict[str, Setting]()
+    for option in options:
+        earlier = options_by_path.get(option.path)
+        if earlier is not None and earlier.value != option.value and option.key in _TOLD:
             yield (
-                f"{one.path} is {held.value} by {held.where} and {one.value} by {one.where}; "
-                "the last counts"
+                f"{option.path} is {earlier.value} by {earlier.where} "
+                f"and {option.value} by {option.where}; the last counts"
             )
-        said[one.path] = one
+        options_by_path[option.path] = option
 
 
 _TOLD: Final = frozenset(
@@ -303,59 +323,60 @@ _TOLD: Final = frozenset(
 )
 
 
-def _cut(one: Pasted) -> Iterable[str]:
-    if line := cut_by_comment(one.text):
+def _cut(pasted: Pasted) -> Iterable[str]:
+    if line := cut_by_comment(pasted.text):
         yield (
-            f"{one.name}:{line}: for a shell this comment ends the command; "
+            f"{pasted.name}:{line}: for a shell this comment ends the command; "
             "the lines after it are read as the command's own"
         )
 
 
-def _other(call: ProgramCall | None, told: Told) -> str:
+def _other(call: ProgramCall | None, lookup: Lookup) -> str:
     """Why a script trains no language model, where its program names another one."""
-    if call is None or told.having("model_name_or_path", "base_model", "num_attention_heads"):
+    if call is None or lookup.has("model_name_or_path", "base_model", "num_attention_heads"):
         return ""
-    at, program = program_at(call)
-    found = OTHER_MODELS.search(re.sub(r"[_/.-]", " ", program))
-    if found is None or LANGUAGE_MODELS.search(" ".join(call.texts)):
+    index, program = program_at(call)
+    model = OTHER_MODELS.search(re.sub(r"[_/.-]", " ", program))
+    if model is None or LANGUAGE_MODELS.search(" ".join(call.texts)):
         return ""
-    where = call.words[min(at, len(call.words) - 1)].where
-    return f"{where} starts {program}, and {found[0]} is no language model"
+    where = call.words[min(index, len(call.words) - 1)].where
+    return f"{where} starts {program}, and {model[0]} is no language model"
 
 
 _VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
-    "tp": ("TP", "TP_SIZE", "TENSOR_PARALLEL_SIZE", "TENSOR_MODEL_PARALLEL_SIZE", "TENSOR_PARALLEL"),
+    "tp": (
+        "TP", "TP_SIZE", "TENSOR_PARALLEL_SIZE", "TENSOR_MODEL_PARALLEL_SIZE", "TENSOR_PARALLEL",
+    ),
     "pp": ("PP", "PP_SIZE", "PIPELINE_PARALLEL_SIZE", "PIPELINE_MODEL_PARALLEL_SIZE"),
     "seq": ("SEQ_LENGTH", "SEQ_LEN", "SEQLEN", "MAX_SEQ_LEN", "SEQUENCE_LENGTH"),
     "global_batch": ("GLOBAL_BATCH_SIZE", "GBS", "GLOBAL_BATCH"),
-    "micro_batch": ("MICRO_BATCH_SIZE", "MBS", "MICRO_BATCH"),
-    "layers": ("NUM_LAYERS", "NLAYERS"),
+    "micro_batch": ("MICRO_BATCH_SIZE", "MBS", "MICRO_BATCH"), "layers": ("NUM_LAYERS", "NLAYERS"),
     "hidden": ("HIDDEN_SIZE", "HIDDEN"),
     "heads": ("NUM_HEADS", "NUM_ATTN_HEADS", "NUM_ATTENTION_HEADS", "HEADS"),
 }  # fmt: skip
 
 
-def _of_variables(said: Said, facts: Mapping[str, Fact], trainer: str) -> dict[str, Fact]:
+def _of_variables(contents: Contents, facts: Mapping[str, Fact], trainer: str) -> dict[str, Fact]:
     """Facts that variables say by their names, where the options of a trainer of Megatron's family
     stand in a script that is not here.
     """
     if not trainer.startswith("megatron") or {"seq", "layers"} & facts.keys():
         return {}
     return {
-        name: held
+        name: fact
         for name, names in _VARIABLES.items()
-        if name not in facts and (held := variable(said, names))
+        if name not in facts and (fact := variable(contents, names))
     }
 
 
 # ---------------------------------------------------------------------------- facts of settings
 
 
-def _facts(told: Told) -> dict[str, Fact]:
-    own = told.of_training()
-    names = [*_COUNTED, *(("gpus", "nodes", "gpus_per_node") if told.call is None else ())]
-    facts = {name: fact for name in names if (fact := own.whole(own.row(name)))}
-    if told.trainer == "axolotl":
+def _facts(lookup: Lookup) -> dict[str, Fact]:
+    own = lookup.of_training()
+    names = [*_COUNTED, *(("gpus", "nodes", "gpus_per_node") if lookup.call is None else ())]
+    facts = {name: fact for name in names if (fact := own.whole(own.keys(name)))}
+    if lookup.trainer == "axolotl":
         facts.pop("gpus", None)
     for name, how in (("model", model_of), ("task", task_of)):
         if (fact := how(own)) is not None:
@@ -366,8 +387,8 @@ def _facts(told: Told) -> dict[str, Fact]:
         if (fact := first_of(rules, own)) is not None:
             facts[name] = fact
     add_sums(facts, own)
-    if told.kind is PastedKind.MODEL:  # it says nothing of a training
-        kept = {*SHAPE, *(("seq",) if told.trainer == "open_lm" else ())}
+    if lookup.kind is PastedKind.MODEL:  # it says nothing of a training
+        kept = {*SHAPE, *(("seq",) if lookup.trainer == "open_lm" else ())}
         facts = {name: fact for name, fact in facts.items() if name in kept}
     return facts
 
@@ -380,24 +401,24 @@ def _derive(facts: dict[str, Fact], trainer: str, *, is_batch_open: bool) -> Non
 
     taken, ranks = value("tp") * value("pp") * value("cp"), facts.pop("dp", None)
     if "gpus" not in facts and {"nodes", "gpus_per_node"} <= facts.keys():
-        nodes, each = value("nodes"), value("gpus_per_node")
-        facts["gpus"] = Fact(nodes * each, f"derived: {nodes} nodes x {each}")
+        nodes, gpus_per_node = value("nodes"), value("gpus_per_node")
+        facts["gpus"] = Fact(nodes * gpus_per_node, f"derived: {nodes} nodes x {gpus_per_node}")
     if "gpus" not in facts and ranks is not None:
-        words = f"derived: {ranks.value} data-parallel ranks x {taken}"
-        facts["gpus"] = Fact(int(ranks.value) * taken, words)
+        source = f"derived: {ranks.value} data-parallel ranks x {taken}"
+        facts["gpus"] = Fact(int(ranks.value) * taken, source)
     if "gpus" not in facts:
         return
     gpus = value("gpus")
-    for one, other in (("nodes", "gpus_per_node"), ("gpus_per_node", "nodes")):
-        if one in facts and other not in facts and gpus % value(one) == 0:
-            facts[other] = Fact(gpus // value(one), f"derived: {gpus} / {value(one)}")
+    for name, other in (("nodes", "gpus_per_node"), ("gpus_per_node", "nodes")):
+        if name in facts and other not in facts and gpus % value(name) == 0:
+            facts[other] = Fact(gpus // value(name), f"derived: {gpus} / {value(name)}")
     if gpus % taken:
         return
     copies = gpus // taken
     if trainer:
-        words = f"derived: {gpus} / {taken}" if taken > 1 else facts["gpus"].source
-        facts["dp"] = Fact(copies, words)
+        source = f"derived: {gpus} / {taken}" if taken > 1 else facts["gpus"].source
+        facts["dp"] = Fact(copies, source)
     if "global_batch" not in facts and "micro_batch" in facts and not is_batch_open:
-        micro, again = value("micro_batch"), value("accumulation")
-        words = f"derived: micro batch {micro} x accumulation {again} x {copies} ranks"
-        facts["global_batch"] = Fact(micro * again * copies, words)
+        micro, accumulation = value("micro_batch"), value("accumulation")
+        source = f"derived: micro batch {micro} x accumulation {accumulation} x {copies} ranks"
+        facts["global_batch"] = Fact(micro * accumulation * copies, source)

@@ -7,12 +7,15 @@ import json
 import re
 import tomllib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from mofa_model.identity.classes import ONLY_OF
-from mofa_model.identity.commands import ProgramCall, Said
+from mofa_model.identity.commands import Contents, ProgramCall
 from mofa_model.identity.settings import Setting
 from mofa_model.pasted import settings as reader
 
@@ -47,18 +50,27 @@ class PastedKind(StrEnum):
 
 
 _MODEL_KEYS: Final = (
-    {"architectures"}, {"num_hidden_layers"}, {"hidden_size", "vocab_size"}, {"n_layers", "hidden_dim"},
-    {"d_model", "n_layer"}, {"n_embd", "n_head"}, {"hidden_size", "num_attention_heads"},
-)  # fmt: skip
-_TRAINS: Final = frozenset(
-    {"learning_rate", "per_device_train_batch_size", "train_batch_size", "optimizer", "trainer", "training",
-     "output_dir", "dataset", "max_steps", "num_train_epochs"}
-)  # fmt: skip
-_COMMANDS: Final = re.compile(
-    r"(?m)^\s*(?:[A-Z_]+=\S* )*(?:torchrun|deepspeed|accelerate|srun|sbatch|mpirun|mpiexec|python3?|export|source"
-    r"|set -|if \[|for \w+ in|tune run|llamafactory-cli|axolotl|trl|composer|nemo|uv run|litgpt|swift|docker|singularity"
-    r"|apptainer|echo|cd|mkdir|[A-Za-z_]\w*=\S|--?[a-z][\w-]*)(?:\s|$)"
+    {"architectures"},
+    {"num_hidden_layers"},
+    {"hidden_size", "vocab_size"},
+    {"n_layers", "hidden_dim"},
+    {"d_model", "n_layer"},
+    {"n_embd", "n_head"},
+    {"hidden_size", "num_attention_heads"},
 )
+"""Keys of which a model's configuration has those of one row."""
+_TRAINS: Final = frozenset(
+    {"learning_rate", "per_device_train_batch_size", "train_batch_size", "optimizer", "trainer"}
+    | {"training", "output_dir", "dataset", "max_steps", "num_train_epochs"}
+)
+"""Sections and keys that only a training has."""
+_COMMANDS: Final = re.compile(
+    r"(?m)^\s*(?:[A-Z_]+=\S* )*(?:torchrun|deepspeed|accelerate|srun|sbatch|mpirun|mpiexec|python3?"
+    r"|export|source|set -|if \[|for \w+ in|tune run|llamafactory-cli|axolotl|trl|composer|nemo"
+    r"|uv run|litgpt|swift|docker|singularity|apptainer|echo|cd|mkdir|[A-Za-z_]\w*=\S"
+    r"|--?[a-z][\w-]*)(?:\s|$)"
+)
+"""How lines of a shell script begin."""
 
 
 def kind_of(text: str, name: str = "") -> PastedKind:
@@ -71,8 +83,8 @@ def kind_of(text: str, name: str = "") -> PastedKind:
     """
     ways = (_by_head, _by_brackets, _by_ending, _by_form)
     lower = name.lower()
-    found = (kind for way in ways if (kind := way(text, lower)) is not None)
-    return next(found, PastedKind.UNKNOWN)
+    kinds = (kind for way in ways if (kind := way(text, lower)) is not None)
+    return next(kinds, PastedKind.UNKNOWN)
 
 
 _HEADS: Final = (
@@ -99,7 +111,7 @@ def _by_head(text: str, name: str) -> PastedKind | None:
 def _by_brackets(text: str, name: str) -> PastedKind | None:
     if text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}:
         try:
-            return _of_object(json.loads(text), PastedKind.JSON)
+            return _of_object(json.loads(text))
         except (ValueError, RecursionError):
             pass
     if not name.endswith((".yaml", ".yml")) and re.search(
@@ -114,21 +126,25 @@ def _by_brackets(text: str, name: str) -> PastedKind | None:
 
 
 _ENDINGS: Final = {
-    ".slurm": PastedKind.SBATCH, ".sbatch": PastedKind.SBATCH, ".sh": PastedKind.SHELL, ".bash": PastedKind.SHELL,
-    ".sub": PastedKind.SHELL, ".py": PastedKind.PYTHON,
-}  # fmt: skip
+    ".slurm": PastedKind.SBATCH,
+    ".sbatch": PastedKind.SBATCH,
+    ".sh": PastedKind.SHELL,
+    ".bash": PastedKind.SHELL,
+    ".sub": PastedKind.SHELL,
+    ".py": PastedKind.PYTHON,
+}
 
 
 def _by_ending(text: str, name: str) -> PastedKind | None:
-    found = _ENDINGS.get(name[name.rfind(".") :] if "." in name else "")
-    if found is None and (re.match(r"\s*#!.*python", text) or _is_python(text)):
+    kind = _ENDINGS.get(name[name.rfind(".") :] if "." in name else "")
+    if kind is None and (re.match(r"\s*#!.*python", text) or _is_python(text)):
         return PastedKind.PYTHON
-    return found
+    return kind
 
 
 def _by_form(text: str, name: str) -> PastedKind | None:
-    if (found := _mapping(text, name)) is not None:
-        return found
+    if (kind := _mapping(text, name)) is not None:
+        return kind
     if name.endswith((".yaml", ".yml")):
         return PastedKind.YAML
     if name.endswith(".toml"):
@@ -154,34 +170,31 @@ def _mapping(text: str, name: str) -> PastedKind | None:
         return None
     if re.search(r"(?m)^\s*(torchrun|deepspeed|srun|accelerate launch) ", text):
         return None
-    found = reader.of_yaml(text, name or "input")
-    paths = {one.path for one in found}
-    if not paths:
-        return None
-    return _of_paths(paths, PastedKind.YAML)
+    paths = {setting.path for setting in reader.of_yaml(text, name or "input")}
+    return _of_paths(paths, PastedKind.YAML) if paths else None
 
 
-def _of_object(value: object, otherwise: PastedKind) -> PastedKind:
+def _of_object(value: object) -> PastedKind:
     if not isinstance(value, dict):
-        return otherwise
+        return PastedKind.JSON
     paths = {str(name).lower() for name in value}
     for name, inner in value.items():
         if isinstance(inner, dict):
-            paths |= {f"{name}.{one}".lower() for one in inner}
-    return _of_paths(paths, otherwise, whole={str(name) for name in value})
+            paths |= {f"{name}.{key}".lower() for key in inner}
+    return _of_paths(paths, PastedKind.JSON)
 
 
-def _of_paths(paths: set[str], otherwise: PastedKind, whole: set[str] | None = None) -> PastedKind:
+def _of_paths(paths: set[str], otherwise: PastedKind) -> PastedKind:
     top = {path.partition(".")[0] for path in paths}
     if {"apiversion", "kind"} <= top:
         return PastedKind.KUBERNETES
     if "distributed_type" in top or "compute_environment" in top:
         return PastedKind.ACCELERATE
-    if otherwise is PastedKind.JSON or whole is not None:
+    if otherwise is PastedKind.JSON:
         neox = top & {"pipe_parallel_size", "model_parallel_size", "num_layers", "num-layers"}
         if not neox and (top & _DEEPSPEED or {"fp16.enabled", "bf16.enabled"} & paths):
             return PastedKind.DEEPSPEED
-        plain = {one.rpartition(".")[2] for one in paths}
+        plain = {path.rpartition(".")[2] for path in paths}
         if any(keys <= plain for keys in _MODEL_KEYS) and not top & _TRAINS:
             return PastedKind.MODEL
     return otherwise
@@ -195,73 +208,51 @@ class TrainerRow(NamedTuple):
 
     trainer: str
     programs: str
-    """What the program, module or script of a command is like."""
-    options: tuple[str, ...] = ()
+    """Pattern of the program, module or script of a command."""
+    options: tuple[str, ...]
     """Options of which one is enough, where the program tells nothing."""
-    marks: tuple[tuple[str, ...], ...] = ()
-    """Places of a file; of each alternative all have to be there."""
+    marks: tuple[tuple[str, ...], ...]
+    """Places of a file; of one alternative all have to be there."""
+    imports: str
+    """Pattern of a Python source; empty = none is the trainer's."""
+
+    def has_program(self, text: str, flags: int = 0) -> bool:
+        """Whether a text names the trainer's program."""
+        return re.search(self.programs, text, flags) is not None
 
 
-ROWS: Final = (
-    TrainerRow("megatron-bridge", r"megatron[-._]?bridge|scripts/training/run_recipe|run_recipe\.py|setup_experiment\.py"),
-    TrainerRow("nemo-automodel", r"nemo_automodel|^automodel$|Automodel/", marks=(("step_scheduler",), ("model._target_", "dataset._target_"))),
-    TrainerRow("verl", r"(^|[./])verl([./]|$)", ("actor_rollout_ref",), (("actor_rollout_ref",),)),
-    TrainerRow("openrlhf", r"openrlhf", ("ckpt.output_dir", "micro_train_batch_size")),
-    TrainerRow("nemo-launcher", r"launcher_scripts/main\.py"),
-    TrainerRow("nemo", r"megatron_gpt_(pretraining|finetuning)|megatron_gpt_\w+\.py|nemo[./]collections|^nemo$|nemo_run|examples/nlp/language_modeling",
-               marks=(("exp_manager",), ("trainer.num_nodes", "model.tensor_model_parallel_size"), ("trainer.strategy",))),
-    TrainerRow("torchtune", r"^tune$|torchtune|(full|lora|qat|knowledge)\w*_(distributed|single_device)$|(full|lora)_(finetune|dpo)\w*(distributed|single_device)",
-               marks=(("model._component_",), ("tokenizer._component_",), ("checkpointer._component_",))),
-    TrainerRow("axolotl", r"axolotl", marks=(("base_model", "datasets"), ("base_model", "sequence_len"), ("base_model", "micro_batch_size"), ("base_model", "pretraining_dataset"), ("base_model", "adapter"), ("base_model",))),
-    TrainerRow("llama-factory", r"llama_?factory|llamafactory|train_bash\.py$", ("finetuning_type", "cutoff_len"), marks=(("model_name_or_path", "finetuning_type"), ("model_name_or_path", "stage"), ("model_name_or_path", "template"))),
-    TrainerRow("ms-swift", r"(^|/)llm_(sft|pt|dpo|rlhf)\.py$|^swift$|(^|[/.])swift([/.]|$)"),
-    TrainerRow("xtuner", r"^xtuner"),
-    TrainerRow("torchtitan", r"torchtitan|run_train\.sh$|run_llama_train\.sh$", ("job.config_file", "parallelism.tensor_parallel_degree"),
-               (("job", "training", "parallelism"), ("model.flavor",), ("training.tensor_parallel_degree",), ("metrics", "training", "parallelism"), ("parallelism.tensor_parallel_degree", "training.seq_len"), ("job.dump_folder",))),
-    TrainerRow("nanotron", r"nanotron|(^|/)run_train\.py$"),
-    TrainerRow("maxtext", r"maxtext|MaxText", ("ici_fsdp_parallelism", "dcn_fsdp_parallelism", "dcn_data_parallelism"),
-               (("base_config",), ("base_emb_dim",), ("ici_fsdp_parallelism",), ("per_device_batch_size", "remat_policy"), ("base_output_directory",))),
-    TrainerRow("levanter", r"levanter", marks=(("trainer.mp",), ("trainer.train_batch_size",), ("trainer.tracker",))),
-    TrainerRow("olmo-core", r"olmo[-_]?core|scripts/train/OLMo|official/OLMo", ("train_module.rank_microbatch_size",)),
-    TrainerRow("olmo", r"(^|/)OLMo/|olmo", marks=(("tokenizer.identifier",), ("fsdp.wrapping_strategy",), ("device_train_microbatch_size", "save_interval_unsharded"), ("optimizer.metrics_log_interval",))),
-    TrainerRow("llm-foundry", r"llm[-_]?foundry|scripts/train/train\.py|^composer$", marks=(("device_train_microbatch_size",), ("train_loader", "model"), ("global_train_batch_size",), ("fsdp_config", "max_duration"))),
-    TrainerRow("picotron", r"picotron", marks=(("distributed.tp_size",), ("distributed.dp_size",))),
-    TrainerRow("nanochat", r"scripts\.base_train|nanochat"),
-    TrainerRow("lit-gpt", r"lit[-_]?gpt|tinyllama_?code|pretrain/tinyllama|^litgpt$"),
-    TrainerRow("open_lm", r"open_lm"),
-    TrainerRow("gpt-neox", r"deepy\.py|gpt-?neox", marks=(("pipe_parallel_size",), ("model_parallel_size",), ("pos_emb", "norm"))),
-    TrainerRow("megatron-deepspeed", r"megatron[-_]?deepspeed|Megatron-DeepSpeed"),
-    TrainerRow("megatron-lm", r"pretrain_(gpt|mamba|retro|llama|t5|bert|vlm|hybrid|ict)\w*|megatron[-_/]?lm|finetune_(gpt|llama)\w*\.py|train_gpt\.py|finetune\.py(?=.*tensor)",
-               ("tensor_model_parallel_size", "num_query_groups", "pipeline_model_parallel_size", "use_distributed_optimizer", "max_position_embeddings", "recompute_granularity")),
-    TrainerRow("trl", r"^trl$|(^|[./])trl[./]|open_?r1|(^|/)(sft|dpo|grpo|kto|orpo|rloo|online_dpo)\.py$|alignment-handbook|run_(sft|dpo|orpo)\.py", ("vllm_server_host",),
-               (("model_name_or_path", "dataset_name"), ("model_name_or_path", "use_peft"), ("model_name_or_path", "packing"), ("model_name_or_path", "dataset_mixture"), ("model_name_or_path", "dataset_mixer"))),
-    TrainerRow("colossalai", r"colossalai"),
-    TrainerRow("transformers", r"run_clm|transformers[./]", ("per_device_train_batch_size",), (("per_device_train_batch_size",), ("model_name_or_path", "output_dir"))),
-    TrainerRow("pytorch-fsdp", r"fsdp", ("sharding_strategy", "limit_all_gathers", "fsdp_config.sharding_strategy", "enable_fsdp"), ()),
-    TrainerRow("pytorch-ddp", r"(^|[/_.-])ddp([/_.-]|$)"),
-)  # fmt: skip
-"""In the order in which they are asked."""
+@cache
+def _tables() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("programs.toml").read_text("utf-8"))
 
-STARTERS: Final = frozenset(
-    {
-        "torchrun",
-        "deepspeed",
-        "accelerate",
-        "composer",
-        "mpirun",
-        "mpiexec",
-        "srun",
-        "torchpippy",
-        "colossalai",
-    }
-)
+
+def _programs(kind: str) -> Sequence[str]:
+    """Programs of one of the kinds that stand first in `programs.toml`."""
+    programs: list[str] = _tables()["kinds"][kind]
+    return programs
+
+
+@cache
+def _trainers() -> tuple[TrainerRow, ...]:
+    """The trainers of `programs.toml`, in the order in which a text is compared with them."""
+    return tuple(
+        TrainerRow(
+            trainer=trainer,
+            programs="|".join(table["programs"]),
+            options=tuple(table.get("options", ())),
+            marks=tuple(map(tuple, table.get("marks", ()))),
+            imports=table.get("imports", rf"(?m)^\s*(from|import) {trainer.replace('-', '_')}\b"),
+        )
+        for trainer, table in _tables()["trainers"].items()
+    )
+
+
 _ASIDE: Final = re.compile(
-    r"(^|[/._-])(eval|evaluat\w*|convert\w*|preprocess\w*|prepare\w*|download\w*|tok_train|tok_eval|vllm[-_.]serve|serve"
-    r"|infer\w*|generate|test_weight|merge\w*|tokenize\w*|dataset|export|setup|install\w*|benchmark_data|stop|status|report)([/._-]|$)"
+    r"(^|[/._-])(eval|evaluat\w*|convert\w*|preprocess\w*|prepare\w*|download\w*|tok_train"
+    r"|tok_eval|vllm[-_.]serve|serve|infer\w*|generate|test_weight|merge\w*|tokenize\w*|dataset"
+    r"|export|setup|install\w*|benchmark_data|stop|status|report)([/._-]|$)"
 )
-_NO_PROGRAM: Final = frozenset({"pip", "pip3", "wget", "curl", "git", "apt", "apt-get", "sed", "awk", "grep", "cp", "mv", "ln", "tee", "tar", "unzip", "huggingface-cli", "hf",
-    "conda", "module", "scontrol", "sacct", "scancel", "chmod", "touch", "which", "find", "xargs", "ls", "env", "nvidia-smi", "kill", "pkill", "ps", "hostname",
-    "uv", "tail", "head", "df", "free", "ulimit", "numactl", "cut", "wandb", "aws", "gsutil", "gcloud", "modprobe", "ssh-keygen", "command", "type", "declare", "exit", "ray", "ping", "nslookup", "sort", "wc", "tr", "seq"})  # fmt: skip
+"""Names of programs that train nothing."""
 
 
 def program_at(call: ProgramCall) -> tuple[int, str]:
@@ -269,160 +260,140 @@ def program_at(call: ProgramCall) -> tuple[int, str]:
     there is none. A module stands behind `-m`.
     """
     texts = call.texts
-    at = 0
-    while at < len(texts):
-        text = texts[at]
-        following = texts[at + 1] if at + 1 < len(texts) else ""
-        if text in {"-m", "--module"} and following:
-            if following.startswith("torch.distributed"):
-                at += 2
-                continue
-            if re.fullmatch(r"[A-Za-z_$][\w.${}]*", following):
-                return at + 1, following
-        if re.search(r"\.(py|pyz)$", text) and not text.startswith("-") and "=" not in text:
-            if (
-                re.search(
-                    r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$|numa\w*\.py$", text
-                )
-                and following
-            ):
-                at += 1
-                continue
-            return at, text
-        at += 1
-    for number, text in enumerate(texts):
-        plain = text.rpartition("/")[2]
-        if plain in {
-            "axolotl",
-            "llamafactory-cli",
-            "trl",
-            "swift",
-            "litgpt",
-            "xtuner",
-            "nemo",
-            "automodel",
-            "megatron",
-            "oumi",
-            "ilab",
-        }:
-            return number, plain
-        if plain == "tune" and "run" in texts[number : number + 2]:
-            recipe = next(
-                (
-                    n
-                    for n in range(number + 1, len(texts))
-                    if re.search(r"_(distributed|single_device)$", texts[n])
-                ),
-                number,
-            )
-            return recipe, texts[recipe]
-    for number, text in enumerate(texts[1:], 1):
-        if re.search(r"\.(sh|bash)$", text) and not text.startswith("-"):
-            return number, text
+    for way in (_python_program, _command_line, _shell_script):
+        if (place := way(texts)) is not None:
+            return place
     return len(texts), texts[0] if texts else ""
 
 
+_STARTS_PYTHON: Final = re.compile(
+    r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$|numa\w*\.py$"
+)
+"""Python programs that start another one."""
+
+
+def _python_program(texts: Sequence[str]) -> tuple[int, str] | None:
+    """The first file or module of Python that does not only start another one."""
+    rest = iter(pairwise([*enumerate(texts), (len(texts), "")]))
+    for (index, text), (behind, following) in rest:
+        if text in {"-m", "--module"} and following:
+            if following.startswith("torch.distributed"):
+                next(rest)
+            elif re.fullmatch(r"[A-Za-z_$][\w.${}]*", following):
+                return behind, following
+        is_file = re.search(r"\.(py|pyz)$", text) and not text.startswith("-") and "=" not in text
+        if is_file and not (following and _STARTS_PYTHON.search(text)):
+            return index, text
+    return None
+
+
+def _command_line(texts: Sequence[str]) -> tuple[int, str] | None:
+    """A trainer's own command; of torchtune's `tune run` the recipe."""
+    for index, text in enumerate(texts):
+        name = text.rpartition("/")[2]
+        if name in _programs("own_commands"):
+            return index, name
+        if name == "tune" and "run" in texts[index : index + 2]:
+            recipes = (
+                (number, recipe)
+                for number, recipe in enumerate(texts)
+                if number > index and re.search(r"_(distributed|single_device)$", recipe)
+            )
+            return next(recipes, (index, text))
+    return None
+
+
+def _shell_script(texts: Sequence[str]) -> tuple[int, str] | None:
+    scripts = (
+        (index, text)
+        for index, text in enumerate(texts)
+        if index and re.search(r"\.(sh|bash)$", text) and not text.startswith("-")
+    )
+    return next(scripts, None)
+
+
 def trains(call: ProgramCall) -> int:
-    """How much a command looks like one that trains: none where it is zero."""
+    """How much a command looks like one that trains; 0 = not at all."""
     texts = call.texts
     first = texts[0].rpartition("/")[2]
     at, program = program_at(call)
-    if _ASIDE.search(program) or any(_ASIDE.fullmatch(one) for one in texts[1:3]):
+    if _ASIDE.search(program) or any(_ASIDE.fullmatch(word) for word in texts[1:3]):
         return 0
     named = by_program(call)
-    starter = any(one.rpartition("/")[2] in STARTERS for one in texts[:at])
-    if first in _NO_PROGRAM and not named and not starter:
+    starter = any(word.rpartition("/")[2] in _programs("starters") for word in texts[:at])
+    if first in _programs("others") and not named and not starter:
         return 0
     if at == len(texts) and not named:
         return 1 if starter and len(texts) > 4 else 0
     options = sum(
-        one.startswith("--") or re.match(r"\+{0,2}[\w.]+=", one) is not None for one in texts[at:]
+        word.startswith("--") or re.match(r"\+{0,2}[\w.]+=", word) is not None
+        for word in texts[at:]
     )
-    return (
-        2
-        + 6 * bool(named)
-        + 3 * starter
-        + min(options, 40)
-        + 4 * bool(re.search(r"train|tune|sft", program))
-    )
+    says_training = re.search(r"train|tune|sft", program) is not None
+    return 2 + 6 * bool(named) + 3 * starter + min(options, 40) + 4 * says_training
+
+
+_IN_ANY_CASE: Final = frozenset({"megatron-lm", "maxtext"})
+"""Trainers whose programs people write in capitals and without."""
 
 
 def by_program(call: ProgramCall) -> str:
     """The trainer whose program a command starts; empty where none is known."""
     at, program = program_at(call)
-    for row in ROWS:
-        if re.search(
-            row.programs, program, re.IGNORECASE if row.trainer in {"megatron-lm", "maxtext"} else 0
-        ):
+    for row in _trainers():
+        if row.has_program(program, re.IGNORECASE if row.trainer in _IN_ANY_CASE else 0):
             return row.trainer
-    for row in ROWS:
-        if any(
-            re.search(row.programs, word)
-            for word in call.texts[at + 1 : at + 3]
-            if word.endswith((".py", ".yaml", ".yml"))
-        ):
-            return row.trainer
-    return ""
+    files = [
+        text for text in call.texts[at + 1 : at + 3] if text.endswith((".py", ".yaml", ".yml"))
+    ]
+    rows = (row for row in _trainers() if any(map(row.has_program, files)))
+    return next((row.trainer for row in rows), "")
 
 
-def trainer_of(call: ProgramCall | None, settings: Sequence[Setting], said: Said, text: str) -> str:
+_MEGATRON_OPTIONS: Final = frozenset(
+    {"tensor_model_parallel_size", "num_layers", "hidden_size", "num_attention_heads"}
+    | {"seq_length"}
+)
+_DEEPSPEED_OPTIONS: Final = frozenset(
+    {"zero_stage", "deepspeed", "deepspeed_config", "ds_sequence_parallel_size"}
+    | {"deepspeed_activation_checkpointing"}
+)
+_MENTIONED: Final = frozenset({"olmo", "pytorch-ddp", "pytorch-fsdp", "transformers", "nemo"})
+"""Trainers that scripts of others mention too."""
+
+
+def trainer_of(
+    call: ProgramCall | None, settings: Sequence[Setting], contents: Contents, text: str
+) -> str:
     """The trainer of a command with its options; empty where nobody is known."""
-    keys = {one.key for one in settings} | {one.path for one in settings}
-    megatron = {
-        "tensor_model_parallel_size",
-        "num_layers",
-        "hidden_size",
-        "num_attention_heads",
-        "seq_length",
-    } & keys
-    deepspeed = bool(
-        {
-            "zero_stage",
-            "deepspeed",
-            "deepspeed_config",
-            "ds_sequence_parallel_size",
-            "deepspeed_activation_checkpointing",
-        }
-        & keys
-    )
-    found = by_program(call) if call is not None else ""
-    if found == "megatron-lm" and (
+    keys = {setting.key for setting in settings} | {setting.path for setting in settings}
+    deepspeed = bool(_DEEPSPEED_OPTIONS & keys)
+    trainer = by_program(call) if call is not None else ""
+    if trainer == "megatron-lm" and (
         deepspeed or re.search(r"megatron[-_]?deepspeed", text, re.IGNORECASE)
     ):
         return "megatron-deepspeed"
-    if found:
-        return found
-    if deepspeed and len(megatron) >= 3:
+    if trainer:
+        return trainer
+    if deepspeed and len(_MEGATRON_OPTIONS & keys) >= 3:
         return "megatron-deepspeed"
-    for row in ROWS:
-        if row.options and any(
-            option in keys or any(one.startswith(f"{option}.") for one in keys)
-            for option in row.options
-        ):
-            return (
-                "megatron-deepspeed" if row.trainer == "megatron-lm" and deepspeed else row.trainer
-            )
-    if said is not None:
-        for one in said.program_calls:
-            if other := by_program(one):
-                return other
-    if found := next(
-        (
-            row.trainer
-            for row in ROWS
-            if row.trainer not in {"olmo", "pytorch-ddp", "pytorch-fsdp", "transformers", "nemo"}
-            and re.search(row.programs, _words(text))
-        ),
-        "",
-    ):
-        return found
-    if call is not None and {"model_name_or_path", "base_model"} & keys:
-        return "transformers"
-    return ""
+    sections = keys | {key[: dot.start()] for key in keys for dot in re.finditer(r"\.", key)}
+    for row in _trainers():
+        if sections.intersection(row.options):
+            is_both = row.trainer == "megatron-lm" and deepspeed
+            return "megatron-deepspeed" if is_both else row.trainer
+    for other_call in contents.program_calls:
+        if trainer := by_program(other_call):
+            return trainer
+    code = _without_comments(text)
+    for row in _trainers():
+        if row.trainer not in _MENTIONED and row.has_program(code):
+            return row.trainer
+    names_model = call is not None and {"model_name_or_path", "base_model"} & keys
+    return "transformers" if names_model else ""
 
 
-def _words(text: str) -> str:
-    """Code of a script without its comments."""
+def _without_comments(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
@@ -432,62 +403,26 @@ def trainer_of_file(settings: Sequence[Setting], text: str, kind: PastedKind) ->
         return "deepspeed"
     if kind is PastedKind.ACCELERATE:
         return "accelerate"
-    paths = {one.path for one in settings}
-    known = set(paths)
-    for path in paths:
-        parts = path.split(".")
-        known |= {".".join(parts[:at]) for at in range(1, len(parts))}
+    paths = {setting.path for setting in settings}
+    places = paths | {path[: dot.start()] for path in paths for dot in re.finditer(r"\.", path)}
     if kind is PastedKind.MODEL:
-        own = {"hidden_dim", "n_layers"} <= known or {"d_model", "n_layer", "seq_len"} <= known
-        return "open_lm" if own and "model_type" not in known else ""
+        open_lm = ({"hidden_dim", "n_layers"}, {"d_model", "n_layer", "seq_len"})
+        is_open_lm = any(own <= places for own in open_lm) and "model_type" not in places
+        return "open_lm" if is_open_lm else ""
     if kind is PastedKind.PYTHON:
-        return next(
-            (
-                row.trainer
-                for row in ROWS
-                if row.trainer != "olmo"
-                and re.search(
-                    _IMPORTS.get(
-                        row.trainer, rf"(?m)^\s*(from|import) {row.trainer.replace('-', '_')}\b"
-                    ),
-                    text,
-                )
-            ),
-            "",
-        )
-    if only := ONLY_OF.keys() & {one.key for one in settings}:
+        sources = (row for row in _trainers() if row.imports and re.search(row.imports, text))
+        return next((row.trainer for row in sources), "")
+    if only := ONLY_OF.keys() & {setting.key for setting in settings}:
         return ONLY_OF[only.pop()]
-    for row in ROWS:
-        if any(all(place in known for place in places) for places in row.marks):
+    for row in _trainers():
+        if any(places.issuperset(mark) for mark in row.marks):
             return row.trainer
-    if {
-        "train.global_batch_size",
-        "train.micro_batch_size",
-    } & known and "model.seq_length" in known:
+    batches = {"train.global_batch_size", "train.micro_batch_size"}
+    if batches & places and "model.seq_length" in places:
         return "megatron-bridge"
-    return (
-        "megatron-lm"
-        if {"tensor_model_parallel_size", "pipeline_model_parallel_size"}
-        <= {one.rpartition(".")[2] for one in known}
-        else ""
-    )
-
-
-_IMPORTS: Final = {
-    "megatron-bridge": r"(?m)^\s*(from|import) megatron\.bridge",
-    "nemo": r"(?m)^\s*(from|import) nemo(\.|_run)",
-    "megatron-lm": r"(?m)^\s*(from|import) megatron\.(core|training)",
-    "maxtext": r"(?m)^\s*(from|import) (MaxText|maxtext)",
-    "pytorch-fsdp": r"FullyShardedDataParallel|fully_shard",
-    "pytorch-ddp": r"DistributedDataParallel",
-    "openrlhf": r"(?m)^\s*(from|import) openrlhf",
-    "llm-foundry": r"(?m)^\s*(from|import) (llmfoundry|composer)",
-    "nemo-automodel": r"(?m)^\s*(from|import) nemo_automodel",
-    "megatron-deepspeed": r"(?m)^\s*import deepspeed(.|\n)*from megatron",
-    "nemo-launcher": r"$^",
-    "ms-swift": r"(?m)^\s*(from|import) swift\b",
-    "lit-gpt": r"(?m)^\s*(from|import) (lit_gpt|litgpt)\b",
-}  # fmt: skip
+    degrees = {"tensor_model_parallel_size", "pipeline_model_parallel_size"}
+    keys = {path.rpartition(".")[2] for path in places}
+    return "megatron-lm" if degrees <= keys else ""
 
 
 def options_of(call: ProgramCall) -> tuple[list[Setting], list[Setting]]:

@@ -12,20 +12,21 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from mofa_model.errors import BadShell, InputError
-from mofa_model.identity.commands import PlacedVariable, PlacedWord, ProgramCall, Said, TextFile
+from mofa_model.identity.commands import Contents, PlacedVariable, PlacedWord, ProgramCall, TextFile
 from mofa_model.identity.expansion import Traced
 from mofa_model.identity.sbatch import BatchScript, read_script
 
 _OPEN: Final = re.compile(r"\$[\w{(@*#?!]|`")
 _STARTS: Final = re.compile(
-    r"^\s*(\w+=\S*\s+)*(torchrun|deepspeed|accelerate|srun|mpirun|python3?|tune|trl|axolotl|llamafactory-cli|composer|--?[a-z])"
+    r"^\s*(\w+=\S*\s+)*(torchrun|deepspeed|accelerate|srun|mpirun|python3?|tune|trl|axolotl"
+    r"|llamafactory-cli|composer|--?[a-z])"
 )
 
 
 class Followed(NamedTuple):
     """What a script runs."""
 
-    said: Said
+    contents: Contents
     batch_script: BatchScript | None
     """As Slurm reads it; None where no shell can read it."""
 
@@ -38,7 +39,7 @@ def unknown(text: str) -> bool:
 def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
     r"""What a script would run; `others` are texts that it names, by the names of their files.
 
-    >>> said = follow("N=4; A=(--nnodes $N)\ntorchrun ${A[@]} t.py", "x.sh", {}).said
+    >>> said = follow("N=4; A=(--nnodes $N)\ntorchrun ${A[@]} t.py", "x.sh", {}).contents
     >>> said.program_calls[0].texts, said.program_calls[0].where
     (('torchrun', '--nnodes', '4', 't.py'), 'x.sh:2')
     """
@@ -57,31 +58,31 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
         except InputError:
             return Followed(_by_lines(plain, name), None)
         rest = "\n" * cut + "\n".join(lines[cut:])
-    said = _by_lines(rest, name)
+    contents = _by_lines(rest, name)
 
     def where(place: int) -> str:
         return f"{name}:{1 + plain.count(chr(10), 0, place)}" if place >= 0 else name
 
     for call in read.walked.followed:
         words, place = list[PlacedWord](), call.place
-        for one in call.traced_words:
-            place = one.place if one.place >= 0 else place
-            words.append(PlacedWord(one.text, where(place)))
+        for word in call.traced_words:
+            place = word.place if word.place >= 0 else place
+            words.append(PlacedWord(word.text, where(place)))
         if words:
             passed = tuple(
                 PlacedVariable(key, value.text, where(value.place)) for key, value in call.passed
             )
-            said.program_calls.append(
+            contents.program_calls.append(
                 ProgramCall(words=tuple(words), where=words[0].where, own_variables=passed)
             )
     for key, value in read.walked.holds.items():
         if isinstance(value, Traced) and value.text:
-            said.variables[key] = PlacedVariable(key, value.text, where(value.place))
+            contents.variables[key] = PlacedVariable(key, value.text, where(value.place))
     for path, document in read.walked.documents:
         first = 1 + plain.count("\n", 0, max(0, document.place))
         inside = re.sub(r"\n\w+\s*\Z", "\n", document.text)  # without the word that ends it
-        said.files.append(TextFile(path or "python -c", inside, name, first))
-    return Followed(said, read)
+        contents.files.append(TextFile(path or "python -c", inside, name, first))
+    return Followed(contents, read)
 
 
 def as_meant(text: str) -> str:
@@ -95,7 +96,9 @@ def as_meant(text: str) -> str:
     """
     made = text.replace("\r\n", " \n").replace("\r", "\n").replace("\0", " ")
     made = re.sub(
-        r"(?<!<)<[A-Za-z][^<>\n$&|;]{0,60}>", lambda found: re.sub(r"[^\w.-]", "_", found[0]), made
+        r"(?<!<)<[A-Za-z][^<>\n$&|;]{0,60}>",
+        lambda placeholder: re.sub(r"[^\w.-]", "_", placeholder[0]),
+        made,
     )
     if "\\\n" not in made:
         return made
@@ -122,9 +125,9 @@ def cut_by_comment(text: str) -> int:
     )
 
 
-def _by_lines(text: str, name: str) -> Said:
+def _by_lines(text: str, name: str) -> Contents:
     """A text that no shell reads as a whole, such as a template: its lines that start a program."""
-    said = Said()
+    contents = Contents()
     joined, first = "", 1
     for number, line in enumerate(text.split("\n"), 1):
         first = first if joined else number
@@ -138,10 +141,12 @@ def _by_lines(text: str, name: str) -> Said:
                 words = joined.split()
             if words:
                 where = f"{name}:{first}"
-                said.program_calls.append(
-                    ProgramCall(words=tuple(PlacedWord(one, where) for one in words), where=where)
+                contents.program_calls.append(
+                    ProgramCall(words=tuple(PlacedWord(word, where) for word in words), where=where)
                 )
-        elif found := re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=([\w./-]+)\s*$", joined):
-            said.variables[found[1]] = PlacedVariable(found[1], found[2], f"{name}:{first}")
+        elif assignment := re.match(r"\s*(?:export\s+)?([A-Za-z_]\w*)=([\w./-]+)\s*$", joined):
+            contents.variables[assignment[1]] = PlacedVariable(
+                assignment[1], assignment[2], f"{name}:{first}"
+            )
         joined = ""
-    return said
+    return contents

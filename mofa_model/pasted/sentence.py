@@ -44,6 +44,8 @@ _COUNTS: Final = vocabulary("counts")
 _PARALLEL: Final = {"tensor": "tp", "pipeline": "pp", "context": "cp", "expert": "ep"}
 _OF_DEGREE: Final = frozenset({"size", "degree", "of", "is", "=", ":"})
 """Words between what is parallel and its degree."""
+_JOINTS: Final = frozenset({"x", "×", "*", "of", "with", "per", "a", "/", ",", "and", "on"})
+"""Words and signs between a number and what it counts."""
 _QUALIFIERS: Final = frozenset({"global", "sequence", "max"})
 _AFTER: Final = frozenset({"--seq", "--global-batch", "--tokens"})
 """Options whose number may stand before the word: 8k context, 1T tokens."""
@@ -75,11 +77,13 @@ def counted_gpus(word: str) -> tuple[str, str] | None:
     >>> counted_gpus("64xH100"), counted_gpus("h100:8"), counted_gpus("64")
     (('64', 'H100'), ('8', 'h100'), None)
     """
-    if (found := re.fullmatch(r"(\d+)\s*[x×*]?\s*(.+)", word, re.IGNORECASE)) and is_gpu(found[2]):
-        return None if is_gpu(word) else (found[1], found[2])
+    if (counted := re.fullmatch(r"(\d+)\s*[x×*]?\s*(.+)", word, re.IGNORECASE)) and is_gpu(
+        counted[2]
+    ):
+        return None if is_gpu(word) else (counted[1], counted[2])
     for form in (_COLON, re.compile(r"(.+?)\s*[x×*]\s*(\d+)", re.IGNORECASE)):
-        if (found := form.fullmatch(word)) and is_gpu(found[1]):
-            return found[2], found[1]
+        if (counted := form.fullmatch(word)) and is_gpu(counted[1]):
+            return counted[2], counted[1]
     return None
 
 
@@ -104,9 +108,9 @@ class Sentence:
         """Devices beside the first."""
         self._options = dict[str, str]()
         self._degrees = list[str]()
-        self._has = {one.partition("=")[0] for one in kept if one.startswith("--")}
+        self._has = {option.partition("=")[0] for option in kept if option.startswith("--")}
         self._beside = bool(kept)
-        self._has_file = any(one == "-" or is_file(one) or is_command(one) for one in kept)
+        self._has_file = any(word == "-" or is_file(word) or is_command(word) for word in kept)
 
     def read(self) -> list[str]:
         """The sentence as options of the command, the model last."""
@@ -114,14 +118,14 @@ class Sentence:
         model = self._model()
         self._machines()
         self._words_of_training()
-        self._number_alone(known=bool(model))
+        self._number_alone(has_model=bool(model))
         layout = self._became()
-        left = [one for one in self.words if one and one.lower() not in {*_FILLERS, *_TODAY}]
+        left = [word for word in self.words if word and word.lower() not in {*_FILLERS, *_TODAY}]
         if not model and "--model" not in self._has and not self._has_file and left:
             model, left = _guessed(left, likely_alone=not self._options)
         if "--gpu" not in {*self._options, *self._has}:
-            named = (one for one in left if not re.fullmatch(r"\d{1,3}", one))
-            slip = next((one for one in named if _LIKE_GPU.fullmatch(one)), "")
+            named = (word for word in left if not re.fullmatch(r"\d{1,3}", word))
+            slip = next((word for word in named if _LIKE_GPU.fullmatch(word)), "")
             if slip:  # its error says what is near
                 self._say("--gpu", slip)
                 left.remove(slip)
@@ -131,31 +135,31 @@ class Sentence:
         if model:
             self._options["--model"] = model
         order = ("--gpus", "--nodes", "--gpus-per-node", "--gpu")
-        rest = [one for one in self._options if one not in {*order, "--model", layout}]
+        rest = [option for option in self._options if option not in {*order, "--model", layout}]
         names = [*order, *rest, layout, "--model"]
         return [
-            one for name in names if name in self._options for one in (name, self._options[name])
+            word for name in names if name in self._options for word in (name, self._options[name])
         ]
 
     def _became(self) -> str:
         """The option for a layout in the sentence: it runs now, ran out of memory, or
         is planned.
         """
-        lower = [one.lower().strip(":") for one in self.words]
+        lower = [word.lower().strip(":") for word in self.words]
         at = next((at for at, pair in enumerate(pairwise(lower)) if pair == ("out", "of")), -1)
         if at >= 0 and lower[at + 2 : at + 3] == ["memory"]:
             self._take(at, 3)
             return "--failed"
         if ooms := [
-            at for at, one in enumerate(lower) if re.fullmatch(r"oom(s|ed|s?-killed)?", one)
+            at for at, word in enumerate(lower) if re.fullmatch(r"oom(s|ed|s?-killed)?", word)
         ]:
             self._take(ooms[0], 1)
             return "--failed"
         return "--current" if {*lower} & _TODAY else "--planned"
 
     def _take(self, at: int, number: int) -> None:
-        for one in range(at, at + number):
-            self.words[one] = ""
+        for index in range(at, at + number):
+            self.words[index] = ""
 
     def _say(self, option: str, value: str) -> None:
         if option not in self._has:
@@ -173,11 +177,11 @@ class Sentence:
             if equals and value and option:
                 self._key(option, key, value)
                 self._take(at, 1)
-            elif found := re.fullmatch(r"(tp|pp|cp|ep|mbs)[-:]?(\d+)", word.lower()):
-                self._key("--planned", found[1], found[2])
+            elif degree := re.fullmatch(r"(tp|pp|cp|ep|mbs)[-:]?(\d+)", word.lower()):
+                self._key("--planned", degree[1], degree[2])
                 self._take(at, 1)
         for at, word in enumerate(self.words):
-            option, said = _KEYED.get(word.lower(), ""), word
+            option, key = _KEYED.get(word.lower(), ""), word
             if not option or option in {"--gpu", "--model", "--framework", "--precision"}:
                 continue
             until = at + 1
@@ -189,13 +193,13 @@ class Sentence:
             if self._of_tokens(at, until):
                 continue
             if option == "--global-batch" and at and self.words[at - 1].lower() in _SMALL:
-                option, said = "--planned", "mbs"
+                option, key = "--planned", "mbs"
                 self._take(at - 1, 1)
             if option in _AFTER and _NUMBER.fullmatch(before):
-                self._key(option, said, before)
+                self._key(option, key, before)
                 self._take(first, at + 1 - first)
             elif _NUMBER.fullmatch(after) and not _NUMBER.fullmatch(before):
-                self._key(option, said, after)
+                self._key(option, key, after)
                 self._take(at, until + 1 - at)
 
     def _beside_words(self) -> None:
@@ -221,8 +225,8 @@ class Sentence:
             first, _, second = word.lower().partition("-")
             key = _PARALLEL.get(first, "")
             behind = at + (1 if second else 2)
-            said = second or (self.words[at + 1].lower() if at + 1 < len(self.words) else "")
-            if not key or not said.startswith("parallel"):
+            parallel = second or (self.words[at + 1].lower() if at + 1 < len(self.words) else "")
+            if not key or not parallel.startswith("parallel"):
                 continue
             before = self.words[at - 1].lower().removesuffix("-way") if at else ""
             if at and before.isdigit() and self.words[at - 1] != before:
@@ -298,9 +302,9 @@ class Sentence:
     def _with_size(self) -> None:
         """Join a model's family and its size in two options: `--model llama3 --size 70b`."""
         at = next(
-            (at for at, one in enumerate(self.kept) if one.partition("=")[0] == "--model"), -1
+            (at for at, option in enumerate(self.kept) if option.partition("=")[0] == "--model"), -1
         )
-        size = next((at for at, one in enumerate(self.words) if is_size(one)), -1)
+        size = next((at for at, word in enumerate(self.words) if is_size(word)), -1)
         if at < 0 or size < 0:
             return
         inside = "=" in self.kept[at]
@@ -317,26 +321,26 @@ class Sentence:
         self._join_gpus()
         kinds = "".join(self._kind(at) for at in range(len(self.words)))
         for form, options in _FORMS:
-            for found in re.finditer(form, kinds):
-                if any(not self.words[at] for at in range(*found.span())):
+            for phrase in re.finditer(form, kinds):
+                if any(not self.words[at] for at in range(*phrase.span())):
                     continue
-                shown = [self.words[at] for at in range(*found.span()) if kinds[at] in "ngi"]
+                shown = [self.words[at] for at in range(*phrase.span()) if kinds[at] in "ngi"]
                 for option, word in zip(options, shown, strict=True):
                     value = _gpu_of(word) if option == "--gpu" else word.replace(",", "")
                     self._say(option, value)
                     if option == "--gpu" and self._options.get(option, value) != value:
                         self.devices.append(value)
-                self._take(found.start(), found.end() - found.start())
+                self._take(phrase.start(), phrase.end() - phrase.start())
 
     def _join_gpus(self) -> None:
         """Join the two words of a GPU's name: `a100 80gb`, `rtx 4090`."""
         for at in range(len(self.words) - 2, -1, -1):
-            one, other = self.words[at], self.words[at + 1]
+            word, following = self.words[at], self.words[at + 1]
             if (
-                (one and other and not other.isdigit())
-                or one.lower() in {"rtx", "tesla", "nvidia", "dgx", "hgx"}
-            ) and _kind_of_gpu(f"{one} {other}"):
-                self.words[at : at + 2] = [f"{one} {other}"]
+                (word and following and not following.isdigit())
+                or word.lower() in {"rtx", "tesla", "nvidia", "dgx", "hgx"}
+            ) and _kind_of_gpu(f"{word} {following}"):
+                self.words[at : at + 2] = [f"{word} {following}"]
 
     def _kind(self, at: int) -> str:
         """What sort of word stands at a position, as a letter: GPU, node, number, word
@@ -346,8 +350,8 @@ class Sentence:
         singular = word.removesuffix("s")
         if not word:
             return "_"
-        if found := _kind_of_gpu(self.words[at]):
-            return found
+        if kind := _kind_of_gpu(self.words[at]):
+            return kind
         if re.fullmatch(r"-?\d+", word):
             return "n"
         if singular in _NODE_WORDS:
@@ -356,9 +360,7 @@ class Sentence:
             return "G"
         if word == "each":
             return "p"
-        return (
-            "x" if word in {"x", "×", "*", "of", "with", "per", "a", "/", ",", "and", "on"} else "o"
-        )
+        return "x" if word in _JOINTS else "o"
 
     def _words_of_training(self) -> None:
         """Find words for adapters, precisions and trainers."""
@@ -372,8 +374,8 @@ class Sentence:
                     self._say("--base", "nf4")
             elif lower == "dpo":
                 self._say("--task", "dpo")
-            elif found := re.fullmatch(r"(?:zero[-_]?([123])|(fsdp2?))", lower):
-                state = {"1": "distributed", "2": "zero2"}.get(found[1] or "", "zero3")
+            elif sharding := re.fullmatch(r"(?:zero[-_]?([123])|(fsdp2?))", lower):
+                state = {"1": "distributed", "2": "zero2"}.get(sharding[1] or "", "zero3")
                 self._degrees.append(f"optimizer={state}")
             elif trainer := trainer_called(lower):
                 self._say("--framework", trainer)
@@ -383,12 +385,12 @@ class Sentence:
                 continue
             self._take(at, 1)
 
-    def _number_alone(self, *, known: bool) -> None:
+    def _number_alone(self, *, has_model: bool) -> None:
         """A number alone counts GPUs where a model, a file or an option stands beside it."""
         if {"--gpus", "--nodes"} & {*self._options, *self._has}:
             return
         alone = [at for at, word in enumerate(self.words) if re.fullmatch(r"\d+x?", word.lower())]
-        if len(alone) == 1 and (known or self._beside):
+        if len(alone) == 1 and (has_model or self._beside):
             self._say("--gpus", self.words[alone[0]].lower().rstrip("x"))
             self._take(alone[0], 1)
 
@@ -429,23 +431,23 @@ def _counted_in_words(words: list[str]) -> list[str]:
 
 def _pieces(words: Sequence[str]) -> Iterator[str]:
     """Words without their marks, and those that say a number and a GPU as both."""
-    for word in (piece for one in words for piece in _SCRIPTS.findall(one)):
+    for word in (piece for text in words for piece in _SCRIPTS.findall(text)):
         plain = word.strip("\"'()?!;,").rstrip(".") or word
         lower = plain.lower()
         if counted := counted_gpus(plain) or counted_gpus(re.sub(r"s$", "", plain)):
             yield from counted
-        elif found := re.fullmatch(r"(\d+)[x×*](\d+)([x×*](.+))?", lower):
-            yield from (found[1], "x", found[2])
-            if found[4]:
-                yield from ("x", found[4])
+        elif parts := re.fullmatch(r"(\d+)[x×*](\d+)([x×*](.+))?", lower):
+            yield from (parts[1], "x", parts[2])
+            if parts[4]:
+                yield from ("x", parts[4])
         elif re.fullmatch(r"x\d+", lower):
             yield from ("x", lower[1:])
-        elif found := re.fullmatch(r"(\d+)x", lower):
-            yield from (found[1], "x")
-        elif found := re.fullmatch(r"(\d+)[-x]?((?:node|gpu|card|host)s?)", lower):
-            yield from (found[1], found[2])
-        elif found := re.fullmatch(r"(gpus?)/(node|host|machine)", lower):
-            yield from (found[1], "per", found[2])
+        elif parts := re.fullmatch(r"(\d+)x", lower):
+            yield from (parts[1], "x")
+        elif parts := re.fullmatch(r"(\d+)[-x]?((?:node|gpu|card|host)s?)", lower):
+            yield from (parts[1], parts[2])
+        elif parts := re.fullmatch(r"(gpus?)/(node|host|machine)", lower):
+            yield from (parts[1], "per", parts[2])
         else:
             yield plain
 
@@ -484,12 +486,12 @@ def _of_two(value: str) -> str:
     >>> _of_two("8k"), _of_two("8192"), _of_two("1M")
     ('8192', '8192', '1048576')
     """
-    found = _NUMBER.fullmatch(value)
-    if found is None or not found[2] or "." in found[1]:
+    length = _NUMBER.fullmatch(value)
+    if length is None or not length[2] or "." in length[1]:
         return value.replace(",", "")
     return (
-        str(int(found[1].replace(",", "")) * 1024 ** "_km".index(found[2].lower()))
-        if found[2].lower() in "km"
+        str(int(length[1].replace(",", "")) * 1024 ** "_km".index(length[2].lower()))
+        if length[2].lower() in "km"
         else value
     )
 
@@ -498,18 +500,18 @@ def _named(run: Sequence[str]) -> str:
     """The name that words make: a preset's where they are one in any spelling; empty where they
     are none.
     """
-    if not all(run) or any(one.lower() in _FILLERS or is_gpu(one) for one in run):
+    if not all(run) or any(word.lower() in _FILLERS or is_gpu(word) for word in run):
         return ""
     if not re.search(r"[A-Za-z]", run[0]) or (len(run) == 1 and run[0].isdigit()):
         return ""
-    if len(run) > 1 and any("://" in one for one in run):
+    if len(run) > 1 and any("://" in word for word in run):
         return ""
     for joint in ("-", ""):
         joined = joint.join(run)
         if presets.meanings("models", joined):
             return joined
-        if found := newest(joined.lower()):
-            return found
+        if preset := newest(joined.lower()):
+            return preset
     return preset_named(" ".join(run)) if len(run) > 1 and is_size(run[-1]) else ""
 
 
@@ -517,7 +519,7 @@ def _guessed(left: list[str], *, likely_alone: bool) -> tuple[str, list[str]]:
     """What looks most like a model's name among words that nobody knows, and the others; words
     without a digit are none where nothing else is said.
     """
-    likely = [one for one in left if re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|/", one)]
+    likely = [word for word in left if re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|/", word)]
     if len(likely) == 1:
-        return likely[0], [one for one in left if one != likely[0]]
+        return likely[0], [word for word in left if word != likely[0]]
     return ("", left) if likely_alone else ("-".join(left), [])

@@ -36,10 +36,12 @@ def of_yaml(text: str, name: str) -> list[Setting]:
     """Settings of YAML or JSON; of a text that is no proper YAML what its lines say."""
     reader = StreamReader(name)
     try:
-        found = [one for node in reader.documents(text) for one in _of_node(node, "", 0, name)]
+        settings = [
+            setting for node in reader.documents(text) for setting in _of_node(node, "", 0, name)
+        ]
     except InputError:
-        found = list(_by_lines(text, name))
-    return _resolved(found)
+        settings = list(_by_lines(text, name))
+    return _resolved(settings)
 
 
 def _of_node(node: Any, path: str, depth: int, name: str) -> Iterator[Setting]:
@@ -53,8 +55,8 @@ def _of_node(node: Any, path: str, depth: int, name: str) -> Iterator[Setting]:
                 word = str(inner.value)
                 yield from _of_node(value, f"{path}.{word}" if path else word, depth + 1, name)
     elif isinstance(node, SequenceNode):
-        for one in node.value[:64]:
-            yield from _of_node(one, path, depth + 1, name)
+        for item in node.value[:64]:
+            yield from _of_node(item, path, depth + 1, name)
     elif isinstance(node, ScalarNode):
         kind, value = str(node.tag).rpartition(":")[2], str(node.value)
         if kind == "null":
@@ -68,33 +70,33 @@ def _by_lines(text: str, name: str) -> Iterator[Setting]:
     """Settings line by line, with the sections that their indentation shows."""
     sections: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        found = _LINE.match(line)
-        if not found:
+        pair = _LINE.match(line)
+        if not pair:
             continue
-        depth = len(found[1].expandtabs(2))
+        depth = len(pair[1].expandtabs(2))
         while sections and sections[-1][0] >= depth:
             sections.pop()
-        path = ".".join([word for _, word in sections] + [found[2]])
-        if found[3] is None:
-            sections.append((depth, found[2]))
+        path = ".".join([word for _, word in sections] + [pair[2]])
+        if pair[3] is None:
+            sections.append((depth, pair[2]))
         else:
-            yield Setting(key(path), found[3].strip("\"'"), f"{name}:{number}", "file")
+            yield Setting(key(path), pair[3].strip("\"'"), f"{name}:{number}", "file")
 
 
 def _resolved(settings: list[Setting]) -> list[Setting]:
     """Settings with those in them that a file takes from another place of itself."""
-    by_path = {one.path: one.value for one in settings}
+    by_path = {setting.path: setting.value for setting in settings}
 
     def value(text: str, depth: int = 0) -> str:
-        def one(found: re.Match[str]) -> str:
-            return by_path.get(found[1].lower(), found.group())
+        def referred(reference: re.Match[str]) -> str:
+            return by_path.get(reference[1].lower(), reference.group())
 
-        made = _REFERENCE.sub(one, text)
+        made = _REFERENCE.sub(referred, text)
         return value(made, depth + 1) if made != text and depth < 4 else made
 
     return [
-        one._replace(value=value(one.value)) if "${" in one.value else one
-        for one in settings[:_MOST]
+        setting._replace(value=value(setting.value)) if "${" in setting.value else setting
+        for setting in settings[:_MOST]
     ]
 
 
@@ -104,22 +106,22 @@ def of_toml(text: str, name: str) -> list[Setting]:
         document = from_toml(text, name)
     except InputError:
         return list(_of_ini(text, name))
-    lines = {one.path: one.where for one in _of_ini(text, name)}
-    found: list[Setting] = []
+    lines = {setting.path: setting.where for setting in _of_ini(text, name)}
+    settings: list[Setting] = []
 
     def walk(inner: Any, path: str) -> None:
         if isinstance(inner, Mapping):
-            for word, one in inner.items():
-                walk(one, f"{path}.{word}" if path else str(word))
+            for word, item in inner.items():
+                walk(item, f"{path}.{word}" if path else str(word))
         elif isinstance(inner, list):
-            for one in inner[:64]:
-                walk(one, path)
+            for item in inner[:64]:
+                walk(item, path)
         else:
             value = str(inner).lower() if isinstance(inner, bool) else str(inner)
-            found.append(Setting(key(path), value, lines.get(key(path), name), "file"))
+            settings.append(Setting(key(path), value, lines.get(key(path), name), "file"))
 
     walk(document, "")
-    return found
+    return settings
 
 
 def _of_ini(text: str, name: str) -> Iterator[Setting]:
@@ -182,26 +184,28 @@ class _Python:
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, section: str) -> None:
         """A function: its parameters have their defaults."""
-        plain, given = [*node.args.posonlyargs, *node.args.args], node.args.defaults
-        pairs = list(zip(plain[len(plain) - len(given) :], given, strict=True))
+        plain, defaults = [*node.args.posonlyargs, *node.args.args], node.args.defaults
+        pairs = list(zip(plain[len(plain) - len(defaults) :], defaults, strict=True))
         named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-        pairs += [(one, value) for one, value in named if value is not None]
-        self._scopes.append({one.arg: value for one, value in pairs})
-        for one, value in pairs:
-            self._add(one.arg, value, "")
+        pairs += [(parameter, value) for parameter, value in named if value is not None]
+        self._scopes.append({parameter.arg: value for parameter, value in pairs})
+        for parameter, value in pairs:
+            self._add(parameter.arg, value, "")
         for inner in node.body:
             self._walk(inner, section)
         self._scopes.pop()
 
     def _call(self, node: ast.Call, called: str) -> None:
-        for one in node.keywords:
-            self._add(one.arg or "", one.value, called)
+        for keyword in node.keywords:
+            self._add(keyword.arg or "", keyword.value, called)
         if called == "from_pretrained" and node.args:
             owner = _dotted(node.func.value) if isinstance(node.func, ast.Attribute) else ""
             if not re.search(r"token|processor", owner, re.IGNORECASE):
                 self._add("pretrained_model_name_or_path", node.args[0], "")
         elif called == "add_argument" and node.args and isinstance(node.args[0], ast.Constant):
-            default = next((one.value for one in node.keywords if one.arg == "default"), None)
+            default = next(
+                (keyword.value for keyword in node.keywords if keyword.arg == "default"), None
+            )
             if default is not None and isinstance(node.args[0].value, str):
                 self._add(node.args[0].value, default, "")
         elif recipe := _recipe(node.func):
@@ -214,12 +218,12 @@ class _Python:
             )
 
     def _add(self, word: str, value: ast.expr, section: str) -> None:
-        given = self._value(value, 0) if word else None
-        if given is None or given == "":
+        constant = self._value(value, 0) if word else None
+        if constant is None or constant == "":
             return
-        text = str(given).lower() if isinstance(given, bool) else str(given)
-        if isinstance(given, float) and given.is_integer() and abs(given) < 2**53:
-            text = str(int(given))
+        text = str(constant).lower() if isinstance(constant, bool) else str(constant)
+        if isinstance(constant, float) and constant.is_integer() and abs(constant) < 2**53:
+            text = str(int(constant))
         path = key(f"{section}.{word}" if section else word)
         line = getattr(value, "lineno", 1)
         self._found.append(Setting(path, text, f"{self._file}:{line}", "source"))
@@ -237,8 +241,8 @@ class _Python:
             ast.Attribute: self._attribute,
             ast.Call: self._made,
         }
-        found = how.get(type(value))
-        return None if found is None else found(value, depth + 1)
+        read = how.get(type(value))
+        return None if read is None else read(value, depth + 1)
 
     def _constant(self, value: ast.Constant, _: int) -> object:
         return value.value if isinstance(value.value, str | int | float) else None
@@ -254,8 +258,12 @@ class _Python:
         return -inner if isinstance(inner, int | float) and isinstance(value.op, ast.USub) else None
 
     def _either(self, value: ast.BoolOp, depth: int) -> object:
-        found = (self._value(one, depth) for one in value.values)
-        return next((one for one in found if one), None) if isinstance(value.op, ast.Or) else None
+        values = (self._value(operand, depth) for operand in value.values)
+        return (
+            next((operand for operand in values if operand), None)
+            if isinstance(value.op, ast.Or)
+            else None
+        )
 
     def _product(self, value: ast.BinOp, depth: int) -> object:
         return _calculated(
@@ -316,8 +324,8 @@ def _recipe(called: ast.expr) -> str:
     """The recipe that a function makes, as NeMo and Megatron-Bridge name theirs; empty of any
     other.
 
-    >>> [_recipe(ast.parse(one, mode="eval").body) for one in ("llm.llama3_70b.pretrain_recipe", "run")]
-    ['llama3_70b', '']
+    >>> _recipe(ast.parse("llm.llama3_70b.pretrain_recipe", mode="eval").body)
+    'llama3_70b'
     >>> _recipe(ast.parse("llama32_1b_pretrain_config", mode="eval").body)
     'llama32_1b_pretrain_config'
     """

@@ -53,7 +53,7 @@ class SpokenWords(NamedTuple):
     """All devices, where several are named; the first is answered."""
 
 
-def as_options(given: Sequence[str]) -> list[str]:
+def as_options(words: Sequence[str]) -> list[str]:
     """Words as options of `mofa paste`; files, options of ours and what nobody knows stay.
 
     >>> as_options(["llama3-70b", "512xH100"])
@@ -63,27 +63,27 @@ def as_options(given: Sequence[str]) -> list[str]:
     >>> as_options(["x.sh", "--gpu-type=h100", "--tp", "8"])
     ['x.sh', '--gpu=h100', '--planned', 'tp=8']
     """
-    return list(read_words(given).options)
+    return list(read_words(words).options)
 
 
-def read_words(given: Sequence[str]) -> SpokenWords:
+def read_words(words: Sequence[str]) -> SpokenWords:
     """Words as options, and those of them that nobody understands.
 
     >>> read_words("will tp8 pp4 do for llama3 70b on 16 nodes of 8 h100 bananas".split())
     SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--planned',
     'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',), devices=())
     """
-    return _loose(list(_renamed(given)))
+    return _loose(list(_renamed(words)))
 
 
-def _renamed(given: Sequence[str]) -> Iterator[str]:
+def _renamed(words: Sequence[str]) -> Iterator[str]:
     """Words of a command as options of ours, where they go by other names."""
     degrees, at = list[str](), 0
-    while at < len(given):
-        word = given[at]
+    while at < len(words):
+        word = words[at]
         name, equals, value = word.partition("=")
         plain = name if not name.startswith("--") else name.lower().replace("_", "-")
-        following = given[at + 1] if at + 1 < len(given) else ""
+        following = words[at + 1] if at + 1 < len(words) else ""
         at += 1
         if plain in DEGREES and (value or following).isdigit():
             degrees.append(f"{DEGREES[plain]}={value or following}")
@@ -105,7 +105,7 @@ def _renamed(given: Sequence[str]) -> Iterator[str]:
             continue  # a machine's own output
         if plain in _MEANT or (word.startswith("--") and ours != name):
             yield from (
-                [f"{ours}={value}"] if equals and ours else [one for one in (ours, value) if one]
+                [f"{ours}={value}"] if equals and ours else [word for word in (ours, value) if word]
             )
             continue
         yield word
@@ -113,32 +113,32 @@ def _renamed(given: Sequence[str]) -> Iterator[str]:
         yield from ("--planned", ",".join(degrees))
 
 
-def _as_loose(plain: str, said: str) -> str:
+def _as_loose(plain: str, value: str) -> str:
     """The loose word that says the same as an option: a way of sharding, or a model's size; empty
     of others.
     """
-    if plain in _SHARDING["zero"] and re.fullmatch("[123]", said):
-        return f"zero{said}"
+    if plain in _SHARDING["zero"] and re.fullmatch("[123]", value):
+        return f"zero{value}"
     if plain in _SHARDING["fsdp"]:
         return "fsdp"
-    return said if plain in {"--size", "--model-size"} and is_size(said) else ""
+    return value if plain in {"--size", "--model-size"} and is_size(value) else ""
 
 
-def _machines(ours: str, said: str) -> tuple[str, ...]:
+def _machines(ours: str, value: str) -> tuple[str, ...]:
     """Options for what a value says beside its own option: `--gpu 8xA100` has a number too. Empty
     where it says no more.
 
     >>> _machines("--gpus", "64gpus"), _machines("--gpu", "8xA100"), _machines("--gpu", "h100")
     (('--gpus', '64'), ('--gpus', '8', '--gpu', 'A100'), ())
     """
-    if ours == "--gpus" and (count := re.fullmatch(r"(\d+) *x?(?:gpus?|cards?)", said)):
+    if ours == "--gpus" and (count := re.fullmatch(r"(\d+) *x?(?:gpus?|cards?)", value)):
         return ("--gpus", count[1])
-    if ours in {"--gpus", "--gpu"} and (counted := counted_gpus(said)):
+    if ours in {"--gpus", "--gpu"} and (counted := counted_gpus(value)):
         return ("--gpus", counted[0], "--gpu", counted[1])
-    return ("--gpus", said) if ours == "--gpu" and said.isdigit() and not is_gpu(said) else ()
+    return ("--gpus", value) if ours == "--gpu" and value.isdigit() and not is_gpu(value) else ()
 
 
-def _here(path: str) -> str:
+def _local_path(path: str) -> str:
     r"""A path of Windows as this machine has it, where the file is there.
 
     >>> _here(r"C:\none\x.json"), _here("x.json")
@@ -168,7 +168,7 @@ def _loose(words: Sequence[str]) -> SpokenWords:
         elif word == "-" or is_file(word) or is_command(word):
             inputs.append(word)
         elif _ENDING.search(word) and not presets.is_address(word):
-            inputs.append(_here(word))
+            inputs.append(_local_path(word))
         else:
             loose += word.split()
     kept = [*inputs, *kept]  # a parser takes them in one place alone

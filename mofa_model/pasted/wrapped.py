@@ -20,7 +20,7 @@ _PRINTED: Final = re.compile(r"(?:\S*\s)?\s*([A-Za-z]\w*) \.{3,} ?(.*?)\s*$")
 """A line of Megatron's arguments; a launcher may write a rank before it."""
 _LEAST: Final = 5
 """Printed arguments that make a text a log. [1]"""
-_TOLD: Final[Mapping[str, re.Pattern[str]]] = {
+_TRAINER_LINES: Final[Mapping[str, re.Pattern[str]]] = {
     "per_device_train_batch_size": re.compile(r"Instantaneous batch size per device = ([\d,]+)"),
     "global_batch_size": re.compile(
         r"Total train batch size \(w\. parallel, distributed & accumulation\) = ([\d,]+)"
@@ -29,13 +29,28 @@ _TOLD: Final[Mapping[str, re.Pattern[str]]] = {
     "max_steps": re.compile(r"Total optimization steps = ([\d,]+)"),
 }
 """What the Trainer of transformers prints before it begins. Source: transformers, trainer.py."""
+_TITAN_DEGREES: Final = {
+    "pp": "pipeline_parallel",
+    "tp": "tensor_parallel",
+    "cp": "context_parallel",
+    "ep": "expert_parallel",
+    "dp_replicate": "data_parallel_replicate",
+    "dp_shard": "data_parallel_shard",
+}
 _TITAN: Final = (
-    ("Building device mesh", (("pp", "parallelism.pipeline_parallel_degree"), ("tp", "parallelism.tensor_parallel_degree"),
-      ("cp", "parallelism.context_parallel_degree"), ("ep", "parallelism.expert_parallel_degree"),
-      ("dp_replicate", "parallelism.data_parallel_replicate_degree"), ("dp_shard", "parallelism.data_parallel_shard_degree"))),
-    ("Trainer is initialized", (("local batch size", "training.local_batch_size"), ("global batch size", "training.global_batch_size"),
-      ("sequence length", "training.seq_len"))),
-)  # fmt: skip
+    (
+        "Building device mesh",
+        {word: f"parallelism.{axis}_degree" for word, axis in _TITAN_DEGREES.items()},
+    ),
+    (
+        "Trainer is initialized",
+        {
+            "local batch size": "training.local_batch_size",
+            "global batch size": "training.global_batch_size",
+            "sequence length": "training.seq_len",
+        },
+    ),
+)
 """What torchtitan prints before it begins: words of a line, and the settings that they are. Source:
 torchtitan, train.py.
 """
@@ -51,12 +66,12 @@ def unwrapped(text: str, name: str) -> str:
     >>> unwrapped(5 * line, "x.log").splitlines()[0]
     'num_layers: 32'
     """
-    found = _notebook(text)
-    if found is None:
-        found = _page(text, name)
-    if found is None:
-        found = _log(text)
-    return text if found is None else found
+    code = _notebook(text)
+    if code is None:
+        code = _page(text, name)
+    if code is None:
+        code = _log(text)
+    return text if code is None else code
 
 
 _STEP: Final = re.compile(
@@ -67,14 +82,16 @@ _STEP: Final = re.compile(
 """A line that trainers write for a step: Megatron, NeMo, torchtitan, DeepSpeed, nanotron;
 transformers; torchtune.
 """
-_SAID: Final = r"(?im)^(?:(?!\b(?:echo|printf|grep)\b|#).)*?"
+_UNQUOTED: Final = r"(?im)^(?:(?!\b(?:echo|printf|grep)\b|#).)*?"
 """What stands before it in its line: no comment, and nothing that a script prints or looks for."""
 _NO_ROOM: Final = re.compile(
-    _SAID + r"(?:OutOfMemoryError: \S|RESOURCE_EXHAUSTED.{0,40}out of memory"
+    _UNQUOTED + r"(?:OutOfMemoryError: \S|RESOURCE_EXHAUSTED.{0,40}out of memory"
     r"|(?:^|: )\s*(?:CUDA|HIP|NPU|XPU|GPU)(?: error)?:? out of memory)"
 )
 """What a run prints whose device had no memory left. Source: PyTorch, and XLA."""
-_KILLED: Final = re.compile(_SAID + r"(?:\boom[ _-]?kill|out of memory: killed|\bState=OUT_OF_MEM)")
+_KILLED: Final = re.compile(
+    _UNQUOTED + r"(?:\boom[ _-]?kill|out of memory: killed|\bState=OUT_OF_MEM)"
+)
 """What Kubernetes, Slurm and Linux say where a node's main memory was full."""
 _RUNNING: Final = re.compile(r"JobState=RUNNING\b.*?\bRunTime=(?:\d+-)?(\d+):\d\d:\d\d", re.DOTALL)
 """Hours that Slurm's job runs for; days stand before them. [h]"""
@@ -95,10 +112,9 @@ def run_seen(text: str) -> RunSeen:
     r"""What a text shows of a run: steps in a log, a job of Slurm that runs for an hour, or that
     memory was full.
 
-    >>> run_seen("iteration 1/9 | elapsed time (ms): 4020\niteration 2/9 | elapsed time (ms): 4019").name
-    'TRAINED'
-    >>> run_seen("step: 1 loss: 7.9\nstep: 2 loss: 7.8\ntorch.OutOfMemoryError: CUDA out of memory").name
-    'DEVICE_FULL'
+    >>> steps = "step: 1 loss: 7.9\nstep: 2 loss: 7.8\n"
+    >>> run_seen(steps).name, run_seen(f"{steps}torch.OutOfMemoryError: CUDA out of memory").name
+    ('TRAINED', 'DEVICE_FULL')
     """
     plain = _fenced(re.sub(r"\x1b\[[\d;]*m", "", text))
     if _KILLED.search(plain):
@@ -128,7 +144,7 @@ def _notebook(text: str) -> str | None:
         return None
     try:
         cells = json.loads(text)["cells"]
-        sources = [one["source"] for one in cells if one.get("cell_type") == "code"]
+        sources = [cell["source"] for cell in cells if cell.get("cell_type") == "code"]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     lines = [
@@ -149,7 +165,9 @@ def _page(text: str, name: str) -> str | None:
     """
     lines = text.splitlines()
     fences = [
-        (at, found[1].lower()) for at, line in enumerate(lines) if (found := _FENCE.match(line))
+        (number, fence[1].lower())
+        for number, line in enumerate(lines)
+        if (fence := _FENCE.match(line))
     ]
     if len(fences) < 2 or (
         not name.lower().endswith((".md", ".markdown", ".rst")) and fences[0][0] > 200
@@ -159,17 +177,17 @@ def _page(text: str, name: str) -> str | None:
         (start, end, language)
         for (start, language), (end, _) in zip(fences[::2], fences[1::2], strict=False)
     ]
-    shells = [one for one in blocks if one[2] in _SHELLS]
-    kept = shells or [one for one in blocks if one[2] == blocks[0][2]]
-    inside = {at for start, end, _ in kept for at in range(start + 1, end)}
-    marks = {at for at, _ in fences}
+    shells = [block for block in blocks if block[2] in _SHELLS]
+    kept = shells or [block for block in blocks if block[2] == blocks[0][2]]
+    inside = {number for start, end, _ in kept for number in range(start + 1, end)}
+    marks = {number for number, _ in fences}
     return "\n".join(
         re.sub(r"^\s*\$ ", "", line)
-        if at in inside
+        if number in inside
         else "#"
-        if at in marks or not line.strip()
+        if number in marks or not line.strip()
         else f"# {line}"
-        for at, line in enumerate(lines)
+        for number, line in enumerate(lines)
     )
 
 
@@ -183,13 +201,13 @@ def _log(text: str) -> str | None:
         if several := _of_titan(line):
             more += several
             count += _LEAST
-        if found := _PRINTED.fullmatch(line):
-            words = _setting(found[1], found[2])
+        if argument := _PRINTED.fullmatch(line):
+            words = _setting(argument[1], argument[2])
             count += 1
         else:
-            for name_of, form in _TOLD.items():
-                if told := form.search(line):
-                    words = f"{name_of}: {told[1].replace(',', '')}"
+            for name_of, form in _TRAINER_LINES.items():
+                if value := form.search(line):
+                    words = f"{name_of}: {value[1].replace(',', '')}"
                     count += _LEAST
         # A line that says several settings gives the others to lines after it.
         made.append(words or (more.pop(0) if more else "#"))
@@ -199,11 +217,11 @@ def _log(text: str) -> str | None:
 def _of_titan(line: str) -> list[str]:
     """The settings in a line that torchtitan prints."""
     return [
-        f"{setting}: {found[1]}"
+        f"{setting}: {value[1]}"
         for begins, words in _TITAN
         if begins in line
-        for word, setting in words
-        if (found := re.search(rf"\b{word}[ =](\d+)", line))
+        for word, setting in words.items()
+        if (value := re.search(rf"\b{word}[ =](\d+)", line))
     ]
 
 

@@ -42,10 +42,14 @@ class Stack:
         newest release before it. None stands for the newest of all.
         """
         wanted = _version(release) if release is not None else None
-        fitting = [r for r in self.releases if wanted is None or _version(r) <= wanted]
+        fitting = [
+            number for number in self.releases if wanted is None or _version(number) <= wanted
+        ]
         newest = max(fitting, key=_version, default=None)
         return tuple(
-            d for d in self.releases.get(newest or "", ()) if self._seen_on(d, device_class)
+            defect
+            for defect in self.releases.get(newest or "", ())
+            if self._seen_on(defect, device_class)
         )
 
     def _seen_on(self, defect: str, device_class: str) -> bool:
@@ -68,8 +72,8 @@ def device_class(name: str) -> str:
     >>> device_class("h200")
     'h100'
     """
-    given: str = entries.entry("devices", name)["class"]
-    return given
+    class_name: str = entries.entry("devices", name)["class"]
+    return class_name
 
 
 def fabric(name: str) -> Link:
@@ -99,8 +103,8 @@ def optimizer(name: str) -> UpdateRule:
     >>> optimizer("muon").states, optimizer("Adam").name
     (4.0, 'adamw')
     """
-    found = entries.resolve("optimizers", name)
-    return UpdateRule(name=found, **entries.facts(entries.entry("optimizers", found)))
+    preset = entries.resolve("optimizers", name)
+    return UpdateRule(name=preset, **entries.facts(entries.entry("optimizers", preset)))
 
 
 def base(name: str) -> FrozenFormat:
@@ -109,8 +113,8 @@ def base(name: str) -> FrozenFormat:
     >>> base("qlora").width
     0.5625
     """
-    found = entries.resolve("bases", name)
-    return FrozenFormat(name=found, **entries.facts(entries.entry("bases", found)))
+    preset = entries.resolve("bases", name)
+    return FrozenFormat(name=preset, **entries.facts(entries.entry("bases", preset)))
 
 
 def stack(name: str) -> Stack:
@@ -154,16 +158,16 @@ def _root(name: str) -> str:
 @entries.rereads_devices
 @cache
 def _device(name: str) -> Device:
-    given = entries.entry("devices", name)
+    sheet = entries.entry("devices", name)
     peaks = {
-        peak: units.parse(given.get(peak, "0 FLOP/s"), "FLOP/s", field=f"{name}.{peak}")
+        peak: units.parse(sheet.get(peak, "0 FLOP/s"), "FLOP/s", field=f"{name}.{peak}")
         for peak in ("peak_bf16", "peak_fp8", "peak_fp4")
     }
     return Device(
         name=name,
-        memory=units.parse(given["memory"], "B", field=f"{name}.memory"),
+        memory=units.parse(sheet["memory"], "B", field=f"{name}.memory"),
         memory_bandwidth=units.parse(
-            given["memory_bandwidth"], "B/s", field=f"{name}.memory_bandwidth"
+            sheet["memory_bandwidth"], "B/s", field=f"{name}.memory_bandwidth"
         ),
         **peaks,
     )
@@ -171,17 +175,17 @@ def _device(name: str) -> Device:
 
 @cache
 def _fabric(name: str) -> Link:
-    given = entries.entry("fabrics", name)
+    sheet = entries.entry("fabrics", name)
     return Link(
-        bandwidth=units.parse(given["bandwidth"], "B/s", field=f"{name}.bandwidth"),
-        latency=units.parse(given["latency"], "s", field=f"{name}.latency"),
+        bandwidth=units.parse(sheet["bandwidth"], "B/s", field=f"{name}.bandwidth"),
+        latency=units.parse(sheet["latency"], "s", field=f"{name}.latency"),
     )
 
 
 @cache
 def _precision(name: str, stack_id: str, fp8_params: bool) -> Precision:
-    given = entries.facts(entries.entry("precisions", name))
-    stored = given.pop("fp8_params", None)
+    facts = entries.facts(entries.entry("precisions", name))
+    stored = facts.pop("fp8_params", None)
     if fp8_params and stored is None:
         raise BadValue(
             "fp8_params",
@@ -190,14 +194,14 @@ def _precision(name: str, stack_id: str, fp8_params: bool) -> Precision:
         )
     habits = _stack(stack_id).precision
     widths = {**habits.get("all", {}), **habits.get(name, {}), **(stored if fp8_params else {})}
-    return Precision(name=name, **given | widths)
+    return Precision(name=name, **facts | widths)
 
 
 @cache
 def _stack(name: str) -> Stack:
-    given = entries.facts(entries.entry("stacks", name))
-    releases = {release: tuple(defects) for release, defects in given.pop("releases", {}).items()}
-    return Stack(name=name, releases=releases, **given)
+    facts = entries.facts(entries.entry("stacks", name))
+    releases = {release: tuple(defects) for release, defects in facts.pop("releases", {}).items()}
+    return Stack(name=name, releases=releases, **facts)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -62,41 +62,41 @@ def cluster(
     ('a100-40gb-sxm', 6250000000.0)
     """
     name = entries.resolve("devices", device, field="gpu")
-    given = entries.entry("devices", name)
+    entry = entries.entry("devices", name)
     recipe = precision.name if isinstance(precision, Precision) else precision
     rented = entries.instance(device)
-    machine = {**given, **rented}
+    machine = {**entry, **rented}
     node = machine["gpus_per_node"] if gpus_per_node is None else gpus_per_node
     if domain is None:
         # A domain that is the node stays the node; a rack-wide one (NVL72) does not shrink with it.
-        domain = given["domain"] if given["domain"] != given["gpus_per_node"] else node
+        domain = entry["domain"] if entry["domain"] != entry["gpus_per_node"] else node
     return Cluster(
         device=catalogue.device(name),
         gpus=gpus,
         gpus_per_node=node,
         domain=domain,
-        scale_up=link(scale_up or given["scale_up"], field="scale_up"),
+        scale_up=link(scale_up or entry["scale_up"], field="scale_up"),
         scale_out=link(scale_out or machine["scale_out"], field="scale_out"),
         spine_nodes=spine_nodes,
         oversubscription=oversubscription,
         in_network_reduction=in_network_reduction,
         host=_host(
             host_memory or rented.get("host_memory"),
-            given.get("host_memory"),
-            host_link or given["host_link"],
+            entry.get("host_memory"),
+            host_link or entry["host_link"],
         ),
         reserve=reserve,
         calibration=constants.calibration(name, recipe, stack, release=release, defects=defects),
     )
 
 
-def _host(said: str | float | None, usual: str | None, way: str | Link) -> Host:
+def _host(chosen: str | float | None, usual: str | None, bus_name: str | Link) -> Host:
     """The host by what a user or a cloud says, else as in the usual machine."""
-    bus = link(way, field="host_link")
-    memory = said or usual
+    bus = link(bus_name, field="host_link")
+    memory = chosen or usual
     if memory is None:
         return Host(link=bus, stated=False)
     if isinstance(memory, bool) or not isinstance(memory, str | int | float):
         raise BadValue("host_memory", memory, "write a size with a unit, for example '1 TiB'")
     size = units.parse(memory, "B", field="host_memory") if isinstance(memory, str) else memory
-    return Host(memory=size, link=bus, stated=said is not None)
+    return Host(memory=size, link=bus, stated=chosen is not None)

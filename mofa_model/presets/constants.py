@@ -112,25 +112,25 @@ def _calibration(
 @cache
 def _constants(paths: Paths, files: tuple[str, ...]) -> Mapping[str, Constant]:
     """What some sections set, one over the other: a later value replaces, a factor multiplies."""
-    known = defaults()
-    found: dict[str, Constant] = {}
+    default_values = defaults()
+    constants: dict[str, Constant] = {}
     for where, section in _layers(paths, files):
-        for path, given in section.items():
-            if path not in known:
-                told = " or ".join(files) or "constants.toml"
-                raise BadFile(told, f"[{where}] {path} is not a constant of Calibration")
-            below = found.get(path)
-            now = known[path] if below is None else below.value
-            value = given["value"] if "value" in given else now * given["factor"]
-            told = below.source + "; " if below is not None and "factor" in given else ""
-            scatter = given.get("scatter", 0.0)
-            found[path] = Constant(
+        for path, setting in section.items():
+            if path not in default_values:
+                files_named = " or ".join(files) or "constants.toml"
+                raise BadFile(files_named, f"[{where}] {path} is not a constant of Calibration")
+            below = constants.get(path)
+            value_below = default_values[path] if below is None else below.value
+            value = setting["value"] if "value" in setting else value_below * setting["factor"]
+            files_named = below.source + "; " if below is not None and "factor" in setting else ""
+            scatter = setting.get("scatter", 0.0)
+            constants[path] = Constant(
                 path=path,
                 value=float(value),
                 scatter=scatter,
-                source=f"{told}{where}: {given['source']}",
+                source=f"{files_named}{where}: {setting['source']}",
             )
-    return MappingProxyType(found)
+    return MappingProxyType(constants)
 
 
 @cache
@@ -232,11 +232,11 @@ def constant_files() -> tuple[str, ...]:
 
 def constant_tables(names: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
     """The constants that hold, lowest first: the shipped ones, and what the files say."""
-    found: list[Mapping[str, Any]] = [entries.table("constants")]
+    tables: list[Mapping[str, Any]] = [entries.table("constants")]
     for name in names:
-        given = read_constants(name)
-        found = [given] if given.get("whole") else [*found, given]
-    return tuple(found)
+        own = read_constants(name)
+        tables = [own] if own.get("whole") else [*tables, own]
+    return tuple(tables)
 
 
 @cache
@@ -264,14 +264,14 @@ def _check(name: str, table: Mapping[str, Any], where: str) -> None:
     """Refuse a constant that is not `{value = 1.0, source = "…"}` or `{factor = 1.0, source =
     "…"}`.
     """
-    for key, given in table.items():
+    for key, constant in table.items():
         inside = f"{where}.{key}" if where else key
         if "." not in key or where == "defect":
-            if isinstance(given, Mapping):
-                _check(name, given, inside)
+            if isinstance(constant, Mapping):
+                _check(name, constant, inside)
             continue
-        kinds = {"value", "factor"} & set(given) if isinstance(given, Mapping) else set()
-        number = given[kinds.pop()] if len(kinds) == 1 else None
+        kinds = {"value", "factor"} & set(constant) if isinstance(constant, Mapping) else set()
+        number = constant[kinds.pop()] if len(kinds) == 1 else None
         if (
             isinstance(number, bool)
             or not isinstance(number, int | float)
@@ -280,7 +280,7 @@ def _check(name: str, table: Mapping[str, Any], where: str) -> None:
             raise BadFile(
                 name, f'[{where}] "{key}" must have a value or a factor: a number of zero or more'
             )
-        if not isinstance(given.get("source"), str):
+        if not isinstance(constant.get("source"), str):
             raise BadFile(
                 name, f'[{where}] "{key}" must have a source: text that says where it is from'
             )

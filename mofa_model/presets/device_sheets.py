@@ -58,10 +58,10 @@ LARGEST: Final = 2**16
 def device_of_file(path: str) -> str:
     """The id under which the device of a file can be asked for from now on."""
     text = files.read_text(path, largest=LARGEST)
-    given = files.from_toml(text, path) if str(path).endswith(".toml") else _yaml(text, path)
-    if not isinstance(given, Mapping):
+    document = files.from_toml(text, path) if str(path).endswith(".toml") else _yaml(text, path)
+    if not isinstance(document, Mapping):
         raise BadFile(path, f"is no data sheet; write {_example()}")
-    sheet = {**USUAL, "source": f"the file {path}", **{str(k): v for k, v in given.items()}}
+    sheet = {**USUAL, "source": f"the file {path}", **{str(k): v for k, v in document.items()}}
     _check(path, sheet)
     name = str(sheet.pop("name"))
     sheet.setdefault("domain", sheet["gpus_per_node"])
@@ -83,10 +83,10 @@ def _check(path: str, sheet: Mapping[str, Any]) -> None:
     lacking = [name for name in NEEDED if not sheet.get(name)]
     if lacking:
         raise BadFile(path, f"lacks {', '.join(lacking)}; a data sheet has {_example()}")
-    known = (*_TEXTS, *_QUANTITIES, *_LINKS, *_COUNTS)
+    fields = (*_TEXTS, *_QUANTITIES, *_LINKS, *_COUNTS)
     for name, value in sheet.items():
-        if name not in known:
-            raise UnknownName(f"{path}: field", name, known)
+        if name not in fields:
+            raise UnknownName(f"{path}: field", name, fields)
         if name in _QUANTITIES:
             quantity = units.parse(value, _QUANTITIES[name], field=f"{path}: {name}")
             positive(**{f"{path}: {name}": quantity})

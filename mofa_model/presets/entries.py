@@ -37,9 +37,9 @@ class _Entries(Mapping[str, Entry]):
         self._file = file
         path = parsed.beside(__file__, file)
         self._data = parsed.read(path)
-        known = parsed.kept(path, self._data, parsed.tables_in) or {}
+        kept_tables = parsed.kept(path, self._data, parsed.tables_in) or {}
         self._parsed: dict[str, Entry] = {
-            name: entry for name, entry in known.items() if isinstance(entry, dict)
+            name: entry for name, entry in kept_tables.items() if isinstance(entry, dict)
         }
         self._names: dict[str, None] = dict.fromkeys(self._parsed or self._texts)
         self._added: set[str] = set()
@@ -103,7 +103,7 @@ def put_device(name: str, entry: Entry, path: str) -> str:
     """
     word = _key("devices", name)
     devices = table("devices")
-    if any(devices.is_shipped(known) for known in meanings("devices", word)):
+    if any(devices.is_shipped(shipped) for shipped in meanings("devices", word)):
         raise BadFile(path, f"name: {name} is a preset's already; give another one")
     devices.add(word, entry)
     for read in _READ:
@@ -138,8 +138,8 @@ def model_id(name: str) -> str:
     >>> model_id(f"{hub}/meta-llama/Llama-3.1-8B/blob/main/config.json"), model_id("org/name")
     ('meta-llama/Llama-3.1-8B', 'org/name')
     """
-    found = _ADDRESS.fullmatch(name.strip())
-    return found[1] if found else name
+    address = _ADDRESS.fullmatch(name.strip())
+    return address[1] if address else name
 
 
 def hub_id(name: str) -> str:
@@ -149,8 +149,15 @@ def hub_id(name: str) -> str:
     >>> hub_id("llama3-8b"), hub_id("org/name"), hub_id("gpt3-175b")
     ('meta-llama/Llama-3.1-8B', 'org/name', '')
     """
-    known = (*table("models").get(name, {}).get("aliases", ()), name)
-    return next((one for one in reversed(known) if re.fullmatch(r"[\w.-]+/[\w.-]+", one)), "")
+    names_known = (*table("models").get(name, {}).get("aliases", ()), name)
+    return next(
+        (
+            name_known
+            for name_known in reversed(names_known)
+            if re.fullmatch(r"[\w.-]+/[\w.-]+", name_known)
+        ),
+        "",
+    )
 
 
 def is_address(name: str) -> bool:
@@ -161,7 +168,7 @@ def is_address(name: str) -> bool:
 def _key(kind: str, name: str) -> str:
     """A name in the form by which it is looked up: lower case, with hyphens, without its maker."""
     word = re.sub(r"[\s_-]+", "-", (model_id(name) if kind == "models" else name).strip().lower())
-    maker = next((one for one in _MAKERS if word.startswith(one)), "")
+    maker = next((prefix for prefix in _MAKERS if word.startswith(prefix)), "")
     return word.removeprefix(maker) if kind == "devices" else word
 
 
@@ -169,12 +176,12 @@ def _instances(devices: Iterable[str]) -> Mapping[str, tuple[str, Entry, str]]:
     """Nodes with some devices that clouds rent out, by what each is looked up by: the id of its
     device, its facts, and its name.
     """
-    found: dict[str, tuple[str, Entry, str]] = {}
+    nodes: dict[str, tuple[str, Entry, str]] = {}
     for device in devices:
         for name, facts in table("devices")[device].get("instances", {}).items():
             for word in (name, name.removeprefix("Standard_"), *facts.get("aliases", ())):
-                found[_key("devices", word)] = (device, facts, word)
-    return found
+                nodes[_key("devices", word)] = (device, facts, word)
+    return nodes
 
 
 def instance(name: object) -> Entry:
@@ -193,11 +200,11 @@ def _ids(kind: str, entries: Sequence[str]) -> dict[str, tuple[str, ...]]:
     alias can be that of several.
     """
     rented = _instances(entries) if kind == "devices" else {}
-    found: dict[str, tuple[str, ...]] = {word: (device,) for word, (device, _, _) in rented.items()}
+    ids: dict[str, tuple[str, ...]] = {word: (device,) for word, (device, _, _) in rented.items()}
     for name in entries:
         for alias in {_key(kind, alias): None for alias in table(kind)[name].get("aliases", ())}:
-            found[alias] = (*found.get(alias, ()), name)
-    return found
+            ids[alias] = (*ids.get(alias, ()), name)
+    return ids
 
 
 @rereads_devices
@@ -243,7 +250,7 @@ def canonical_names(kind: str) -> dict[str, str]:
     """The name to suggest for every alias of a kind of entry, and for clouds' nodes of devices."""
     nodes = _instances(names(kind)) if kind == "devices" else {}
     ids = _ids(kind, names(kind)) | {word: (name,) for word, name in _own(kind).items()}
-    return {alias: some[0] for alias, some in ids.items()} | {
+    return {alias: presets[0] for alias, presets in ids.items()} | {
         word: name for word, (_, _, name) in nodes.items()
     }
 
@@ -255,14 +262,12 @@ def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
     >>> resolve("models", "Llama3-405B")
     'llama3.1-405b'
     """
-    found, field = meanings(kind, name), field or kind.removesuffix("s")
-    if len(found) > 1:
-        raise BadValue(
-            field, name, f"it may mean several: give {', '.join(found[:-1])} or {found[-1]}"
-        )
-    if not found and kind == "devices" and re.fullmatch(_TPU, _key(kind, str(name))):
+    ids, field = meanings(kind, name), field or kind.removesuffix("s")
+    if len(ids) > 1:
+        raise BadValue(field, name, f"it may mean several: give {', '.join(ids[:-1])} or {ids[-1]}")
+    if not ids and kind == "devices" and re.fullmatch(_TPU, _key(kind, str(name))):
         raise BadValue(field, name, "it is a TPU, and only GPUs are modelled so far; give a GPU")
-    if not found:
+    if not ids:
         more = ("`mofa presets " + kind + "` lists them all", also)
         raise UnknownName(
             field,
@@ -271,7 +276,7 @@ def resolve(kind: str, name: object, *, field: str = "", also: str = "") -> str:
             aliases=canonical_names(kind),
             also=", ".join(filter(None, more)),
         )
-    return found[0]
+    return ids[0]
 
 
 def entry(kind: str, name: object) -> Entry:
@@ -279,9 +284,9 @@ def entry(kind: str, name: object) -> Entry:
     return table(kind)[resolve(kind, name)]
 
 
-def facts(given: Entry) -> dict[str, Any]:
+def facts(preset: Entry) -> dict[str, Any]:
     """An entry's own fields, without source, notes and aliases."""
-    return {key: value for key, value in given.items() if key not in _ABOUT}
+    return {key: value for key, value in preset.items() if key not in _ABOUT}
 
 
 def sources(kind: str, name: object) -> dict[str, Any]:
@@ -290,5 +295,5 @@ def sources(kind: str, name: object) -> dict[str, Any]:
     >>> sources("models", "bloom")["source"]
     'bigscience tr11-176B slurm script'
     """
-    given = entry(kind, name)
-    return {key: given[key] for key in _ABOUT if key in given and key != "aliases"}
+    preset = entry(kind, name)
+    return {key: preset[key] for key in _ABOUT if key in preset and key != "aliases"}

@@ -161,10 +161,14 @@ def relative(device: str) -> str | None:
 @cache
 def sheet(device: str, format: str) -> Sheet:
     """What a device's data sheet promises in a format."""
-    found = catalogue.device(device)
-    peak = {"fp8": found.peak_fp8, "fp4": found.peak_fp4}.get(format) or found.peak_bf16
+    data_sheet = catalogue.device(device)
+    peak = {"fp8": data_sheet.peak_fp8, "fp4": data_sheet.peak_fp4}.get(
+        format
+    ) or data_sheet.peak_bf16
     link = catalogue.fabric(entries.entry("devices", device)["scale_up"])
-    return Sheet(peak=float(peak), memory=float(found.memory_bandwidth), link=float(link.bandwidth))
+    return Sheet(
+        peak=float(peak), memory=float(data_sheet.memory_bandwidth), link=float(link.bandwidth)
+    )
 
 
 def _folders() -> tuple[str, ...]:
@@ -192,8 +196,8 @@ def _shipped(device: str) -> Mapping[tuple[str, str], Callable[[], Surface]]:
     except FileNotFoundError:
         return {}
     return {
-        (one["operator"], one["form"]): cache(partial(_surface, one))
-        for one in document["surfaces"]
+        (surface["operator"], surface["form"]): cache(partial(_surface, surface))
+        for surface in document["surfaces"]
     }
 
 
@@ -202,18 +206,18 @@ class _Surfaces(Mapping[tuple[str, str], Surface]):
     needs ten of eighty.
     """
 
-    def __init__(self, known: Mapping[tuple[str, str], Surface | Callable[[], Surface]]) -> None:
-        self._known = known
+    def __init__(self, surfaces: Mapping[tuple[str, str], Surface | Callable[[], Surface]]) -> None:
+        self._surfaces = surfaces
 
     def __getitem__(self, key: tuple[str, str]) -> Surface:
-        found = self._known[key]
-        return found if isinstance(found, Surface) else found()
+        surface = self._surfaces[key]
+        return surface if isinstance(surface, Surface) else surface()
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._known)
+        return iter(self._surfaces)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._surfaces)
 
 
 def _own(name: str, device: str) -> Surfaces:
@@ -235,18 +239,21 @@ def from_text(text: str, file: str, device: str) -> Surfaces:
     """Surfaces of a device's document; `file` is what an error calls it."""
     try:
         document = json.loads(text)
-        found = {(one["operator"], one["form"]): _surface(one) for one in document["surfaces"]}
+        surfaces = {
+            (surface["operator"], surface["form"]): _surface(surface)
+            for surface in document["surfaces"]
+        }
         named = str(document["device"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadFile(
             file, f"is not a file that `mofa calibrate kernels` wrote: {error!r}"
         ) from None
-    for operator, _ in found:
+    for operator, _ in surfaces:
         if operator not in OPERATORS:
             raise BadFile(file, f"has an operator {operator!r}: one of {', '.join(OPERATORS)}")
     if named != device:
         raise BadFile(file, f"holds surfaces of {named}; give {named}.json that name")
-    return found
+    return surfaces
 
 
 def _surface(plain: Mapping[str, Any]) -> Surface:

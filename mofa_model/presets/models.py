@@ -46,23 +46,23 @@ def model(name: str) -> Transformer:
 
 @cache
 def _model(name: str) -> Transformer:
-    given = entries.facts(entries.entry("models", name))
-    if "config" not in given:
-        return network(name, given)
-    return from_config(given["config"], name=name)
+    facts = entries.facts(entries.entry("models", name))
+    if "config" not in facts:
+        return network(name, facts)
+    return from_config(facts["config"], name=name)
 
 
-def network(name: str, given: Mapping[str, Any]) -> Transformer:
+def network(name: str, facts: Mapping[str, Any]) -> Transformer:
     """A model from a table: `layers` lists runs, each a number of repeats and the blocks of each
     layer of its pattern; a block is a table of its own, of the kind that it says or is called by.
     """
-    tables = {key: dict(value) for key, value in given.items() if isinstance(value, Mapping)}
+    tables = {key: dict(value) for key, value in facts.items() if isinstance(value, Mapping)}
     embedding = Embedding(**tables.pop("embedding"))
     norms = tables.pop("norms", {})
     blocks = {key: BLOCKS[table.pop("kind", key)](**table) for key, table in tables.items()}
     ends = {
         key: value
-        for key, value in given.items()
+        for key, value in facts.items()
         if key not in {*blocks, "embedding", "norms", "layers"}
     }
     runs = tuple(
@@ -70,7 +70,7 @@ def network(name: str, given: Mapping[str, Any]) -> Transformer:
             tuple(Layer(tuple(blocks[word] for word in words), **norms) for words in pattern),
             repeats,
         )
-        for repeats, *pattern in given["layers"]
+        for repeats, *pattern in facts["layers"]
     )
     return Transformer(name=name, runs=runs, embedding=embedding, **ends)
 
@@ -190,28 +190,28 @@ def shape_named(text: str, *, field: str = "--model") -> Transformer:
     """A decoder by its shape alone: with a gate as Llama's, with experts as Mixtral's, else as
     StarCoder 2's.
 
-    >>> shape_named("layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256,gated=true").layers
+    >>> shape_named("layers=32,hidden=4096,heads=32,ffn=14336,vocab=128256,gated=true").layers
     32
     """
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")
         if name not in _SHAPE:
             raise UnknownName(field, name, _SHAPE)
-        said[name] = value
+        values[name] = value
     sizes: dict[str, int] = {}
     for name in _SHAPE[:-1]:
-        if name in said:
-            if not said[name].isdecimal() or not 0 < int(said[name]) < 10**9:
-                raise BadValue(field, f"{name}={said[name]}", "give a whole number above zero")
-            sizes[name] = int(said[name])
+        if name in values:
+            if not values[name].isdecimal() or not 0 < int(values[name]) < 10**9:
+                raise BadValue(field, f"{name}={values[name]}", "give a whole number above zero")
+            sizes[name] = int(values[name])
     for name in ("layers", "hidden", "heads", "vocab"):
         if name not in sizes:
             raise BadValue(field, text, f"say {name}=… too")
     if sizes["hidden"] % sizes["heads"]:
         right = f"{sizes['heads']} heads must divide it"
         raise BadValue(field, f"hidden={sizes['hidden']}", right)
-    gated = said.get("gated", "false").lower() in {"true", "1"} or "experts" in sizes
+    gated = values.get("gated", "false").lower() in {"true", "1"} or "experts" in sizes
     config: dict[str, Any] = {
         "model_type": "mixtral" if "experts" in sizes else "llama" if gated else "starcoder2",
         "num_hidden_layers": sizes["layers"],
@@ -247,16 +247,16 @@ def model_named(text: str) -> Transformer:
     if on_hub != text and not files.path_kind(text):
         text = on_hub
     also = "or give a model hub's file: --model config.json"
-    known = entries.meanings("models", text)
+    presets_named = entries.meanings("models", text)
     if text.endswith(_WEIGHTS):
         raise BadFile(text, "is a file of weights; give the config.json that stands beside it")
     if (
         text.endswith(".json")
         or text.startswith(("./", "../", "/", "~"))
-        or (not known and files.path_kind(text) == "folder")
+        or (not presets_named and files.path_kind(text) == "folder")
     ):
         return _read(text)
-    if ID.fullmatch(text) and not known:
+    if ID.fullmatch(text) and not presets_named:
         file = config_file(text, field=field)
         if file is not None:
             return _read(file)

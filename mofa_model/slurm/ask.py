@@ -11,8 +11,8 @@ from mofa_model.slurm.slurm_records import SlurmRecords
 PATIENCE: Final = 120.0
 """How long one command may take. [s]"""
 FIELDS: Final = (
-    "JobID", "JobIDRaw", "JobName", "User", "Partition", "State", "ExitCode", "Submit", "Start", "End",
-    "NodeList", "AllocTRES", "Timelimit", "Reason", "Comment",
+    "JobID", "JobIDRaw", "JobName", "User", "Partition", "State", "ExitCode", "Submit", "Start",
+    "End", "NodeList", "AllocTRES", "Timelimit", "Reason", "Comment",
 )  # fmt: skip
 EVENTS: Final = "Cluster,NodeName,TimeStart,TimeEnd,State,Reason%200,User"
 
@@ -74,6 +74,6 @@ def _output(words: tuple[str, ...], *, needed: bool) -> str:
         reason = why(error) if isinstance(error, OSError) else f"no answer in {PATIENCE:.0f} s"
         raise SourceUnreachable(f"Slurm: {words[0]}: {reason}") from None
     if done.returncode and needed:
-        said = (done.stderr or done.stdout).strip().partition("\n")[0]
-        raise SourceUnreachable(f"Slurm: {' '.join(words[:3])}: {said}")
+        message = (done.stderr or done.stdout).strip().partition("\n")[0]
+        raise SourceUnreachable(f"Slurm: {' '.join(words[:3])}: {message}")
     return done.stdout if done.returncode == 0 else ""

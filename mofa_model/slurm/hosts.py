@@ -22,13 +22,13 @@ def hosts_of(text: str) -> tuple[str, ...]:
     plain = text.strip()
     if plain.lower() in {"", "(null)", "none assigned", "n/a", "none"}:
         return ()
-    found: list[str] = []
+    hosts: list[str] = []
     for part in re.split(r",(?![^\[]*\])", plain):
         for host in _expanded(part):
-            found.append(host)
-            if len(found) > _MOST:
+            hosts.append(host)
+            if len(hosts) > _MOST:
                 raise BadValue("list of hosts", plain[:60], f"at most {_MOST} hosts are read")
-    return tuple(found)
+    return tuple(hosts)
 
 
 def _expanded(text: str) -> Iterator[str]:
@@ -41,11 +41,11 @@ def _expanded(text: str) -> Iterator[str]:
         raise BadValue("list of hosts", text, "each [ needs a ]")
     for number in text[opened + 1 : closed].split(","):
         numbers = [number]
-        if found := _RANGE.fullmatch(number):
-            first, last = found.groups()
+        if bounds := _RANGE.fullmatch(number):
+            first, last = bounds.groups()
             if int(last) - int(first) > _MOST:
                 raise BadValue("list of hosts", text, f"at most {_MOST} hosts are read")
-            numbers = [str(one).zfill(len(first)) for one in range(int(first), int(last) + 1)]
-        for one in numbers:
+            numbers = [str(index).zfill(len(first)) for index in range(int(first), int(last) + 1)]
+        for index in numbers:
             for rest in _expanded(text[closed + 1 :]):
-                yield f"{text[:opened]}{one}{rest}"
+                yield f"{text[:opened]}{index}{rest}"

@@ -20,9 +20,10 @@ _FLAGS: Final = {
 }  # fmt: skip
 """Signs behind a state. Source: sinfo(1), NODE STATE CODES."""
 _SHORT: Final = {
-    "drng": ("DRAINING",), "drain": ("DRAIN",), "drained": ("DRAIN", "IDLE"), "comp": ("COMPLETING",),
-    "draining": ("DRAIN",), "alloc": ("ALLOCATED",), "mix": ("MIXED",), "resv": ("RESERVED",), "futr": ("FUTURE",),
-    "failg": ("FAILING",), "unk": ("UNKNOWN",), "plnd": ("PLANNED",), "inval": ("INVAL",), "maint": ("MAINT",),
+    "drng": ("DRAINING",), "drain": ("DRAIN",), "drained": ("DRAIN", "IDLE"),
+    "comp": ("COMPLETING",), "draining": ("DRAIN",), "alloc": ("ALLOCATED",), "mix": ("MIXED",),
+    "resv": ("RESERVED",), "futr": ("FUTURE",), "failg": ("FAILING",), "unk": ("UNKNOWN",),
+    "plnd": ("PLANNED",), "inval": ("INVAL",), "maint": ("MAINT",),
 }  # fmt: skip
 _ENDS: Final = frozenset(
     {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY"}
@@ -42,15 +43,15 @@ _COLUMNS: Final = re.compile(r"\S+")
 
 def read(outputs: Iterable[tuple[str, str]]) -> SlurmRecords:
     """Records in outputs of Slurm commands; each output is a text with its name."""
-    found = SlurmRecords()
+    records = SlurmRecords()
     for text, name in outputs:
         form = _form(text)
         if not form:
             right = "give what sinfo, scontrol show node, sacct or sacctmgr show event printed"
             raise BadFile(name, f"it is no output of Slurm that is known; {right}")
         made = _READERS[form](text, name)
-        found = found.joined_with(made)
-    return found
+        records = records.joined_with(made)
+    return records
 
 
 def _form(text: str) -> str:
@@ -61,7 +62,7 @@ def _form(text: str) -> str:
     first = next((line for line in plain.splitlines() if line.strip()), "")
     if re.match(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d", first):  # sinfo -l says when
         first = plain.partition("\n")[2].lstrip().partition("\n")[0]
-    words = {one.strip().upper().rstrip("+") for one in re.split(r"[|\s]+", first)}
+    words = {word.strip().upper().rstrip("+") for word in re.split(r"[|\s]+", first)}
     if re.match(r"NodeName=", first):
         return "scontrol"
     if re.search(r"(?m)^SlurmdTimeout\s*=", plain):
@@ -85,19 +86,20 @@ def _table(text: str, name: str) -> Iterator[dict[str, str]]:
         lines = lines[1:]
     head = lines[0]
     if "|" in head:
-        names = [one.strip().upper() for one in head.strip().rstrip("|").split("|")]
+        names = [cell.strip().upper() for cell in head.strip().rstrip("|").split("|")]
         for line in lines[1:]:
             cells = line.rstrip("\n").split("|")
             if len(cells) > len(names) and names[-1] != "COMMENT":
                 cells = cells[: len(names)]
-            yield dict(zip(names, (one.strip() for one in cells), strict=False))
+            yield dict(zip(names, (cell.strip() for cell in cells), strict=False))
         return
     spots = [
-        (found.group().upper(), found.start(), found.end()) for found in _COLUMNS.finditer(head)
+        (heading.group().upper(), heading.start(), heading.end())
+        for heading in _COLUMNS.finditer(head)
     ]
-    names = [one for one, _, _ in spots]
+    names = [cell for cell, _, _ in spots]
     if len(lines) > 1 and re.fullmatch(r"[-\s]+", lines[1]):  # dashes say how wide each column is
-        rules = [(found.start(), found.end()) for found in _COLUMNS.finditer(lines[1])]
+        rules = [(heading.start(), heading.end()) for heading in _COLUMNS.finditer(lines[1])]
         for line in lines[2:]:
             yield {column: line[a:b].strip() for column, (a, b) in zip(names, rules, strict=False)}
         return
@@ -105,18 +107,18 @@ def _table(text: str, name: str) -> Iterator[dict[str, str]]:
         cells = line.split(None, len(names) - 1)
         if len(cells) < len(names) - 1:
             raise BadFile(name, f"line {number} has {len(cells)} columns of {len(names)}")
-        yield dict(zip(names, (one.strip() for one in cells), strict=False))
+        yield dict(zip(names, (cell.strip() for cell in cells), strict=False))
 
 
 def _of_sinfo(text: str, name: str) -> SlurmRecords:
-    found: dict[str, SlurmNode] = {}
+    nodes: dict[str, SlurmNode] = {}
     for row in _table(text, name):
         devices, product = _gres(row.get("GRES", ""))
         partition = row.get("PARTITION", "").rstrip("*")
         for host in hosts_of(row.get("NODELIST", "")):
-            before = found.get(host)
+            before = nodes.get(host)
             parts = before.partitions if before else ()
-            found[host] = SlurmNode(
+            nodes[host] = SlurmNode(
                 name=host,
                 states=_states(row.get("STATE", "")),
                 devices=devices,
@@ -127,11 +129,11 @@ def _of_sinfo(text: str, name: str) -> SlurmRecords:
                 memory_bytes=_whole(row.get("MEMORY", "")) * 2.0**20,
                 reason="" if row.get("REASON", "none") == "none" else row["REASON"],
             )
-    return SlurmRecords(node_records=tuple(found.values()), sources=(name,))
+    return SlurmRecords(node_records=tuple(nodes.values()), sources=(name,))
 
 
 def _of_scontrol(text: str, name: str) -> SlurmRecords:
-    found = []
+    nodes = []
     for block in re.split(r"(?m)^(?=NodeName=)", text):
         if not block.strip():
             continue
@@ -140,13 +142,15 @@ def _of_scontrol(text: str, name: str) -> SlurmRecords:
         if not devices:
             devices = _gres(pairs.get("CfgTRES", ""))[0]
         reason, since = _reason(pairs.get("Reason", ""))
-        found.append(
+        nodes.append(
             SlurmNode(
                 name=pairs.get("NodeName", ""),
                 states=_states(pairs.get("State", "")),
                 devices=devices,
                 product=product,
-                partitions=tuple(one for one in pairs.get("Partitions", "").split(",") if one),
+                partitions=tuple(
+                    partition for partition in pairs.get("Partitions", "").split(",") if partition
+                ),
                 features=_features(pairs.get("AvailableFeatures", "")),
                 cpus=_whole(pairs.get("CPUTot", "")),
                 memory_bytes=_whole(pairs.get("RealMemory", "")) * 2.0**20,
@@ -155,31 +159,31 @@ def _of_scontrol(text: str, name: str) -> SlurmRecords:
                 booted=_moment(pairs.get("BootTime", "")),
             )
         )
-    return SlurmRecords(node_records=tuple(found), sources=(name,))
+    return SlurmRecords(node_records=tuple(nodes), sources=(name,))
 
 
 def _pairs(block: str) -> dict[str, str]:
     """Pairs `Key=value` of a text; values may have blanks in them."""
     plain = re.sub(r"\s+", " ", block).strip()
     marks = [
-        found
-        for found in _PAIR.finditer(plain)
-        if found.start() == 0 or plain[found.start() - 1] == " "
+        pair
+        for pair in _PAIR.finditer(plain)
+        if pair.start() == 0 or plain[pair.start() - 1] == " "
     ]
-    ends = [found.start() for found in marks[1:]] + [len(plain)]
+    ends = [pair.start() for pair in marks[1:]] + [len(plain)]
     made: dict[str, str] = {}
-    for found, end in zip(marks, ends, strict=True):
-        made.setdefault(found[1], plain[found.end() : end].strip())
+    for pair, end in zip(marks, ends, strict=True):
+        made.setdefault(pair[1], plain[pair.end() : end].strip())
     return made
 
 
 def _reason(text: str) -> tuple[str, float]:
-    found = re.fullmatch(r"(.*?)\s*\[(?:[^\]@]*)@([^\]]+)\]", text)
-    return (found[1], _moment(found[2])) if found else (text, 0.0)
+    match = re.fullmatch(r"(.*?)\s*\[(?:[^\]@]*)@([^\]]+)\]", text)
+    return (match[1], _moment(match[2])) if match else (text, 0.0)
 
 
 def _of_sacct(text: str, name: str) -> SlurmRecords:
-    found = []
+    runs = []
     for row in _table(text, name):
         job_id = row.get("JOBIDRAW") or row.get("JOBID", "")
         shown = row.get("JOBID") or job_id
@@ -190,10 +194,13 @@ def _of_sacct(text: str, name: str) -> SlurmRecords:
         state = (
             state
             if state in _ENDS
-            else next((one for one in sorted(_ENDS) if state and one.startswith(state)), state)
+            else next(
+                (long_name for long_name in sorted(_ENDS) if state and long_name.startswith(state)),
+                state,
+            )
         )
         code, _, signal = row.get("EXITCODE", "0:0").partition(":")
-        found.append(
+        runs.append(
             SlurmRun(
                 job_id=shown,
                 name=row.get("JOBNAME", ""),
@@ -213,17 +220,17 @@ def _of_sacct(text: str, name: str) -> SlurmRecords:
                 comment=row.get("COMMENT", ""),
             )
         )
-    return SlurmRecords(runs=tuple(found), sources=(name,))
+    return SlurmRecords(runs=tuple(runs), sources=(name,))
 
 
 def _of_events(text: str, name: str) -> SlurmRecords:
-    found = []
+    events = []
     for row in _table(text, name):
         node = row.get("NODENAME", "")
         begun = _moment(row.get("TIMESTART", row.get("START", "")))
         if not node or not begun:
             continue  # of the whole cluster
-        found.append(
+        events.append(
             NodeEvent(
                 node=node,
                 begun=begun,
@@ -233,7 +240,7 @@ def _of_events(text: str, name: str) -> SlurmRecords:
                 user=row.get("USER", "").partition("(")[0],
             )
         )
-    return SlurmRecords(node_events=tuple(found), sources=(name,))
+    return SlurmRecords(node_events=tuple(events), sources=(name,))
 
 
 _MESSAGE: Final = 10.0
@@ -241,13 +248,13 @@ _MESSAGE: Final = 10.0
 
 
 def _of_config(text: str, name: str) -> SlurmRecords:
-    told = {
-        name: float(found[1])
+    seconds = {
+        name: float(seconds_said[1])
         for name in ("SlurmdTimeout", "MessageTimeout")
-        if (found := re.search(rf"(?m)^{name}\s*=\s*(\d+)", text))
+        if (seconds_said := re.search(rf"(?m)^{name}\s*=\s*(\d+)", text))
     }
     silent = seconds_until_down(
-        told.get("SlurmdTimeout", 0.0), told.get("MessageTimeout", _MESSAGE)
+        seconds.get("SlurmdTimeout", 0.0), seconds.get("MessageTimeout", _MESSAGE)
     )
     return SlurmRecords(silent_seconds=silent, sources=(name,))
 
@@ -273,39 +280,39 @@ def _of_json(text: str, name: str) -> SlurmRecords:
         body = json.loads(text)
     except (ValueError, RecursionError):
         raise BadFile(name, "it is no JSON, or is cut off") from None
-    told = [one for one in _list(body.get("errors")) if isinstance(one, Mapping)]
-    if told and not (body.get("jobs") or body.get("nodes") or body.get("sinfo")):
-        why = told[0].get("description") or told[0].get("error") or "no reason"
+    errors = [error for error in _list(body.get("errors")) if isinstance(error, Mapping)]
+    if errors and not (body.get("jobs") or body.get("nodes") or body.get("sinfo")):
+        why = errors[0].get("description") or errors[0].get("error") or "no reason"
         raise BadFile(name, f"Slurm answered with an error: {why}")
-    nodes = [_json_node(one) for one in _list(body.get("nodes")) if isinstance(one, Mapping)]
+    nodes = [_json_node(row) for row in _list(body.get("nodes")) if isinstance(row, Mapping)]
     for row in _list(body.get("sinfo")):
         nodes += _json_sinfo(row)
-    runs = [_json_run(one) for one in _list(body.get("jobs")) if isinstance(one, Mapping)]
+    runs = [_json_run(row) for row in _list(body.get("jobs")) if isinstance(row, Mapping)]
     if "nodes" not in body and "jobs" not in body and "sinfo" not in body:
         raise BadFile(name, "it has neither jobs nor nodes of Slurm")
     return SlurmRecords(node_records=tuple(nodes), runs=tuple(runs), sources=(name,))
 
 
-def _json_node(one: Mapping[str, Any]) -> SlurmNode:
-    devices, product = _gres(str(one.get("gres") or ""))
-    state = one.get("state")
+def _json_node(node: Mapping[str, Any]) -> SlurmNode:
+    devices, product = _gres(str(node.get("gres") or ""))
+    state = node.get("state")
     states = [str(state)] if isinstance(state, str) else [str(part) for part in _list(state)]
-    states += [str(part) for part in _list(one.get("state_flags"))]
-    features = one.get("features")
+    states += [str(part) for part in _list(node.get("state_flags"))]
+    features = node.get("features")
     return SlurmNode(
-        name=str(one.get("name") or ""),
+        name=str(node.get("name") or ""),
         states=tuple(dict.fromkeys(part.upper() for part in states)),
-        devices=devices or _gres(str(one.get("tres") or ""))[0],
+        devices=devices or _gres(str(node.get("tres") or ""))[0],
         product=product,
-        partitions=tuple(str(part) for part in _list(one.get("partitions"))),
+        partitions=tuple(str(part) for part in _list(node.get("partitions"))),
         features=_features(features)
         if isinstance(features, str)
         else tuple(map(str, _list(features))),
-        cpus=int(_number(one.get("cpus"))),
-        memory_bytes=_number(one.get("real_memory")) * 2.0**20,
-        reason=str(one.get("reason") or ""),
-        reason_since=_number(one.get("reason_changed_at")),
-        booted=_number(one.get("boot_time")),
+        cpus=int(_number(node.get("cpus"))),
+        memory_bytes=_number(node.get("real_memory")) * 2.0**20,
+        reason=str(node.get("reason") or ""),
+        reason_since=_number(node.get("reason_changed_at")),
+        booted=_number(node.get("boot_time")),
     )
 
 
@@ -316,7 +323,7 @@ def _json_sinfo(row: Any) -> list[SlurmNode]:
     devices, product = _gres(str(_part(row, "gres").get("total") or ""))
     nodes = _part(row, "nodes")
     state = _part(row, "node").get("state")
-    states = tuple(str(one).upper() for one in (_list(state) or [state]) if one)
+    states = tuple(str(word).upper() for word in (_list(state) or [state]) if word)
     memory = _part(row, "memory").get("maximum")
     partition = row.get("partition")
     name = partition.get("name") if isinstance(partition, Mapping) else partition
@@ -339,43 +346,43 @@ def _json_sinfo(row: Any) -> list[SlurmNode]:
     ]
 
 
-def _json_run(one: Mapping[str, Any]) -> SlurmRun:
+def _json_run(run: Mapping[str, Any]) -> SlurmRun:
     """A run of a Slurm job from one entry of Slurm's JSON output."""
-    state = one.get("state")
-    current = state.get("current") if isinstance(state, Mapping) else one.get("job_state", state)
+    state = run.get("state")
+    current = state.get("current") if isinstance(state, Mapping) else run.get("job_state", state)
     states = [str(part) for part in (_list(current) or [current or ""])]
-    times, code = _part(one, "time"), _part(one, "exit_code")
-    told = _part(code, "signal")
-    array = _part(one, "array")
+    times, code = _part(run, "time"), _part(run, "exit_code")
+    signal = _part(code, "signal")
+    array = _part(run, "array")
     task = array.get("task_id", array.get("task"))
     within = _number(array.get("job_id"))
-    job_id = str(one.get("job_id", ""))
+    job_id = str(run.get("job_id", ""))
     if within and task is not None and not (isinstance(task, Mapping) and not task.get("set")):
         job_id = f"{int(within)}_{int(_number(task))}"
     devices = sum(
         int(_number(part.get("count")))
-        for part in _list(_part(one, "tres").get("allocated"))
+        for part in _list(_part(run, "tres").get("allocated"))
         if isinstance(part, Mapping) and part.get("type") == "gres" and part.get("name") == "gpu"
     )
-    hosts = str(one.get("nodes") or "")
-    killed = one.get("kill_request_user") or ""
-    comment = one.get("comment")
+    hosts = str(run.get("nodes") or "")
+    killed = run.get("kill_request_user") or ""
+    comment = run.get("comment")
     return SlurmRun(
         job_id=job_id,
-        name=str(one.get("name") or ""),
-        user=str(one.get("user") or _part(one, "association").get("user") or ""),
-        partition=str(one.get("partition") or ""),
+        name=str(run.get("name") or ""),
+        user=str(run.get("user") or _part(run, "association").get("user") or ""),
+        partition=str(run.get("partition") or ""),
         state=states[0].upper(),
         cancelled_by=str(killed) if "CANCELLED" in states[0].upper() else "",
         exit_code=int(_number(code.get("return_code"))),
-        exit_signal=int(_number(told.get("signal_id", told.get("id")))),
+        exit_signal=int(_number(signal.get("signal_id", signal.get("id")))),
         submitted=_number(times.get("submission")),
         begun=_number(times.get("start")),
         ended=_number(times.get("end")),
         hosts=hosts_of(hosts),
         devices=devices,
         limit_seconds=_number(times.get("limit")) * 60.0,
-        reason=str(_part(one, "state").get("reason") or ""),
+        reason=str(_part(run, "state").get("reason") or ""),
         comment=str(comment.get("job") or "")
         if isinstance(comment, Mapping)
         else str(comment or ""),
@@ -402,14 +409,14 @@ def _gres(text: str) -> tuple[int, str]:
     ((8, 'h100'), (16, 'h100'))
     """
     plain, typed, kind = 0, 0, ""
-    for one in re.split(r",(?![^(]*\))", text):
-        found = _GRES.match(one.strip())
-        if found is None:
+    for resource in re.split(r",(?![^(]*\))", text):
+        gpus = _GRES.match(resource.strip())
+        if gpus is None:
             continue
-        if found["type"]:
-            typed, kind = typed + int(found["count"]), kind or found["type"]
+        if gpus["type"]:
+            typed, kind = typed + int(gpus["count"]), kind or gpus["type"]
         else:
-            plain += int(found["count"])
+            plain += int(gpus["count"])
     return (max(plain, typed), kind)
 
 
@@ -419,21 +426,21 @@ def _states(text: str) -> tuple[str, ...]:
     >>> _states("drain*"), _states("DOWN+DRAIN+NOT_RESPONDING"), _states("mixed"), _states("drng")
     (('DRAIN', 'NOT_RESPONDING'), ('DOWN', 'DRAIN', 'NOT_RESPONDING'), ('MIXED',), ('DRAINING',))
     """
-    found: list[str] = []
+    states: list[str] = []
     for part in text.strip().split("+"):
         bare = part.rstrip("*~#%!$@^-")
-        found += _SHORT.get(bare.lower(), (bare.upper(),)) if bare else ()
-        found += [_FLAGS[sign] for sign in part[len(bare) :] if sign in _FLAGS]
-    return tuple(dict.fromkeys(found))
+        states += _SHORT.get(bare.lower(), (bare.upper(),)) if bare else ()
+        states += [_FLAGS[sign] for sign in part[len(bare) :] if sign in _FLAGS]
+    return tuple(dict.fromkeys(states))
 
 
 def _features(text: str) -> tuple[str, ...]:
-    return tuple(one for one in text.split(",") if one and one != "(null)")
+    return tuple(feature for feature in text.split(",") if feature and feature != "(null)")
 
 
 def _whole(text: str) -> int:
-    found = re.match(r"\d+", text.strip())
-    return int(found.group()) if found else 0
+    digits = re.match(r"\d+", text.strip())
+    return int(digits.group()) if digits else 0
 
 
 def _number(value: Any) -> float:
@@ -449,8 +456,8 @@ def _number(value: Any) -> float:
 
 
 def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = body.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = body.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def _list(value: Any) -> list[Any]:
@@ -476,8 +483,8 @@ def _limit(text: str) -> float:
     >>> _limit("1-02:00:00"), _limit("00:10:00"), _limit("UNLIMITED"), _limit("05:00")
     (93600.0, 600.0, 0.0, 300.0)
     """
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", text.strip())
-    if found is None:
+    parts = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?", text.strip())
+    if parts is None:
         return 0.0
-    days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
     return float(days * 86400 + hours * 3600 + minutes * 60 + seconds)

@@ -107,30 +107,41 @@ class SlurmRecords:
 
     def joined_with(self, other: SlurmRecords) -> SlurmRecords:
         """The records of both. Of a node or an event in both, the one that says more is kept."""
-        nodes = {one.name: one for one in self.node_records}
-        for one in other.node_records:
-            before = nodes.get(one.name)
-            nodes[one.name] = one if before is None else _fuller(before, one)
-        runs = {(one.job_id, one.submitted, one.begun): one for one in (*self.runs, *other.runs)}
-        events = {(one.node, one.begun): one for one in (*self.node_events, *other.node_events)}
+        nodes = {record.name: record for record in self.node_records}
+        for record in other.node_records:
+            before = nodes.get(record.name)
+            nodes[record.name] = record if before is None else _fuller(before, record)
+        runs = {
+            (record.job_id, record.submitted, record.begun): record
+            for record in (*self.runs, *other.runs)
+        }
+        events = {
+            (record.node, record.begun): record
+            for record in (*self.node_events, *other.node_events)
+        }
         return SlurmRecords(
             node_records=tuple(nodes.values()),
             runs=tuple(
-                sorted(runs.values(), key=lambda one: (one.begun or one.submitted, one.job_id))
+                sorted(
+                    runs.values(),
+                    key=lambda record: (record.begun or record.submitted, record.job_id),
+                )
             ),
-            node_events=tuple(sorted(events.values(), key=lambda one: (one.begun, one.node))),
+            node_events=tuple(
+                sorted(events.values(), key=lambda record: (record.begun, record.node))
+            ),
             silent_seconds=self.silent_seconds or other.silent_seconds,
             sources=(*self.sources, *other.sources),
         )
 
 
-def _fuller(one: SlurmNode, other: SlurmNode) -> SlurmNode:
+def _fuller(node: SlurmNode, other: SlurmNode) -> SlurmNode:
     filled = {
-        name: getattr(other, name) or getattr(one, name)
+        name: getattr(other, name) or getattr(node, name)
         for name in ("states", "devices", "product", "features", "cpus", "memory_bytes", "reason")
     }
     filled |= {
-        name: getattr(other, name) or getattr(one, name) for name in ("reason_since", "booted")
+        name: getattr(other, name) or getattr(node, name) for name in ("reason_since", "booted")
     }
-    parts = tuple(dict.fromkeys((*one.partitions, *other.partitions)))
-    return replace(one, **filled, partitions=parts)
+    parts = tuple(dict.fromkeys((*node.partitions, *other.partitions)))
+    return replace(node, **filled, partitions=parts)

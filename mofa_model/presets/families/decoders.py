@@ -142,7 +142,7 @@ def in_every_layer(_: Fields) -> Callable[[int], bool]:
 
 def in_every_other(_: Fields) -> Callable[[int], bool]:
     """Windows in the first, third, ... layer."""
-    return lambda at: at % 2 == 0
+    return lambda layer: layer % 2 == 0
 
 
 def all_but_every(period: int, *names: str) -> Window:
@@ -150,7 +150,7 @@ def all_but_every(period: int, *names: str) -> Window:
 
     def read(f: Fields) -> Callable[[int], bool]:
         every = f.number(*names, default=period) if names else period
-        return lambda at: (at + 1) % every != 0
+        return lambda layer: (layer + 1) % every != 0
 
     return read
 
@@ -189,7 +189,9 @@ def qwen_parts(f: Fields, *, shared: bool) -> list[Block]:
         shared_gate=shared,
     )
     plain = feed_forward(f)
-    return [plain if at in listed or (at + 1) % step else routed for at in range(layers_of(f))]
+    return [
+        plain if layer in listed or (layer + 1) % step else routed for layer in range(layers_of(f))
+    ]
 
 
 def deepseek_parts(f: Fields) -> list[Block]:
@@ -224,7 +226,7 @@ def _ernie_parts(f: Fields) -> list[Block]:
     last = layers - 1 if last == -1 else last
     listed = f.words("mlp_layer_types", layers, ("dense", "sparse"))
     plain = feed_forward(f, bias=bias)
-    sparse = [(at + 1) % every == 0 and first <= at <= last for at in range(layers)]
+    sparse = [(layer + 1) % every == 0 and first <= layer <= last for layer in range(layers)]
     if listed is not None:
         sparse = [word == "sparse" for word in listed]
     return [routed if has else plain for has in sparse]
@@ -264,7 +266,9 @@ def _llama4_parts(f: Fields) -> list[Block]:
     step = f.number("interleave_moe_layer_step", default=1)
     listed = f.places("moe_layers", layers)
     plain = feed_forward(f, "intermediate_size_mlp")
-    sparse = [(at + 1) % step == 0 if listed is None else at in listed for at in range(layers)]
+    sparse = [
+        (layer + 1) % step == 0 if listed is None else layer in listed for layer in range(layers)
+    ]
     return [routed if has else plain for has in sparse]
 
 
@@ -290,7 +294,7 @@ def _exaone_windows(f: Fields) -> Callable[[int], bool]:
         kinds = pattern
     else:
         kinds = "L" * (f.number("sliding_window_pattern", default=4, most=layers) - 1) + "G"
-    return lambda at: kinds[at % len(kinds)] == "L" and at + 1 != layers
+    return lambda layer: kinds[layer % len(kinds)] == "L" and layer + 1 != layers
 
 
 def _opt_vectors(f: Fields) -> int:

@@ -128,7 +128,7 @@ class Fields:
             raise self.bad("true or false", *names)
         return value
 
-    def words(self, name: str, length: int, known: Sequence[str]) -> list[str] | None:
+    def words(self, name: str, length: int, legal: Sequence[str]) -> list[str] | None:
         """A list with a known word for each layer; None where the file has none."""
         value = self.value(name)
         if value is None:
@@ -136,9 +136,9 @@ class Fields:
         if not (
             isinstance(value, list)
             and len(value) == length
-            and all(word in known for word in value)
+            and all(word in legal for word in value)
         ):
-            raise self.bad(f"a list of {length} words, each {' or '.join(known)}", name)
+            raise self.bad(f"a list of {length} words, each {' or '.join(legal)}", name)
         return value
 
     def places(self, name: str, most: int, *, counted_from: int = 0) -> frozenset[int] | None:
@@ -150,12 +150,13 @@ class Fields:
             return None
         legal = range(counted_from, most + counted_from)
         if not (
-            isinstance(value, list) and all(type(at) is int and at in legal for at in value)
+            isinstance(value, list)
+            and all(type(layer) is int and layer in legal for layer in value)
         ):  # True is no number
             raise self.bad(
                 f"a list of layers from {counted_from} to {most - 1 + counted_from}", name
             )
-        return frozenset(at - counted_from for at in value)
+        return frozenset(layer - counted_from for layer in value)
 
     def places_of(self, name: str, length: int) -> list[bool] | None:
         """A list with 1 for each layer that has something and 0 for each other; None where the file
@@ -167,19 +168,19 @@ class Fields:
         if not (
             isinstance(value, list)
             and len(value) == length
-            and all(type(one) is int and one in (0, 1) for one in value)
+            and all(type(flag) is int and flag in (0, 1) for flag in value)
         ):
             raise self.bad(f"a list of {length} numbers, each 0 or 1", name)
-        return [one == 1 for one in value]
+        return [flag == 1 for flag in value]
 
     def only(self, name: str, *values: Any) -> None:
         """Refuse a field that has another value than those that are modelled."""
         value = self.value(name)
         if value is not None and not any(
-            type(value) is type(one) and value == one for one in values
+            type(value) is type(legal) and value == legal for legal in values
         ):
             raise self.bad(
-                f"only {' or '.join(str(one).lower() for one in values)} is modelled", name
+                f"only {' or '.join(str(legal).lower() for legal in values)} is modelled", name
             )
 
     def inside(self, name: str, defaults: Mapping[str, Any] = MappingProxyType({})) -> Fields:
@@ -189,9 +190,9 @@ class Fields:
         value = self.value(name)
         if value is not None and not isinstance(value, Mapping):
             raise self.bad("the file must give an object", name)
-        found = Fields({**defaults, **(value or {})}, f"{self.path}.{name}")
-        self.nested.append(found)
-        return found
+        fields = Fields({**defaults, **(value or {})}, f"{self.path}.{name}")
+        self.nested.append(fields)
+        return fields
 
     def skip(self, *names: str) -> None:
         """Fields that change nothing in this family, though they do in others."""
@@ -216,5 +217,5 @@ class Fields:
                     "leave it out if it has none"
                 )
                 raise BadValue(f"{self.path}.{name}", value, right)
-        for one in self.nested:
-            one.finish()
+        for fields in self.nested:
+            fields.finish()

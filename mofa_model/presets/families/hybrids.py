@@ -38,7 +38,7 @@ def full_layers(f: Fields, where: Callable[[int], bool]) -> list[bool]:
     """Which layers have softmax attention: `where` says it if the file does not list them."""
     layers = layers_of(f)
     listed = f.words("layer_types", layers, (*OTHER, *FULL))
-    return [where(at) if listed is None else listed[at] in FULL for at in range(layers)]
+    return [where(layer) if listed is None else listed[layer] in FULL for layer in range(layers)]
 
 
 def state_space(f: Fields, *, norm: bool = True) -> StateSpace:
@@ -86,11 +86,13 @@ def qwen3_next(f: Fields) -> Transformer:
         value_dim=f.number("linear_value_head_dim"),
         kernel=f.number("linear_conv_kernel_dim", default=4),
     )
-    full = full_layers(f, lambda at: (at + 1) % period == 0)
+    full = full_layers(f, lambda layer: (layer + 1) % period == 0)
     routed = f.value("num_experts") is not None
     second = qwen_parts(f, shared=True) if routed else feed_forward(f)
     modules = f.number("mtp_num_hidden_layers", default=0, least=0, most=64)
-    return network(f, alike([whole if one else linear for one in full], second), modules=modules)
+    return network(
+        f, alike([whole if is_full else linear for is_full in full], second), modules=modules
+    )
 
 
 def kimi_linear(f: Fields) -> Transformer:
@@ -100,7 +102,9 @@ def kimi_linear(f: Fields) -> Transformer:
     inner, layers = f.inside("linear_attn_config"), layers_of(f)
     inner.skip("kda_layers")
     listed = inner.places("full_attn_layers", layers, counted_from=1)
-    full = full_layers(f, lambda at: at in listed if listed is not None else (at + 1) % 4 == 0)
+    full = full_layers(
+        f, lambda layer: layer in listed if listed is not None else (layer + 1) % 4 == 0
+    )
     heads = inner.number("num_heads", default=f.number("linear_num_heads", default=heads_of(f)))
     width = inner.number("head_dim", default=f.number("linear_head_dim", default=128))
     linear = LinearAttention(
@@ -115,7 +119,7 @@ def kimi_linear(f: Fields) -> Transformer:
         ),
     )
     whole = latent(f)
-    mixers: list[Block] = [whole if one else linear for one in full]
+    mixers: list[Block] = [whole if is_full else linear for is_full in full]
     f.only("num_nextn_predict_layers", 0)
     return network(f, alike(mixers, deepseek_parts(f)))
 
@@ -142,8 +146,8 @@ def minimax(f: Fields) -> Transformer:
         top_k=f.number("num_experts_per_tok"),
         width=f.number("intermediate_size"),
     )
-    full = full_layers(f, lambda at: at % 2 == 0)
-    return network(f, alike([whole if one else linear for one in full], experts))
+    full = full_layers(f, lambda layer: layer % 2 == 0)
+    return network(f, alike([whole if is_full else linear for is_full in full], experts))
 
 
 def granite_hybrid(f: Fields) -> Transformer:
@@ -163,7 +167,7 @@ def granite_hybrid(f: Fields) -> Transformer:
     second: Block = FeedForward(width=shared)
     if count:
         second = mixture(f, count=count, top_k=top_k, width=width, shared_width=shared)
-    return network(f, alike([whole if one else scan for one in full], second))
+    return network(f, alike([whole if is_full else scan for is_full in full], second))
 
 
 def bamba(f: Fields) -> Transformer:
@@ -171,8 +175,8 @@ def bamba(f: Fields) -> Transformer:
     listed = f.places("attn_layer_indices", layers_of(f)) or frozenset()
     whole, scan = attention(f, bias=f.flag("attention_bias", default=False)), state_space(f)
     dense = feed_forward(f, bias=f.flag("mlp_bias", default=False))
-    full = full_layers(f, lambda at: at in listed)
-    return network(f, alike([whole if one else scan for one in full], dense))
+    full = full_layers(f, lambda layer: layer in listed)
+    return network(f, alike([whole if is_full else scan for is_full in full], dense))
 
 
 def falcon_h1(f: Fields) -> Transformer:
@@ -209,9 +213,9 @@ def jamba(f: Fields) -> Transformer:
     whole, dense = attention(f), feed_forward(f)
     count, top_k = f.number("num_experts", default=16), f.number("num_experts_per_tok", default=2)
     experts = mixture(f, count=count, top_k=top_k, width=dense.width) if count > 1 else dense
-    mixers = [whole if at % period == offset else scan for at in range(layers)]
+    mixers = [whole if layer % period == offset else scan for layer in range(layers)]
     return network(
-        f, alike(mixers, [experts if at % every == first else dense for at in range(layers)])
+        f, alike(mixers, [experts if layer % every == first else dense for layer in range(layers)])
     )
 
 
@@ -282,7 +286,7 @@ def nemotron_h(f: Fields) -> Transformer:
     if not (
         isinstance(pattern, str | list)
         and 0 < len(pattern) <= 1024
-        and all(isinstance(one, str) and one in KINDS for one in pattern)
+        and all(isinstance(word, str) and word in KINDS for word in pattern)
     ):
         raise f.bad("a sign or a word for each layer: M mamba, - mlp, * attention, E moe", *names)
     scan = StateSpace(
@@ -299,10 +303,10 @@ def nemotron_h(f: Fields) -> Transformer:
         "M": scan,
         "*": attention(f, bias=f.flag("attention_bias", default=False)),
         "-": feed_forward(f, gated=False, bias=f.flag("mlp_bias", default=False)),
-        "E": _nemotron_experts(f) if any(KINDS[one] == "E" for one in pattern) else None,
+        "E": _nemotron_experts(f) if any(KINDS[word] == "E" for word in pattern) else None,
     }
     made = {sign: Layer((block,), norms=1) for sign, block in blocks.items() if block is not None}
-    return network(f, [made[KINDS[one]] for one in pattern])
+    return network(f, [made[KINDS[word]] for word in pattern])
 
 
 def _nemotron_experts(f: Fields) -> Experts:
@@ -336,7 +340,7 @@ def gemma4(f: Fields) -> Transformer:
             "only 0 is modelled: embeddings of each layer are not", "hidden_size_per_layer_input"
         )
     layers, shared = layers_of(f), f.flag("attention_k_eq_v", default=False)
-    narrow = _windows(f, [(at + 1) % 6 != 0 for at in range(layers)])
+    narrow = _windows(f, [(layer + 1) % 6 != 0 for layer in range(layers)])
     narrow[-1] = False
     near = attention(
         f,
@@ -365,19 +369,19 @@ def gemma4(f: Fields) -> Transformer:
         parts = (*parts, experts)
     # Experts bring three norms, and their router one that it has by itself.
     made = {
-        one: Layer((far if not one else near, *parts), norms=4 * len(parts))
-        for one in (False, True)
+        is_narrow: Layer((near if is_narrow else far, *parts), norms=4 * len(parts))
+        for is_narrow in (False, True)
     }
-    return network(f, [made[one] for one in narrow], tied=True)
+    return network(f, [made[is_narrow] for is_narrow in narrow], tied=True)
 
 
 def _of_whole_layers(f: Fields, narrow: list[bool]) -> tuple[int, int]:
     """Width of a head and heads of keys in the layers without a window; 0 heads where the file does
     not say.
     """
-    given = f.value("per_layer_config")
+    configs = f.value("per_layer_config")
     f.skip("global_head_dim", "num_global_key_value_heads")
-    if given is None:
+    if configs is None:
         return f.number("global_head_dim", default=512), f.number(
             "num_global_key_value_heads", default=0, least=0
         )
@@ -385,20 +389,20 @@ def _of_whole_layers(f: Fields, narrow: list[bool]) -> tuple[int, int]:
         "the same head_dim and num_key_value_heads for each layer without a window, "
         "and nothing for the others"
     )
-    wide = [at for at, one in enumerate(narrow) if not one]
-    if not isinstance(given, Mapping) or not all(str(at).isdecimal() for at in given):
+    wide = [layer for layer, is_narrow in enumerate(narrow) if not is_narrow]
+    if not isinstance(configs, Mapping) or not all(str(layer).isdecimal() for layer in configs):
         raise f.bad(right, "per_layer_config")
-    different = {str(one) for one in given.values()}
-    first = next(iter(given.values()), None)
+    different = {str(config) for config in configs.values()}
+    first = next(iter(configs.values()), None)
     if (
-        sorted(int(at) for at in given) != wide
+        sorted(int(layer) for layer in configs) != wide
         or len(different) > 1
         or not isinstance(first, Mapping)
     ):
         raise f.bad(right, "per_layer_config")
-    one = Fields(first, f"{f.path}.per_layer_config")
-    f.nested.append(one)
-    return one.number("head_dim"), one.number("num_key_value_heads", default=0, least=0)
+    config = Fields(first, f"{f.path}.per_layer_config")
+    f.nested.append(config)
+    return config.number("head_dim"), config.number("num_key_value_heads", default=0, least=0)
 
 
 def mimo_v2(f: Fields) -> Transformer:
@@ -414,7 +418,7 @@ def mimo_v2(f: Fields) -> Transformer:
         "swa_rope_theta",
     )
     pattern = f.places_of("hybrid_layer_pattern", layers)
-    default = [at > 0 and (at + 1) % 6 != 0 for at in range(layers)]
+    default = [layer > 0 and (layer + 1) % 6 != 0 for layer in range(layers)]
     narrow = _windows(f, default if pattern is None else pattern)
     f.only("add_swa_attention_sink_bias", True)
     f.only("add_full_attention_sink_bias", False)
@@ -445,16 +449,16 @@ def mimo_v2(f: Fields) -> Transformer:
         top_k=f.number("num_experts_per_tok"),
         width=f.number("moe_intermediate_size"),
     )
-    listed, told = (
+    listed, listed_sparse = (
         f.words("mlp_layer_types", layers, ("dense", "sparse")),
         f.places_of("moe_layer_freq", layers),
     )
-    sparse = [at > 0 for at in range(layers)] if told is None else told
+    sparse = [layer > 0 for layer in range(layers)] if listed_sparse is None else listed_sparse
     sparse = sparse if listed is None else [word == "sparse" for word in listed]
     dense = feed_forward(f)
     made = {
-        (one, routed): Layer((near if one else whole, experts if routed else dense))
-        for one in (False, True)
+        (is_narrow, routed): Layer((near if is_narrow else whole, experts if routed else dense))
+        for is_narrow in (False, True)
         for routed in (False, True)
     }
     return network(f, [made[pair] for pair in zip(narrow, sparse, strict=True)])

@@ -87,7 +87,9 @@ def alike(
     made: dict[tuple[int, int], Layer] = {}
     for pair in zip(mixers, seconds, strict=True):
         made.setdefault((id(pair[0]), id(pair[1])), Layer(pair, norms=norms, norm_vectors=vectors))
-    return [made[id(one), id(other)] for one, other in zip(mixers, seconds, strict=True)]
+    return [
+        made[id(mixer), id(other_block)] for mixer, other_block in zip(mixers, seconds, strict=True)
+    ]
 
 
 def attention(
@@ -131,8 +133,8 @@ def windowed(
         return [block] * layers
     narrow = replace(block, window=size)
     return [
-        narrow if (where(at) if listed is None else listed[at] == word) else block
-        for at in range(layers)
+        narrow if (where(layer) if listed is None else listed[layer] == word) else block
+        for layer in range(layers)
     ]
 
 
@@ -140,7 +142,7 @@ def upper(f: Fields) -> Callable[[int], bool]:
     """Which layers have a window: those from `max_window_layers` on, if the file uses windows."""
     used = f.flag("use_sliding_window", default=False)
     first = f.number("max_window_layers", default=0, least=0)
-    return lambda at: used and at >= first
+    return lambda layer: used and layer >= first
 
 
 def feed_forward(f: Fields, *names: str, **more: Any) -> FeedForward:

@@ -66,7 +66,7 @@ def test_fourteen_facts_stand_with_their_lines() -> None:
 
 
 def test_the_launcher_is_told_what_slurm_will_set() -> None:
-    call = read_script(SCRIPT, "x").said.program_calls[-1]
+    call = read_script(SCRIPT, "x").contents.program_calls[-1]
     assert call.texts[:5] == ("torchrun", "--nnodes", "4", "--nproc_per_node", "8")
 
 
@@ -169,7 +169,7 @@ def test_no_secret_is_a_fact_or_a_variable() -> None:
     read = read_script(
         "#!/bin/bash\nexport HF_TOKEN=hf_abcdefgh\nsrun python t.py --api-key s3cr3t\n", "j"
     )
-    assert "hf_abcdefgh" not in str(read.said.variables) + str(dict(read.facts))
+    assert "hf_abcdefgh" not in str(read.contents.variables) + str(dict(read.facts))
     assert "s3cr3t" not in str(dict(read.facts))
 
 

@@ -32,7 +32,7 @@ def _tables() -> Mapping[str, Mapping[str, Sequence[str]]]:
 
 
 @cache
-def words_of(trainer: str) -> Mapping[str, Sequence[str]]:
+def keys_of(trainer: str) -> Mapping[str, Sequence[str]]:
     """Keys of each fact, in a trainer's words."""
     tables = _tables()
     return {"accumulation": ACCUMULATION, **tables["any"], **tables.get(trainer, {})}
@@ -54,7 +54,7 @@ def number(text: str) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Lookup:
     """Settings of one input, with what they belong to."""
 
     settings: tuple[Setting, ...]
@@ -78,57 +78,66 @@ class Told:
             return ""
         return " ".join(self.call.texts[: program_at(self.call)[0] + 3])
 
-    def row(self, fact: str) -> Sequence[str]:
+    def keys(self, fact: str) -> Sequence[str]:
         """The keys by which the trainer's files and options say a fact."""
-        return words_of(self.trainer)[fact]
+        return keys_of(self.trainer)[fact]
 
-    def each(self, words: Sequence[str]) -> Iterator[Setting]:
+    def each(self, keys: Sequence[str]) -> Iterator[Setting]:
         """Settings of some keys, the first key first. Of one key's options the last counts first,
         and of a file's keys the one that is least deep.
         """
-        for word in words:
-            same = [one for one in self.settings if _has(one.path, word)]
-            yield from (one for one in reversed(same) if one.origin == "option")
-            rest = [one for one in same if one.origin != "option"]
-            yield from sorted(rest, key=lambda one: one.path.count(".") * (one.origin == "file"))
+        for key in keys:
+            same = [setting for setting in self.settings if _has(setting.path, key)]
+            yield from (setting for setting in reversed(same) if setting.origin == "option")
+            rest = [setting for setting in same if setting.origin != "option"]
+            yield from sorted(
+                rest, key=lambda setting: setting.path.count(".") * (setting.origin == "file")
+            )
 
-    def first(self, *words: str) -> Setting | None:
+    def first(self, *keys: str) -> Setting | None:
         """The setting that counts, among several keys for one thing; None without any."""
-        return next(self.each(words), None)
+        return next(self.each(keys), None)
 
-    def whole(self, words: Sequence[str]) -> Fact | None:
+    def whole(self, keys: Sequence[str]) -> Fact | None:
         """The first whole number above zero of some keys."""
-        for one in self.each(words):
-            value = number(one.value)
+        for setting in self.each(keys):
+            value = number(setting.value)
             if value is not None and value > 0:
-                return Fact(value, one.where)
+                return Fact(value, setting.where)
         return None
 
-    def on(self, *words: str) -> Setting | None:
+    def on(self, *keys: str) -> Setting | None:
         """The first of some switches that is on."""
-        found = (self.first(word) for word in words)
+        switches = (self.first(key) for key in keys)
         return next(
-            (one for one in found if one is not None and one.value.lower() not in OFF), None
+            (
+                setting
+                for setting in switches
+                if setting is not None and setting.value.lower() not in OFF
+            ),
+            None,
         )
 
-    def having(self, *keys: str) -> bool:
+    def has(self, *keys: str) -> bool:
         """Whether one of some keys is there."""
-        return any(one.key in keys for one in self.settings)
+        return any(setting.key in keys for setting in self.settings)
 
-    def of_training(self) -> Told:
+    def of_training(self) -> Lookup:
         """The settings without those of evaluation, of other models, and of parts that do
         not train.
         """
         more = {"verl": "", "nemo-automodel": "|rollout|ref"}.get(self.trainer, "|rollout|ref|ci")
         aside = re.compile(rf"(^|[._])({_ASIDE}{more})([._]|$)")
-        kept: Iterable[Setting] = (one for one in self.settings if not aside.search(one.path))
+        kept: Iterable[Setting] = (
+            setting for setting in self.settings if not aside.search(setting.path)
+        )
         if self.trainer == "verl":
             other = re.compile(r"actor_rollout_ref\.(ref|rollout)\.")
-            kept = (one for one in kept if not other.search(one.path))
+            kept = (setting for setting in kept if not other.search(setting.path))
         kept = list(kept)
         if self.kind is PastedKind.MODEL:
             kept = _of_text(kept)
-        return Told(
+        return Lookup(
             settings=tuple(kept),
             trainer=self.trainer,
             kind=self.kind,
@@ -138,33 +147,37 @@ class Told:
         )
 
 
-def _has(path: str, word: str) -> bool:
-    if "." in word:
-        return path == word or path.endswith(f".{word}")
-    return path.rpartition(".")[2] == word
+def _has(path: str, key: str) -> bool:
+    if "." in key:
+        return path == key or path.endswith(f".{key}")
+    return path.rpartition(".")[2] == key
 
 
 def _of_text(settings: Sequence[Setting]) -> list[Setting]:
     """Settings of the text part of a model of text and images."""
     inside = [
-        one._replace(path=one.path.removeprefix("text_config."))
-        for one in settings
-        if one.path.startswith("text_config.")
+        setting._replace(path=setting.path.removeprefix("text_config."))
+        for setting in settings
+        if setting.path.startswith("text_config.")
     ]
-    if any(one.path in {"num_hidden_layers", "hidden_size"} for one in inside):
+    if any(setting.path in {"num_hidden_layers", "hidden_size"} for setting in inside):
         return inside
-    return [one for one in settings if "vision" not in one.path and "audio" not in one.path]
+    return [
+        setting
+        for setting in settings
+        if "vision" not in setting.path and "audio" not in setting.path
+    ]
 
 
-Rule = Callable[[Told], Fact | None]
+Rule = Callable[[Lookup], Fact | None]
 """What one way of saying a fact says."""
 
 
-def first_of(rules: Sequence[Rule], told: Told) -> Fact | None:
+def first_of(rules: Sequence[Rule], lookup: Lookup) -> Fact | None:
     """The answer of the first rule that has one; None where none has."""
-    return next((fact for rule in rules if (fact := rule(told)) is not None), None)
+    return next((fact for rule in rules if (fact := rule(lookup)) is not None), None)
 
 
-def said_of(setting: Setting | None, value: str) -> Fact | None:
+def fact_at(setting: Setting | None, value: str) -> Fact | None:
     """A fact at the place of a setting; None without the setting or a value."""
     return Fact(value, setting.where) if setting is not None and value else None
