@@ -69,9 +69,9 @@ def as_options(words: Sequence[str]) -> list[str]:
 def read_words(words: Sequence[str]) -> SpokenWords:
     """Words as options, and those of them that nobody understands.
 
-    >>> read_words("will tp8 pp4 do for llama3 70b on 16 nodes of 8 h100 bananas".split())
-    SpokenWords(options=('--nodes', '16', '--gpus-per-node', '8', '--gpu', 'h100', '--planned',
-    'tp=8,pp=4', '--model', 'llama3-70b'), unread=('bananas',), devices=())
+    >>> spoken_words = read_words("will tp8 pp4 do for llama3 70b on 64 h100 bananas".split())
+    >>> spoken_words.options[4:], spoken_words.unread
+    (('--planned', 'tp=8,pp=4', '--model', 'llama3-70b'), ('bananas',))
     """
     return _loose(list(_renamed(words)))
 
@@ -141,7 +141,7 @@ def _machines(ours: str, value: str) -> tuple[str, ...]:
 def _local_path(path: str) -> str:
     r"""A path of Windows as this machine has it, where the file is there.
 
-    >>> _here(r"C:\none\x.json"), _here("x.json")
+    >>> _local_path(r"C:\none\x.json"), _local_path("x.json")
     ('C:\\none\\x.json', 'x.json')
     """
     if "\\" not in path:

@@ -9,7 +9,7 @@ import pytest
 from each import each
 
 from mofa_model.identity import JobClass, identify, masked
-from mofa_model.identity.commands import Said, TextFile, read_text
+from mofa_model.identity.commands import Contents, TextFile, read_text
 from mofa_model.identity.settings import settings_of
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.surroundings import surroundings
@@ -403,7 +403,7 @@ def test_four_times_as_many_settings_of_a_file_take_no_more_than_eight_times_as_
 
     def seconds(keys):
         text = "\n".join(f"key_{number}: {number}" for number in range(keys))
-        said = Said(files=[TextFile("settings.yaml", text, "data.settings")])
+        said = Contents(files=[TextFile("settings.yaml", text, "data.settings")])
         began = time.process_time()
         found = settings_of(said)
         took = time.process_time() - began
