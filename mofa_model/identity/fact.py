@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +49,21 @@ DEGREE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Keys under which trainers have degrees of parallelism."""
 OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", "", "auto"})
 """What a switch says that is off."""
+
+
+def precision_of(value: str) -> str:
+    """The precision that a word for a type means; empty where it means none.
+
+    >>> precision_of("amp_bf16"), precision_of("torch.float16"), precision_of("p=f32,c=bfloat16")
+    ('bf16', 'fp16', 'bf16')
+    """
+    forms = {
+        "fp8": "fp8|float8",
+        "bf16": "bf16|bfloat16",
+        "fp16": "fp16|float16|half|^16(-mixed)?$",
+        "fp32": "fp32|float32|^32",
+    }
+    return next((name for name, form in forms.items() if re.search(form, value.lower())), "")
 
 
 def whole_number(

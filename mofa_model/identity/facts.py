@@ -16,6 +16,7 @@ from mofa_model.identity.fact import (
     TOKENIZER_WORDS,
     Fact,
     number_at,
+    precision_of,
     whole_number,
 )
 from mofa_model.identity.model_shapes import (
@@ -470,24 +471,11 @@ def _precision(settings: Sequence[Setting]) -> Fact | None:
             _AUTO.get(setting.key),
         }:
             return Fact(_FLAGS[setting.key], setting.where)
-        if setting.key in _DTYPES and (kind := _dtype(setting.value)):
+        if setting.key in _DTYPES and (kind := precision_of(setting.value)):
             return Fact(kind, setting.where)
         if setting.path.endswith(("bf16.enabled", "fp16.enabled")) and setting.value == "true":
             return Fact(setting.path.split(".")[-2], setting.where)
     return None
-
-
-def _dtype(value: str) -> str:
-    lower = value.lower()
-    for form, kind in (
-        ("fp8|float8", "fp8"),
-        ("bf16|bfloat16", "bf16"),
-        ("fp16|float16|half|^16(-mixed)?$", "fp16"),
-        ("fp32|float32|^32", "fp32"),
-    ):
-        if re.search(form, lower):
-            return kind
-    return ""
 
 
 def _parallel(settings: Sequence[Setting], trainer: str) -> Fact | None:

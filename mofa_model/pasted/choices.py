@@ -9,51 +9,42 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mofa_model.identity.fact import Fact
-from mofa_model.identity.settings import Setting
-from mofa_model.pasted.lookup import OFF, Lookup, Rule, fact_at, number
+from mofa_model.identity.fact import Fact, precision_of
+from mofa_model.pasted.lookup import OFF, Lookup, Meaning, Rule, fact_at, first_fact, number
 from mofa_model.pasted.recognise import PastedKind, options_of, starter_of
+
+
+def _switched(value: str, *keys: str) -> Rule:
+    """The rule by which a fact has a value where one of some switches is on."""
+    return lambda lookup: fact_at(lookup.on(*keys), value)
+
+
+def _by_value(meaning: Meaning, *keys: str) -> Rule:
+    """The rule by which a fact is what the setting means that counts among some keys."""
+    return lambda lookup: fact_at(lookup.first(*keys), meaning)
+
+
+def _of(trainer: str, rule: Rule) -> Rule:
+    """A rule that holds for one trainer alone."""
+    return lambda lookup: rule(lookup) if lookup.trainer == trainer else None
+
 
 # ------------------------------------------------------------------ precision
 
 
-def _eight_bits(lookup: Lookup) -> Fact | None:
-    """FP8, where a switch of any known name is on; None where none says it."""
-    switch = lookup.on(
-        "fp8",
-        "enable_fp8",
-        "use_fp8",
-        "fp8_format",
-        "fp8_hybrid",
-        "fp8_e4m3",
-        "float8.enable_fp8_linear",
-    )
-    if switch is not None:
-        return Fact("fp8", switch.where)
-    for word, mark in (("converters", "float8"), ("quantization", "fp8")):
-        setting = lookup.first(word)
-        if setting is not None and mark in setting.value:
-            return Fact("fp8", setting.where)
-    return None
-
-
 def _flags(lookup: Lookup) -> Fact | None:
     """bf16 or fp16 by a switch of its own; None where none is on."""
-    for word in ("bf16", "pure_bf16", "use_bf16", "enable_bf16", "fp16", "use_fp16"):
-        setting = lookup.first(word)
-        on = setting.value.lower() in {"true", "1", "yes", "full"} if setting is not None else False
-        auto = (
-            setting is not None
-            and setting.value.lower() == "auto"
-            and lookup.kind is not PastedKind.DEEPSPEED
-        )
-        if on or auto:
-            return fact_at(setting, "fp16" if "fp16" in word else "bf16")
+    yes = {"true", "1", "yes", "full"}
+    if lookup.kind is not PastedKind.DEEPSPEED:
+        yes.add("auto")
+    for key in ("bf16", "pure_bf16", "use_bf16", "enable_bf16", "fp16", "use_fp16"):
+        setting = lookup.first(key)
+        if setting is not None and setting.value.lower() in yes:
+            return Fact(precision_of(key), setting.where)
     for setting in lookup.settings:
-        if setting.value.lower() == "true" and (
-            precision := re.search(r"(bf16|bfloat16|fp16)\.enabled$", setting.path)
-        ):
-            return Fact("fp16" if precision[1] == "fp16" else "bf16", setting.where)
+        switch = re.search(r"(bf16|bfloat16|fp16)\.enabled$", setting.path)
+        if switch and setting.value.lower() == "true":
+            return Fact(precision_of(switch[1]), setting.where)
     return None
 
 
@@ -65,28 +56,10 @@ _DTYPES: Final = (
 
 
 def _by_type(lookup: Lookup) -> Fact | None:
+    """The precision of a key for types; FP32 is not priced, so that it is none."""
     if lookup.kind is PastedKind.MODEL:
         return None
-    for setting in lookup.each(_DTYPES):
-        if kind := dtype(setting.value):
-            return Fact(kind, setting.where)
-    return None
-
-
-def dtype(value: str) -> str:
-    """The precision that a word means; empty where it is none that is priced apart.
-
-    >>> dtype("amp_bf16"), dtype("torch.float16"), dtype("p=f32,c=bfloat16"), dtype("fp32")
-    ('bf16', 'fp16', 'bf16', '')
-    """
-    for form, kind in (
-        ("fp8|float8", "fp8"),
-        ("bf16|bfloat16", "bf16"),
-        ("fp16|float16|half|^16(-mixed)?$", "fp16"),
-    ):
-        if re.search(form, value.lower()):
-            return kind
-    return ""
+    return first_fact(lookup.each(_DTYPES), lambda value: precision_of(value).replace("fp32", ""))
 
 
 # ------------------------------------------------------------------ sharding
@@ -101,45 +74,30 @@ _STRATEGIES: Final[Mapping[str, str]] = {
 
 
 def _stage(lookup: Lookup) -> Fact | None:
-    words = (
-        "zero_stage",
-        "zero_optimization.stage",
-        "deepspeed_config.zero_stage",
-        "ds_zero_stage",
-    )
-    stages = {
-        setting.value for setting in lookup.settings if setting.path == "zero_optimization.stage"
-    }
-    for setting in lookup.each(words):
-        if len(stages) > 1 and setting.path == "zero_optimization.stage":
-            return None  # several to choose from
+    """DeepSpeed's stage; None where a file has several to choose from."""
+    in_file = "zero_optimization.stage"
+    stages = {setting.value for setting in lookup.settings if setting.path == in_file}
+    keys = ("zero_stage", in_file, "deepspeed_config.zero_stage", "ds_zero_stage")
+    for setting in lookup.each(keys):
+        if len(stages) > 1 and setting.path == in_file:
+            return None
         stage = number(setting.value)
         if stage in _STAGES:
             return Fact(_STAGES[stage], setting.where)
     return None
 
 
-def _of_megatron(lookup: Lookup) -> Fact | None:
-    if setting := lookup.on("use_megatron_fsdp", "use_custom_fsdp"):
-        how = lookup.first("data_parallel_sharding_strategy")
-        names = {"no_shard": "none", "optim": "zero1", "optim_grads": "zero2"}
-        return Fact(names.get(how.value if how else "", "zero3"), setting.where)
-    if setting := lookup.on("use_torch_fsdp2"):
-        return Fact("zero3", setting.where)
-    if setting := lookup.on("use_distributed_optimizer"):
-        return Fact("zero1", setting.where)
-    if (
-        lookup.trainer == "megatron-lm"
-        and lookup.call is not None
-        and lookup.has("micro_batch_size")
-    ):
-        return Fact("none", f"{lookup.place}: no --use-distributed-optimizer")
-    return None
+def _megatron_fsdp(lookup: Lookup) -> Fact | None:
+    strategy = lookup.first("data_parallel_sharding_strategy")
+    names = {"no_shard": "none", "optim": "zero1", "optim_grads": "zero2"}
+    sharding = names.get(strategy.value if strategy else "", "zero3")
+    return fact_at(lookup.on("use_megatron_fsdp", "use_custom_fsdp"), sharding)
 
 
-def _strategy(lookup: Lookup) -> Fact | None:
-    setting = lookup.first("sharding_strategy", "fsdp_sharding_strategy")
-    return fact_at(setting, _STRATEGIES.get(setting.value.upper(), "") if setting else "")
+def _megatron_plain(lookup: Lookup) -> Fact | None:
+    if lookup.call is None or not lookup.has("micro_batch_size"):
+        return None
+    return Fact("none", f"{lookup.place}: no --use-distributed-optimizer")
 
 
 def _of_accelerate(lookup: Lookup) -> Fact | None:
@@ -150,143 +108,80 @@ def _of_accelerate(lookup: Lookup) -> Fact | None:
         return Fact("none", setting.where)
     if setting.value.upper() != "FSDP":
         return None
-    again = lookup.first("fsdp_reshard_after_forward")
+    reshard = lookup.first("fsdp_reshard_after_forward") or setting
     names = {"FALSE": "zero2", "SHARD_GRAD_OP": "zero2", "NO_SHARD": "none"}
-    return Fact(names.get(again.value.upper() if again else "", "zero3"), (again or setting).where)
+    return Fact(names.get(reshard.value.upper(), "zero3"), reshard.where)
 
 
-def _of_axolotl(lookup: Lookup) -> Fact | None:
-    if lookup.trainer != "axolotl":
-        return None
-    setting = next(
-        (setting for setting in lookup.settings if setting.path.startswith("fsdp_config.")), None
-    )
-    again = lookup.first("reshard_after_forward", "fsdp_reshard_after_forward")
-    kept = again is not None and again.value == "false"
-    return fact_at(setting or lookup.first("fsdp", "fsdp_version"), "zero2" if kept else "zero3")
+def _axolotl_fsdp(lookup: Lookup) -> Fact | None:
+    reshard = lookup.first("reshard_after_forward", "fsdp_reshard_after_forward")
+    kept = reshard is not None and reshard.value == "false"
+    setting = lookup.at(r"^fsdp_config\.") or lookup.first("fsdp", "fsdp_version")
+    return fact_at(setting, "zero2" if kept else "zero3")
 
 
 def _named_file(lookup: Lookup) -> Fact | None:
     """How ranks share their states, guessed by the name of a DeepSpeed or Accelerate file."""
-    words = ("deepspeed", "deepspeed_config", "config_file", "deepspeed_config_file", "ds_config")
-    settings = [
-        setting for word in words if (setting := lookup.first(word)) is not None
-    ]  # a command goes first
-    if lookup.call is not None:
-        settings += [setting for setting in options_of(lookup.call)[0] if setting.key in words]
+    keys = ("deepspeed", "deepspeed_config", "config_file", "deepspeed_config_file", "ds_config")
+    settings = [setting for key in keys if (setting := lookup.first(key)) is not None]
+    if lookup.call is not None:  # its starter's options come last
+        settings += [setting for setting in options_of(lookup.call)[0] if setting.key in keys]
     for setting in settings:
         if stage := re.search(r"(?:zero|stage|z)[-_]?([0-3])(?!\d)", setting.value.lower()):
             return Fact(_STAGES[int(stage[1])], setting.where)
     return None
 
 
-def _word_fsdp(lookup: Lookup) -> Fact | None:
-    if switch := lookup.on("enable_fsdp", "use_fsdp"):
-        return Fact("zero3", switch.where)
-    setting = lookup.first("fsdp")
-    if setting is None or setting.value.lower() in {"false", "true", ""}:
+def _fsdp_words(value: str) -> str:
+    """The sharding that the words of transformers' `fsdp` say."""
+    words = value.lower()
+    if words in {"false", "true", ""}:
+        return ""
+    return "zero2" if "shard_grad_op" in words else "none" if "no_shard" in words else "zero3"
+
+
+def _automodel_strategy(value: str) -> str:
+    strategy = re.search(r"fsdp|ddp", value.lower())
+    return {"fsdp": "zero3", "ddp": "none"}[strategy[0]] if strategy else ""
+
+
+def _olmo_core_copies(lookup: Lookup) -> Fact | None:
+    setting = lookup.at(r"dataparallelconfig\.name$")
+    return fact_at(setting, lambda value: "none" if value == "ddp" else "zero3")
+
+
+def _maxtext_mesh(lookup: Lookup) -> Fact | None:
+    axes = lookup.each(("ici_fsdp_parallelism", "dcn_fsdp_parallelism"))
+    return first_fact(axes, lambda value: "" if (number(value) or 0) in {0, 1} else "zero3")
+
+
+def _torchtune_recipe(lookup: Lookup) -> Fact | None:
+    if lookup.call is not None or not re.search(r"_distributed\b", lookup.text):
         return None
-    text = setting.value.lower()
-    return Fact(
-        "zero2" if "shard_grad_op" in text else "none" if "no_shard" in text else "zero3",
-        setting.where,
-    )
+    return Fact("zero3", f"{lookup.name}: its recipe shards everything")
 
 
-def _degrees(lookup: Lookup) -> Fact | None:
-    setting = lookup.first("data_parallel_shard_degree")
-    if setting is not None:
-        return Fact("none" if number(setting.value) == 1 else "zero3", setting.where)
-    setting = lookup.first("distributed.strategy", "distributed._target_")
-    if lookup.trainer == "nemo-automodel" and setting is not None:
-        strategy = re.search(r"fsdp|ddp", setting.value.lower())
-        return fact_at(setting, {"fsdp": "zero3", "ddp": "none"}[strategy[0]] if strategy else "")
-    return None
-
-
-def _of_olmo(lookup: Lookup) -> Fact | None:
-    if lookup.trainer == "olmo":
-        return fact_at(lookup.first("fsdp.wrapping_strategy"), "zero3")
-    if lookup.trainer == "olmo-core":
-        setting = next(
-            (
-                setting
-                for setting in lookup.settings
-                if setting.path.endswith("dataparallelconfig.name")
-            ),
-            None,
-        )
-        return fact_at(
-            setting, "none" if setting is not None and setting.value == "ddp" else "zero3"
-        )
-    return None
-
-
-def _of_mesh(lookup: Lookup) -> Fact | None:
-    if lookup.trainer != "maxtext":
+def _accelerate_copies(lookup: Lookup) -> Fact | None:
+    """No sharding, where Accelerate starts several GPUs and is told neither FSDP nor DeepSpeed."""
+    if lookup.call is None or starter_of(lookup.call) != "accelerate":
         return None
-    for setting in lookup.each(("ici_fsdp_parallelism", "dcn_fsdp_parallelism")):
-        if (number(setting.value) or 0) not in {0, 1}:
-            return Fact("zero3", setting.where)
-    return None
-
-
-def _by_recipe(lookup: Lookup) -> Fact | None:
-    """How ranks share their states by the name of a recipe or starter, where these always do
-    the same.
-    """
-    if (
-        lookup.trainer == "torchtune"
-        and lookup.call is None
-        and re.search(r"_distributed\b", lookup.text)
-    ):
-        return Fact("zero3", f"{lookup.name}: its recipe shards everything")
-    if (
-        lookup.trainer == "transformers"
-        and lookup.call is not None
-        and starter_of(lookup.call) == "accelerate"
-    ):
-        flags = {word.lstrip("-") for word in lookup.call.texts}
-        if "multi_gpu" in flags and not flags & {"use_fsdp", "use_deepspeed"}:
-            return Fact("none", lookup.place)
-    return None
+    flags = {word.lstrip("-") for word in lookup.call.texts}
+    copies = "multi_gpu" in flags and not flags & {"use_fsdp", "use_deepspeed"}
+    return Fact("none", lookup.place) if copies else None
 
 
 # ------------------------------------------------------------------ recomputation
 
 
-def _granularity(lookup: Lookup) -> Fact | None:
-    """Recomputation by Megatron's words: full, selective or none; None where nothing says it."""
-    setting = lookup.first("recompute_granularity", "activations_checkpoint_granularity")
-    if setting is not None and setting.value in {"full", "selective"}:
-        return Fact(setting.value, setting.where)
-    if setting := lookup.on("recompute_activations"):
-        return Fact("selective", setting.where)
-    words = (
-        "checkpoint_activations",
-        "deepspeed_activation_checkpointing",
-        "activations_checkpoint_method",
-    )
-    if setting := lookup.on(*words):
-        return Fact("full", setting.where)
+def _script_switch(lookup: Lookup) -> Fact | None:
+    """No recomputation, where a variable of a script of Megatron-DeepSpeed switches it off."""
     switch = re.search(r"(?mi)^[ \t]*activation_checkpoint=[\"']?false", lookup.text)
-    if lookup.trainer == "megatron-deepspeed" and lookup.call is not None and switch:
-        return Fact("none", f"{lookup.name}:{lookup.text.count(chr(10), 0, switch.start()) + 1}")
-    return None
+    if lookup.call is None or switch is None:
+        return None
+    return Fact("none", f"{lookup.name}:{lookup.text.count(chr(10), 0, switch.start()) + 1}")
 
 
-def _modes(lookup: Lookup) -> Fact | None:
-    if lookup.trainer == "maxtext" and (setting := lookup.first("remat_policy")):
-        return Fact({"full": "full", "none": "none"}.get(setting.value, "selective"), setting.where)
-    setting = lookup.first("activation_checkpoint.mode", "ac.mode", "activation_checkpointing.mode")
-    if setting is not None:
-        return Fact(
-            setting.value if setting.value in {"none", "selective"} else "full", setting.where
-        )
-    return None
-
-
-_SWITCHES: Final = (
+_CHECKPOINTING: Final = (
     "recompute_layer", "gradient_checkpointing", "activation_checkpointing",
     "enable_activation_checkpointing", "gradient_checkpointing_enable",
     "fsdp_activation_checkpointing", "enable_gradient_checkpointing", "use_gradient_checkpointing",
@@ -298,21 +193,15 @@ _RECOMPUTED: Final = {
 }  # fmt: skip
 
 
-def _of_factory(lookup: Lookup) -> Fact | None:
-    """Recomputation in LLaMA-Factory, which does it unless its own switch says no."""
-    if lookup.trainer != "llama-factory":
+def _factory_default(lookup: Lookup) -> Fact | None:
+    """LLaMA-Factory recomputes unless its own switch says no."""
+    if lookup.first("finetuning_type", "stage", "cutoff_len") is None:
         return None
-    if setting := lookup.on("disable_gradient_checkpointing"):
-        return Fact("none", setting.where)
-    is_here = lookup.first("finetuning_type", "stage", "cutoff_len") is not None
-    return Fact("full", "derived: its trainer recomputes where nobody says it") if is_here else None
+    return Fact("full", "derived: its trainer recomputes where nobody says it")
 
 
-def _switches(lookup: Lookup) -> Fact | None:
-    for setting in lookup.each(_SWITCHES):
-        if value := _RECOMPUTED.get(setting.value.lower()):
-            return Fact(value, setting.where)
-    return None
+def _checkpointing(lookup: Lookup) -> Fact | None:
+    return first_fact(lookup.each(_CHECKPOINTING), lambda value: _RECOMPUTED.get(value.lower(), ""))
 
 
 # ------------------------------------------------------------------ offloading
@@ -332,22 +221,16 @@ _OFFLOADS: Final[Mapping[str, str]] = {
 
 
 def _offload(lookup: Lookup) -> Fact | None:
-    fsdp = lookup.first("fsdp")
-    if fsdp is not None and "offload" in fsdp.value.lower():  # as transformers says it
-        return Fact("optimizer+param", fsdp.where)
     switches = [
-        (setting, moved) for word, moved in _OFFLOADS.items() if (setting := lookup.first(word))
+        (setting, moved) for key, moved in _OFFLOADS.items() if (setting := lookup.first(key))
     ]
     if not switches:
         return None
-    moved = {
-        word
-        for setting, words in switches
-        if setting.value.strip().lower() not in OFF
-        for word in words.split()
-    }
-    order = [word for word in ("optimizer", "param", "activations") if word in moved]
-    return Fact("+".join(order) or "none", switches[0][0].where)
+    moved = " ".join(
+        moved for setting, moved in switches if setting.value.strip().lower() not in OFF
+    )
+    parts = [part for part in ("optimizer", "param", "activations") if part in moved.split()]
+    return Fact("+".join(parts) or "none", switches[0][0].where)
 
 
 # ------------------------------------------------------------------ optimizer
@@ -372,30 +255,87 @@ def rule_of(value: str) -> str:
 
 
 def _optimizer(lookup: Lookup) -> Fact | None:
-    for setting in lookup.each(lookup.keys("optimizer")):
-        if name := rule_of(setting.value):
-            return Fact(name, setting.where)
-    made: Setting | None = next(
-        (
-            setting
-            for setting in lookup.settings
-            if setting.key == "optim" and setting.value.endswith("Config")
-        ),
-        None,
+    return first_fact(lookup.each(lookup.keys("optimizer")), rule_of)
+
+
+def _olmo_core_optimizer(lookup: Lookup) -> Fact | None:
+    configs = (
+        setting
+        for setting in lookup.settings
+        if setting.key == "optim" and setting.value.endswith("Config")
     )
-    return fact_at(
-        made, rule_of(made.value) if made is not None and lookup.trainer == "olmo-core" else ""
-    )
+    return fact_at(next(configs, None), rule_of)
 
 
 CHOICES: Final[Mapping[str, Sequence[Rule]]] = {
-    "precision": (_eight_bits, _flags, _by_type),
-    "sharding": (
-        _stage, _of_megatron, _strategy, _of_accelerate, _of_axolotl, _named_file, _word_fsdp,
-        _degrees, _of_olmo, _of_mesh, _by_recipe,
+    "precision": (
+        _switched(
+            "fp8", "fp8", "enable_fp8", "use_fp8", "fp8_format", "fp8_hybrid", "fp8_e4m3",
+            "float8.enable_fp8_linear",
+        ),
+        _by_value(lambda value: "fp8" if "float8" in value else "", "converters"),
+        _by_value(lambda value: "fp8" if "fp8" in value else "", "quantization"),
+        _flags,
+        _by_type,
     ),
-    "recompute": (_granularity, _modes, _of_factory, _switches),
-    "offload": (_offload,),
-    "optimizer": (_optimizer,),
+    "sharding": (
+        _stage,
+        _megatron_fsdp,
+        _switched("zero3", "use_torch_fsdp2"),
+        _switched("zero1", "use_distributed_optimizer"),
+        _of("megatron-lm", _megatron_plain),
+        _by_value(
+            lambda value: _STRATEGIES.get(value.upper(), ""),
+            "sharding_strategy", "fsdp_sharding_strategy",
+        ),
+        _of_accelerate,
+        _of("axolotl", _axolotl_fsdp),
+        _named_file,
+        _switched("zero3", "enable_fsdp", "use_fsdp"),
+        _by_value(_fsdp_words, "fsdp"),
+        _by_value(
+            lambda value: "none" if number(value) == 1 else "zero3", "data_parallel_shard_degree"
+        ),
+        _of(
+            "nemo-automodel",
+            _by_value(_automodel_strategy, "distributed.strategy", "distributed._target_"),
+        ),
+        _of("olmo", _by_value("zero3", "fsdp.wrapping_strategy")),
+        _of("olmo-core", _olmo_core_copies),
+        _of("maxtext", _maxtext_mesh),
+        _of("torchtune", _torchtune_recipe),
+        _of("transformers", _accelerate_copies),
+    ),
+    "recompute": (
+        _by_value(
+            lambda value: value if value in {"full", "selective"} else "",
+            "recompute_granularity", "activations_checkpoint_granularity",
+        ),
+        _switched("selective", "recompute_activations"),
+        _switched(
+            "full", "checkpoint_activations", "deepspeed_activation_checkpointing",
+            "activations_checkpoint_method",
+        ),
+        _of("megatron-deepspeed", _script_switch),
+        _of(
+            "maxtext",
+            _by_value(
+                lambda value: value if value in {"full", "none"} else "selective", "remat_policy"
+            ),
+        ),
+        _by_value(
+            lambda value: value if value in {"none", "selective"} else "full",
+            "activation_checkpoint.mode", "ac.mode", "activation_checkpointing.mode",
+        ),
+        _of("llama-factory", _switched("none", "disable_gradient_checkpointing")),
+        _of("llama-factory", _factory_default),
+        _checkpointing,
+    ),
+    "offload": (
+        # transformers says it among the words of `fsdp`
+        _by_value(lambda value: "optimizer+param" if "offload" in value.lower() else "", "fsdp"),
+        _offload,
+    ),
+    "optimizer": (_optimizer, _of("olmo-core", _olmo_core_optimizer)),
 }  # fmt: skip
 """The rules of each fact."""

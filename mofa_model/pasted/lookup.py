@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,11 @@ _ASIDE: Final = (
     "|benchmark|sampling"
 )
 """Sections of what is not trained."""
+_OTHERS: Final = {
+    "verl": r"actor_rollout_ref\.(ref|rollout)(?=\.)",
+    "nemo-automodel": "rollout|ref",
+}
+"""Further ones of trainers whose trained model stands in a section that others have for another."""
 
 
 @cache
@@ -108,14 +114,13 @@ class Lookup:
 
     def on(self, *keys: str) -> Setting | None:
         """The first of some switches that is on."""
-        switches = (self.first(key) for key in keys)
+        switches = filter(None, map(self.first, keys))
+        return next((switch for switch in switches if switch.value.lower() not in OFF), None)
+
+    def at(self, pattern: str) -> Setting | None:
+        """The first setting whose path has a pattern in it."""
         return next(
-            (
-                setting
-                for setting in switches
-                if setting is not None and setting.value.lower() not in OFF
-            ),
-            None,
+            (setting for setting in self.settings if re.search(pattern, setting.path)), None
         )
 
     def has(self, *keys: str) -> bool:
@@ -126,25 +131,12 @@ class Lookup:
         """The settings without those of evaluation, of other models, and of parts that do
         not train.
         """
-        more = {"verl": "", "nemo-automodel": "|rollout|ref"}.get(self.trainer, "|rollout|ref|ci")
-        aside = re.compile(rf"(^|[._])({_ASIDE}{more})([._]|$)")
-        kept: Iterable[Setting] = (
-            setting for setting in self.settings if not aside.search(setting.path)
-        )
-        if self.trainer == "verl":
-            other = re.compile(r"actor_rollout_ref\.(ref|rollout)\.")
-            kept = (setting for setting in kept if not other.search(setting.path))
-        kept = list(kept)
+        others = _OTHERS.get(self.trainer, "rollout|ref|ci")
+        aside = re.compile(rf"(^|[._])({_ASIDE}|{others})([._]|$)")
+        kept = [setting for setting in self.settings if not aside.search(setting.path)]
         if self.kind is PastedKind.MODEL:
             kept = _of_text(kept)
-        return Lookup(
-            settings=tuple(kept),
-            trainer=self.trainer,
-            kind=self.kind,
-            text=self.text,
-            name=self.name,
-            call=self.call,
-        )
+        return replace(self, settings=tuple(kept))
 
 
 def _has(path: str, key: str) -> bool:
@@ -171,6 +163,8 @@ def _of_text(settings: Sequence[Setting]) -> list[Setting]:
 
 Rule = Callable[[Lookup], Fact | None]
 """What one way of saying a fact says."""
+Meaning = str | Callable[[str], str]
+"""What a setting means, whatever its value, or by its value; empty = it says nothing."""
 
 
 def first_of(rules: Sequence[Rule], lookup: Lookup) -> Fact | None:
@@ -178,6 +172,14 @@ def first_of(rules: Sequence[Rule], lookup: Lookup) -> Fact | None:
     return next((fact for rule in rules if (fact := rule(lookup)) is not None), None)
 
 
-def fact_at(setting: Setting | None, value: str) -> Fact | None:
-    """A fact at the place of a setting; None without the setting or a value."""
-    return Fact(value, setting.where) if setting is not None and value else None
+def first_fact(settings: Iterable[Setting], meaning: Meaning) -> Fact | None:
+    """The fact of the first setting that means anything; None where none does."""
+    return next(filter(None, (fact_at(setting, meaning) for setting in settings)), None)
+
+
+def fact_at(setting: Setting | None, meaning: Meaning) -> Fact | None:
+    """What a setting means, with its place; None without the setting, or where it means nothing."""
+    if setting is None:
+        return None
+    value = meaning if isinstance(meaning, str) else meaning(setting.value)
+    return Fact(value, setting.where) if value else None

@@ -5,6 +5,7 @@ or preferences.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -12,7 +13,7 @@ from mofa_model.identity.classes import LANGUAGE_MODELS
 from mofa_model.identity.fact import Fact
 from mofa_model.identity.named_models import model_preset
 from mofa_model.identity.settings import Setting
-from mofa_model.pasted.lookup import OFF, Lookup, fact_at, first_of, number
+from mofa_model.pasted.lookup import OFF, Lookup, fact_at, first_fact, first_of, number
 from mofa_model.pasted.recognise import PastedKind, program_at
 from mofa_model.pasted.scripts import unknown
 
@@ -20,23 +21,13 @@ _SIZED: Final = re.compile(
     r"(?<![a-z0-9.])(\d+x)?\d+(\.\d+|[_p]\d)?[bm](?![a-z0-9])", re.IGNORECASE
 )
 _RECIPE: Final = re.compile(r"_(pretrain|sft|peft|finetune)(_config|_recipe)?$|_config$")
-_NO_NAME: Final = frozenset({"true", "false", "none", "null", "auto"})
+_NO_NAME: Final = frozenset({"", "true", "false", "none", "null", "auto"})
 _NAMES_A_MODEL: Final = frozenset(
     {"model_name_or_path", "pretrained_model_name_or_path", "base_model"}
 )
 _FOLDERS: Final = frozenset(
-    {
-        "checkpoint",
-        "checkpoints",
-        "ckpt",
-        "ckpts",
-        "model",
-        "models",
-        "output",
-        "outputs",
-        "pretrained",
-        "weights",
-    }
+    {"checkpoint", "checkpoints", "ckpt", "ckpts", "model", "models", "output", "outputs"}
+    | {"pretrained", "weights"}
 )
 """Folders of people's own, which are no organisation of a hub."""
 _NO_MODEL: Final = re.compile(r"(run|ckpt|checkpoint|output|iter|step|epoch|exp)", re.IGNORECASE)
@@ -51,43 +42,38 @@ def _in_two_words(lookup: Lookup) -> Fact | None:
         module, config = lookup.first("module"), lookup.first("config")
         if name and flavor:
             return Fact(f"{name.value} {flavor.value}", name.where)
-        return fact_at(config if module else None, config.value if config else "")
+        return fact_at(config if module else None, str)
     if lookup.trainer == "nemo" and lookup.kind is PastedKind.PYTHON:
-        named = (
-            setting
-            for setting in lookup.settings
-            if setting.path == "name" and _SIZED.search(setting.value)
-        )
-        sized_name = next(named, None)
-        return fact_at(sized_name, sized_name.value if sized_name else "")
+        names = (setting for setting in lookup.settings if setting.path == "name")
+        return first_fact(names, lambda name: name if _SIZED.search(name) else "")
     return None
 
 
 def _by_option(lookup: Lookup) -> Fact | None:
-    for setting in lookup.each(lookup.keys("model")):
-        if value := name_of(setting, lookup.trainer):
-            return Fact(value, setting.where)
-    return None
+    settings = lookup.each(lookup.keys("model"))
+    facts = (fact_at(setting, name_of(setting, lookup.trainer)) for setting in settings)
+    return next(filter(None, facts), None)
 
 
 def _by_file(lookup: Lookup) -> Fact | None:
-    """The task, by the name of the settings file that a command gives to its trainer."""
+    """The model, by the name of the settings file that a command gives to its trainer."""
     ends = {"llm-foundry": (".yaml", ".yml"), "maxtext": (".yaml", ".yml"), "olmo-core": (".py",)}
     if lookup.call is None or lookup.trainer not in {*ends, "torchtune"}:
         return None
     if lookup.trainer == "torchtune":  # its own configurations are named for their models
-        config = lookup.first("config")
-        family, _, size = (config.value if config else "").rpartition("/")
-        sized = _SIZED.match(size)
-        return fact_at(config, f"{family} {sized[0]}" if family and sized else "")
+        return fact_at(lookup.first("config"), _torchtune_model)
     for word in lookup.call.words:
         path = PurePosixPath(word.text)
         if path.suffix in ends[lookup.trainer] and _SIZED.search(path.stem):
-            return Fact(
-                path.stem.replace("_", "-") if lookup.trainer == "maxtext" else path.stem,
-                word.where,
-            )
+            name = path.stem.replace("_", "-") if lookup.trainer == "maxtext" else path.stem
+            return Fact(name, word.where)
     return None
+
+
+def _torchtune_model(config: str) -> str:
+    family, _, size = config.rpartition("/")
+    sized = _SIZED.match(size)
+    return f"{family} {sized[0]}" if family and sized else ""
 
 
 def model_of(lookup: Lookup) -> Fact | None:
@@ -99,17 +85,10 @@ def model_of(lookup: Lookup) -> Fact | None:
 
 def name_of(setting: Setting, trainer: str) -> str:
     """A model's name in a setting; empty where it has none."""
-    value = (
-        setting.value.strip().strip("'\"").rstrip("/").replace("___", ".")
-    )  # as ModelScope stores names
+    value = setting.value.strip().strip("'\"").rstrip("/")
+    value = value.replace("___", ".")  # as ModelScope stores names
     last = value.rpartition("/")[2]
-    if (
-        not value
-        or unknown(last)
-        or re.search(r"[<{]", last)
-        or value.lower() in _NO_NAME
-        or len(value) > 200
-    ):
+    if value.lower() in _NO_NAME or len(value) > 200 or unknown(last) or re.search(r"[<{]", last):
         return ""
     if re.search(r"\.(py|sh|json|jsonl|txt|pt|bin|model|nemo|gin)$", value):
         return ""
@@ -123,15 +102,11 @@ def _of_recipe(setting: Setting, value: str) -> str:
     return _RECIPE.sub("", tail)
 
 
-def _of_factory(_: Setting, value: str) -> str:
-    return value if re.search(r"\d[bm]\b", value, re.IGNORECASE) else ""
-
-
-_OWN: Final = {
+_OWN: Final[Mapping[str, Callable[[Setting, str], str]]] = {
     "torchtune": lambda _, value: re.sub(r"^(q?lora|dora)_", "", value.rpartition(".")[2]),
     "megatron-bridge": _of_recipe,
     "nemo-launcher": lambda _, value: value.rpartition("/")[2] if "/" in value else "",
-    "olmo-core": _of_factory,
+    "olmo-core": lambda _, value: value if re.search(r"(?i)\d[bm]\b", value) else "",
 }
 """Trainers that name models in a way of their own."""
 
@@ -180,45 +155,32 @@ def task_of(lookup: Lookup) -> Fact | None:
         return None
     if lookup.call is not None and unknown(PurePosixPath(program_at(lookup.call)[1]).name):
         return None
-    return first_of(
-        (
-            _recipe_of_python,
-            _preference,
-            _by_adapters,
-            _by_program,
-            _of_bridge,
-            _of_tuner,
-            _of_others,
-        ),
-        lookup,
-    )
-
-
-def _recipe_of_python(lookup: Lookup) -> Fact | None:
-    pretrains = lookup.kind is PastedKind.PYTHON and re.search(
+    if lookup.kind is PastedKind.PYTHON and re.search(
         r"\bdef pretrain|\bpretrain_recipe\b", lookup.text
-    )
-    return Fact(_PRE, lookup.place) if pretrains else None
+    ):
+        return Fact(_PRE, lookup.place)
+    rules = (_preference, _by_adapters, _by_program, _of_bridge, _of_tuner, _of_others)
+    return first_of(rules, lookup)
 
 
 def _preference(lookup: Lookup) -> Fact | None:
     if (setting := lookup.first("adv_estimator")) is not None and not unknown(setting.value):
         return Fact(setting.value, setting.where)
-    for setting in lookup.each(
-        ("stage", "rl", "rlhf_type", "train_type", "loss_type", "trainer_type")
-    ):
-        if preference := _PREFERENCES.search(setting.value.lower()):
-            return Fact(preference[1], setting.where)
+    keys = ("stage", "rl", "rlhf_type", "train_type", "loss_type", "trainer_type")
+    if fact := first_fact(lookup.each(keys), _preference_in):
+        return fact
     if lookup.trainer not in _TUNERS:
         return None
     for text in (lookup.program, *_names(lookup)):
-        if preference := _PREFERENCES.search(text.lower()):
-            return Fact(preference[1], lookup.place)
-    rewards = any(
-        re.search(r"num_generations|reward_funcs|max_completion_length", setting.path)
-        for setting in lookup.settings
-    )
+        if preference := _preference_in(text):
+            return Fact(preference, lookup.place)
+    rewards = lookup.at(r"num_generations|reward_funcs|max_completion_length")
     return Fact("grpo", lookup.place) if rewards else None
+
+
+def _preference_in(text: str) -> str:
+    preference = _PREFERENCES.search(text.lower())
+    return preference[1] if preference else ""
 
 
 def _names(lookup: Lookup) -> list[str]:
@@ -250,10 +212,8 @@ def _by_program(lookup: Lookup) -> Fact | None:
     """
     if lookup.trainer not in {*_TUNERS, "pytorch-fsdp"} or lookup.call is None:
         return None
-    if any(
-        setting.value.lower() in OFF
-        for setting in lookup.each(("use_lora", "lora_enable", "use_peft"))
-    ):
+    switches = lookup.each(("use_lora", "lora_enable", "use_peft"))
+    if any(switch.value.lower() in OFF for switch in switches):
         return None
     config = lookup.first("config") if lookup.trainer == "torchtune" else None
     text = f"{PurePosixPath(program_at(lookup.call)[1]).name} {config.value if config else ''}"
@@ -267,14 +227,8 @@ def _few_bits(lookup: Lookup) -> Setting | None:
     for setting in lookup.each(("adapter", "finetuning_type", "model._component_")):
         if "qlora" in setting.value.lower():
             return setting
-    return next(
-        (
-            setting
-            for setting in lookup.each(("quantization_bit", "bits"))
-            if number(setting.value) in {4, 8}
-        ),
-        None,
-    )
+    widths = lookup.each(("quantization_bit", "bits"))
+    return next((width for width in widths if number(width.value) in {4, 8}), None)
 
 
 _ADAPTERS: Final = (
@@ -294,18 +248,11 @@ def _adapters(lookup: Lookup) -> Setting | None:
     if trains_all(lookup):
         return None
     for setting in lookup.each(_ADAPTERS):
-        named = re.search(r"lora|peft", setting.value.lower()) is not None
-        if named or (
-            setting.key not in {"mode", "peft", "_component_"}
-            and setting.value.lower() in {"true", "1"}
-        ):
+        value, is_switch = setting.value.lower(), setting.key not in {"mode", "peft", "_component_"}
+        if re.search(r"lora|peft", value) or (is_switch and value in {"true", "1"}):
             return setting
-    ranks = (
-        setting
-        for setting in lookup.each(lookup.keys("lora_rank"))
-        if (number(setting.value) or 0) > 0
-    )
-    return next(ranks, None)
+    ranks = lookup.each(lookup.keys("lora_rank"))
+    return next((rank for rank in ranks if (number(rank.value) or 0) > 0), None)
 
 
 def _of_bridge(lookup: Lookup) -> Fact | None:
@@ -330,10 +277,9 @@ def _of_tuner(lookup: Lookup) -> Fact | None:
     ):
         return None  # what it does stands in a file that is not here
     stage = lookup.first("stage")
-    begins = next(
-        (setting for setting in lookup.settings if setting.path.startswith("pretraining_dataset")),
-        stage if stage is not None and stage.value == "pt" else None,
-    )
+    begins = lookup.at("^pretraining_dataset")
+    if begins is None and stage is not None and stage.value == "pt":
+        begins = stage
     return Fact(_PRE if begins else _FINE, begins.where if begins else lookup.place)
 
 

@@ -185,7 +185,9 @@ def test_a_file_of_another_trainer_is_refused_where_a_command_names_it():
 
 def test_a_job_whose_config_map_has_another_trainer_s_recipe_is_not_taken_for_accelerate_s():
     def of(text):
-        found = launch_of(Contents(files=[TextFile("run.yaml", text, "ConfigMap/run: data.run.yaml")]))
+        found = launch_of(
+            Contents(files=[TextFile("run.yaml", text, "ConfigMap/run: data.run.yaml")])
+        )
         return found and found.reading.trainer
 
     assert [whose for whose, text in OTHERS.items() if of(text)] == []
