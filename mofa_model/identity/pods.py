@@ -27,7 +27,6 @@ _TRAINER_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _ANNOTATION: Final = re.compile(r"""metadata\.annotations\[['"](.+)['"]\]""")
 """One annotation of a pod as the downward API names it."""
 _TEMPLATES: Final = ("template", "leaderTemplate", "workerTemplate")
-_SUBMITS: Final = ("submitterPodTemplate", "headGroupSpec")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,17 @@ Slurm for.
 from __future__ import annotations
 
 import re
-import shlex
+from collections import Counter
+from collections.abc import Mapping
+from itertools import dropwhile
+from operator import itemgetter
 from typing import Final
 
 from mofa_model.identity.commands import ProgramCall
-from mofa_model.identity.directives import FLAGS, SHORT, devices_of_gres
+from mofa_model.identity.directives import devices_of_gres
+from mofa_model.identity.expansion import traced
 from mofa_model.identity.fact import Fact
-from mofa_model.identity.sbatch import BatchScript, read_script
+from mofa_model.identity.sbatch import BatchScript, options_of_srun
 
 _PRODUCT: Final = (
     r"(?:GB200|GB300|GH200|B200|B300|H100|H200|H800|H20|A100|A800|V100|MI\d{3}X?|L40S?|L4|A10G?"
@@ -33,65 +37,55 @@ def _whole(text: str) -> int | None:
 
 def asked_of_slurm(script: BatchScript) -> dict[str, Fact]:
     """Nodes, GPUs and the kind of GPU that a batch script's directives ask for."""
-    directives = {
-        directive.name: directive for directive in script.directives if not directive.component
-    }  # the last one counts
-    facts: dict[str, Fact] = {}
-
-    def add(name: str, value: object, directive: str) -> None:
-        if value:
-            facts[name] = Fact(value, f"{script.name}:{directives[directive].line_number}")
-
-    for name, word in (
-        ("nodes", "nodes"),
-        ("tasks_per_node", "ntasks-per-node"),
-        ("tasks", "ntasks"),
-    ):
-        if word in directives:
-            add(name, _whole(directives[word].value.text), word)
-    for word in ("gres", "gpus-per-node"):
-        gpus = (
-            devices_of_gres(_as_gres(directives[word].value.text)) if word in directives else None
-        )
-        if gpus is not None:
-            add("gpus_per_node", gpus[0], word)
-            add("gpu", gpus[1].lower(), word)
-    if "gpus" in directives and (gpus := devices_of_gres(_as_gres(directives["gpus"].value.text))):
-        add("gpus", gpus[0], "gpus")
-        add("gpu", gpus[1].lower(), "gpus")
-    if "constraint" in directives and "gpu" not in facts:
-        spoken_of = SPOKEN.search(re.sub("[_&]", " ", directives["constraint"].value.text))
-        add("gpu", _device(spoken_of) if spoken_of else "", "constraint")
-    if "gpus-per-task" in directives and "gpus_per_node" not in facts and "tasks_per_node" in facts:
-        gpus_per_task = _whole(directives["gpus-per-task"].value.text) or 0
-        add("gpus_per_node", gpus_per_task * facts["tasks_per_node"].value, "gpus-per-task")
-    _counted(facts)
-    return facts
+    return _asked(
+        {
+            directive.name: Fact(directive.value.text, f"{script.name}:{directive.line_number}")
+            for directive in script.directives
+            if not directive.component
+        }
+    )
 
 
 def asked_of_srun(call: ProgramCall) -> dict[str, Fact]:
     """Nodes, GPUs and tasks that the options of an `srun` ask for; its command is in no
     batch script.
     """
-    texts = call.texts
-    start = next(
-        (index for index, text in enumerate(texts) if text.rpartition("/")[2] == "srun"), -1
-    )
-    options, rest = list[str](), list(texts[start + 1 :]) if start >= 0 else []
-    while rest and rest[0].startswith("-"):
-        options.append(rest.pop(0))
-        bare = "=" not in options[-1] and (options[-1].startswith("--") or len(options[-1]) == 2)
-        if (
-            bare
-            and SHORT.get(options[-1][1:], options[-1][2:]) not in FLAGS
-            and rest
-            and rest[0][0] != "-"
-        ):
-            options.append(rest.pop(0))
-    if not options:
-        return {}
-    script = read_script(f"#!/bin/bash\n#SBATCH {shlex.join(options)}\n", call.where)
-    return {name: Fact(fact.value, call.where) for name, fact in asked_of_slurm(script).items()}
+    words = list(dropwhile(lambda text: text.rpartition("/")[2] != "srun", call.texts))
+    options = options_of_srun([traced(word) for word in words])
+    return _asked({option.name: Fact(option.value.text, call.where) for option in options})
+
+
+def _asked(options: Mapping[str, Fact]) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {}
+
+    def add(name: str, value: object, option: str) -> None:
+        if value:
+            facts[name] = Fact(value, options[option].source)
+
+    for name, option in (
+        ("nodes", "nodes"),
+        ("tasks_per_node", "ntasks-per-node"),
+        ("tasks", "ntasks"),
+    ):
+        if option in options:
+            add(name, _whole(options[option].value), option)
+    for name, option in (
+        ("gpus_per_node", "gres"),
+        ("gpus_per_node", "gpus-per-node"),
+        ("gpus", "gpus"),
+    ):
+        devices = devices_of_gres(_as_gres(options[option].value)) if option in options else None
+        if devices is not None:
+            add(name, devices[0], option)
+            add("gpu", devices[1].lower(), option)
+    if "constraint" in options and "gpu" not in facts:
+        device = SPOKEN.search(re.sub("[_&]", " ", options["constraint"].value))
+        add("gpu", _device(device) if device else "", "constraint")
+    if "gpus-per-task" in options and "gpus_per_node" not in facts and "tasks_per_node" in facts:
+        gpus_per_task = _whole(options["gpus-per-task"].value) or 0
+        add("gpus_per_node", gpus_per_task * facts["tasks_per_node"].value, "gpus-per-task")
+    _counted(facts)
+    return facts
 
 
 def _as_gres(text: str) -> str:
@@ -122,25 +116,21 @@ def spoken(text: str, name: str) -> dict[str, Fact]:
     facts: dict[str, Fact] = {}
     devices: dict[str, Fact] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        comment_match = re.search(r"(?:^|\s)#(?!SBATCH|!)(.*)", line)
-        if not comment_match:
+        comment = re.search(r"(?:^|\s)#(?!SBATCH|!)(.*)", line)
+        if comment is None:
             continue
-        comment, where = comment_match[1], f"{name}:{number}, a comment"
-        for device in SPOKEN.finditer(comment):
-            if not device["count"]:
-                continue
-            devices.setdefault(device["gpu"].lower(), Fact(_device(device), where))
+        where = f"{name}:{number}, a comment"
+        for device in SPOKEN.finditer(comment[1]):
+            if device["count"]:
+                devices.setdefault(device["gpu"].lower(), Fact(_device(device), where))
         for pattern, fact in _IN_COMMENTS:
-            if (match := re.search(pattern, comment)) and fact not in facts:
-                facts[fact] = Fact(int(match[1]), where)
-        if (
-            match := re.search(r"(\d+) nodes?\W+(?:of|x|with|×)\W*(\d+)", comment)
-        ) and "nodes" not in facts:
-            facts["nodes"], facts["gpus_per_node"] = (
-                Fact(int(match[1]), where),
-                Fact(int(match[2]), where),
-            )
-        _of_nodes(facts, comment, where)
+            if count := re.search(pattern, comment[1]):
+                facts.setdefault(fact, Fact(int(count[1]), where))
+        pair = re.search(r"(\d+) nodes?\W+(?:of|x|with|×)\W*(\d+)", comment[1])
+        if pair and "nodes" not in facts:
+            facts["nodes"] = Fact(int(pair[1]), where)
+            facts["gpus_per_node"] = Fact(int(pair[2]), where)
+        _of_nodes(facts, comment[1], where)
     if len(devices) == 1:
         facts["gpu"] = next(iter(devices.values()))
     return facts
@@ -208,66 +198,38 @@ def _rounded(memory: int) -> int:
     return min(sizes, key=lambda size: abs(size - memory * 2**20 / 1e9))
 
 
+_COLUMNS: Final = frozenset({"NODELIST", "NODES", "STATE", "GRES"})
+_TYPED: Final = r"(?:([\w.-]*[a-zA-Z][\w.-]*)[:=])?(\d+)"
+"""Type and number of GPUs."""
+
+
 def of_sinfo(text: str, name: str) -> dict[str, Fact]:
     """Nodes and devices of the largest group of alike nodes that `sinfo` lists."""
-    lines = [
-        (number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()
-    ]
-    head = next(
-        (
-            columns
-            for columns, (_, words) in enumerate(lines)
-            if {"NODELIST", "NODES", "STATE", "GRES"} & set(words)
-        ),
-        None,
-    )
-    if head is None:
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
+    rows = list(dropwhile(lambda row: not _COLUMNS & {*row[1]}, filter(itemgetter(1), lines)))
+    if not rows:
         return {}
-    names = lines[head][1]
-    columns = {word: number for number, word in enumerate(names)}
-    groups: dict[str, int] = {}
-    where = f"{name}:{lines[head + 1][0]}" if head + 1 < len(lines) else name
-    nodes = set[str]()
-    gres = ""
-    for _, words in lines[head + 1 :]:
-        if len(words) < len(names) - 1:
+    names = rows[0][1]
+    groups, listed = Counter[str](), set[str]()
+    for _, words in rows[1:]:
+        row = dict(zip(names, words, strict=False))
+        state = row.get("STATE", "idle")
+        if len(words) < len(names) - 1 or re.match(r"(down|drain|fail|maint|unk|inval)", state):
             continue
-        state = (
-            words[columns["STATE"]]
-            if "STATE" in columns and columns["STATE"] < len(words)
-            else "idle"
-        )
-        if re.match(r"(down|drain|fail|maint|unk|inval)", state):
-            continue
-        resources = (
-            words[columns["GRES"]] if "GRES" in columns and columns["GRES"] < len(words) else ""
-        )
-        if "NODES" in columns and words[columns["NODES"]].isdigit():
-            listed = (
-                words[columns["NODELIST"]]
-                if "NODELIST" in columns and columns["NODELIST"] < len(words)
-                else str(len(groups))
-            )
-            if listed in nodes:
-                continue  # a node in two partitions is one node
-            nodes.add(listed)
-            count = int(words[columns["NODES"]])
-        else:
-            listed = words[columns["NODELIST"]] if "NODELIST" in columns else words[0]
-            if listed in nodes:
-                continue
-            nodes.add(listed)
-            count = 1
-        groups[resources] = groups.get(resources, 0) + count
-    facts: dict[str, Fact] = {}
-    if groups:
-        gres = max(groups, key=lambda resources: ("gpu" in resources, groups[resources]))
-        facts["nodes"] = Fact(groups[gres], where)
-        device = re.search(r"gpu:(?:([\w.-]*[a-zA-Z][\w.-]*):)?(\d+)", gres)
-        if device:
-            facts["gpus_per_node"] = Fact(int(device[2]), where)
-            if device[1]:
-                facts["gpu"] = Fact(device[1].lower(), where)
+        is_group = row.get("NODES", "").isdigit()
+        hosts = row.get("NODELIST", str(len(groups)) if is_group else words[0])
+        if hosts not in listed:  # a node in two partitions is one node
+            listed.add(hosts)
+            groups[row.get("GRES", "")] += int(row["NODES"]) if is_group else 1
+    if not groups:
+        return {}
+    gres = max(groups, key=lambda gres: ("gpu" in gres, groups[gres]))
+    where = f"{name}:{rows[1][0]}"
+    facts = {"nodes": Fact(groups[gres], where)}
+    if device := re.search(f"gpu:{_TYPED}", gres):
+        facts["gpus_per_node"] = Fact(int(device[2]), where)
+        if device[1]:
+            facts["gpu"] = Fact(device[1].lower(), where)
     return facts
 
 
@@ -277,25 +239,19 @@ def of_scontrol(text: str, name: str) -> dict[str, Fact]:
     nodes = re.findall(r"\bNodeName=\S+", text)
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{name}:{number}"
-        if (node_count := re.search(r"\bNumNodes=(\d+)", line)) and "nodes" not in facts:
-            facts["nodes"] = Fact(int(node_count[1]), where)
-        for pattern in (
-            r"gres/gpu:?([\w.-]*?)[=:](\d+)",
-            r"\bGres=gpu:(?:([\w.-]*[a-zA-Z][\w.-]*):)?(\d+)",
-        ):
+        if node_count := re.search(r"\bNumNodes=(\d+)", line):
+            facts.setdefault("nodes", Fact(int(node_count[1]), where))
+        per_node = "TresPerNode" in line or "Gres=" in line or bool(nodes)
+        for pattern in (r"gres/gpu:?([\w.-]*?)[=:](\d+)", rf"\bGres=gpu:{_TYPED}"):
             for device in re.finditer(pattern, line):
-                per_node = "TresPerNode" in line or "Gres=" in line or bool(nodes)
-                facts.setdefault(
-                    "gpus_per_node" if per_node else "gpus", Fact(int(device[2]), where)
-                )
+                count = Fact(int(device[2]), where)
+                facts.setdefault("gpus_per_node" if per_node else "gpus", count)
                 if device[1]:
                     facts.setdefault("gpu", Fact(device[1].lower(), where))
-        if resource := re.search(
-            r"TresPerNode=\S*gpu[:=](?:([\w.-]*[a-zA-Z][\w.-]*)[:=])?(\d+)", line
-        ):
-            facts["gpus_per_node"] = Fact(int(resource[2]), where)
-            if resource[1] and resource[1] != "gpu":
-                facts["gpu"] = Fact(resource[1].lower(), where)
-    if nodes and "nodes" not in facts:
-        facts["nodes"] = Fact(len(nodes), name)
+        if asked := re.search(rf"TresPerNode=\S*gpu[:=]{_TYPED}", line):
+            facts["gpus_per_node"] = Fact(int(asked[2]), where)
+            if asked[1] and asked[1] != "gpu":
+                facts["gpu"] = Fact(asked[1].lower(), where)
+    if nodes:
+        facts.setdefault("nodes", Fact(len(nodes), name))
     return facts

@@ -154,12 +154,9 @@ def _together(
                 disagree.append(
                     f"{name} is {held.value} by {held.source} and {fact.value} by {fact.source}"
                 )
-    own = [
-        reading.trainer
-        for reading in readings
-        if reading.trainer not in {"", "deepspeed", "accelerate"}
-    ]
-    trainer = next(iter([*own, *(reading.trainer for reading in readings if reading.trainer)]), "")
+    trainers = [reading.trainer for reading in readings if reading.trainer]
+    own = (trainer for trainer in trainers if trainer not in {"deepspeed", "accelerate"})
+    trainer = next(own, next(iter(trainers), ""))
     settings = tuple(setting for reading in readings for setting in reading.settings)
     is_open = "accumulation" not in facts and any(
         setting.key in ACCUMULATION and unknown(setting.value) for setting in settings
@@ -183,19 +180,19 @@ def _together(
 
 
 def _of_machine(pasted: Pasted, kind: PastedKind) -> PastedFacts:
-    reader = {
+    readers = {
         PastedKind.NVIDIA_SMI: machines.of_nvidia_smi,
         PastedKind.SINFO: machines.of_sinfo,
         PastedKind.SCONTROL: machines.of_scontrol,
-    }[kind]
-    return PastedFacts(kind=kind, trainer="", facts=reader(pasted.text, pasted.name))
+    }
+    return PastedFacts(kind=kind, trainer="", facts=readers[kind](pasted.text, pasted.name))
 
 
 def _settings_of(pasted: Pasted, kind: PastedKind) -> list[Setting]:
     """The settings of a file; tokens and passwords are none."""
     readers = {PastedKind.TOML: settings.of_toml, PastedKind.PYTHON: settings.of_python}
-    found_settings = readers.get(kind, settings.of_yaml)(pasted.text, pasted.name)
-    return [setting for setting in found_settings if not _secret(setting)]
+    reader = readers.get(kind, settings.of_yaml)
+    return [setting for setting in reader(pasted.text, pasted.name) if not _secret(setting)]
 
 
 def _secret(setting: Setting) -> bool:
@@ -219,11 +216,7 @@ def _of_file(pasted: Pasted, kind: PastedKind) -> PastedFacts:
     elif "gpu" in comments:
         facts.setdefault("gpu", comments["gpu"])
     gpus_per_node = facts.get("gpus_per_node")
-    if (
-        trainer == "torchtune"
-        and gpus_per_node is not None
-        and not {"gpus", "nodes"} & facts.keys()
-    ):
+    if trainer == "torchtune" and gpus_per_node and not {"gpus", "nodes"} & facts.keys():
         facts["nodes"] = Fact(1, gpus_per_node.source)
     return PastedFacts(kind=kind, trainer=trainer, facts=facts, settings=tuple(own))
 
@@ -309,7 +302,7 @@ def _contradictions(options: Sequence[Setting]) -> Iterable[str]:
     options_by_path = dict[str, Setting]()
     for option in options:
         earlier = options_by_path.get(option.path)
-        if earlier is not None and earlier.value != option.value and option.key in _TOLD:
+        if earlier is not None and earlier.value != option.value and option.key in _COMPARED:
             yield (
                 f"{option.path} is {earlier.value} by {earlier.where} "
                 f"and {option.value} by {option.where}; the last counts"
@@ -317,7 +310,7 @@ def _contradictions(options: Sequence[Setting]) -> Iterable[str]:
         options_by_path[option.path] = option
 
 
-_TOLD: Final = frozenset(
+_COMPARED: Final = frozenset(
     {"global_batch_size", "micro_batch_size", "seq_length", "tensor_model_parallel_size"}
     | {"pipeline_model_parallel_size"}
 )

@@ -7,6 +7,7 @@ passes by name, assigns, or gives a parameter as its default.
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -228,50 +229,33 @@ class _Python:
         line = getattr(value, "lineno", 1)
         self._found.append(Setting(path, text, f"{self._file}:{line}", "source"))
 
-    def _value(self, value: ast.expr, depth: int) -> object:
+    def _value(self, value: ast.expr | None, depth: int) -> object:
         """What an expression says, as far as constants tell; None where they do not."""
         if depth > _DEEPEST:
             return None
-        how: dict[type[ast.expr], Callable[[Any, int], object]] = {
-            ast.Constant: self._constant,
-            ast.Name: self._name,
-            ast.UnaryOp: self._sign,
-            ast.BoolOp: self._either,
-            ast.BinOp: self._product,
-            ast.Attribute: self._attribute,
-            ast.Call: self._made,
-        }
-        read = how.get(type(value))
-        return None if read is None else read(value, depth + 1)
-
-    def _constant(self, value: ast.Constant, _: int) -> object:
-        return value.value if isinstance(value.value, str | int | float) else None
-
-    def _name(self, value: ast.Name, depth: int) -> object:
-        for scope in (*reversed(self._scopes), self._constants):
-            if value.id in scope:
-                return self._value(scope[value.id], depth)
-        return value.id if value.id[:1].isupper() else None  # a class
-
-    def _sign(self, value: ast.UnaryOp, depth: int) -> object:
-        inner = self._value(value.operand, depth)
-        return -inner if isinstance(inner, int | float) and isinstance(value.op, ast.USub) else None
-
-    def _either(self, value: ast.BoolOp, depth: int) -> object:
-        values = (self._value(operand, depth) for operand in value.values)
-        return (
-            next((operand for operand in values if operand), None)
-            if isinstance(value.op, ast.Or)
-            else None
-        )
-
-    def _product(self, value: ast.BinOp, depth: int) -> object:
-        return _calculated(
-            value.op, self._value(value.left, depth), self._value(value.right, depth)
-        )
-
-    def _attribute(self, value: ast.Attribute, _: int) -> object:
-        return value.attr
+        depth += 1
+        match value:
+            case ast.Constant(value=str() | int() | float() as constant):
+                return constant
+            case ast.Name(id=name):
+                scopes = (
+                    scope for scope in (*reversed(self._scopes), self._constants) if name in scope
+                )
+                if scope := next(scopes, None):
+                    return self._value(scope[name], depth)
+                return name if name[:1].isupper() else None  # a class
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                number = self._value(operand, depth)
+                return -number if isinstance(number, int | float) else None
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return next(filter(None, (self._value(operand, depth) for operand in values)), None)
+            case ast.BinOp(left=left, op=how, right=right):
+                return _calculated(how, self._value(left, depth), self._value(right, depth))
+            case ast.Attribute(attr=name):
+                return name
+            case ast.Call():
+                return self._made(value, depth)
+        return None
 
     def _made(self, value: ast.Call, depth: int) -> object:
         called = _called(value)
@@ -289,25 +273,25 @@ class _Python:
 _TYPES: Final[Mapping[str, Callable[[Any], object]]] = {"int": int, "float": float, "str": str}
 
 
+_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], object]]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
 def _calculated(how: ast.operator, left: object, right: object) -> object:
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         return None
-    try:
-        if isinstance(how, ast.Mult):
-            return left * right
-        if isinstance(how, ast.Add):
-            return left + right
-        if isinstance(how, ast.Sub):
-            return left - right
-        if isinstance(how, ast.FloorDiv):
-            return left // right
-        if isinstance(how, ast.Div):
-            return left / right
-        if isinstance(how, ast.Pow) and 0 <= right <= 64 and abs(left) < 2**20:
-            return left**right
-    except (ArithmeticError, ValueError):
+    if isinstance(how, ast.Pow) and not (0 <= right <= 64 and abs(left) < 2**20):
         return None
-    return None
+    try:
+        return _OPERATORS[type(how)](left, right)
+    except (KeyError, ArithmeticError, ValueError):
+        return None
 
 
 def _called(node: ast.Call) -> str:
