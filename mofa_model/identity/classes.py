@@ -162,6 +162,13 @@ def clues_of(contents: Contents, written_containers: Iterable[WrittenContainer])
     return sorted(clues, key=lambda clue: -clue.weight)
 
 
+def trainer_clue(clues: Iterable[Clue]) -> Clue | None:
+    """The clue that says the trainer; Composer starts others too, so that it is the last guess."""
+    trainers = [clue for clue in clues if clue.trainer]
+    own = (clue for clue in trainers if clue.trainer != "composer")
+    return next(own, next(iter(trainers), None))
+
+
 _PREPARES_ONLY: Final = re.compile(r"\+*(--)?(model\.)?do_train(ing)?=false", re.IGNORECASE)
 """NeMo's and BioNeMo's switch: what is prepared is not trained on."""
 _OF_RL: Final = re.compile(

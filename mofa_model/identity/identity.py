@@ -20,6 +20,7 @@ from mofa_model.identity.classes import (
     JobClass,
     clues_of,
     clues_of_runtime,
+    trainer_clue,
 )
 from mofa_model.identity.commands import (
     Contents,
@@ -124,16 +125,12 @@ def identify(
     ran = _seen_to_run(body)
     if ran is not None:
         launch_seen = launch_of(ran)
-        launch = (
-            launch_seen
-            if launch_seen is not None and _DEGREES & launch_seen.reading.layout.keys()
-            else launch
-        )
-        learned = read_facts(
-            sources._replace(settings=settings_of(ran), words=[], fetched=[])
-        ).facts
+        if launch_seen is not None and _DEGREES & launch_seen.reading.layout.keys():
+            launch = launch_seen
+        seen = read_facts(sources._replace(settings=settings_of(ran), words=[], fetched=[])).facts
+        learned = {name: fact for name, fact in seen.items() if name in _LEARNED}
         own = {} if launch is None else facts_of_launch(launch, facts)
-        facts = {**_stated(learned), **own, **facts}
+        facts = {**learned, **own, **facts}
     reading = replace(reading, facts=facts)
     verdict = verdict_of(
         body, evidence, reading, sources, speaking, containers, makes=bool(pods or entry)
@@ -146,7 +143,7 @@ def identify(
         sure=verdict.sure,
         may_train=verdict.may_train,
         facts=reading.facts,
-        hugging_face=any(one.key in HUGGING_FACE for one in sources.settings),
+        hugging_face=any(setting.key in HUGGING_FACE for setting in sources.settings),
         device_request=sources.device_request,
         disagree=reading.disagree,
     )
@@ -159,10 +156,9 @@ def _training_step(pods: list[PodForm], reader: ContainerReader) -> list[PodForm
     """The one step of a workflow that trains; all where none does, or several do."""
 
     def trains_model(pod: PodForm) -> bool:
-        best = next(
-            (clue for clue in clues_of(reader.pod(pod), pod.containers) if clue.job_class), None
-        )
-        return best is not None and JobClass(best.job_class).trains
+        clues = clues_of(reader.pod(pod), pod.containers)
+        best = next((clue.job_class for clue in clues if clue.job_class), JobClass.OTHER)
+        return JobClass(best).trains
 
     training = [pod for pod in pods if asks(pod) and trains_model(pod)]
     return training if len(training) == 1 else pods
@@ -180,25 +176,14 @@ def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Contents]:
 
 
 _LEARNED: Final = frozenset(
-    {
-        "model",
-        "shape",
-        "sequence_length",
-        "global_batch",
-        "micro_batch",
-        "accumulation",
-        "precision",
-    }
+    {"model", "shape", "sequence_length", "global_batch", "micro_batch", "accumulation"}
+    | {"precision"}
 )
 """Facts that are learned from what a job's processes are told."""
 
 
 _DEGREES: Final = frozenset({"tp", "pp", "cp", "ep", "mbs"})
 """Fields of a layout of which one at least is said where a layout is."""
-
-
-def _stated(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    return {name: fact for name, fact in facts.items() if name in _LEARNED}
 
 
 def _seen_to_run(body: Mapping[str, Any]) -> Contents | None:
@@ -222,10 +207,9 @@ def _seen(
     devices = devices_of(pods, beside, _processes(settings))
     if not devices.vendor and "clusterSelector" in spec:
         devices = elsewhere(pods, contents.variables)
-    trainers = [clue for clue in evidence if clue.trainer]
-    by = next((clue for clue in trainers if clue.trainer != "composer"), next(iter(trainers), None))
+    by = trainer_clue(evidence)
     sft = any(re.match(r"sft(_args|_config)?\.", setting.path) for setting in settings)
-    sft = sft or any(clue.trainer == "trl" for clue in trainers)
+    sft = sft or any(clue.trainer == "trl" for clue in evidence)
     if by is not None and by.trainer == "accelerate" and sft:
         by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
     if by is not None and by.trainer == "custom" and by.where.endswith(".image"):

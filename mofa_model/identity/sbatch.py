@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from mofa_model.errors import BadFile, InputError
-from mofa_model.identity.classes import Clue, clues_of, clues_of_runtime
+from mofa_model.identity.classes import Clue, clues_of, clues_of_runtime, trainer_clue
 from mofa_model.identity.commands import Contents, PlacedVariable, PlacedWord, ProgramCall, TextFile
 from mofa_model.identity.devices import DeviceRequest, product_in
 from mofa_model.identity.directives import (
@@ -204,38 +204,32 @@ class _Asked:
             return Fact(-(-tasks.value // each.value), tasks.source)
         return None
 
+    def _gpus_of(self, name: str) -> tuple[int, str] | None:
+        """GPUs and their type by an option: `8`, `a100:8`, or a list of generic resources."""
+        if name not in self._by:
+            return None
+        text = self._by[name].value.text
+        if name != "gres" and (match := _COUNT.fullmatch(text)):
+            return int(match["count"]), match["type"] or ""
+        return devices_of_gres(text) if name in {"gres", "gpus-per-node"} else None
+
     def per_node(self) -> tuple[Fact | None, str]:
         """GPUs of a node, and their type where it is said."""
-        kind, gpus = "", None
+        gpus, kind = None, ""
         for name in ("gres", "gpus-per-node"):
-            directive = self._by.get(name)
-            if directive is None:
-                continue
-            gpus_and_type = devices_of_gres(directive.value.text)
-            if name == "gpus-per-node" and (match := _COUNT.fullmatch(directive.value.text)):
-                gpus_and_type = int(match["count"]), match["type"] or ""
-            if gpus_and_type is not None:
-                gpus, kind = (
-                    gpus or self._fact(gpus_and_type[0], directive),
-                    kind or gpus_and_type[1],
-                )
-        if gpus is None and (directive := self._by.get("gpus-per-task")):
-            match = _COUNT.fullmatch(directive.value.text)
-            tasks = self._number("ntasks-per-node")
-            nodes, whole = self.nodes(), self._number("ntasks")
-            if tasks is None and nodes is not None and whole is not None and nodes.value:
-                tasks = Fact(-(-whole.value // nodes.value), whole.source)
-            if match:
-                kind = kind or match["type"] or ""
-                if tasks is not None:
-                    gpus = self._fact(int(match["count"]) * tasks.value, directive)
-        if directive := self._by.get("gpus"):
-            match = _COUNT.fullmatch(directive.value.text)
-            nodes = self.nodes()
-            if match:
-                kind = kind or match["type"] or ""
-                if gpus is None and nodes is not None and int(match["count"]) % nodes.value == 0:
-                    gpus = self._fact(int(match["count"]) // nodes.value, directive)
+            if asked := self._gpus_of(name):
+                gpus, kind = gpus or self._fact(asked[0], self._by[name]), kind or asked[1]
+        if gpus is None and (asked := self._gpus_of("gpus-per-task")):
+            kind, tasks = kind or asked[1], self._number("ntasks-per-node")
+            nodes, all_tasks = self.nodes(), self._number("ntasks")
+            if tasks is None and nodes is not None and all_tasks is not None and nodes.value:
+                tasks = Fact(-(-all_tasks.value // nodes.value), all_tasks.source)
+            if tasks is not None:
+                gpus = self._fact(asked[0] * tasks.value, self._by["gpus-per-task"])
+        if asked := self._gpus_of("gpus"):
+            kind, nodes = kind or asked[1], self.nodes()
+            if gpus is None and nodes is not None and asked[0] % nodes.value == 0:
+                gpus = self._fact(asked[0] // nodes.value, self._by["gpus"])
         return gpus, kind
 
     def environment(self) -> dict[str, Value]:
@@ -285,13 +279,8 @@ class _Asked:
     def facts(self, steps: Sequence[Step], settings: Sequence[Setting]) -> dict[str, Fact]:
         """What is asked for, by the names of facts."""
         facts: dict[str, Fact] = {}
-        for name, option in (
-            ("partition", "partition"),
-            ("constraint", "constraint"),
-            ("qos", "qos"),
-            ("array", "array"),
-        ):
-            if (directive := self._by.get(option)) and directive.value.text:
+        for name in ("partition", "constraint", "qos", "array"):
+            if (directive := self._by.get(name)) and directive.value.text:
                 facts[name] = self._fact(directive.value.text, directive)
         for name, option in (
             ("tasks", "ntasks"),
@@ -300,19 +289,17 @@ class _Asked:
         ):
             if fact := self._number(option):
                 facts[name] = fact
-        if directive := self._by.get("time"):
-            limit = seconds_of(directive.value.text)
-            if limit is not None:
-                facts["time_limit_seconds"] = self._fact(limit, directive)
-        size = _MEMORY.fullmatch(self._by["mem"].value.text) if "mem" in self._by else None
+        texts = {name: directive.value.text for name, directive in self._by.items()}
+        if (limit := seconds_of(texts.get("time", ""))) is not None:
+            facts["time_limit_seconds"] = self._fact(limit, self._by["time"])
+        size = _MEMORY.fullmatch(texts.get("mem", ""))
         if size and int(size[1]):  # 0 = all of the node
             whole = int(size[1]) * _PREFIX[size[2].upper()]
             facts["memory_bytes"] = self._fact(whole, self._by["mem"])
-        if (directive := self._by.get("signal")) and (
-            signal := _SIGNAL.fullmatch(directive.value.text)
-        ):
-            facts["signal"] = self._fact(signal["signal"].removeprefix("SIG"), directive)
-            facts["signal_seconds"] = self._fact(int(signal["seconds"] or 60), directive)
+        if signal := _SIGNAL.fullmatch(texts.get("signal", "")):
+            name = signal["signal"].removeprefix("SIG")
+            facts["signal"] = self._fact(name, self._by["signal"])
+            facts["signal_seconds"] = self._fact(int(signal["seconds"] or 60), self._by["signal"])
         requeue = [
             directive for directive in self._all if directive.name in {"requeue", "no-requeue"}
         ]
@@ -331,22 +318,17 @@ class _Asked:
             gpus = each
         if gpus is None:
             gpus = _number_of(settings, ("gpus_per_node", "num_gpus", "devices"))
-        whole = None
-        if (directive := self._by.get("gpus")) and (
-            match := _COUNT.fullmatch(directive.value.text)
-        ):
-            whole = self._fact(int(match["count"]), directive)
-        elif (directive := self._by.get("gpus-per-task")) and (tasks := self._number("ntasks")):
-            match = _COUNT.fullmatch(directive.value.text)
-            whole = self._fact(int(match["count"]) * tasks.value, directive) if match else None
         if nodes is not None and not (0 < nodes.value <= 100_000):
             nodes = None
         if nodes is not None:
             facts["nodes"] = nodes
         if gpus is not None:
             facts["devices_per_node"] = gpus
-        if whole is not None:
-            facts["devices"] = whole
+        tasks = self._number("ntasks")
+        if asked := self._gpus_of("gpus"):
+            facts["devices"] = self._fact(asked[0], self._by["gpus"])
+        elif tasks is not None and (asked := self._gpus_of("gpus-per-task")):
+            facts["devices"] = self._fact(asked[0] * tasks.value, self._by["gpus-per-task"])
         elif nodes is not None and gpus is not None:
             facts["devices"] = Fact(nodes.value * gpus.value, gpus.source)
         if product := self._product(kind):
@@ -355,15 +337,12 @@ class _Asked:
 
     def _product(self, kind: str) -> Fact | None:
         """The device by the type of GPUs, else by what the nodes are called."""
-        typed = [self._by[name] for name in ("gres", "gpus-per-node", "gpus") if name in self._by]
-        named = [
-            self._by[name] for name in ("constraint", "partition", "nodelist") if name in self._by
-        ]
-        texts = [(kind, directive) for directive in typed[:1]] + [
-            (directive.value.text, directive) for directive in named
-        ]
-        for text, directive in texts:
-            if product := product_in(text):
+        typed = [name for name in ("gres", "gpus-per-node", "gpus") if name in self._by][:1]
+        for name in (*typed, "constraint", "partition", "nodelist"):
+            directive = self._by.get(name)
+            if directive is None:
+                continue
+            if product := product_in(kind if name in typed else directive.value.text):
                 vendor = "amd" if product.startswith("mi") else "nvidia"
                 return self._fact(f"{vendor}-{product}", directive)
         return None
@@ -443,9 +422,9 @@ def _contents(walked: Walked, text: str, name: str, files: Mapping[str, str]) ->
                 if path in files
             ]
     for key, value in walked.shell_values.items():
-        plain = isinstance(value, Traced) and not key.startswith("SLURM_")
-        if plain and isinstance(value, Traced) and not is_secret(key, value.text):
-            contents.variables[key] = PlacedVariable(key, value.text, where(value.place))
+        if isinstance(value, list) or key.startswith("SLURM_") or is_secret(key, value.text):
+            continue
+        contents.variables[key] = PlacedVariable(key, value.text, where(value.place))
     for path, document in walked.documents:
         first = 1 + text.count("\n", 0, max(0, document.place))
         contents.files.append(TextFile(path or "python -c", document.text, name, first))
@@ -459,7 +438,7 @@ def _bare(words: list[PlacedWord]) -> list[PlacedWord]:
     while at < len(words) and re.fullmatch(r"[A-Za-z_]\w*=.*", words[at].text, re.DOTALL):
         at += 1
     at = min(at, len(words) - 1)
-    texts = [text.text for text in words]
+    texts = [word.text for word in words]
     if texts[at].rpartition("/")[2] == "srun":
         at = _after_options([traced(text) for text in texts], at + 1)
     if at < len(words) and texts[at].rpartition("/")[2] in _IMAGES:
@@ -475,11 +454,6 @@ def _after_options(words: Sequence[Traced], at: int) -> int:
             return at
         at = following
     return at + (at < len(words))
-
-
-def _options(words: Sequence[Traced]) -> dict[str, str]:
-    """Options of srun, by their long names."""
-    return {option.name: option.value.text for option in options_of_srun(words)}
 
 
 def options_of_srun(traced_words: Sequence[Traced]) -> Iterator[WrittenOption]:
@@ -508,24 +482,23 @@ def _after_image(texts: Sequence[str], at: int) -> tuple[int, str]:
 
 def _steps(walked: Walked, text: str, name: str) -> Iterator[Step]:
     for call in walked.followed:
-        outer = next((outer_call for outer_call in call.outer_calls if is_srun(outer_call)), None)
-        outer = outer or (call if is_srun(call) else None)
-        words_given = without_variables((outer or call).traced_words)
-        options = _options(words_given) if outer is not None else {}
+        srun = next(filter(is_srun, (*call.outer_calls, call)), None)
+        traced_words = without_variables((srun or call).traced_words)
+        rest, options = [word.text for word in traced_words], dict[str, str]()
+        if srun is not None:
+            rest = rest[_after_options(traced_words, 1) :]
+            options = {option.name: option.value.text for option in options_of_srun(traced_words)}
         container = options.get("container-image") or options.get("container") or ""
-        rest = [word.text for word in words_given]
-        rest = rest[_after_options(words_given, 1) :] if outer is not None else rest
         if not container and rest and rest[0].rpartition("/")[2] in _IMAGES:
             container = _after_image(rest, 0)[1]
-        line = 1 + text.count("\n", 0, max(0, call.place))
-        words = [PlacedWord(word.text, f"{name}:{line}") for word in call.traced_words]
+        where = f"{name}:{1 + text.count(chr(10), 0, max(0, call.place))}"
+        words = [PlacedWord(word.text, where) for word in call.traced_words]
         bare = _bare(words) if words else words
-        where = f"{name}:{line}"
         yield Step(options, container, ProgramCall(words=tuple(bare), where=where), where)
 
 
 def without_variables(traced_words: Sequence[Traced]) -> Sequence[Traced]:
-    """The traced_words of a command without the variables that are set for it alone."""
+    """The words of a command without the variables that are set for it alone."""
     at = 0
     while at < len(traced_words) and re.match(r"[A-Za-z_]\w*=", traced_words[at].text):
         at += 1
@@ -547,8 +520,7 @@ def _sheet(
     """The facts of a batch script, read from its settings, commands and the devices that it
     asks for.
     """
-    trainers = [clue for clue in evidence if clue.trainer]
-    by = next((clue for clue in trainers if clue.trainer != "composer"), next(iter(trainers), None))
+    by = trainer_clue(evidence)
     return read_facts(
         FactSources(
             settings=settings,
