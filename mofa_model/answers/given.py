@@ -171,7 +171,7 @@ def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
     from mofa_model.manifest.documents import LARGEST, Documents
     from mofa_model.manifest.failure_history import FailureLedgerStatus, number
     from mofa_model.manifest.parsing import parse
-    from mofa_model.reliability.forecast import mixture, present
+    from mofa_model.reliability.forecast import mixture, present_evidence
     from mofa_model.reliability.rates import JEFFREYS
     from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime
     from mofa_model.units import DAY
@@ -198,7 +198,7 @@ def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
         days = np.array([sums for _, sums in sorted(counted[one.value].items())]).reshape(-1, 4)
         if not days[:, 0].sum():
             continue
-        failures, exposure = present(
+        failures, exposure = present_evidence(
             mixture(np.ones(len(days)), days[:, 0], days[:, 1], ahead=_MONTH)
         )
         timed, seconds = days[:, 2].sum(), days[:, 3].sum()

@@ -4,6 +4,7 @@ in time.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from typing import Final
 
@@ -22,15 +23,15 @@ _MOST_NODES: Final = 2**20
 
 
 def finish_time(steps: Count, step_time: Seconds, ettr: Ratio, start: Seconds = 0.0) -> Seconds:
-    """Expected wall time of a run: S t / ETTR + T_init; infinite where nothing gets done. Eqs.
-    (37), (43). [s]
+    """Expected wall time of a run: S t / ETTR + T_init; infinite where ETTR is zero. Eqs. (37),
+    (43). [s]
 
     >>> float(finish_time(1000, 2.0, 0.8))
     2500.0
     """
-    done = np.maximum(ettr, NEVER)
+    divisor = np.maximum(ettr, NEVER)
     with np.errstate(over="ignore"):
-        return np.where(np.asarray(ettr) > 0, steps * step_time / done, np.inf)[()] + start
+        return np.where(np.asarray(ettr) > 0, steps * step_time / divisor, np.inf)[()] + start
 
 
 def run_time(job: Job, steps: float) -> Seconds:
@@ -40,8 +41,8 @@ def run_time(job: Job, steps: float) -> Seconds:
 
 
 def nodes_for(job: Job, steps: float, deadline: Seconds, scaling: float = 1.0) -> int | None:
-    """Fewest nodes that end a run in time, when step time goes as nodes^-scaling; None where no
-    number does. Ours. [1]
+    """Fewest nodes with which a run ends in time, where step time is proportional to
+    nodes^-scaling; None where no number is enough. Ours. [1]
 
     More nodes are faster but fail more often, so beyond some number a run only gets slower.
 
@@ -58,48 +59,45 @@ def nodes_for(job: Job, steps: float, deadline: Seconds, scaling: float = 1.0) -
         factor = (float(job.nodes) / nodes) ** scaling
         return float(run_time(replace(job, nodes=nodes, step_time=job.step_time * factor), steps))
 
-    high, best = 1, time(1)
-    while best > deadline:
-        high *= 2
-        now = time(high) if high <= _MOST_NODES else best
-        if high > _MOST_NODES or (now >= best and high > float(job.nodes)):
+    enough, shortest = 1, time(1)
+    while shortest > deadline:
+        enough *= 2
+        if enough > _MOST_NODES:
             return None
-        best = now
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if time(middle) <= deadline else (middle, high)
-    return high
+        doubled = time(enough)
+        if doubled >= shortest and enough > float(job.nodes):
+            return None
+        shortest = doubled
+    return bisect_left(
+        range(enough), True, lo=enough // 2 + 1, key=lambda nodes: time(nodes) <= float(deadline)
+    )
 
 
 MOST_SPARES: Final = 10_000
-"""Spare nodes up to which it is looked whether they help. [1]"""
+"""Most spare nodes that are tried. [1]"""
 
 
 def spares_for_deadline(job: Job, steps: float, deadline: Seconds) -> int | None:
-    """Fewest spare nodes that end a run in time; None where spares do not help. Ours. [1]"""
+    """Fewest spare nodes that end a run in time; None where no number is enough. Ours. [1]"""
     positive(deadline=deadline, steps=steps)
     if job.reliability.spares is None:
         raise BadValue(
             "spares", None, "give the number of spares and the repair time that you have now"
         )
-    always = replace(job, reliability=replace(job.reliability, spares=None))
-    ideal, start = float(run_time(always, steps)), float(job.reliability.start)
+    never_waiting = replace(job, reliability=replace(job.reliability, spares=None))
+    ideal, start = float(run_time(never_waiting, steps)), float(job.reliability.start)
     if ideal > float(deadline):
         return None
 
-    def late(spares: int) -> bool:
+    def is_in_time(spares: int) -> bool:
         limited = replace(job, reliability=replace(job.reliability, spares=spares))
-        return start + (ideal - start) / max(float(model.available(limited)), 1e-12) > float(
+        return start + (ideal - start) / max(float(model.available(limited)), 1e-12) <= float(
             deadline
         )
 
-    low, high = -1, 1
-    while late(high):
-        low, high = high, high * 2
-        if high > MOST_SPARES:
+    enough = 1
+    while not is_in_time(enough):
+        enough *= 2
+        if enough > MOST_SPARES:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if late(middle) else (low, middle)
-    return high
+    return bisect_left(range(enough), True, key=is_in_time)

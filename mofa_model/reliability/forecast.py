@@ -1,21 +1,22 @@
-"""Failures of the next days, where rates move: a mixture of forecasts that is weighed by how well
-each said what came.
+"""Failures of the next days where rates move: a mixture of forecasts, each weighed by how well it
+foretold the past.
 
-A forecast forgets with a half-life h and takes counts of a day to have a variance of `batch` times
-their mean:
+A forecast forgets with a half-life h, and takes the counts of a day to have `spread` times the
+variance of a Poisson law:
 
     rate ~ Gamma(a, b)
-    a, b <- 2^(-d/h) a, b + failures / batch, exposure / batch    after every span of d days
-    failures of the next W days ~ negative binomial, of the mean that this rate has
+    a, b <- 2^(-d/h) a, b + failures / spread, exposure / spread    after every span of d days
+    failures of the next W days ~ negative binomial, with the mean that this rate gives
 
-What is forgotten goes back to the mean of the whole past, with the weight of half a failure. Each
-forecast is weighed by the likelihood of all windows of W days, a fortnight at most, that are over,
-of which old ones count less. So how fast a fleet's rate moves, and how much its failures cluster,
-is learned from the fleet itself.
+What is forgotten is replaced by the mean of the whole past, with the weight of half a failure. The
+weight of a forecast is the likelihood of all past windows of W days (a fortnight at most), of which
+old ones count less. So the fleet itself tells how fast its rate moves and how much its failures
+cluster.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any, Final
 
 import numpy as np
@@ -31,15 +32,14 @@ HALF_LIVES: Final = np.array([14.0, 28.0, 56.0, 112.0, 224.0, np.inf])
 SPREADS: Final = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
 """Variance of counts over their mean. [1]"""
 TRUST: Final = 60.0
-"""Age at which a window counts half in judging forecasts. [d]"""
+"""Age at which a window has half the weight in judging forecasts. [d]"""
 JUDGED: Final = 14.0
-"""Longest windows by which forecasts are judged: longer ones are too few. [d]"""
+"""Longest window by which forecasts are judged: of longer ones there are too few. [d]"""
 _COUNTED: Final = 256
-"""Counts whose chances are added up one by one; where more failures may come, the end of the band
-is sought by halving. [1]
-"""
+"""Counts whose chances are added up one by one; a band that ends above them is found by halving.
+[1]"""
 _NEAR: Final = 0.25
-"""By how much a window of whole spans may be shorter than asked. [d]"""
+"""How much shorter than asked a window of whole spans may be. [d]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +48,11 @@ class RateForecasts:
 
     weight: NDArray[Any]
     shape: NDArray[Any]
-    """Gamma shape of its rate. [1]"""
+    """Shape of the Gamma law of each forecast's rate. [1]"""
     scale: NDArray[Any]
-    """Gamma rate of it. [unit of exposure]"""
+    """Rate parameter of that law. [unit of exposure]"""
     spread: NDArray[Any]
-    """Variance of its counts over their mean. [1]"""
+    """Variance of each forecast's counts over their mean. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,52 +60,52 @@ class Outlook:
     """Failures that are expected of the next days."""
 
     days: float
-    """How far it looks. [d]"""
+    """Length of the forecast. [d]"""
     lower: int
     """Lower end of the band. [1]"""
     mean: float
-    """What is expected. [1]"""
+    """Expected failures. [1]"""
     upper: int
-    """Upper end. [1]"""
+    """Upper end of the band. [1]"""
 
 
 def mixture(
     lengths: NDArray[Any], exposure: NDArray[Any], failures: NDArray[Any], *, ahead: float
 ) -> RateForecasts:
-    """What spans of time in their order say of the rate in the next `ahead` days [d]. Ours. []
+    """Forecasts of the rate in the next `ahead` days [d], from past spans in order. Ours. []
 
-    `lengths` is the length of each span [d], `exposure` what was watched in it, `failures` what was
-    seen [1].
+    `lengths` is the length of each span [d], `exposure` its exposure, `failures` its failures [1].
     """
     time = np.append(0.0, np.cumsum(lengths))
-    watched, seen = (np.append(0.0, np.cumsum(one)) for one in (exposure, failures))
+    watched, failed = (np.append(0.0, np.cumsum(counts)) for counts in (exposure, failures))
     half_life, spread = (part.ravel() for part in np.meshgrid(HALF_LIVES, SPREADS, indexing="ij"))
     shape, scale = _remembered(lengths, exposure, failures, half_life, spread)
-    usual = np.maximum(seen + JEFFREYS, JEFFREYS) / np.maximum(watched, 1e-300)
+    usual = np.maximum(failed + JEFFREYS, JEFFREYS) / np.maximum(watched, 1e-300)
     faded = np.exp2(-ahead / 2 / half_life)  # by the middle of the days ahead
     shape, scale = shape * faded + JEFFREYS, scale * faded + JEFFREYS / usual[:, None]
-    judged = min(ahead, JUDGED)
-    end = np.searchsorted(time, time + judged - _NEAR)
+    window = min(ahead, JUDGED)
+    end = np.searchsorted(time, time + window - _NEAR)
     start = np.flatnonzero((end < len(time)) & (watched > 0))
     stop = end[start]
-    came, over = ((one[stop] - one[start])[:, None] for one in (seen, watched))
-    known = log_chance(came, over, shape[start], scale[start], spread)
-    worth = np.exp2((time[stop] - time[-1]) / TRUST) * np.diff(time)[start] / judged
-    log = (known * worth[:, None]).sum(axis=0) - np.log(
-        spread
-    ) / 2  # at first the steadier are believed more
-    weight = np.exp(log - log.max())
+    failures_ahead, exposure_ahead = (
+        (sums[stop] - sums[start])[:, None] for sums in (failed, watched)
+    )
+    log_chances = log_chance(failures_ahead, exposure_ahead, shape[start], scale[start], spread)
+    worth = np.exp2((time[stop] - time[-1]) / TRUST) * np.diff(time)[start] / window
+    # The prior, spread^-1/2, believes steadier forecasts more until windows tell.
+    log_weight = (log_chances * worth[:, None]).sum(axis=0) - np.log(spread) / 2
+    weight = np.exp(log_weight - log_weight.max())
     return RateForecasts(
         weight=weight / weight.sum(), shape=shape[-1], scale=scale[-1], spread=spread
     )
 
 
-def present(forecasts: RateForecasts) -> tuple[float, float]:
-    """The past as evidence of the rate ahead: failures, and the exposure in which they were; a
-    Gamma of like mean and variance. Ours. [1, unit of exposure]
+def present_evidence(forecasts: RateForecasts) -> tuple[float, float]:
+    """Failures and exposure that say as much of the rate ahead as the whole past does: they give a
+    Gamma law of the same mean and variance. Ours. [1, unit of exposure]
 
     >>> steady = mixture(np.ones(90), np.full(90, 100.0), np.tile([1, 0, 0], 30), ahead=30.0)
-    >>> failures, exposure = present(steady)
+    >>> failures, exposure = present_evidence(steady)
     >>> round(failures), round(failures / exposure, 4)
     (11, 0.0032)
     """
@@ -118,11 +118,11 @@ def present(forecasts: RateForecasts) -> tuple[float, float]:
 def outlook(
     forecasts: RateForecasts, ahead: float, exposure: float, level: Ratio = LEVEL
 ) -> Outlook:
-    """Failures of so many days [d], with so much exposure in them. Ours. [1]
+    """Failures of the next `ahead` days [d], in which the exposure is known. Ours. [1]
 
     >>> steady = mixture(np.ones(60), np.full(60, 100.0), np.tile([1, 0, 0, 1], 15), ahead=7.0)
-    >>> coming = outlook(steady, 7.0, 700.0)
-    >>> coming.lower, round(coming.mean, 1), coming.upper
+    >>> week = outlook(steady, 7.0, 700.0)
+    >>> week.lower, round(week.mean, 1), week.upper
     (1, 3.5, 7)
     """
     mean = exposure * forecasts.shape / forecasts.scale
@@ -136,47 +136,47 @@ def outlook(
     return Outlook(days=ahead, lower=lower, mean=float(forecasts.weight @ mean), upper=upper)
 
 
-def _chances(of: RateForecasts, exposure: float) -> NDArray[Any]:
-    """Probabilities of the counts 0, 1, 2, … up to a number that is hardly ever exceeded. [1]"""
+def _chances(forecasts: RateForecasts, exposure: float) -> NDArray[Any]:
+    """Chances of the counts 0, 1, 2, … below `_COUNTED`. [1]"""
     counts = np.arange(float(_COUNTED))[:, None]
     chances: NDArray[Any] = (
-        np.exp(log_chance(counts, exposure, of.shape, of.scale, of.spread)) @ of.weight
+        np.exp(log_chance(counts, exposure, forecasts.shape, forecasts.scale, forecasts.spread))
+        @ forecasts.weight
     )
     return chances
 
 
-def _least_count(of: RateForecasts, exposure: float, share: Ratio) -> int:
-    """Least count not passed with a chance of `share`, by halving: it may be millions. [1]"""
-    size, over = _dispersed(exposure, of.shape, of.scale, of.spread)
+def _least_count(forecasts: RateForecasts, exposure: float, share: Ratio) -> int:
+    """Least count that is not exceeded with a chance of `share`, by halving: it may be millions.
+    [1]
+    """
+    size, excess = _dispersed(exposure, forecasts.shape, forecasts.scale, forecasts.spread)
 
-    def below(count: int) -> bool:
-        return bool(of.weight @ beta_below(size, count + 1.0, 1 / (1 + over)) < share)
+    def is_enough(count: int) -> bool:
+        return bool(forecasts.weight @ beta_below(size, count + 1.0, 1 / (1 + excess)) >= share)
 
-    least, most = _COUNTED - 1, 2 * _COUNTED
-    while below(most):
-        least, most = most, 2 * most
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if below(middle) else (least, middle)
-    return most
+    enough = 2 * _COUNTED
+    while not is_enough(enough):
+        enough *= 2
+    return bisect_left(range(enough), True, lo=_COUNTED, key=is_enough)
 
 
 def _dispersed(exposure: Any, shape: Any, scale: Any, spread: Any) -> tuple[Any, Any]:
     """Size of a negative binomial, and its variance over its mean, less one. [1, 1]"""
     mean = np.maximum(exposure * shape / scale, 1e-9)
-    over = np.maximum(spread - 1 + exposure / scale, 1e-6)
-    return mean / over, over
+    excess = np.maximum(spread - 1 + exposure / scale, 1e-6)
+    return mean / excess, excess
 
 
 def log_chance(count: Any, exposure: Any, shape: Any, scale: Any, spread: Any) -> NDArray[Any]:
     """Log chance of a count: negative binomial with a Gamma rate and a spread. Ours. [1]"""
-    size, over = _dispersed(exposure, shape, scale, spread)
+    size, excess = _dispersed(exposure, shape, scale, spread)
     chance: NDArray[Any] = (
         log_gamma(count + size)
         - log_gamma(size)
         - log_gamma(count + 1)
-        - (size + count) * np.log1p(over)
-        + count * np.log(over)
+        - (size + count) * np.log1p(excess)
+        + count * np.log(excess)
     )
     return chance
 
@@ -190,8 +190,8 @@ def _remembered(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Failures and exposure that each forecast remembers after each span. [1, unit of exposure]"""
     shape, scale = np.zeros((2, len(lengths) + 1, len(half_life)))
-    for at, span in enumerate(lengths):
+    for row, span in enumerate(lengths):
         kept = np.exp2(-span / half_life)
-        shape[at + 1] = shape[at] * kept + failures[at] / spread
-        scale[at + 1] = scale[at] * kept + exposure[at] / spread
+        shape[row + 1] = shape[row] * kept + failures[row] / spread
+        scale[row + 1] = scale[row] * kept + exposure[row] / spread
     return shape, scale

@@ -1,22 +1,23 @@
-"""The best checkpoint interval in whole steps, and what follows from it: restarts, and time-outs of
-a hang.
+"""The best checkpoint interval in whole steps; how many restarts a run needs; after what time a
+hang is ended.
 
 For one tier and Poisson failures the best work between saves is a closed form
-(`renewal.best_work`). For any other law, and for nested tiers, the best is searched on the exact
-model itself.
+(`renewal.best_work`). For any other law of failures, and for nested tiers, it is searched on the
+exact model itself.
 
-A search ranks thousands of strategies by days = steps x step time / ETTR (`best_ettr`), with arrays
-throughout. For nested tiers each tier then gets its own best interval for the share of failures
-that read it, and ETTR is the product of the tiers' own. That orders strategies to about 0.2 points;
-the few that are shown are priced again by `recommend` on the exact model.
+A search ranks thousands of strategies by days = steps x step time / ETTR, in arrays (`best_ettr`).
+For nested tiers it gives each tier the best interval for the share of failures that read it, and
+takes the product of the tiers' own ETTR. That is right to about 0.2 points; the few strategies that
+are shown are priced again by `recommend` on the exact model.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
-from itertools import pairwise
+from functools import cache, lru_cache
+from itertools import pairwise, product
 from typing import Any, Final
 
 import numpy as np
@@ -37,8 +38,9 @@ FLAT: Final = 1e-3
 MOST_STEPS: Final = 1e9
 """Steps between saves when nothing asks for saves."""
 _GRID: Final = 65
+"""Points of a grid of intervals. [1]"""
 _FOLLOWED: Final = 3
-"""Hops that are climbed from: the best ones, where they are as good but for `FLAT`."""
+"""Hops from which a climb starts: the best ones, if they lose at most `FLAT`. [1]"""
 
 Curve = Callable[[NDArray[Any]], NDArray[Any]]
 """ETTR over numbers of steps."""
@@ -107,22 +109,22 @@ def minimax_rate(low: Numeric, high: Numeric) -> Numeric:
 def recommend(
     job: Job, *, every: tuple[int, ...] | None = None, most: int = int(MOST_STEPS)
 ) -> Interval:
-    """The best interval of one job on the exact model, per tier; `every` fixes the tiers' ratios;
-    Eq. (44). []
+    """The best interval of one job on the exact model, for each tier; `every` fixes the tiers'
+    ratios. Eq. (44). []
 
     >>> from mofa_model.spec.reliability import Reliability, paper_classes
     >>> job = Job(nodes=32, step_time=27.99, blocking=(2.0,), background=(0.0,),
     ...           reliability=Reliability(classes=paper_classes(0.01)))
-    >>> found = recommend(job)
-    >>> found.steps, departure(job, found).flat
+    >>> best = recommend(job)
+    >>> best.steps, departure(job, best).flat
     (37, (19, 75))
     """
     if most < 1:
         raise BadValue("most", most, "give at least one step")
     if model.is_planned(job):
-        found = model.recovery().planned(job)
-        best = recommend(found.job, every=every, most=most)
-        return replace(best, ettr=best.ettr * found.keeps)
+        planned = model.recovery().planned(job)
+        best = recommend(planned.job, every=every, most=most)
+        return replace(best, ettr=best.ettr * planned.keeps)
     if len(job.blocking) > 1:
         return _nested(job, every, most)
     curve = _curve(job, (1,))
@@ -143,11 +145,8 @@ def recommend(
 
 def departure(job: Job, advised_interval: Interval) -> Departure:
     """ETTR at half and at twice an interval, and how flat the top is. Ours. []"""
-    steps, most, curve = (
-        advised_interval.steps,
-        int(MOST_STEPS),
-        _curve(job, advised_interval.every),
-    )
+    steps, most = advised_interval.steps, int(MOST_STEPS)
+    curve = _curve(job, advised_interval.every)
     around = np.array([max(1, round(steps / 2)), min(most, steps * 2)], dtype=float)
     half, double = (float(x) for x in curve(around))
     return Departure(half=half, double=double, flat=flat_range(curve, steps, most))
@@ -156,12 +155,12 @@ def departure(job: Job, advised_interval: Interval) -> Departure:
 def _curve(job: Job, every: tuple[int, ...]) -> Curve:
     """ETTR of a job over numbers of steps."""
     if model.is_planned(job):
-        found = model.recovery().planned(job)
-        under = _curve(found.job, every)
-        return lambda steps: np.asarray(under(steps) * found.keeps)
+        planned = model.recovery().planned(job)
+        unplanned_curve = _curve(planned.job, every)
+        return lambda steps: np.asarray(unplanned_curve(steps) * planned.keeps)
     if len(job.blocking) == 1:
-        at = model.ettr_at(job)
-        return lambda steps: np.asarray(at(steps))
+        ettr_at_steps = model.ettr_at(job)
+        return lambda steps: np.asarray(ettr_at_steps(steps))
     return lambda steps: np.array([float(model.ettr(job, int(k), every)) for k in steps])
 
 
@@ -178,7 +177,8 @@ def search_steps(curve: Curve, most: int) -> int:
         best = int(np.argmax(curve(grid)))
         around = int(grid[max(0, best - 1)]), int(grid[min(len(grid) - 1, best + 1)])
         if around == (low, high) or around[1] - around[0] <= 2:
-            # It narrows no more: each number of steps is tried, of a flat curve the first of them.
+            # The grid narrows no more, so every number of steps is tried; if the curve is flat
+            # there, the first one is taken.
             grid = np.arange(around[0], min(around[1], around[0] + 4096) + 1, dtype=float)
             return int(grid[int(np.argmax(curve(grid)))])
         low, high = around
@@ -198,13 +198,11 @@ def flat_range(curve: Curve, best_steps: int, most: int) -> tuple[int, int]:
     return reach(best_steps, 0), reach(best_steps, most + 1)
 
 
-@lru_cache(maxsize=64)  # alternatives often differ in what an interval does not see
+@lru_cache(maxsize=64)  # strategies often differ only in what does not change the interval
 def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
-    """The best interval of a job with several tiers: a climb over steps and saves for one of the
-    next tier.
+    """The best interval of a job with several tiers: a climb over points, each of them the steps
+    between saves of the nearest tier, and the saves of each tier for one of the next.
     """
-    seen: dict[tuple[int, ...], float] = {}
-
     steps, ratios = first_order(job, most)
     if every is not None:
         ratios = tuple(high // max(1, low) for low, high in pairwise(every))
@@ -212,18 +210,17 @@ def _nested(job: Job, every: tuple[int, ...] | None, most: int) -> Interval:
             raise BadValue("every", every, "begin with 1, and let each number divide the next")
     free = 1 if every is not None else 1 + len(ratios)
 
+    @cache
     def worth(point: tuple[int, ...]) -> float:
-        if point not in seen:
-            seen[point] = float(model.ettr(job, point[0], _multiples(point[1:])))
-        return seen[point]
+        return float(model.ettr(job, point[0], _multiples(point[1:])))
 
     point = _climbed(worth, (steps, *ratios), free, 2.0, most)
     while True:
         hops = sorted(_hops(point, free, most), key=worth)[-_FOLLOWED:]
         near = [hop for hop in hops if worth(hop) > worth(point) - FLAT]
-        best = max(  # a hop lands near a top, so its steps are small
-            (_climbed(worth, hop, free, 1.1, most) for hop in near), key=worth, default=point
-        )
+        # A hop lands near a top, so the climb from it begins with small steps.
+        tops = (_climbed(worth, hop, free, 1.1, most) for hop in near)
+        best = max(tops, key=worth, default=point)
         if worth(best) <= worth(point):
             break
         point = best
@@ -237,9 +234,9 @@ def _climbed(
     factor: float,
     most: int,
 ) -> tuple[int, ...]:
-    """Moves to the best neighbour until none is better, with ever smaller steps, at last of one.
+    """The top that is reached by moving to the best neighbour, with ever smaller steps.
 
-    The top is flat: walks in steps of one from afar would take hundreds of points.
+    The curve is flat near its top, so steps of one from afar would need hundreds of points.
     """
     while True:
         better = max(_neighbours(point, free, factor, most), key=worth)
@@ -254,68 +251,79 @@ def _climbed(
 def _neighbours(
     point: tuple[int, ...], free: int, factor: float, most: int
 ) -> list[tuple[int, ...]]:
-    """Intervals that differ from this one at a single tier, by a factor or at least by one."""
-    found = {point}
-    for i in range(free):
+    """Points that differ from this one in a single coordinate, by a factor and at least by one."""
+    points = {point}
+    for tier in range(free):
         for scale in (1 / factor, factor):
-            step = round(point[i] * scale)
-            moved = max(1, step if step != point[i] else point[i] + (1 if scale > 1 else -1))
-            found.add((*point[:i], moved, *point[i + 1 :]))
-    return _allowed(found, most)
+            scaled = round(point[tier] * scale)
+            changed = max(
+                1, scaled if scaled != point[tier] else point[tier] + (1 if scale > 1 else -1)
+            )
+            points.add((*point[:tier], changed, *point[tier + 1 :]))
+    return _allowed(points, most)
 
 
 def _hops(point: tuple[int, ...], free: int, most: int) -> list[tuple[int, ...]]:
-    """Points that change one coordinate and make up for it in another, so that a farther tier keeps
-    its interval.
+    """Points that change one coordinate and balance it in another, so that a farther tier keeps its
+    interval.
 
-    Waits for copies make ridges along which no single coordinate can move.
+    Waits for copies make ridges: along these no single coordinate can move.
     """
-    found = set()
-    for i in range(free):
-        near = {point[i] - 1, point[i] + 1, point[i] // 2, point[i] * 2}
-        for moved, j in ((m, j) for m in near if m >= 1 for j in range(free) if j != i):
-            kept = point[j] * point[i] / moved
-            for other in {int(np.floor(kept)), int(np.ceil(kept))}:
+    hops = set()
+    for changed in range(free):
+        near = {point[changed] - 1, point[changed] + 1, point[changed] // 2, point[changed] * 2}
+        others = [coordinate for coordinate in range(free) if coordinate != changed]
+        for value, balanced in product(near - {0}, others):
+            balance = point[balanced] * point[changed] / value
+            for rounded in {int(np.floor(balance)), int(np.ceil(balance))}:
                 hop = list(point)
-                hop[i], hop[j] = moved, max(1, other)
-                found.add(tuple(hop))
-    return _allowed(found, most)
+                hop[changed], hop[balanced] = value, max(1, rounded)
+                hops.add(tuple(hop))
+    return _allowed(hops, most)
 
 
 def _allowed(points: set[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
-    return sorted(p for p in points if p[0] <= most and np.prod(p[1:]) <= LONGEST_PERIOD)
+    return sorted(
+        point for point in points if point[0] <= most and np.prod(point[1:]) <= LONGEST_PERIOD
+    )
 
 
 def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
     """Each tier's own Young interval, for the share of failures that read it: sqrt(2 c_j / (Lam
     P_j)). Source: Young 1974. [1]
 
-    Steps of the nearest tier, and the ratio of each next tier's interval to the one before. No tier
-    saves more often than its copies take, and tiers whose intervals would fall save together.
+    Returns steps of the nearest tier, and the ratio of each next tier's interval to the one before.
+    No interval is shorter than the tier's copies take. A farther tier that would save more often
+    than a nearer one saves together with it.
     """
     rate, sources = float(model.failure_rate(job)), sources_of(job.reliability)
-    # Tiers that save together: their failures, what their saves block, their longest copy, how
-    # many.
+    # For tiers that save together: failures that read them, time that their saves block, their
+    # longest copy, number of tiers.
     together: list[tuple[float, float, float, int]] = []
     works: list[float] = []
     for tier, (blocking, background) in enumerate(zip(job.blocking, job.background, strict=True)):
-        mine = rate * sum(s.share for s in sources if s.tier == tier)
-        # A tier that no failure needs is saved seldom, and not never.
-        group = (mine if mine > 0 else rate * 1e-3, float(blocking), float(background), 1)
+        tier_rate = rate * sum(s.share for s in sources if s.tier == tier)
+        # A tier that no failure reads is still saved, but seldom.
+        saved = (tier_rate if tier_rate > 0 else rate * 1e-3, float(blocking), float(background), 1)
         while True:
-            reads, blocks, copies, tiers = group
+            reads, blocks, copies, tiers = saved
             work = float(renewal.best_work(reads, blocks, copies, job.reliability.slowdown))
             if not works or work >= works[-1]:
                 break
             works.pop()  # a farther tier never saves more often than a nearer one
-            more = together.pop()
-            group = (reads + more[0], blocks + more[1], max(copies, more[2]), tiers + more[3])
-        together.append(group)
+            nearer = together.pop()
+            saved = (
+                reads + nearer[0],
+                blocks + nearer[1],
+                max(copies, nearer[2]),
+                tiers + nearer[3],
+            )
+        together.append(saved)
         works.append(work)
     works = [
         max(work, float(job.step_time))
-        for work, group in zip(works, together, strict=True)
-        for _ in range(group[3])
+        for work, saved in zip(works, together, strict=True)
+        for _ in range(saved[3])
     ]
     steps = int(min(most, max(1, round(works[0] / float(job.step_time)))))
     works[0] = steps * float(job.step_time)
@@ -328,7 +336,7 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
 
 
 def _multiples(ratios: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(x) for x in np.cumprod((1, *ratios)))
+    return tuple(int(saves) for saves in np.cumprod((1, *ratios)))
 
 
 def nearest_steps(job: Job, most: Count = MOST_STEPS) -> Count:
@@ -347,13 +355,13 @@ def nearest_steps(job: Job, most: Count = MOST_STEPS) -> Count:
 def best_ettr(job: Job, most: Count = MOST_STEPS) -> Ratio:
     """ETTR of strategies, each tier at its own best interval; arrays throughout. Ours. [1]
 
-    Weibull failures have no form for arrays of jobs; there they count as Poisson, which is lower by
-    a point or so.
+    Weibull failures have no form for arrays of jobs. There they count as Poisson, and ETTR comes out
+    lower by about a point.
     """
     if model.is_planned(job):
-        found = model.recovery().planned(job)
-        under: Ratio = best_ettr(found.job, most) * found.keeps
-        return under
+        planned = model.recovery().planned(job)
+        unplanned_ettr: Ratio = best_ettr(planned.job, most) * planned.keeps
+        return unplanned_ettr
     steps = nearest_steps(job, most)
     law = job.reliability.law
     if law.kind == "weibull" and np.ndim(model.failure_rate(job) * steps):
@@ -373,7 +381,7 @@ def best_ettr(job: Job, most: Count = MOST_STEPS) -> Ratio:
 
 
 def _tier_rate(job: Job, tier: int) -> Numeric:
-    """Failures of the job that read a tier; all where there is one tier. [1/s]"""
+    """Rate of the job's failures that read a tier; of all failures if it is the only tier. [1/s]"""
     share = sum(
         s.share for s in sources_of(job.reliability) if s.tier == tier or len(job.blocking) == 1
     )
@@ -381,18 +389,18 @@ def _tier_rate(job: Job, tier: int) -> Numeric:
 
 
 LEAST: Final = 240.0
-"""Shortest watchdog that is advised: less ends runs that load, save or evaluate. Ours. [s]"""
+"""Shortest watchdog that is advised: a shorter one ends runs that load, save or evaluate. Ours. [s]
+"""
 STEPS: Final = 5
-"""Steps that may be missing before a run hangs, as the alert on stuck jobs has it. [1]"""
-
-
-_MINUTES: Final = 120
-"""Timeouts that are tried where pauses are known."""
+"""Steps that may be missing before a run counts as hung; the alert on stuck jobs has the same. [1]
+"""
+_MOST_TIMEOUTS: Final = 120
+"""Timeouts that are tried where pauses are known. [1]"""
 
 
 @dataclass(frozen=True)
 class Watchdog:
-    """A watchdog, and what it is worth."""
+    """A watchdog for hangs, and the ETTR that it gains."""
 
     timeout: Seconds
     """Time without a step after which it ends the processes. [s]"""
@@ -411,55 +419,49 @@ def least_timeout(step_time: float, save: float) -> float:
 
 
 def watchdog(job: Job, steps: Count, every: tuple[int, ...]) -> Watchdog | None:
-    """The watchdog that is worth most, in whole minutes; None where hangs end no later. Ours. [s,
-    1]
+    """The watchdog that is worth most, in whole minutes; None where hangs end as soon without it.
+    Ours. [s, 1]
 
-    It lets five steps and a save pass. Where pauses without a step are known, a longer one may be
+    It waits for five steps and a save. Where pauses without a step are known, a longer one may be
     worth more, because it ends fewer of them.
 
     >>> from mofa_model.spec.reliability import Hangs, Reliability, paper_classes
     >>> hung = Reliability(classes=paper_classes(), hangs=Hangs(timeout=900.0))
     >>> job = Job(nodes=512, step_time=10.0, blocking=(20.0,), background=(0.0,), reliability=hung)
-    >>> found = watchdog(job, 60, (1,))
-    >>> found.timeout, round(100 * found.worth, 1)
+    >>> best = watchdog(job, 60, (1,))
+    >>> best.timeout, round(100 * best.worth, 1)
     (240.0, 1.8)
     """
     hangs = job.reliability.hangs
     if hangs is None:
         return None
-    least = least_timeout(float(job.step_time), max(float(x) for x in job.blocking))
+    least = hang_timeout(job)
     if least >= hangs.timeout:
         return None
 
-    def at(timeout: float) -> float:
-        ended = replace(hangs, timeout=timeout)
-        return float(
-            model.ettr(
-                replace(job, reliability=replace(job.reliability, hangs=ended)), steps, every
-            )
-        )
+    def ettr_with(timeout: float) -> float:
+        reliability = replace(job.reliability, hangs=replace(hangs, timeout=timeout))
+        return float(model.ettr(replace(job, reliability=reliability), steps, every))
 
-    tried = (
-        [least]
-        if not hangs.pauses
-        else list(np.arange(least, float(hangs.timeout), 60.0)[:_MINUTES])
-    )
-    best = max(tried, key=at)
-    worth = at(best) - float(model.ettr(job, steps, every))
+    candidates = [least]
+    if hangs.pauses:
+        candidates = np.arange(least, float(hangs.timeout), 60.0)[:_MOST_TIMEOUTS].tolist()
+    best = max(candidates, key=ettr_with)
+    worth = ettr_with(best) - float(model.ettr(job, steps, every))
     return Watchdog(float(best), worth) if worth > 0 or not hangs.pauses else None
 
 
 SURE: Final = 0.99
-"""Chance with which restarts are enough. [1]"""
+"""Chance with which the advised restarts are enough. [1]"""
 USUAL_RUN: Final = 30 * DAY
 """Length of a run whose tokens nobody states. [s]"""
 DUMP: Final = 120.0
-"""Time in which processes write down who hung, before they are killed. Ours. [s]"""
+"""Time in which processes write down which of them hung, before they are killed. Ours. [s]"""
 
 
 def restarts_needed(mean: Count, square_spread: Count, chance: Ratio = SURE) -> int:
-    """Failures that are not passed with a chance, if their expected number is itself in doubt by
-    the root of `square_spread`: Poisson where it is not, else negative binomial. Source:
+    """Number that failures do not exceed with a chance. Their mean is uncertain by the root of
+    `square_spread`: their number is Poisson where that is zero, else negative binomial. Source:
     Gamma-Poisson mixture. [1]
 
     >>> restarts_needed(3.0, 0.0), restarts_needed(3.0, 9.0)
@@ -468,25 +470,23 @@ def restarts_needed(mean: Count, square_spread: Count, chance: Ratio = SURE) -> 
     if not 0 < chance < 1:
         raise BadValue("chance", chance, "give a chance between 0 and 1")
 
-    def passed(count: int) -> bool:
-        if square_spread <= 0:
-            return bool(gamma_above(count + 1.0, mean) < chance)
-        shape = mean * mean / square_spread
-        return bool(beta_below(shape, count + 1.0, shape / (shape + mean)) < chance)
-
     if mean <= 0:
         return 0
-    least, most = -1, 1
-    while passed(most):
-        least, most = most, 2 * most
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if passed(middle) else (least, middle)
-    return most
+
+    def is_enough(count: int) -> bool:
+        if square_spread <= 0:
+            return bool(gamma_above(count + 1.0, mean) >= chance)
+        shape = mean * mean / square_spread
+        return bool(beta_below(shape, count + 1.0, shape / (shape + mean)) >= chance)
+
+    enough = 1
+    while not is_enough(enough):
+        enough *= 2
+    return bisect_left(range(enough), True, key=is_enough)
 
 
 def length_of_run(duration: float) -> float:
-    """How long a run is: as long as it trains, else `USUAL_RUN` where nobody states its tokens. [s]
+    """Length of a run: as long as it trains, or `USUAL_RUN` where nobody states its tokens. [s]
 
     >>> length_of_run(0.0) / DAY
     30.0
@@ -495,14 +495,14 @@ def length_of_run(duration: float) -> float:
 
 
 def restarts_of(job: Job, run_seconds: float = USUAL_RUN) -> int:
-    """Restarts that are enough for one job's run of some length, by the rates of its pool. Ours.
-    [1]
+    """Restarts that are enough for a run of one job, by the failure rates of its pool. Ours. [1]
 
     >>> from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime, Reliability
     >>> rate = FailureRate(failures=0.0, exposure=1.0, exactly=0.005 / DAY)
     >>> mode = FailureMode(name="job", rate=rate, recovery=RecoveryTime(mean=300.0))
-    >>> pool = Reliability(classes=(mode,))
-    >>> restarts_of(Job(nodes=20, step_time=10.0, blocking=(20.0,), background=(0.0,), reliability=pool))
+    >>> job = Job(nodes=20, step_time=10.0, blocking=(20.0,), background=(0.0,),
+    ...           reliability=Reliability(classes=(mode,)))
+    >>> restarts_of(job)
     8
     """
     positive(run_seconds=run_seconds)
@@ -519,14 +519,14 @@ def restarts_of(job: Job, run_seconds: float = USUAL_RUN) -> int:
 
 
 def hang_timeout(job: Job) -> float:
-    """Time-out of a job's collectives: the first that ends a hang. Ours. [s]"""
+    """Time-out of a job's collectives, the first of the `timeouts` that end a hang. Ours. [s]"""
     return least_timeout(float(job.step_time), max(map(float, job.blocking)))
 
 
 def timeouts(collective: Seconds) -> dict[str, Seconds]:
-    """All that end a hang, in the order in which they do: the processes themselves, who say which
-    of them did not come; then the thread that watches their collectives; then somebody outside. One
-    that comes too soon hides whose fault it was. Ours. [s]
+    """Time-outs that end a hang, in the order in which they pass: of the collectives, whose
+    processes say which of them is missing; of the thread that watches collectives; of a watchdog
+    outside. A later one that passes too soon hides which process it was. Ours. [s]
 
     >>> timeouts(240.0)
     {'collective': 240.0, 'heartbeat': 360.0, 'watchdog': 480.0}

@@ -38,12 +38,12 @@ _LOG_WEIGHTS: Final = np.exp(_LOG_STEPS - np.exp(_LOG_STEPS)) / np.sum(
 
 
 NEVER: Final = 1e-300
-"""Stands for a rate of zero where one divides by it. [1/s]"""
+"""Replaces a rate of zero in a divisor. [1/s]"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureSource:
-    """One cause of failures of the job: its share, its recovery, the tier it restores from."""
+    """One cause of a job's failures: its share, its recovery, the tier from which it restarts."""
 
     name: str
     share: float
@@ -51,37 +51,44 @@ class FailureSource:
     recovery_laws: tuple[RecoveryTime, ...]
     """Independent parts of the recovery time: the queue, then the recovery."""
     tier: int
-    """Nearest tier that survives."""
+    """Nearest tier whose saves survive such a failure."""
 
 
 def node_rate(reliability: Reliability) -> float:
-    """Failures of a job per node: lambda of each class, 1 / h of each domain's. Source: Poisson
-    processes add. [1/s per node]
+    """Failure rate of a job over its nodes: lambda of each class, and rate / h of each domain of h
+    nodes. Source: Poisson processes add. [1/s per node]
     """
     return sum(
-        (d.rate / d.nodes for d in reliability.domains),
-        sum(c.rate.mean for c in reliability.classes),
+        (domain.rate / domain.nodes for domain in reliability.domains),
+        sum(mode.rate.mean for mode in reliability.classes),
     )
 
 
-@lru_cache(maxsize=64)  # each ETTR of a search asks anew
+@lru_cache(maxsize=64)  # a search asks for the same few at every ETTR
 def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
-    """Causes of failure with their shares; hangs apart. Source: Poisson processes add. []"""
+    """Causes of failure with their shares; hangs are causes of their own. Source: Poisson processes
+    add. []
+    """
     total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)
     causes = [
         (
-            c.name,
-            c.rate.mean,
-            (*(queue if c.queues else ()), *(() if c.wait is None else (c.wait,)), c.recovery),
-            c.tier,
+            mode.name,
+            mode.rate.mean,
+            (
+                *(queue if mode.queues else ()),
+                *(() if mode.wait is None else (mode.wait,)),
+                mode.recovery,
+            ),
+            mode.tier,
         )
-        for c in reliability.classes
+        for mode in reliability.classes
     ]
     causes += [
-        (d.name, d.rate / d.nodes, (*queue, d.recovery), d.tier) for d in reliability.domains
+        (domain.name, domain.rate / domain.nodes, (*queue, domain.recovery), domain.tier)
+        for domain in reliability.domains
     ]
     if (hangs := reliability.hangs) is not None:
-        causes = [one for cause in causes for one in _noticed(*cause, hangs)]
+        causes = [part for cause in causes for part in _hangs_apart(*cause, hangs)]
     return tuple(
         FailureSource(
             name=name,
@@ -93,16 +100,18 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     )
 
 
-def _noticed(
+def _hangs_apart(
     name: str, rate: float, recoveries: tuple[RecoveryTime, ...], tier: int, hangs: Hangs
 ) -> list[tuple[str, float, tuple[RecoveryTime, ...], int]]:
-    """A cause as two: failures that end processes, and hangs. Source: Poisson thinning."""
+    """A cause split in two: failures that end processes, and hangs. Source: Poisson thinning."""
     wait = RecoveryTime(mean=hangs.timeout, law="deterministic")
-    two = [
+    parts = [
         (name, (1 - hangs.share) * rate, recoveries, tier),
         (f"{name}, hung", hangs.share * rate, (wait, *recoveries), tier),
     ]
-    return [one for one, part in zip(two, (1 - hangs.share, hangs.share), strict=True) if part]
+    return [
+        part for part, share in zip(parts, (1 - hangs.share, hangs.share), strict=True) if share
+    ]
 
 
 def mean_of(recovery_laws: tuple[RecoveryTime, ...]) -> Seconds:
@@ -111,7 +120,7 @@ def mean_of(recovery_laws: tuple[RecoveryTime, ...]) -> Seconds:
     >>> mean_of((RecoveryTime(mean=60.0), RecoveryTime(mean=300.0)))
     360.0
     """
-    return sum((r.mean for r in recovery_laws), 0.0)
+    return sum((law.mean for law in recovery_laws), 0.0)
 
 
 def laplace_of(recovery_law: RecoveryTime, rate: Numeric) -> Ratio:
@@ -169,8 +178,8 @@ def survival_of_recovery(sources: tuple[FailureSource, ...], rate: Numeric) -> R
 
 
 def nodes_of(recovery_law: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Times and weights with E f(R) = sum of weight x f(time), for smooth f. Source: trapezoid in
-    log R. [s, 1]
+    """Recovery times and weights so that E f(R) = sum of weight x f(time), for smooth f. Source:
+    trapezoid rule in log R. [s, 1]
 
     >>> values, weights = nodes_of(RecoveryTime(mean=600.0, cv=1.5))
     >>> round(float(np.sum(values * weights)), 6)
@@ -186,11 +195,11 @@ def nodes_of(recovery_law: RecoveryTime) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def nodes_of_sum(recovery_laws: tuple[RecoveryTime, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """As `nodes_of`, for the sum of independent parts. Source: product rule. [s, 1]"""
+    """As `nodes_of`, for a sum of independent recovery times. Source: product rule. [s, 1]"""
     values, weights = np.zeros(1), np.ones(1)
     for recovery in recovery_laws:
-        more, shares = nodes_of(recovery)
-        values = np.add.outer(values, more).ravel()
+        times, shares = nodes_of(recovery)
+        values = np.add.outer(values, times).ravel()
         weights = np.multiply.outer(weights, shares).ravel()
     return values, weights
 
@@ -201,30 +210,30 @@ def _is_fixed(recovery: RecoveryTime) -> bool:
 
 
 _FIRST: Final = np.arange(24.0)
-"""Lattice terms taken one by one before Euler-Maclaurin takes over."""
+"""First terms of a lattice sum, which are added one by one; Euler-Maclaurin gives the rest."""
 _DEGREE: Final = 160
-"""Degree of the Chebyshev series; the laws are smooth in log t."""
+"""Degree of the Chebyshev series: enough, because the laws are smooth in log t."""
 _EXACT: Final = 1e-11
-"""Coefficients of the series that are smaller than this are left out. [1]"""
-
-
+"""Coefficients of the series are left out where they are smaller, over the largest value. [1]"""
 _POINTS: Final = 48
-"""Points at which the integral over a recovery time is taken. Ours."""
+"""Points of the Gauss-Legendre rule. Ours."""
 
 
 @cache
 def _gauss() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Nodes and weights of Gauss-Legendre, imported when a law needs them."""
+    """Nodes and weights of the Gauss-Legendre rule, computed when a law first needs them."""
     nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
     return nodes, weights
 
 
 @dataclass(frozen=True)
 class ExponentialRun:
-    """X is exponential or a mixture of exponentials: alive(t) = sum of share x exp(-rate t)."""
+    """A run whose X is exponential, or a mixture of exponentials: alive(t) = sum of share x
+    exp(-rate t).
+    """
 
     terms: tuple[tuple[Ratio, Numeric], ...]
-    """Share times survival of the recovery [1], and rate [1/s], of each component."""
+    """Of each component: its share times the chance to survive the recovery [1]; its rate [1/s]."""
 
     def alive(self, t: Seconds) -> Ratio:
         """Chance that the run lasts at least t. [1]"""
@@ -253,18 +262,18 @@ class ExponentialRun:
 
 @dataclass(frozen=True)
 class GeneralRun:
-    """X has any survival function."""
+    """A run whose X has any survival function."""
 
     curve: Callable[[NDArray[Any]], NDArray[Any]]
     horizon: Seconds
-    """Time that no run outlasts, to double precision. [s]"""
+    """Time after which no run goes on, to double precision. [s]"""
 
     def alive(self, t: Seconds) -> Ratio:
         """Chance that the run lasts at least t. [1]"""
         return self.curve(np.asarray(t, dtype=float))
 
     def lattice(self, t: Seconds, period: Seconds) -> Ratio:
-        """Expected number of lattice times reached; terms, then Euler-Maclaurin. [1]"""
+        """Expected number of lattice times reached: first terms, then Euler-Maclaurin. [1]"""
         t, period = np.broadcast_arrays(np.asarray(t, dtype=float), np.asarray(period, dtype=float))
         direct = np.sum(self.curve(np.add.outer(_FIRST, np.zeros(t.shape)) * period + t), axis=0)
         a = t + len(_FIRST) * period
@@ -276,7 +285,7 @@ class GeneralRun:
 
     def lattice_of(self, period: float, longest: float) -> Callable[[Seconds], Ratio]:
         """`lattice` at one period as a series, for t up to `longest`. []"""
-        # Times are told apart from a thousandth of the period on.
+        # The series resolves times from a thousandth of the period on.
         series = _series(lambda t: np.asarray(self.lattice(t, period)), 1e-3 * period, longest)
         return lambda t: series(np.asarray(t, dtype=float))
 
@@ -322,14 +331,14 @@ def weibull_survival(t: Seconds, rate: Numeric, shape: float) -> Ratio:
     return np.exp(-np.power(t * gamma(1 + 1 / shape) * rate, shape))
 
 
-@lru_cache(maxsize=64)  # a search for an interval asks a thousand times for the same job
+@lru_cache(maxsize=64)  # a search for an interval asks for the same job a thousand times
 def run_after(
     sources: tuple[FailureSource, ...], rate: float, law: FailureLaw, *, during_recovery: bool
 ) -> Uptime:
-    """The run that follows a failure by one of `sources`, drawn by their shares. Ours. []
+    """The run that follows a failure by one of `sources`, weighed by their shares. Ours. []
 
-    `rate` is the job's failures from all causes [1/s]; with `during_recovery` false the clock stops
-    while the job recovers.
+    `rate` is the job's failures from all causes [1/s]. Where `during_recovery` is false, nothing
+    fails while the job recovers.
     """
     if law.kind != "weibull":
         parts = components_of(law, rate)
@@ -351,7 +360,7 @@ def run_after(
 
 
 def _delays(sources: tuple[FailureSource, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Times to recover from a failure of any source, and the chance of each. [s], [1]"""
+    """Recovery times after a failure of any source, and the chance of each. [s], [1]"""
     total = sum(source.share for source in sources)
     values, weights = [], []
     for source in sources:
@@ -362,17 +371,16 @@ def _delays(sources: tuple[FailureSource, ...]) -> tuple[NDArray[Any], NDArray[A
 
 
 def _horizon(rate: float, shape: float) -> float:
-    """Where a Weibull law with this mean falls below 1e-16. [s]"""
+    """Time after which a Weibull law with mean 1 / rate is below 1e-16 = exp(-36.8). [s]"""
     from math import gamma
 
-    # 36.8 is -log(1e-16).
     return float(np.power(36.8, 1 / shape) / (rate * gamma(1 + 1 / shape)))
 
 
 def _series(
     function: Callable[[NDArray[Any]], NDArray[Any]], offset: float, longest: float
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """A Chebyshev series of `function` in log(t + offset), up to `longest`; then zero."""
+    """A Chebyshev series of `function` in log(t + offset) up to `longest`; zero after it."""
     low, high = np.log(offset), np.log(longest + offset)
 
     def inner(x: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Lemons: nodes that surely fail more often than the others of their pool."""
+"""Lemons: nodes that almost surely fail more often than the others of their pool."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ SURE: Final = 0.9
 
 
 def prior(failures: NDArray[Any], exposure: NDArray[Any]) -> tuple[float, float]:
-    """Gamma law of the rates of a pool's nodes, by its moments. Source: empirical Bayes. [1, d]
+    """Gamma law of the failure rates of a pool's nodes, from the moments of their failures. Source:
+    empirical Bayes. [1, d]
 
-    Where nodes differ no more than chance allows, all have one rate.
+    Where nodes differ no more than by chance, all have the same rate.
 
     >>> shape, scale = prior(np.array([0.0, 0.0, 1.0, 9.0]), np.full(4, 100.0))
     >>> round(float(shape), 2), round(float(scale), 1)
@@ -32,28 +33,29 @@ def prior(failures: NDArray[Any], exposure: NDArray[Any]) -> tuple[float, float]
 
 
 def clustering(failures: NDArray[Any]) -> float:
-    """Variance over mean of the failures of one node in a span, for nodes by spans. Ours. [1]
+    """Variance over mean of the failures of a node in a span, from an array of nodes by spans.
+    Ours. [1]
 
-    A repair that does not hold makes several failures of one: then past failures of a node say less
-    of the next.
+    A repair that does not hold makes several failures out of one. Then a node's past failures say
+    less about its next ones.
 
     >>> round(clustering(np.array([[3.0, 0.0, 0.0], [1.0, 0.0, 1.0]])), 2)
     2.0
     """
-    often = failures[failures.sum(axis=1) >= 2]
+    repeated = failures[failures.sum(axis=1) >= 2]
     spans = failures.shape[1]
-    if not len(often) or spans < 2:
+    if not len(repeated) or spans < 2:
         return 1.0
-    mean = often.mean(axis=1, keepdims=True)
-    return max(1.0, float(((often - mean) ** 2).sum() / (mean.sum() * (spans - 1))))
+    mean = repeated.mean(axis=1, keepdims=True)
+    return max(1.0, float(((repeated - mean) ** 2).sum() / (mean.sum() * (spans - 1))))
 
 
 def lemons(failures: NDArray[Any], exposure: NDArray[Any]) -> list[int]:
-    """Nodes that fail at twice the rate of the others with a chance of `SURE`, all together. Ours.
+    """Nodes that fail at twice the rate of the others, each with a chance of at least `SURE`. Ours.
     []
 
-    The chance is that of the node's own posterior, so in a fleet whose nodes differ little none is
-    found, however many failures the worst of many had by chance.
+    The prior of a node's rate is the pool's. So in a pool whose nodes differ little none is found,
+    however often the worst of many nodes failed by chance.
 
     >>> lemons(np.array([1.0, 0.0, 2.0, 1.0, 1.0, 14.0, 0.0, 1.0]), np.full(8, 100.0))
     [5]
@@ -64,12 +66,12 @@ def lemons(failures: NDArray[Any], exposure: NDArray[Any]) -> list[int]:
         return []
     shape, scale = prior(failures, exposure)
     usual = (failures.sum() + 0.5) / exposure.sum()
-    found: list[int] = []
-    for _ in range(3):  # the rate of the others is without those that were found
+    chosen: list[int] = []
+    for _ in range(3):  # each time, the others' rate leaves out the nodes chosen last time
         chance = gamma_above(failures + shape, 2 * usual * (exposure + scale))
-        found = [int(at) for at in np.argsort(-chance, kind="stable") if chance[at] >= SURE]
-        rest = np.delete(np.arange(len(failures)), found)
+        chosen = np.flatnonzero(chance >= SURE).tolist()
+        rest = np.delete(np.arange(len(failures)), chosen)
         if not len(rest):
             return []
         usual = (failures[rest].sum() + 0.5) / exposure[rest].sum()
-    return sorted(found)
+    return chosen

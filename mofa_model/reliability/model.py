@@ -1,11 +1,12 @@
-"""ETTR of a job, by the form that is exact for it; the band that an uncertain rate leaves; what the
-other time is lost to.
+"""ETTR of a job, by the form that is exact for it; its band, as the failure rate is uncertain; and
+what the rest of the time is lost to.
 
     one tier, Poisson or mixed exponential failures   renewal, closed form, strategies x intervals
     one tier, any other law                           renewal sums, arrays of intervals
     nested tiers, any law                             tiers, one point at a time
 
-A job's rates can be scaled, so a quantile of the total rate gives the same quantile of ETTR.
+A band of the total failure rate is a factor on all of a job's rates (`rate_scale`), and its ends
+give those of ETTR.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from mofa_model.spec.recovery_plans import RecoveryPlan, Replicas
 
 NO_REPLICA: Final = "no replica left"
-"""What the failure of the last replica of a job is called."""
+"""Name of failures that take the last replica of a job."""
 _MOST_SPARES = 100_000
 
 
@@ -70,7 +71,7 @@ def spares_availability(load: Ratio, spares: int) -> Ratio:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One job or an array of them: what runs where, and what its saves cost."""
+    """One job, or an array of jobs: its nodes, its steps, its saves and its failures."""
 
     nodes: Count
     step_time: Seconds
@@ -86,7 +87,7 @@ class Job:
     plan: RecoveryPlan | None = None
     """What the job does when something fails; None = as its recovery classes say."""
     redundancy: Replicas | None = None
-    """What of its layout the plan rests on."""
+    """Replicas and state of the job's layout, on which the plan rests."""
 
     def __post_init__(self) -> None:
         positive(nodes=self.nodes, step_time=self.step_time)
@@ -99,10 +100,10 @@ class Job:
         for blocking, background in zip(self.blocking, self.background, strict=True):
             not_negative(blocking=blocking, background=background)
         not_negative(rate_scale=self.rate_scale)
-        read = [c.tier for c in self.reliability.classes] + [
-            d.tier for d in self.reliability.domains
+        tiers_read = [mode.tier for mode in self.reliability.classes] + [
+            domain.tier for domain in self.reliability.domains
         ]
-        deepest = max(read)
+        deepest = max(tiers_read)
         if deepest >= len(self.blocking):
             raise BadValue(
                 "tier",
@@ -118,7 +119,8 @@ def failure_rate(job: Job) -> Numeric:
 
 def mean_recovery(job: Job) -> Seconds:
     """Mean recovery time, Eq. (41): sum p_i R_i over all causes, queue included. [s]"""
-    return sum(part.share * mean_of(part.recovery_laws) for part in sources_of(job.reliability))
+    sources = sources_of(job.reliability)
+    return sum(source.share * mean_of(source.recovery_laws) for source in sources)
 
 
 def survived(job: Job) -> Ratio:
@@ -145,82 +147,83 @@ def ettr(job: Job, steps: Count, every: tuple[int, ...] = (1,)) -> Ratio:
     `deadlines.finish_time`).
     """
     if is_planned(job):
-        found = recovery().planned(job)
-        under: Ratio = ettr(found.job, steps, every) * found.keeps
-        return under
+        planned = recovery().planned(job)
+        unplanned_ettr: Ratio = ettr(planned.job, steps, every) * planned.keeps
+        return unplanned_ettr
     if len(job.blocking) == 1:
         return ettr_at(job)(steps)
     return _nested(job, float(steps), every) * available(job)
 
 
 def is_planned(job: Job) -> bool:
-    """Whether something happens at a failure that recovery classes do not say: a recovery plan, or
-    false alarms of a watchdog.
+    """Whether a job has a recovery plan, or false alarms of a watchdog: then recovery classes alone
+    do not describe its failures.
     """
     hangs = job.reliability.hangs
     return job.plan is not None or (hangs is not None and hangs.pauses > 0)
 
 
 def recovery() -> ModuleType:
-    """What prices recovery plans; imported only where one is asked for."""
+    """The module that prices recovery plans, imported only for jobs that have one."""
     return import_module("mofa_model.reliability.recovery")
 
 
 def ettr_at(job: Job) -> Callable[[Count], Ratio]:
     """ETTR of a job of one tier as a function of its interval in steps. Ours. [1]"""
-    of_work, there = _one_tier(job), available(job)
-    return lambda steps: of_work(steps * job.step_time) * there
+    ettr_of_work, share_available = _one_tier(job), available(job)
+    return lambda steps: ettr_of_work(steps * job.step_time) * share_available
 
 
 def one_tier(job: Job, tier: int) -> Job:
     """The job with a single checkpoint tier, which it reads after every failure. Ours. []"""
-    rel = job.reliability
-    classes = tuple(replace(c, tier=0) for c in rel.classes)
-    domains = tuple(replace(d, tier=0) for d in rel.domains)
+    reliability = job.reliability
+    classes = tuple(replace(mode, tier=0) for mode in reliability.classes)
+    domains = tuple(replace(domain, tier=0) for domain in reliability.domains)
     return replace(
         job,
         blocking=(job.blocking[tier],),
         background=(job.background[tier],),
         reliability=replace(
-            rel, tiers=rel.tiers[tier : tier + 1], classes=classes, domains=domains
+            reliability, tiers=reliability.tiers[tier : tier + 1], classes=classes, domains=domains
         ),
     )
 
 
 def _one_tier(job: Job) -> Callable[[Seconds], Ratio]:
-    rel, rate = job.reliability, failure_rate(job)
-    saves = (job.blocking[0], job.background[0], rel.slowdown)
-    if rel.law.kind == "weibull":
+    """ETTR of a job of one tier as a function of its work between saves. [1]"""
+    reliability, rate = job.reliability, failure_rate(job)
+    saves = (job.blocking[0], job.background[0], reliability.slowdown)
+    if reliability.law.kind == "weibull":
         return lambda work: _any_law(job, float(np.max(rate)), (work, *saves))
     phi = survived(job)
-    if rel.law.kind == "exponential":
+    if reliability.law.kind == "exponential":
         return lambda work: renewal.ettr(rate, phi, work, *saves)
 
     parts = [
         (
-            share * (rate / np.maximum(part, NEVER)),
-            part,
-            survival_of_recovery(sources_of(job.reliability), part)
-            if rel.failures_during_recovery
+            share * (rate / np.maximum(component_rate, NEVER)),
+            component_rate,
+            survival_of_recovery(sources_of(job.reliability), component_rate)
+            if reliability.failures_during_recovery
             else phi,
         )
-        for share, part in components_of(rel.law, rate)
+        for share, component_rate in components_of(reliability.law, rate)
     ]
 
     def mixed(work: Seconds) -> Ratio:
         total: Ratio = 0.0
-        for weight, part, left in parts:
-            total = total + weight * renewal.ettr(part, left, work, *saves)
+        for weight, component_rate, component_survived in parts:
+            total = total + weight * renewal.ettr(component_rate, component_survived, work, *saves)
         return np.where(np.asarray(rate) > 0, total, renewal.ettr(0.0, 1.0, work, *saves))[()]
 
     return mixed
 
 
 def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Ratio]) -> Ratio:
-    """ETTR of one tier where failures follow any law: sums over the time from restart
-    to failure.
+    """ETTR of one tier where failures follow any law: sums over the time from restart to failure.
+    [1]
     """
-    rel = job.reliability
+    reliability = job.reliability
     if np.size(job.nodes) > 1 or np.size(job.rate_scale) > 1:
         raise BadValue(
             "nodes",
@@ -231,7 +234,10 @@ def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Rati
         return renewal.ettr(0.0, 1.0, *saves)
     work, blocking, background, slowdown = saves
     run = run_after(
-        sources_of(job.reliability), rate, rel.law, during_recovery=rel.failures_during_recovery
+        sources_of(job.reliability),
+        rate,
+        reliability.law,
+        during_recovery=reliability.failures_during_recovery,
     )
     return renewal.ettr_of_run(run, _cycle(job, rate), work, blocking, background, slowdown)
 
@@ -253,44 +259,50 @@ def _tiers_of(job: Job, steps: float, every: tuple[int, ...]) -> Tiers:
 
 
 def _nested(job: Job, steps: float, every: tuple[int, ...]) -> Ratio:
-    rel, rate = job.reliability, float(failure_rate(job))
+    reliability, rate = job.reliability, float(failure_rate(job))
     tiers = _tiers_of(job, steps, every)
     if rate == 0:
         return failure_free(tiers)
     failures = []
     for tier in sorted({source.tier for source in sources_of(job.reliability)}):
-        mine = tuple(source for source in sources_of(job.reliability) if source.tier == tier)
-        part = sum(source.share for source in mine)
-        run = run_after(mine, rate, rel.law, during_recovery=rel.failures_during_recovery)
-        failures.append(Failure(tier=tier, share=part, run=run))
+        tier_sources = tuple(
+            source for source in sources_of(job.reliability) if source.tier == tier
+        )
+        share = sum(source.share for source in tier_sources)
+        run = run_after(
+            tier_sources,
+            rate,
+            reliability.law,
+            during_recovery=reliability.failures_during_recovery,
+        )
+        failures.append(Failure(tier=tier, share=share, run=run))
     return tiers_ettr(tiers, tuple(failures), _cycle(job, rate))
 
 
 def ettr_band(
     job: Job, steps: Count, every: tuple[int, ...] = (1,), *, level: Ratio = LEVEL
 ) -> Range:
-    """ETTR at an interval, with the bounds that an uncertain failure rate leaves. Ours. [1]"""
+    """ETTR at an interval, with its bounds where the failure rate is uncertain. Ours. [1]"""
     scales = rate_scales(job, level)
 
-    def at(scale: float) -> Ratio:
+    def scaled_ettr(scale: float) -> Ratio:
         return ettr(replace(job, rate_scale=job.rate_scale * scale), steps, every)
 
-    return Range.around(at(1.0), at(scales.upper), at(scales.lower))
+    return Range.around(scaled_ettr(1.0), scaled_ettr(scales.upper), scaled_ettr(scales.lower))
 
 
 def rate_scales(job: Job, level: Ratio = LEVEL) -> Range:
-    """Quantiles of the total failure rate over its mean; 1 and 1 for rates taken as known. Ours.
-    [1]
+    """Quantiles of the total failure rate over its mean; 1 and 1 for rates that are exactly known.
+    Ours. [1]
 
-    The sum of the classes' Gamma posteriors is taken as one Gamma of the same mean and variance:
-    exact when all classes were watched for the same time. Shares do not depend on the number of
-    nodes unless domains fail too.
+    The sum of the classes' Gamma posteriors is taken as one Gamma law of the same mean and
+    variance, which is exact when all classes were watched for the same time.
     """
     mean = variance = 0.0
-    for c in job.reliability.classes:
-        mean += c.rate.mean
-        variance += 0.0 if c.rate.exactly is not None else c.rate.mean / c.rate.exposure
-    mean += sum(d.rate / d.nodes for d in job.reliability.domains)
+    for mode in job.reliability.classes:
+        mean += mode.rate.mean
+        variance += 0.0 if mode.rate.exactly is not None else mode.rate.mean / mode.rate.exposure
+    mean += sum(domain.rate / domain.nodes for domain in job.reliability.domains)
     if variance == 0:
         return Range(lower=1.0, target=1.0, upper=1.0)
     shape = mean * mean / variance
@@ -314,16 +326,16 @@ def ettr_curve(
     job: Job, steps: int, every: tuple[int, ...], count: int, level: float
 ) -> list[CurvePoint]:
     """ETTR over `count` intervals from a sixteenth to sixteen times `steps`. Ours. []"""
-    at = distinct(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
+    intervals = distinct(np.round(np.geomspace(max(1, steps / 16), max(2, steps * 16), count)))
     scales = rate_scales(job, level)
 
     def values(scale: float) -> list[float]:
         scaled = replace(job, rate_scale=scale)
         if len(every) == 1:
-            return [float(x) for x in np.atleast_1d(ettr(scaled, at))]
-        return [float(ettr(scaled, k, every)) for k in at]
+            return [float(x) for x in np.atleast_1d(ettr(scaled, intervals))]
+        return [float(ettr(scaled, k, every)) for k in intervals]
 
-    lines = zip(at, values(scales.upper), values(1.0), values(scales.lower), strict=True)
+    lines = zip(intervals, values(scales.upper), values(1.0), values(scales.lower), strict=True)
     return [
         CurvePoint(
             steps=int(k),
@@ -335,34 +347,36 @@ def ettr_curve(
 
 
 def budget(job: Job, steps: float, every: tuple[int, ...] = (1,)) -> dict[str, float]:
-    """Shares of all time by what it is lost to, with training itself; they add to one. Eq. (39) by
+    """Shares of all time: training, and what the rest is lost to; they add to one. Eq. (39) by
     cause. [1]
 
-    Recovery and waiting for nodes are exact; of failures that are not Poisson, at their mean rate.
-    Saves, copies and waits are the failure-free overhead of the running time. What is left is work
-    done twice, split over the causes by their share and by how far back each restarts.
+    Recovery and waiting for nodes are exact; failures that are not Poisson count at their mean
+    rate. Saves, copies and waits are the failure-free overhead of the running time. What is left is
+    work done twice, split over the causes by their share and by how far back each restarts.
 
     >>> from mofa_model.spec.reliability import Reliability, paper_classes
     >>> job = Job(nodes=2048, step_time=10.0, blocking=(20.0,), background=(0.0,),
     ...           reliability=Reliability(classes=paper_classes(0.005)))
-    >>> found = budget(job, 60)
-    >>> round(found["training"], 3), round(found["saving"], 3)
+    >>> shares = budget(job, 60)
+    >>> round(shares["training"], 3), round(shares["saving"], 3)
     (0.908, 0.031)
     """
     if is_planned(job):
         return _planned_budget(job, steps, every)
-    there = float(available(job))
+    share_available = float(available(job))
     training = float(ettr(job, steps, every))
     tiers = _tiers_of(job, steps, every)
     recovering, running = _recovery(job)
-    line = walk(tiers)
-    saving, waiting, slowed = (there * running * part / line.period for part in line.overhead)
-    recovering = {name: there * part for name, part in recovering.items()}
-    rest = there - training - sum(recovering.values()) - saving - waiting - slowed
+    timeline = walk(tiers)
+    saving, waiting, slowed = (
+        share_available * running * part / timeline.period for part in timeline.overhead
+    )
+    recovering = {name: share_available * part for name, part in recovering.items()}
+    rest = share_available - training - sum(recovering.values()) - saving - waiting - slowed
     redone = _split(max(0.0, rest), job, tiers)
     return {
         "training": training,
-        "waiting for nodes": 1 - there,
+        "waiting for nodes": 1 - share_available,
         "saving": saving,
         "waiting for copies": waiting,
         "slowed by copies": slowed,
@@ -372,30 +386,32 @@ def budget(job: Job, steps: float, every: tuple[int, ...] = (1,)) -> dict[str, f
 
 
 def _planned_budget(job: Job, steps: float, every: tuple[int, ...]) -> dict[str, float]:
-    """The budget of a job under a recovery plan; what ends its last replica is one cause."""
-    found = recovery().planned(job)
-    parts = budget(found.job, steps, every)
-    kept = parts["training"] * float(found.keeps)
-    away = {"replicas away": parts["training"] - kept} if found.keeps < 1 else {}
-    told: dict[str, float] = {"training": kept, **away}
+    """The budget of a job under a recovery plan; all failures that take the last replica are one
+    cause.
+    """
+    planned = recovery().planned(job)
+    parts = budget(planned.job, steps, every)
+    kept = parts["training"] * float(planned.keeps)
+    away = {"replicas away": parts["training"] - kept} if planned.keeps < 1 else {}
+    shares: dict[str, float] = {"training": kept, **away}
     for name, part in parts.items():
-        what, last = name.partition(", ")[0], name.rpartition(", ")[2]
-        kind = f"{what}, {last}" if last == NO_REPLICA else name
+        loss, last = name.partition(", ")[0], name.rpartition(", ")[2]
+        merged = f"{loss}, {last}" if last == NO_REPLICA else name
         if name != "training":
-            told[kind] = told.get(kind, 0.0) + part
-    return told
+            shares[merged] = shares.get(merged, 0.0) + part
+    return shares
 
 
 def _recovery(job: Job) -> tuple[dict[str, float], float]:
-    """Share of time in recovery by cause, and the rest. [1]"""
+    """Share of time in recovery by cause, and the share of all other time. [1]"""
     rate = float(failure_rate(job))
     lost: dict[str, float] = {}
     for source in sources_of(job.reliability):
         if job.reliability.failures_during_recovery:
-            alone = 1.0
+            undisturbed = 1.0
             for recovery in source.recovery_laws:
-                alone *= float(laplace_of(recovery, rate))
-            part = source.share * (1 - alone)
+                undisturbed *= float(laplace_of(recovery, rate))
+            part = source.share * (1 - undisturbed)
         else:
             idle = float(mean_of(source.recovery_laws)) * rate * source.share
             part = idle * float(renewal.survived_when_idle(rate, mean_recovery(job)))
@@ -404,7 +420,9 @@ def _recovery(job: Job) -> tuple[dict[str, float], float]:
 
 
 def _split(total: float, job: Job, tiers: Tiers) -> dict[str, float]:
-    """Work redone, by cause: its failures times half its tier's interval and lag. [1]"""
+    """Share of time of work redone, by cause: proportional to its failures times half its tier's
+    interval and the background copy. [1]
+    """
     weights: dict[str, float] = {}
     for source in sources_of(job.reliability):
         back = tiers.work * tiers.every[source.tier] / 2 + tiers.background[source.tier]

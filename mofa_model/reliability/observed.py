@@ -1,9 +1,8 @@
-"""What was observed of a pool of nodes, and what it says of the assumed failure rates and recovery
+"""Observed failures of a pool of nodes, and what they say of its assumed failure rates and recovery
 times.
 
-`ObservedFailures` is what every source hands over: counts on a command line, a CSV file, a live
-server (entry-point group `mofa.sources`) or the operator's history. `assess` turns it into
-one report.
+Every source gives `ObservedFailures`: counts on a command line, a CSV file, a live server
+(entry-point group `mofa.sources`) or the operator's history. `assess` turns them into one report.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from mofa_model.reliability.assumption import (
     Verdict,
     check_assumption,
 )
-from mofa_model.reliability.forecast import Outlook, mixture, outlook, present
+from mofa_model.reliability.forecast import Outlook, mixture, outlook, present_evidence
 from mofa_model.reliability.rates import LEVEL
 from mofa_model.reliability.special import beta_quantile, gamma_above, gamma_below, log_normal_below
 from mofa_model.spec.evidence import ByClass, DatedEvidence, FailureEvidence
@@ -38,9 +37,9 @@ TOTAL: Final = "total"
 AHEAD: Final = (7.0, 14.0, 30.0)
 """How far forecasts look; rates are those of the longest. [d]"""
 _LATELY: Final = 7.01
-"""Time from which the exposure of the next days is taken. [d]"""
+"""Last days of the past, whose exposure the next days are taken to have. [d]"""
 _USUAL: Final = RecoveryTime(mean=300.0, cv=1.0)
-"""Recovery from a class of failures for which nobody assumes another one. Ours."""
+"""Recovery time that is assumed for a class of failures where nobody states one. Ours."""
 _NOTHING: Final = FailureEvidence()
 
 
@@ -72,8 +71,8 @@ class ObservedFailures:
     """What the source has to say about its gaps, in sentences."""
 
     def __post_init__(self) -> None:
-        for one in self.classes.values():
-            not_negative(failures=one.failures, node_days=one.node_days)
+        for evidence in self.classes.values():
+            not_negative(failures=evidence.failures, node_days=evidence.node_days)
         if self.possible is not None and self.possible < self.node_days:
             raise BadValue(
                 "possible_node_days", self.possible, "give at least the node-days that were watched"
@@ -82,7 +81,7 @@ class ObservedFailures:
     @property
     def node_days(self) -> float:
         """Node-days in which a failure is seen: the largest of any class. [node d]"""
-        return max((one.node_days for one in self.classes.values()), default=0.0)
+        return max((evidence.node_days for evidence in self.classes.values()), default=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +120,7 @@ class RateReport:
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryPosterior:
-    """What observed recoveries say of their mean."""
+    """The posterior of a mean recovery time, from observed recoveries."""
 
     mean: Range
     """Posterior median of the mean recovery time, with its credible interval. [s]"""
@@ -166,7 +165,7 @@ class Assessment:
     @property
     def contradicted(self) -> bool:
         """Whether any assumption does not stand."""
-        return any(r.verdict in {Verdict.HIGHER, Verdict.LOWER} for r in self.rates)
+        return any(report.verdict in {Verdict.HIGHER, Verdict.LOWER} for report in self.rates)
 
 
 def assess(
@@ -178,20 +177,20 @@ def assess(
     alarm: float = ALARM,
     recovery_law: dict[str, RecoveryTime] | None = None,
 ) -> Assessment:
-    """All that observed failures say of a pool: its rates as `rate_reports`, and what is to come.
-    Ours. []
+    """All that observed failures say of a pool: its failure rates (`rate_reports`), recovery times,
+    differences between nodes, its trend and the failures of the next days. Ours. []
 
     >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
-    >>> found = assess(ObservedFailures(classes=seen), {"pod": 0.005})
-    >>> found.node_days, found.shares["pod"].target
+    >>> pool = assess(ObservedFailures(classes=seen), {"pod": 0.005})
+    >>> pool.node_days, pool.shares["pod"].target
     (110592.0, 1.0)
     """
     reports = rate_reports(
         observed_failures, assumed, prior_weight=prior_weight, level=level, alarm=alarm
     )
     counted = observed_failures.classes
-    every = _every_class(counted, assumed)
-    known = recovery_law or {}
+    assumed_rates = _all_assumed(counted, assumed)
+    assumed_laws = recovery_law or {}
     return Assessment(
         node_days=observed_failures.node_days,
         coverage=None
@@ -199,16 +198,16 @@ def assess(
         else observed_failures.node_days / observed_failures.possible,
         rates=reports,
         shares=class_shares(
-            {name: float(counted.get(name, _NOTHING).failures) for name in every}, level
+            {name: float(counted.get(name, _NOTHING).failures) for name in assumed_rates}, level
         ),
         recoveries={
             name: recovery_posterior(
                 observed_failures.recoveries.get(name, ()),
                 observed_failures.open_recoveries.get(name, ()),
-                prior_law=known.get(name, _USUAL),
+                prior_law=assumed_laws.get(name, _USUAL),
                 level=level,
             )
-            for name in every
+            for name in assumed_rates
             if observed_failures.recoveries.get(name) or observed_failures.open_recoveries.get(name)
         },
         dispersion=dispersion(observed_failures.by_node, observed_failures.node_days_by_node)
@@ -217,7 +216,7 @@ def assess(
         trend=laplace_trend([float(t) for t in observed_failures.times], observed_failures.window)
         if observed_failures.window
         else None,
-        outlooks=_outlooks(observed_failures.past, every, level)
+        outlooks=_outlooks(observed_failures.past, assumed_rates, level)
         if observed_failures.past and observed_failures.node_days > 0
         else (),
         notes=observed_failures.notes,
@@ -232,37 +231,37 @@ def rate_reports(
     level: float = rates.LEVEL,
     alarm: float = ALARM,
 ) -> tuple[RateReport, ...]:
-    """Check assumed failures per node-day by class against what was observed. Ours. []
+    """Check assumed failures per node-day by class against observed failures. Ours. []
 
-    The posterior starts at Jeffreys' prior, or at the assumption worth `prior_weight` failures in
-    all [1]. `alarm` is the chance of any false verdict on the pool in a year [1], or in one look
-    where days are not known: half of it is the total's, the rest is shared by the classes. Without
-    exposure nothing is judged: failures that nobody could have seen are no evidence. A class that
-    was not counted leaves no total.
+    The prior is Jeffreys', or the assumption worth `prior_weight` failures in all [1]. `alarm` is
+    the chance of any false verdict on the pool in a year [1], or in one look where days are not
+    known: half of it is the total's, the classes share the rest. Without exposure nothing is
+    judged: failures that nobody could have seen are no evidence. Where a class was not counted,
+    there is no report of the total.
 
     >>> seen = {"pod": FailureEvidence(failures=419, node_days=110592.0)}
-    >>> (found,) = rate_reports(ObservedFailures(classes=seen), {"pod": 0.005})
-    >>> found.verdict.value, round(found.mean, 6)
+    >>> (report,) = rate_reports(ObservedFailures(classes=seen), {"pod": 0.005})
+    >>> report.verdict.value, round(report.mean, 6)
     ('LowerThanAssumed', 0.003793)
     """
     share(level=level, alarm=alarm)
     counted = observed_failures.classes
-    every = _every_class(counted, assumed)
-    total = sum(every.values())
-    own = alarm if len(every) == 1 else alarm / 2 / len(every)
-    parts = [({name: rate}, name, own) for name, rate in every.items()]
-    if len(every) > 1 and (not counted or set(every) <= set(counted)):
-        parts.append((every, TOTAL, alarm / 2))
+    assumed_rates = _all_assumed(counted, assumed)
+    total = sum(assumed_rates.values())
+    class_alarm = alarm if len(assumed_rates) == 1 else alarm / 2 / len(assumed_rates)
+    parts = [({name: rate}, name, class_alarm) for name, rate in assumed_rates.items()]
+    if len(assumed_rates) > 1 and (not counted or set(assumed_rates) <= set(counted)):
+        parts.append((assumed_rates, TOTAL, alarm / 2))
     past = observed_failures.past or (DatedEvidence(date="", days=YEAR, classes=counted),)
-    worth = prior_weight / total if total > 0 else 0.0
+    prior_days = prior_weight / total if total > 0 else 0.0
     return tuple(
         _report(
             name,
             counted,
             part,
-            worth,
+            prior_days,
             level,
-            _checked(past, part, chance),
+            _check(past, part, chance),
             past,
             observed_failures.present,
         )
@@ -270,8 +269,8 @@ def rate_reports(
     )
 
 
-def _every_class(counted: ByClass, assumed: dict[str, float]) -> dict[str, float]:
-    """Assumed rates of all classes; one that was counted without an assumption has none. [1/d]"""
+def _all_assumed(counted: ByClass, assumed: dict[str, float]) -> dict[str, float]:
+    """Assumed rates of all classes, zero for those that were counted but not assumed. [1/d]"""
     return {**assumed, **{name: 0.0 for name in counted if name not in assumed}}
 
 
@@ -279,29 +278,33 @@ def _report(
     name: str,
     counted: ByClass,
     assumed: dict[str, float],
-    worth: float,
+    prior_days: float,
     level: float,
     check: AssumptionCheck,
     past: tuple[DatedEvidence, ...],
-    known: ByClass,
+    current: ByClass,
 ) -> RateReport:
-    """Classes with their assumed rates as one; the assumption is worth `worth` node-days."""
-    seen = {one: counted.get(one, _NOTHING) for one in assumed}
+    """The report of some classes together; their assumed rates are worth `prior_days` node-days."""
+    evidence_by_class = {name: counted.get(name, _NOTHING) for name in assumed}
     days = rates.total_exposure(
-        assumed, {one: evidence.node_days for one, evidence in seen.items()}
+        assumed, {name: evidence.node_days for name, evidence in evidence_by_class.items()}
     )
-    count = sum(evidence.failures for evidence in seen.values() if evidence.node_days > 0)
+    count = sum(
+        evidence.failures for evidence in evidence_by_class.values() if evidence.node_days > 0
+    )
     rate = sum(assumed.values())
-    now = _present(past, assumed, known) or FailureEvidence(node_days=days, failures=count)
-    prior = (worth * rate, worth) if worth * rate > 0 else (rates.JEFFREYS, 0.0)
-    found = (
+    present = _current_evidence(past, assumed, current) or FailureEvidence(
+        node_days=days, failures=count
+    )
+    prior = (prior_days * rate, prior_days) if prior_days * rate > 0 else (rates.JEFFREYS, 0.0)
+    posterior = (
         rates.posterior(
-            now.failures, now.node_days, prior_failures=prior[0], prior_exposure=prior[1]
+            present.failures, present.node_days, prior_failures=prior[0], prior_exposure=prior[1]
         )
         if days > 0 or prior[1]
         else None
     )
-    lower, upper = rates.credible_interval(found, level) if found else (None, None)
+    lower, upper = rates.credible_interval(posterior, level) if posterior else (None, None)
     exact = rates.garwood_interval(count, days, level) if days > 0 else (None, None)
     return RateReport(
         name=name,
@@ -309,40 +312,44 @@ def _report(
         assumed=rate,
         expected=rate * days,
         lower=None if lower is None else float(lower),
-        mean=None if found is None else float(found.mean),
+        mean=None if posterior is None else float(posterior.mean),
         upper=None if upper is None else float(upper),
         exact_lower=None if exact[0] is None else float(exact[0]),
         exact_upper=None if exact[1] is None else float(exact[1]),
-        prior_weight=1.0 if found is None else float(found.prior_weight),
+        prior_weight=1.0 if posterior is None else float(posterior.prior_weight),
         verdict=check.verdict,
         evidence=check.evidence_ratio,
         since=None if check.since is None else past[check.since].date or None,
         ratio=check.ratio,
-        present=now,
+        present=present,
     )
 
 
-def _present(
-    past: tuple[DatedEvidence, ...], assumed: dict[str, float], known: ByClass
+def _current_evidence(
+    past: tuple[DatedEvidence, ...], assumed: dict[str, float], current: ByClass
 ) -> FailureEvidence | None:
-    """The past of all classes together, weighed for today; None without days or exposure."""
-    if set(assumed) <= set(known):
-        exposure = rates.total_exposure(assumed, {name: known[name].node_days for name in assumed})
+    """Evidence of some classes together for the next 30 days: what is remembered of it, or else
+    what follows from the past; None without days or exposure.
+    """
+    if set(assumed) <= set(current):
+        exposure = rates.total_exposure(
+            assumed, {name: current[name].node_days for name in assumed}
+        )
         return FailureEvidence(
-            failures=sum(known[name].failures for name in assumed), node_days=exposure
+            failures=sum(current[name].failures for name in assumed), node_days=exposure
         )
     spans = _spans(past, assumed)
     if not past[0].date or spans[1].sum() <= 0:
         return None
-    failures, exposure = present(mixture(*spans, ahead=AHEAD[-1]))
+    failures, exposure = present_evidence(mixture(*spans, ahead=AHEAD[-1]))
     kept = min(1.0, float(spans[1].sum()) / exposure)  # never worth more than what was watched
     return FailureEvidence(failures=round(kept * failures, 4), node_days=round(kept * exposure, 4))
 
 
-def _checked(
+def _check(
     past: tuple[DatedEvidence, ...], assumed: dict[str, float], alarm: float
 ) -> AssumptionCheck:
-    """Whether assumed rates of some classes stand together."""
+    """Whether the assumed rates of some classes stand, taken together."""
     days, exposure, failures = _spans(past, assumed)
     return check_assumption(days, sum(assumed.values()) * exposure, failures, alarm=alarm)
 
@@ -350,20 +357,27 @@ def _checked(
 def _spans(
     past: tuple[DatedEvidence, ...], assumed: dict[str, float]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Length [d], exposure [node d] and failures [1] of each span, of some classes together."""
-    rows = [{name: one.classes.get(name, _NOTHING) for name in assumed} for one in past]
-    exposed = [
-        rates.total_exposure(assumed, {name: seen.node_days for name, seen in row.items()})
+    """Length [d], exposure [node d] and failures [1] of each span, for some classes together."""
+    rows = [{name: span.classes.get(name, _NOTHING) for name in assumed} for span in past]
+    exposure = [
+        rates.total_exposure(assumed, {name: evidence.node_days for name, evidence in row.items()})
         for row in rows
     ]
-    failed = [sum(seen.failures for seen in row.values() if seen.node_days > 0) for row in rows]
-    return np.array([one.days for one in past]), np.array(exposed), np.array(failed, dtype=float)
+    failures = [
+        sum(evidence.failures for evidence in row.values() if evidence.node_days > 0)
+        for row in rows
+    ]
+    return (
+        np.array([span.days for span in past]),
+        np.array(exposure),
+        np.array(failures, dtype=float),
+    )
 
 
 def _outlooks(
     past: tuple[DatedEvidence, ...], assumed: dict[str, float], level: float
 ) -> tuple[Outlook, ...]:
-    """The next days, with as much exposure as in the last week."""
+    """Failures of the next days, if their exposure is that of the last week."""
     days, exposure, failures = _spans(past, assumed)
     lately = np.cumsum(days[::-1])[::-1] <= _LATELY
     daily = (
@@ -405,33 +419,36 @@ def recovery_posterior(
     prior_law: RecoveryTime,
     level: Ratio = LEVEL,
 ) -> RecoveryPosterior:
-    """Posterior of a mean recovery time, lognormal, with recoveries still open at the end
+    """Posterior of a mean recovery time that is lognormal; recoveries that are still open count as
     right-censored. Ours. [s]
 
-    On a grid of log median and log spread, with an assumed law as a prior worth one observation.
-    Leaving open recoveries out would bias the mean low, as the long ones are the open ones.
+    It is computed on a grid of log median and log spread; the prior is an assumed law, worth one
+    observation. Without the open recoveries the mean would come out too short, because long ones
+    are more often still open.
 
     >>> law = RecoveryTime(mean=300.0, cv=1.0)
     >>> closed = recovery_posterior([200.0] * 20, prior_law=law)
-    >>> observed = recovery_posterior([200.0] * 20, [900.0] * 5, prior_law=law)
-    >>> bool(observed.mean.target > closed.mean.target)
+    >>> with_open = recovery_posterior([200.0] * 20, [900.0] * 5, prior_law=law)
+    >>> bool(with_open.mean.target > closed.mean.target)
     True
     """
-    seen, cut = np.asarray(finished, dtype=float), np.asarray(still_open, dtype=float)
-    positive(recovery=np.append(seen, 1.0))
-    not_negative(open_recovery=np.append(cut, 0.0))
+    closed, opened = np.asarray(finished, dtype=float), np.asarray(still_open, dtype=float)
+    positive(recovery=np.append(closed, 1.0))
+    not_negative(open_recovery=np.append(opened, 0.0))
     spread0 = np.sqrt(np.log1p(max(prior_law.cv, 0.1) ** 2))
     center0 = np.log(max(prior_law.mean, 1e-9)) - spread0 * spread0 / 2
-    logs, opened = np.log(seen), np.log(np.maximum(cut, 1e-9))
-    near = np.append(np.append(logs, opened), center0)
+    logs, open_logs = np.log(closed), np.log(np.maximum(opened, 1e-9))
+    near = np.append(np.append(logs, open_logs), center0)
     m = np.linspace(near.min() - 3 * spread0, near.max() + 3 * spread0, 241)[:, None]
     s = np.geomspace(0.05, 4.0, 121)[None, :]
-    # The prior: medians within twice the assumed spread, spreads within a factor of two of it.
-    log = -0.5 * ((m - center0) / (2 * spread0)) ** 2 - 0.5 * (np.log(s / spread0) / 0.7) ** 2
-    log = log - len(logs) * np.log(s) - 0.5 * (_squares(logs, m)) / (s * s)
-    for time in opened:
-        log = log + log_normal_below((m - time) / s)
-    weight = np.exp(log - log.max())
+    # The prior: medians within two assumed spreads, spreads within a factor of two of it.
+    log_weight = (
+        -0.5 * ((m - center0) / (2 * spread0)) ** 2 - 0.5 * (np.log(s / spread0) / 0.7) ** 2
+    )
+    log_weight = log_weight - len(logs) * np.log(s) - 0.5 * (_squares(logs, m)) / (s * s)
+    for time in open_logs:
+        log_weight = log_weight + log_normal_below((m - time) / s)
+    weight = np.exp(log_weight - log_weight.max())
     means = np.exp(m + s * s / 2).ravel()
     order = np.argsort(means)
     chance = np.cumsum(weight.ravel()[order]) / weight.sum()
@@ -455,8 +472,8 @@ WORST: Final = 5
 def dispersion(failures: dict[str, int], exposure: dict[str, float]) -> Dispersion:
     """Chi-square dispersion of failures over nodes, and the worst nodes. Source: Fisher 1950. [1]
 
-    >>> found = dispersion({"a": 6, "b": 0, "c": 0}, {"a": 10.0, "b": 10.0, "c": 10.0})
-    >>> found.index, found.worst[0][0]
+    >>> uneven = dispersion({"a": 6, "b": 0, "c": 0}, {"a": 10.0, "b": 10.0, "c": 10.0})
+    >>> uneven.index, uneven.worst[0][0]
     (6.0, 'a')
     """
     names = sorted(exposure)
@@ -469,18 +486,22 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float]) -> Dispersi
     time = np.array([exposure[name] for name in names], dtype=float)
     positive(exposure=time)
     expected = k.sum() * time / time.sum()
-    free = len(names) - 1
-    if k.sum() == 0 or free == 0:
+    degrees = len(names) - 1
+    if k.sum() == 0 or degrees == 0:
         return Dispersion(index=1.0, p_value=1.0, worst=())
     square = float(np.sum((k - expected) ** 2 / expected))
-    order = sorted(range(len(names)), key=lambda i: (-k[i], names[i]))[:WORST]
+    order = sorted(range(len(names)), key=lambda index: (-k[index], names[index]))[:WORST]
     worst = tuple(
-        (names[i], int(k[i]), float(min(1.0, len(names) * gamma_below(k[i], expected[i]))))
-        for i in order
-        if k[i] > 0
+        (
+            names[index],
+            int(k[index]),
+            float(min(1.0, len(names) * gamma_below(k[index], expected[index]))),
+        )
+        for index in order
+        if k[index] > 0
     )
     return Dispersion(
-        index=square / free, p_value=float(gamma_above(free / 2, square / 2)), worst=worst
+        index=square / degrees, p_value=float(gamma_above(degrees / 2, square / 2)), worst=worst
     )
 
 
@@ -494,12 +515,12 @@ def laplace_trend(times: Sequence[float], duration: Seconds) -> tuple[float, flo
     from math import erfc, sqrt
 
     positive(duration=duration)
-    at = np.asarray(times, dtype=float)
-    if not np.all((at >= 0) & (at <= duration)):
+    moments = np.asarray(times, dtype=float)
+    if not np.all((moments >= 0) & (moments <= duration)):
         raise BadValue("times", times, "give times of failures within the window")
-    if len(at) == 0:
+    if len(moments) == 0:
         return 0.0, 1.0
-    score = float((at.mean() / duration - 0.5) * sqrt(12 * len(at)))
+    score = float((moments.mean() / duration - 0.5) * sqrt(12 * len(moments)))
     return score, erfc(abs(score) / sqrt(2))
 
 

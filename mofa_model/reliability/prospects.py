@@ -1,12 +1,11 @@
 """What the next days will bring a job or a pool: failures, ETTR and the date on which it finishes,
 each with P10, P50 and P90; and how often such bands held.
 
-    account by day ─▶ failures ahead (`forecast.mixture`) ─▶ each costs what one of the past cost ─▶
-    ETTR
-                                                                  └▶ work that is left ─▶ finish
+    account by day ─▶ failures ahead (`forecast.mixture`) ─▶ each at the cost of a past one ─▶ ETTR
+                                                                       work that is left ─▶ finish
 
-The costs of failures are drawn from those of the past, day by day, because those of one day have
-much in common. Where few are known, they are blurred by as much as so few leave open.
+Costs of failures are drawn from those of past days, because the costs of one day have much in
+common. Where few are known, they are blurred: so few leave the typical cost uncertain.
 """
 
 from __future__ import annotations
@@ -23,23 +22,24 @@ from mofa_model.reliability.special import beta_below
 from mofa_model.units import Range
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
-"""What is said of everything. [1]"""
+"""Quantiles of every forecast. [1]"""
 LEVEL: Final = 0.8
-"""Level of the bands between the first and the last of them. [1]"""
+"""Level of the bands between the first and the last quantile. [1]"""
 WEEK: Final = 7.0
-"""How far the forecast of every day looks. [d]"""
+"""Length of the forecast that is made every day. [d]"""
 LEAST_DAYS: Final = 14
-"""Days before which nothing is forecast. [1]"""
+"""Days that must have passed before anything is forecast. [1]"""
 _DRAWS: Final = 1000
 """Draws of a forecast. [1]"""
 _MOST: Final = 400
-"""Failures of a draw that are drawn one by one; more are this many, each as much dearer. [1]"""
+"""Most failures of a draw whose costs are drawn one by one; of more, so many are drawn and scaled.
+[1]"""
 _BLUR: Final = 0.7
-"""Spread of the logarithm of a cost of which one is known; of n that over the root of n.
-Ours. [1]
+"""Spread of the logarithm of the typical cost where one cost is known; where n are, that over the
+root of n. Ours. [1]
 """
 _UNUSUAL: Final = 0.05
-"""Chance below which the bands that held are no accident. [1]"""
+"""Chance below which a count of bands that held is no accident. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +47,19 @@ class TrainedDay:
     """A day of a job or a pool, as its account has it."""
 
     held: float
-    """Time that was not idle. [node d]"""
+    """Time in which jobs held nodes. [node d]"""
     kept: float
-    """What of it trained and was kept. [node d]"""
+    """Part of that time whose training was kept. [node d]"""
     stops: float
-    """Interruptions that began. [1]"""
+    """Interruptions that began on this day. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prospect:
-    """What is expected of the next days."""
+    """A forecast of the next days."""
 
     days_ahead: float
-    """How far it looks. [d]"""
+    """Length of the forecast. [d]"""
     stops: Range
     """Interruptions. [1]"""
     ettr: Range
@@ -68,7 +68,7 @@ class Prospect:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredBand:
-    """A band, and what came."""
+    """A band of a forecast, and the value that came."""
 
     lower: float
     upper: float
@@ -76,7 +76,7 @@ class ScoredBand:
 
     @property
     def held(self) -> bool:
-        """Whether it held."""
+        """Whether the value that came is inside the band."""
         return self.lower <= self.came <= self.upper
 
 
@@ -85,62 +85,66 @@ class BandCount:
     """How often bands of 80 % held."""
 
     bands: int
-    """How many are over. [1]"""
+    """Bands whose days are over. [1]"""
     inside: int
-    """How many of them held. [1]"""
+    """Bands of these that held. [1]"""
 
     @property
     def share(self) -> float | None:
-        """Share that held; None where none is over. [1]"""
+        """Share of bands that held; None without any band. [1]"""
         return self.inside / self.bands if self.bands else None
 
 
 def prospect(days_trained: Sequence[TrainedDay], ahead: float) -> Prospect | None:
-    """Forecast of the next `ahead` days [d] from days in their order; None where they are few.
+    """Forecast of the next `ahead` days [d] from past days in order; None where these are few.
     Ours. []
 
     >>> steady = [TrainedDay(held=10.0, kept=9.9 if day % 3 else 9.0, stops=0.0 if day % 3 else 1.0)
     ...           for day in range(60)]
-    >>> coming = prospect(steady, 7.0)
-    >>> [round(value, 3) for value in (coming.ettr.lower, coming.ettr.target, coming.ettr.upper)]
+    >>> ettr = prospect(steady, 7.0).ettr
+    >>> [round(value, 3) for value in (ettr.lower, ettr.target, ettr.upper)]
     [0.931, 0.964, 0.99]
     """
     if len(days_trained) < LEAST_DAYS or sum(day.held for day in days_trained) <= 0:
         return None
-    drawn = _Draws(days_trained)
-    return drawn.ahead(ahead)
+    return _Draws(days_trained).ahead(ahead)
 
 
 MOST_DAYS: Final = 3650.0
-"""Days after which a run is said to end at the latest: ten years. [d]"""
+"""Latest end of a run that is forecast: ten years. [d]"""
 
 
 def finish_days(days_trained: Sequence[TrainedDay], left: float) -> Range | None:
-    """Days until so much training is kept, at ETTR 1 [d], with its band; None where days are few.
-    Ours. [d]
+    """Days until the training that is `left` is done and kept, with its band; None where past days
+    are few. `left` is its time at an ETTR of 1 [d]. Ours. [d]
 
     >>> steady = [TrainedDay(held=10.0, kept=9.0, stops=1.0) for _ in range(60)]
-    >>> found = finish_days(steady, 30.0)
-    >>> 32.0 < found.lower < found.target < found.upper < 35.0
+    >>> days = finish_days(steady, 30.0)
+    >>> 32.0 < days.lower < days.target < days.upper < 35.0
     True
     """
     if len(days_trained) < LEAST_DAYS or sum(day.held for day in days_trained) <= 0:
         return None
-    drawn = _Draws(days_trained)
-    first = drawn.ahead(max(left, 1.0)).ettr
+    draws = _Draws(days_trained)
+
+    def days(ettr: float) -> float:
+        return min(left / max(ettr, 1e-6), MOST_DAYS)
+
+    first_guess = draws.ahead(max(left, 1.0)).ettr
+    # Each end of the range has a forecast that is as long as the run would take.
     times = []
-    for name in ("upper", "target", "lower"):  # a low ETTR finishes late
-        about = min(left / max(getattr(first, name), 1e-6), MOST_DAYS)
-        ettr = getattr(drawn.ahead(max(about, 1.0)).ettr, name)
-        times.append(min(left / max(ettr, 1e-6), MOST_DAYS))
-    return Range.around(times[1], times[0], times[2])
+    for end in ("upper", "target", "lower"):
+        length = days(getattr(first_guess, end))
+        times.append(days(getattr(draws.ahead(max(length, 1.0)).ettr, end)))
+    early, likely, late = times
+    return Range.around(likely, early, late)
 
 
 class _Draws:
     """The past of a forecast, ready to be drawn from."""
 
     def __init__(self, past: Sequence[TrainedDay]) -> None:
-        # One past has one forecast, whoever asks and how often.
+        # The seed is fixed, so the same past always has the same forecast.
         self._generator = np.random.default_rng(1)
         self._held = np.array([day.held for day in past])
         self._stops = np.array([day.stops for day in past])
@@ -149,55 +153,62 @@ class _Draws:
         worked = self._held > 0
         self._quiet = lost[quiet & worked] / self._held[quiet & worked]
         base = float(self._quiet.mean()) if len(self._quiet) else 0.0
-        struck = np.flatnonzero(~quiet & worked)
-        extra = np.maximum(lost[struck] - base * self._held[struck], 0.0)
-        self._cost = extra / np.maximum(self._stops[struck], 1e-9)
-        self._weight = self._stops[struck]
-        self._now = float(self._held[-int(WEEK) :].mean())
+        interrupted = np.flatnonzero(~quiet & worked)
+        lost_to_stops = np.maximum(lost[interrupted] - base * self._held[interrupted], 0.0)
+        self._cost = lost_to_stops / np.maximum(self._stops[interrupted], 1e-9)
+        self._weight = self._stops[interrupted]
+        self._held_daily = float(self._held[-int(WEEK) :].mean())
 
     def ahead(self, days: float) -> Prospect:
-        """The forecast of some days ahead, from draws of failures and losses."""
-        held = max(self._now * days, 1e-9)
+        """The forecast of the next days, from draws of failures and losses."""
+        time_held = max(self._held_daily * days, 1e-9)
         rates = mixture(np.ones(len(self._held)), self._held, self._stops, ahead=days)
-        stops = self._counts(rates, held)
-        lost = self._costs(stops) + self._quiet_loss(days) * held
-        ettr = np.clip(1 - lost / held, 0.0, 1.0)
+        stops = self._counts(rates, time_held)
+        lost = self._costs(stops) + self._quiet_loss(days) * time_held
+        ettr = np.clip(1 - lost / time_held, 0.0, 1.0)
         return Prospect(days_ahead=days, stops=_range(stops), ettr=_range(ettr))
 
     def _quiet_loss(self, days: float) -> NDArray[Any]:
-        """Share that each draw loses on days on which nothing stops: few lose anything. [1]"""
+        """Share that each draw loses on days without an interruption, of which few lose anything.
+        [1]
+        """
         if not len(self._quiet):
             return np.zeros(_DRAWS)
         number = min(max(round(days), 1), _MOST)
-        index = self._generator.integers(0, len(self._quiet), (_DRAWS, number))
-        return np.asarray(self._quiet[index].mean(axis=1))
+        past_day = self._generator.integers(0, len(self._quiet), (_DRAWS, number))
+        return np.asarray(self._quiet[past_day].mean(axis=1))
 
-    def _counts(self, rates: RateForecasts, held: float) -> NDArray[Any]:
-        """Interruptions of each draw: of a forecast by its weight, a rate, and a count. [1]"""
-        draw = self._generator
-        which = draw.choice(len(rates.weight), _DRAWS, p=rates.weight)
-        rate = draw.gamma(rates.shape[which]) / rates.scale[which]
-        mean, spread = rate * held, rates.spread[which]
-        over = np.maximum(spread - 1, 1e-9)
-        wide, plain = draw.poisson(draw.gamma(mean / over) * over), draw.poisson(mean)
-        return np.asarray(np.where(spread > 1, wide, plain), dtype=float)
+    def _counts(self, rates: RateForecasts, exposure: float) -> NDArray[Any]:
+        """Interruptions of each draw: a forecast is drawn by its weight, then a rate, then a count.
+        [1]
+        """
+        generator = self._generator
+        forecast = generator.choice(len(rates.weight), _DRAWS, p=rates.weight)
+        rate = generator.gamma(rates.shape[forecast]) / rates.scale[forecast]
+        mean, spread = rate * exposure, rates.spread[forecast]
+        excess = np.maximum(spread - 1, 1e-9)
+        clustered, scattered = (
+            generator.poisson(generator.gamma(mean / excess) * excess),
+            generator.poisson(mean),
+        )
+        return np.asarray(np.where(spread > 1, clustered, scattered), dtype=float)
 
     def _costs(self, stops: NDArray[Any]) -> NDArray[Any]:
         """Node-time that each draw loses to its interruptions. [node d]"""
         if not len(self._cost):
             return np.zeros(len(stops))
-        draw = self._generator
+        generator = self._generator
         drawn = np.minimum(stops, _MOST).astype(int)
-        index = draw.choice(
+        past_day = generator.choice(
             len(self._cost),
             (len(stops), max(int(drawn.max()), 1)),
             p=self._weight / self._weight.sum(),
         )
-        counted = np.arange(index.shape[1]) < drawn[:, None]
+        is_drawn = np.arange(past_day.shape[1]) < drawn[:, None]
         blur = _BLUR / np.sqrt(max(float(self._weight.sum()), 1.0))
-        whole = np.exp(blur * draw.standard_normal(len(stops)))
+        blurred = np.exp(blur * generator.standard_normal(len(stops)))
         scale = np.where(drawn > 0, stops / np.maximum(drawn, 1), 0.0)
-        return np.asarray((self._cost[index] * counted).sum(axis=1) * scale * whole)
+        return np.asarray((self._cost[past_day] * is_drawn).sum(axis=1) * scale * blurred)
 
 
 def _range(values: NDArray[Any]) -> Range:
@@ -207,14 +218,14 @@ def _range(values: NDArray[Any]) -> Range:
 
 def calibration(scored: Sequence[ScoredBand]) -> BandCount:
     """How often bands held. Ours. [1]"""
-    return BandCount(bands=len(scored), inside=sum(one.held for one in scored))
+    return BandCount(bands=len(scored), inside=sum(band.held for band in scored))
 
 
 def misses(of_bands: BandCount, apart: float = 1.0) -> str | None:
-    """In words, that bands of 80 % hold more or less often than chance allows; None where they do
-    not. Ours. []
+    """Sentence that bands of 80 % hold more or less often than chance allows; None where chance
+    explains it. Ours. []
 
-    Bands of neighbouring days share most of their week: every `apart`-th counts.
+    Bands of neighbouring days share most of their week, so only every `apart`-th band counts.
 
     >>> misses(BandCount(bands=10, inside=3))
     'of 10 bands of 80 % 3 held: too narrow'
@@ -224,9 +235,9 @@ def misses(of_bands: BandCount, apart: float = 1.0) -> str | None:
     bands, held = round(of_bands.bands / apart), round(of_bands.inside / apart)
     if not bands:
         return None
-    few = float(beta_below(bands - held, held + 1, 1 - LEVEL)) if held < bands else 1.0
-    many = float(beta_below(held, bands - held + 1, LEVEL)) if held else 1.0
-    told = f"of {of_bands.bands} bands of 80 % {of_bands.inside} held"
-    if few < _UNUSUAL / 2:
-        return f"{told}: too narrow"
-    return f"{told}: too wide" if many < _UNUSUAL / 2 else None
+    chance_below = float(beta_below(bands - held, held + 1, 1 - LEVEL)) if held < bands else 1.0
+    chance_above = float(beta_below(held, bands - held + 1, LEVEL)) if held else 1.0
+    count_text = f"of {of_bands.bands} bands of 80 % {of_bands.inside} held"
+    if chance_below < _UNUSUAL / 2:
+        return f"{count_text}: too narrow"
+    return f"{count_text}: too wide" if chance_above < _UNUSUAL / 2 else None

@@ -1,4 +1,4 @@
-"""What counts say about a failure rate: a Gamma posterior and its intervals.
+"""A failure rate from counts of failures: its Gamma posterior and its intervals.
 
     failures ~ Poisson(rate x exposure),   rate ~ Gamma(prior)
     =>   rate | data ~ Gamma(prior + failures, prior + exposure)
@@ -28,15 +28,15 @@ JEFFREYS: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """A Gamma posterior of a rate, with what it came from."""
+    """A Gamma posterior of a rate, with the counts that it came from."""
 
     failures: Count
     exposure: Numeric
     """Exposure watched. [node s or node d]"""
     shape: Numeric
-    """Gamma shape: failures and the prior's weight. [1]"""
+    """Shape: the failures, and those that the prior is worth. [1]"""
     scale: Numeric
-    """Gamma rate: exposure and the prior's. [unit of exposure]"""
+    """Rate parameter: the exposure, and the prior's. [unit of exposure]"""
 
     @property
     def mean(self) -> Numeric:
@@ -120,10 +120,10 @@ def garwood_interval(
 
 
 def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) -> float:
-    """Exposure to which the total of the assumed rates applies: the classes' own, weighted by these
-    rates, Ours. [node d]
+    """Exposure of all classes together: the mean of their own, weighted by their assumed rates.
+    Ours. [node d]
 
-    So the assumptions expect of all classes together what they expect of each.
+    With it, the total of the rates expects as many failures as the rates of all classes do.
 
     >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
     80.0

@@ -63,10 +63,10 @@ def ettr(
     between = less * time_between_saves(work, blocking, background, slowdown)
     # Without a copy the first save comes as soon as every other.
     first = less * (work + (blocking + background)) if anything(background) else between
-    found: Ratio = np.exp(first)
-    found *= (survived * less) * work
-    found /= np.expm1(between)
-    return found
+    ratio: Ratio = np.exp(first)
+    ratio *= (survived * less) * work
+    ratio /= np.expm1(between)
+    return ratio
 
 
 def survived_when_idle(rate: Numeric, mean_recovery: Seconds) -> Ratio:

@@ -22,10 +22,10 @@ from mofa_model.reliability.assumption import (
     MEMORY,
     YEAR,
     event_dispersion,
+    evidence_after_spans,
     evidence_against,
-    gained,
+    evidence_gains,
     needed_evidence,
-    replay,
     slow_dispersion,
     verdict_evidence,
 )
@@ -227,7 +227,7 @@ def _some(
     needed = np.array([needed_evidence(ALARM * share) for share in shares])[:, None]
     days, today = np.ones(len(rate)), seen[:, -1]
     whole = np.broadcast_to(expected, today.shape)
-    evidence = replay(days, whole, today, most=float(needed.max()) + MEMORY)
+    evidence = evidence_after_spans(days, whole, today, most=float(needed.max()) + MEMORY)
     event = event_dispersion(days, whole, today)
     slow = slow_dispersion(days, whole, today)
     before = [np.concatenate([np.full_like(one[:1], -np.inf), one[:-1]]) for one in evidence]
@@ -237,7 +237,9 @@ def _some(
         part = (hour + 1) / looks
         now = [
             np.logaddexp(until, np.log(part)) + gains
-            for until, gains in zip(before, gained(expected * part, seen[:, hour]), strict=True)
+            for until, gains in zip(
+                before, evidence_gains(expected * part, seen[:, hour]), strict=True
+            )
         ]
         known = (event, slow) if hour == looks - 1 else yesterday
         for number, against in enumerate(verdict_evidence(*now, *known)):

@@ -9,9 +9,9 @@ from mofa_model.reliability.assumption import (
     RATIOS,
     Verdict,
     check_assumption,
-    counted,
+    evidence_after_spans,
     evidence_against,
-    replay,
+    mean_evidence,
     verdict_holds,
 )
 from mofa_model.reliability.observed import ObservedFailures, assess
@@ -45,8 +45,8 @@ def test_evidence_by_hand():
     """Two failures on a day where one is expected: 2^2 exp(-1) for twice the rate, others
     beside it.
     """
-    evidence, _ = replay(np.ones(1), np.ones(1), np.array([2]), most=50.0)
-    assert np.exp(counted(evidence, np.array([0]))[0, 0]) == pytest.approx(
+    evidence, _ = evidence_after_spans(np.ones(1), np.ones(1), np.array([2]), most=50.0)
+    assert np.exp(mean_evidence(evidence, np.array([0]))[0, 0]) == pytest.approx(
         (1.5**2 * np.exp(-0.5) + 2**2 * np.exp(-1) + 4**2 * np.exp(-3) + 16**2 * np.exp(-15)) / 4
     )
 
@@ -54,7 +54,9 @@ def test_evidence_by_hand():
 def test_the_mean_of_the_evidence_is_the_time_watched_while_the_assumption_holds():
     """So it passes A within a year in 365 of A pools at the most, however often one looks: Doob."""
     counts = np.random.default_rng(1).poisson(0.3, (40, 6000))
-    for evidence in replay(np.ones(40), np.full(counts.shape, 0.3), counts, most=500.0):
+    for evidence in evidence_after_spans(
+        np.ones(40), np.full(counts.shape, 0.3), counts, most=500.0
+    ):
         assert np.mean(np.exp(evidence[-1, :, 0, 0, 0])) == pytest.approx(
             40, rel=0.15
         )  # 1.5 times, no batches
@@ -184,7 +186,9 @@ def test_days_with_failures_are_no_more_where_events_are_large():
     generator = np.random.default_rng(3)
     for size in (1, 4, 16):
         counts = size * generator.poisson(0.4 / size, (40, 3000))
-        _, of_days = replay(np.ones(40), np.full(counts.shape, 0.4), counts, most=500.0)
+        _, of_days = evidence_after_spans(
+            np.ones(40), np.full(counts.shape, 0.4), counts, most=500.0
+        )
         assert np.mean(np.exp(of_days[-1, :, 0, 0, 0])) <= 40 * 1.15
         assert np.isneginf(of_days[:, :, :, 1]).all()  # and nothing of a lower rate
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mofa_model.reliability.forecast import log_chance, mixture, outlook, present
+from mofa_model.reliability.forecast import log_chance, mixture, outlook, present_evidence
 from mofa_model.reliability.observed import ObservedFailures, assess
 from mofa_model.spec.evidence import DatedEvidence, FailureEvidence
 
@@ -16,7 +16,7 @@ def lived(rates, generator, nodes=256.0):
 def test_a_steady_rate_is_known_better_the_longer_it_was_watched():
     generator = np.random.default_rng(1)
     worth = [
-        present(mixture(*lived(np.full(days, 1.28), generator), ahead=30.0))
+        present_evidence(mixture(*lived(np.full(days, 1.28), generator), ahead=30.0))
         for days in (20, 80, 320)
     ]
     assert worth[0][0] < worth[1][0] < worth[2][0]
@@ -25,7 +25,7 @@ def test_a_steady_rate_is_known_better_the_longer_it_was_watched():
 
 def test_a_rate_that_trebled_is_followed():
     days = lived(np.append(np.full(200, 1.0), np.full(40, 3.0)), np.random.default_rng(2))
-    failures, exposure = present(mixture(*days, ahead=30.0))
+    failures, exposure = present_evidence(mixture(*days, ahead=30.0))
     assert 256 * failures / exposure == pytest.approx(3.0, rel=0.3)
     assert failures < days[2].sum() / 2, "the old days say little of it"
 
