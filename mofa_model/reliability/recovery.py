@@ -1,19 +1,19 @@
-"""What a recovery plan makes of a job: another job without a plan, for the exact model, and what is
-kept beside it.
+"""A job under a recovery plan, as the exact model prices it: another job without a plan, and the
+share of its training that is kept.
 
-What stops the whole job is a renewal process, whatever the plan tries first: restarts in place,
-spares and peer copies change only which share of failures recovers how, and from where. So these
-plans are exact where the model is: Poisson failures are split by chances (thinning), and spares
-that are all taken are Erlang's loss, which does not depend on the law of the refill.
+The stops of the whole job are a renewal process, whatever the plan tries first: restarts in place,
+spares and peer copies change only which share of failures recovers how, and from where. So such
+plans are exact where the model is. Poisson failures are split by chances (thinning); the chance
+that all spares are taken is Erlang's loss, which does not depend on the law of the refill.
 
-Replicas that go on, or a job that shrinks, add replicas that are away. Each of n replicas fails at
-the rate l while it is there and is away for A, so it is an alternating renewal process, and they
-are independent. All stand still for P after a failure and for G after a return. One replica is
-
+Where other replicas go on, or a job shrinks, some replicas are away. Each of n replicas fails at
+the rate l while it is there and is then away for A. That is an alternating renewal process, and the
+replicas are independent. All stand still for P after a failure and for G after a return. Shares of
+time in which one replica is
     there, and back for longer than G    p0 = v exp(-l G) / l,   v = l / (1 + l E[A])
     away for longer than P               p1 = v E[(A - P)+]
 
-and training goes on only where each replica is one of both, so with j of n away it is worth
+and training goes on only while each replica is one of both. With j of n away it is worth
 
     kept = sum over j of C(n, j) p0^(n-j) p1^j worth(j),    worth(j) = (n - j) / n
 
@@ -33,12 +33,11 @@ from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
 from mofa_model.reliability import model, renewal
 from mofa_model.reliability.interval import MOST_STEPS, Interval, best_ettr, recommend
-from mofa_model.reliability.laws import FailureSource, nodes_of_sum, sources_of
+from mofa_model.reliability.laws import FailureSource, node_rate, nodes_of_sum, sources_of
 from mofa_model.reliability.model import Job
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.recovery_plans import PLANS, Others, RecoveryPlan, Replicas
 from mofa_model.spec.reliability import (
-    Domain,
     FailureMode,
     FailureRate,
     Hangs,
@@ -48,14 +47,14 @@ from mofa_model.spec.reliability import (
 from mofa_model.units import Bytes, Count, Ratio, Seconds
 
 _SELDOM: Final = 1e-12
-"""A chance that is left out. [1]"""
+"""Chance below which a case is left out. [1]"""
 _NEAR: Final = 0.005
-"""Part of its worth by which first order may be wrong, where tiers are nested. [1]"""
+"""Most error of a plan's worth to first order, over that worth, where tiers are nested. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryCost:
-    """What a plan costs whether anything fails or not."""
+    """Costs of a plan that are paid whether anything fails or not."""
 
     standing_by: Ratio = 0.0
     """Nodes that stand by, over those of the job. [1]"""
@@ -68,23 +67,23 @@ class RecoveryCost:
 
     @property
     def node_time(self) -> Ratio:
-        """Node time for a step over that without a plan. [1]"""
+        """Node time of a step, over that of a step without a plan. [1]"""
         return (1 + self.standing_by) * (1 + self.slower)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJob:
-    """A job as its plan makes it."""
+    """A job under its plan, in the terms of the exact model."""
 
     job: Job
-    """The same job for the exact model: without a plan, its failures as they recover under it."""
+    """The same job without a plan; its failures recover as they do under the plan."""
     keeps: Ratio
-    """Share of its training that replicas which are away, and pauses for them, leave. [1]"""
+    """Share of its training that is kept while replicas are away or all wait for one. [1]"""
     upkeep: RecoveryCost
 
 
 def planned(job: Job) -> PlannedJob:
-    """A job under its plan: what stops all of it, and what is kept beside that. Ours. []
+    """A job under its plan, for the exact model. Ours. []
 
     >>> from mofa_model.spec.recovery_plans import plan_of
     >>> from mofa_model.spec.reliability import paper_classes
@@ -94,30 +93,32 @@ def planned(job: Job) -> PlannedJob:
     >>> round(float(planned(job).keeps), 4)
     0.99
     """
-    plan, rel, layout = job.plan or PLANS["classes"], job.reliability, _layout(job)
+    plan, reliability, layout = job.plan or PLANS["classes"], job.reliability, _layout(job)
     nodes, upkeep = float(np.max(job.nodes)), cost_of(job)
-    rel = replace(rel, hangs=_watched(rel.hangs, plan))
+    reliability = replace(reliability, hangs=_watched(reliability.hangs, plan))
     if plan.whole:
-        rel = _restarted(rel)
+        reliability = _restarted(reliability)
     if plan.attempts and plan.success:
-        rel = replace(rel, classes=tuple(_tried(rel.classes, plan)))
+        reliability = replace(
+            reliability, classes=tuple(_restarted_in_place(reliability.classes, plan))
+        )
     if plan.spares:
         rate = nodes * float(np.max(job.rate_scale))
-        rel = replace(rel, classes=tuple(_replaced(rel, plan, rate)))
-    bare = replace(job, plan=None, redundancy=None, reliability=rel)
+        reliability = replace(reliability, classes=tuple(_replaced(reliability, plan, rate)))
+    unplanned = replace(job, plan=None, redundancy=None, reliability=reliability)
     if plan.peers:
-        bare = _with_peers(bare, plan, layout)
+        unplanned = _with_peers(unplanned, plan, layout)
     count = int(min(float(np.max(layout.count)), nodes))
     kept: Ratio = 1.0
     if plan.others is not Others.STOP and count > 1:
-        bare, kept, moving = _by_replicas(bare, plan, layout, count)
+        unplanned, kept, moving = _by_replicas(unplanned, plan, layout, count)
         # Steps take longer while replicas are away, and saves while all stand still for one.
-        bare = replace(
-            bare,
-            step_time=bare.step_time / kept,
-            blocking=tuple(one / moving for one in bare.blocking),
+        unplanned = replace(
+            unplanned,
+            step_time=unplanned.step_time / kept,
+            blocking=tuple(blocking / moving for blocking in unplanned.blocking),
         )
-    return PlannedJob(job=_alarmed(bare), keeps=kept, upkeep=upkeep)
+    return PlannedJob(job=_alarmed(unplanned), keeps=kept, upkeep=upkeep)
 
 
 def _layout(job: Job) -> Replicas:
@@ -125,17 +126,17 @@ def _layout(job: Job) -> Replicas:
 
 
 def cost_of(job: Job) -> RecoveryCost:
-    """What a job's plan costs. Ours. []"""
+    """Costs of a job's plan. Ours. []"""
     plan, layout = job.plan or PLANS["classes"], _layout(job)
     standing_by = plan.spares * layout.unit / (plan.jobs * job.nodes)
-    # Its own copy, and that of the node whose state it holds.
+    # Each node holds a copy of its own state, and one of a peer's.
     memory, traffic = (2 * layout.state, layout.state) if plan.peers else (0.0, 0.0)
     return RecoveryCost(standing_by=standing_by, slower=plan.slower, memory=memory, traffic=traffic)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOutcome:
-    """What one plan gives a job."""
+    """A job under one plan: its best interval, its ETTR and its costs."""
 
     plan: RecoveryPlan
     advised: Interval
@@ -144,50 +145,53 @@ class PlanOutcome:
 
     @property
     def worth(self) -> Ratio:
-        """Training that stays, over the node time that is paid. [1]"""
+        """ETTR over the node time that is paid. [1]"""
         return self.advised.ettr / self.upkeep.node_time
 
 
 def outcomes(
     job: Job, plans: Iterable[RecoveryPlan], *, most: int = int(MOST_STEPS)
 ) -> list[PlanOutcome]:
-    """Each plan at its best interval on the exact model, the one that is worth most first. Ours. []
+    """Each plan at its best interval on the exact model; the plan of most worth comes first. Ours.
+    []
 
     >>> from mofa_model.spec.recovery_plans import choices
     >>> from mofa_model.spec.reliability import paper_classes
     >>> job = Job(nodes=12500, step_time=10.0, blocking=(20.0,), background=(0.0,),
     ...           reliability=Reliability(classes=paper_classes()), redundancy=Replicas(count=64))
-    >>> outcomes(job, [one for one in choices() if not one.peers])[0].plan.name
+    >>> outcomes(job, [plan for plan in choices() if not plan.peers])[0].plan.name
     'in-place+replica'
     """
-    found = []
+    results = []
     for plan in plans:
-        under = replace(job, plan=plan)
-        best = recommend(under, most=most)
-        found.append(PlanOutcome(plan=plan, advised=best, upkeep=cost_of(under)))
-    return sorted(found, key=lambda one: -float(one.worth))
+        planned_job = replace(job, plan=plan)
+        interval = recommend(planned_job, most=most)
+        results.append(PlanOutcome(plan=plan, advised=interval, upkeep=cost_of(planned_job)))
+    return sorted(results, key=lambda outcome: -float(outcome.worth))
 
 
 def best_outcome(job: Job, plans: Iterable[RecoveryPlan], most: int) -> PlanOutcome:
-    """The plan that is worth most: all are compared to first order, those near the best one on the
+    """The plan of most worth: all are compared to first order, then those near the best one on the
     exact model. Ours. []
     """
-    first = [(float(worth_of(job, plan, most)), plan) for plan in plans]
-    least = max(worth for worth, _ in first) * (1 - _NEAR)
-    return outcomes(job, [plan for worth, plan in first if worth >= least], most=most)[0]
+    by_worth = [(float(worth_of(job, plan, most)), plan) for plan in plans]
+    least = max(worth for worth, _ in by_worth) * (1 - _NEAR)
+    return outcomes(job, [plan for worth, plan in by_worth if worth >= least], most=most)[0]
 
 
 def worth_of(job: Job, plan: RecoveryPlan, most: Count = MOST_STEPS) -> Ratio:
-    """ETTR of strategies under a plan, each at its best interval, over the node time that is paid;
-    arrays of step and save times, one number of replicas. Ours. [1]
+    """ETTR over the node time that is paid, to first order, of strategies under a plan, each at its
+    best interval. `job` holds arrays of step and save times, and one number of replicas. Ours. [1]
     """
-    under = replace(job, plan=plan)
-    found: Ratio = best_ettr(under, most) / cost_of(under).node_time
-    return found
+    planned_job = replace(job, plan=plan)
+    worth: Ratio = best_ettr(planned_job, most) / cost_of(planned_job).node_time
+    return worth
 
 
 def is_possible(plan: RecoveryPlan, of_layout: Replicas, nodes: float) -> bool:
-    """Whether a layout can have a plan: replicas that go on need others, copies need room."""
+    """Whether a plan is possible in a layout: replicas that go on need a second one, and copies in
+    the memory of peers need room there.
+    """
     if plan.others is not Others.STOP and min(float(of_layout.count), nodes) < 2:
         return False
     room = 2 * float(np.max(of_layout.state)) <= float(of_layout.host_memory)
@@ -223,7 +227,9 @@ def outlasts(recovery_time: RecoveryTime, time: Seconds) -> float:
 
 
 def _keeps_pods(name: str) -> bool:
-    return name.partition(",")[0] in {one.value for one in RecoveryClass if one.keeps_pods}
+    return name.partition(",")[0] in {
+        recovery_class.value for recovery_class in RecoveryClass if recovery_class.keeps_pods
+    }
 
 
 def stops_job(name: str) -> bool:
@@ -248,28 +254,29 @@ def _fixed(time: Seconds) -> RecoveryTime:
 
 
 def _watched(hangs: Hangs | None, plan: RecoveryPlan) -> Hangs | None:
-    """Hangs with a watchdog that ends them sooner."""
+    """Hangs that the plan's watchdog ends, where it is the first to do so."""
     if hangs is None or plan.watchdog >= hangs.timeout:
         return hangs
     return replace(hangs, timeout=plan.watchdog)
 
 
 def _alarmed(job: Job) -> Job:
-    """The job with its false alarms as failures: pauses that outlast the timeout."""
+    """The job with false alarms as one more class of failures: pauses that outlast the watchdog."""
     hangs = job.reliability.hangs
     if hangs is None or not hangs.pauses:
         return job
-    longest = max(float(np.max(one)) for one in job.blocking)
+    longest = max(float(np.max(blocking)) for blocking in job.blocking)
     if hangs.timeout <= longest:
         raise BadValue(
             "watchdog", hangs.timeout, f"no save ends before it; give above {longest:g} s"
         )
     alarms = hangs.pauses * outlasts(hangs.pause, hangs.timeout)
-    process = [c for c in job.reliability.classes if _keeps_pods(c.name)] or [
-        min(job.reliability.classes, key=lambda c: c.recovery.mean)
-    ]
-    false = replace(
-        process[0],
+    process = next(
+        (mode for mode in job.reliability.classes if _keeps_pods(mode.name)),
+        min(job.reliability.classes, key=lambda mode: mode.recovery.mean),
+    )
+    false_alarm = replace(
+        process,
         name="false alarm",
         rate=FailureRate(
             failures=0.0,
@@ -278,47 +285,45 @@ def _alarmed(job: Job) -> Job:
         ),
         wait=_fixed(hangs.timeout),
     )
-    # Hangs are split off first: a false alarm is no hang.
-    classes = tuple(_hung_apart(job.reliability.classes, hangs))
-    domains = job.reliability.domains
-    if domains and hangs.share:
-        hangs = replace(hangs, pauses=0.0)
+    if (domains := job.reliability.domains) and hangs.share:
         raise BadValue("domains", len(domains), "leave them out where pauses are told apart")
-    return replace(
-        job,
-        reliability=replace(job.reliability, classes=(*classes, false), hangs=None),
-    )
+    # Hangs are split off before the false alarm joins the classes, because it is no hang.
+    classes = (*_hung_apart(job.reliability.classes, hangs), false_alarm)
+    return replace(job, reliability=replace(job.reliability, classes=classes, hangs=None))
 
 
 def _hung_apart(classes: Iterable[FailureMode], hangs: Hangs) -> Iterable[FailureMode]:
-    for one in classes:
+    """Each class split in two: failures that end processes, and hangs. Source: Poisson thinning."""
+    for mode in classes:
         if hangs.share < 1:
-            yield replace(one, rate=_scaled(one.rate, 1 - hangs.share))
+            yield replace(mode, rate=_scaled(mode.rate, 1 - hangs.share))
         if hangs.share > 0:
-            before = 0.0 if one.wait is None else one.wait.mean
+            before = 0.0 if mode.wait is None else mode.wait.mean
             yield replace(
-                one,
-                name=f"{one.name}, hung",
-                rate=_scaled(one.rate, hangs.share),
+                mode,
+                name=f"{mode.name}, hung",
+                rate=_scaled(mode.rate, hangs.share),
                 wait=_fixed(hangs.timeout + before),
             )
 
 
-def _restarted(rel: Reliability) -> Reliability:
-    """The job in which every failure is recovered by starting the whole job again."""
-    job = next(
-        (c for c in rel.classes if stops_job(c.name)),
-        max(rel.classes, key=lambda c: c.recovery.mean),
+def _restarted(reliability: Reliability) -> Reliability:
+    """The reliability of a job that every failure starts again as a whole."""
+    restart = next(
+        (mode for mode in reliability.classes if stops_job(mode.name)),
+        max(reliability.classes, key=lambda mode: mode.recovery.mean),
     )
-    deepest = max(c.tier for c in rel.classes)
+    deepest = max(mode.tier for mode in reliability.classes)
     classes = (
-        replace(c, recovery=job.recovery, queues=job.queues, tier=deepest) for c in rel.classes
+        replace(mode, recovery=restart.recovery, queues=restart.queues, tier=deepest)
+        for mode in reliability.classes
     )
-    return replace(rel, classes=tuple(classes))
+    return replace(reliability, classes=tuple(classes))
 
 
 def attempt_time(plan: RecoveryPlan, modes: Iterable[FailureMode]) -> float:
-    """Time of a restart in place: the plan's, or that of the class whose pods stay. Ours. [s]
+    """Time of a restart in place: the plan's, or else the recovery time of the class whose pods
+    stay. Ours. [s]
 
     >>> from mofa_model.spec.reliability import paper_classes
     >>> attempt_time(PLANS["in-place"], paper_classes()), attempt_time(PLANS["retry"], ())
@@ -326,89 +331,93 @@ def attempt_time(plan: RecoveryPlan, modes: Iterable[FailureMode]) -> float:
     """
     if plan.attempt is not None:
         return plan.attempt
-    own = (float(one.recovery.mean) for one in modes if _keeps_pods(one.name))
-    return next(own, RecoveryClass.PROCESS.seconds)
+    times = (float(mode.recovery.mean) for mode in modes if _keeps_pods(mode.name))
+    return next(times, RecoveryClass.PROCESS.seconds)
 
 
-def _tried(classes: Iterable[FailureMode], plan: RecoveryPlan) -> Iterable[FailureMode]:
-    """Failures split by the restart in place that mends them, and the rest that needs new pods."""
+def _restarted_in_place(
+    classes: Iterable[FailureMode], plan: RecoveryPlan
+) -> Iterable[FailureMode]:
+    """Failures split by the restart in place that mends them; the rest needs new pods."""
     classes = tuple(classes)
-    each = attempt_time(plan, classes)
-    for one in classes:
-        if not needs_node(one.name):
-            yield one
+    attempt = attempt_time(plan, classes)
+    for mode in classes:
+        if not needs_node(mode.name):
+            yield mode
             continue
-        left = 1.0
+        share_left = 1.0
         for number in range(plan.attempts):
             mended = FailureMode(
-                name=f"{RecoveryClass.PROCESS.value}, in place of {one.name}",
-                rate=_scaled(one.rate, left * plan.success),
-                recovery=_fixed(each * (number + 1)),
+                name=f"{RecoveryClass.PROCESS.value}, in place of {mode.name}",
+                rate=_scaled(mode.rate, share_left * plan.success),
+                recovery=_fixed(attempt * (number + 1)),
                 tier=0,
             )
             yield mended
-            left *= 1 - plan.success
-        if left > _SELDOM:
-            yield replace(one, rate=_scaled(one.rate, left), wait=_fixed(plan.attempts * each))
+            share_left *= 1 - plan.success
+        if share_left > _SELDOM:
+            yield replace(
+                mode, rate=_scaled(mode.rate, share_left), wait=_fixed(plan.attempts * attempt)
+            )
 
 
-def _replaced(rel: Reliability, plan: RecoveryPlan, nodes: float) -> Iterable[FailureMode]:
-    """Failures that take a spare, and those that find none and recover as their class does."""
-    taking = nodes * sum(c.rate.mean for c in rel.classes if needs_node(c.name))
+def _replaced(reliability: Reliability, plan: RecoveryPlan, nodes: float) -> Iterable[FailureMode]:
+    """Failures that a spare replaces, and those that find no spare and recover as their class does."""
+    taking = nodes * sum(mode.rate.mean for mode in reliability.classes if needs_node(mode.name))
     none_left = float(none_stands_by(taking * plan.jobs * plan.refill, plan.spares))
-    for one in rel.classes:
-        if not needs_node(one.name):
-            yield one
+    for mode in reliability.classes:
+        if not needs_node(mode.name):
+            yield mode
             continue
         yield replace(
-            one,
-            name=f"{one.name}, by a spare",
-            rate=_scaled(one.rate, 1 - none_left),
+            mode,
+            name=f"{mode.name}, by a spare",
+            rate=_scaled(mode.rate, 1 - none_left),
             recovery=_fixed(plan.takeover),
             queues=False,
         )
         if none_left > _SELDOM:
-            yield replace(one, rate=_scaled(one.rate, none_left))
+            yield replace(mode, rate=_scaled(mode.rate, none_left))
 
 
 def _with_peers(job: Job, plan: RecoveryPlan, of_layout: Replicas) -> Job:
-    """The job with a tier of copies in the main memory of peers, the nearest one."""
-    rel, nodes = job.reliability, float(np.max(job.nodes))
+    """The job with copies in the main memory of peers as its new nearest tier."""
+    reliability, nodes = job.reliability, float(np.max(job.nodes))
     blocking = of_layout.state / of_layout.snapshot
     background = of_layout.state / min(plan.peer_bandwidth, of_layout.link)
-    lost = _pairs(job, plan, float(np.max(blocking)), float(np.max(background)))
-
-    def kept(tier: int, nodes_of_it: float) -> int:
-        return 0 if nodes_of_it * plan.peers <= nodes else tier + 1
+    pair_chance = _pair_chance(job, plan, float(np.max(blocking)), float(np.max(background)))
 
     classes: list[FailureMode] = []
-    for one in rel.classes:
-        if stops_job(one.name) or nodes < plan.peers:
-            classes.append(replace(one, tier=one.tier + 1))
+    for mode in reliability.classes:
+        if stops_job(mode.name) or nodes < plan.peers:
+            classes.append(replace(mode, tier=mode.tier + 1))
             continue
-        gone = 0.0 if _keeps_pods(one.name) else lost
-        classes.append(replace(one, rate=_scaled(one.rate, 1 - gone), tier=0))
-        if gone > _SELDOM:
+        share_lost = 0.0 if _keeps_pods(mode.name) else pair_chance
+        classes.append(replace(mode, rate=_scaled(mode.rate, 1 - share_lost), tier=0))
+        if share_lost > _SELDOM:
             classes.append(
                 replace(
-                    one,
-                    name=f"{one.name}, two of a group",
-                    rate=_scaled(one.rate, gone),
-                    tier=one.tier + 1,
+                    mode,
+                    name=f"{mode.name}, two of a group",
+                    rate=_scaled(mode.rate, share_lost),
+                    tier=mode.tier + 1,
                 )
             )
-    domains: tuple[Domain, ...] = tuple(replace(d, tier=kept(d.tier, d.nodes)) for d in rel.domains)
+    domains = tuple(
+        replace(domain, tier=0 if domain.nodes * plan.peers <= nodes else domain.tier + 1)
+        for domain in reliability.domains
+    )
     return replace(
         job,
         blocking=(blocking, *job.blocking),
         background=(background, *job.background),
-        reliability=replace(rel, classes=tuple(classes), domains=domains, tiers=()),
+        reliability=replace(reliability, classes=tuple(classes), domains=domains, tiers=()),
     )
 
 
-def _pairs(job: Job, plan: RecoveryPlan, blocking: float, background: float) -> float:
-    """Chance that a failure hits the group of the one before, before its copies are whole again:
-    (1 - exp(-Lam window)) (g - 1) / (N - 1). Ours. [1]
+def _pair_chance(job: Job, plan: RecoveryPlan, blocking: float, background: float) -> float:
+    """Chance that a failure hits the same group of peers as the failure before it, while that
+    group's copies are not complete again: (1 - exp(-Lam window)) (g - 1) / (N - 1). Ours. [1]
     """
     rate, nodes = float(np.max(model.failure_rate(job))), float(np.max(job.nodes))
     if nodes < 2 or rate == 0:
@@ -421,125 +430,115 @@ def _pairs(job: Job, plan: RecoveryPlan, blocking: float, background: float) -> 
 def _by_replicas(
     job: Job, plan: RecoveryPlan, of_layout: Replicas, count: int
 ) -> tuple[Job, Ratio, Ratio]:
-    """What stops the whole job where replicas fail alone, what is kept of the others, and the share
-    of time in which they do not stand still.
+    """The job with the failures that stop all of it, where replicas fail alone; the share of its
+    training that is kept; and the share of time in which nobody stands still for a replica.
     """
-    rel, nodes = job.reliability, float(np.max(job.nodes))
-    each = nodes / count
-    alone = tuple(c for c in rel.classes if not stops_job(c.name))
-    small = tuple(d for d in rel.domains if d.nodes <= each)
-    if not alone and not small:
+    reliability, nodes = job.reliability, float(np.max(job.nodes))
+    replica_nodes = nodes / count
+    replica_modes = tuple(mode for mode in reliability.classes if not stops_job(mode.name))
+    small_domains = tuple(domain for domain in reliability.domains if domain.nodes <= replica_nodes)
+    if not replica_modes and not small_domains:
         return job, 1.0, 1.0
-    sources = sources_of(
-        replace(rel, classes=alone or rel.classes[:1], domains=small)
-        if alone
-        else replace(
-            rel,
-            classes=(replace(rel.classes[0], rate=_scaled(rel.classes[0].rate, 0)),),
-            domains=small,
-        )
-    )
-    total = (sum(c.rate.mean for c in alone) + sum(d.rate / d.nodes for d in small)) * float(
-        np.max(job.rate_scale)
-    )
-    fails = nodes * total / count
-    if fails == 0:
+    # A reliability has at least one class, if need be one that never fails.
+    never = replace(reliability.classes[0], rate=_scaled(reliability.classes[0].rate, 0))
+    of_replica = replace(reliability, classes=replica_modes or (never,), domains=small_domains)
+    replica_rate = nodes * (node_rate(of_replica) * float(np.max(job.rate_scale))) / count
+    if replica_rate == 0:
         return job, 1.0, 1.0
     stall = plan.stall + (float(np.max(job.step_time)) / 2 if plan.others is Others.GO_ON else 0.0)
-    timeout = 0.0 if rel.hangs is None else float(rel.hangs.timeout)
-    away = _Away.of(sources, fails, stall, plan.rejoin, timeout)
-    none_left = away.there * (1 - away.there) ** (count - 1)
-    whole = tuple(c for c in rel.classes if stops_job(c.name))
-    large = tuple(d for d in rel.domains if d.nodes > each)
-    last = tuple(
-        replace(c, name=f"{c.name}, {model.NO_REPLICA}", rate=_scaled(c.rate, none_left))
-        for c in alone
+    timeout = 0.0 if reliability.hangs is None else float(reliability.hangs.timeout)
+    away = _Away.of(sources_of(of_replica), replica_rate, stall, plan.rejoin, timeout)
+    none_left = away.present * (1 - away.present) ** (count - 1)
+    job_modes = tuple(mode for mode in reliability.classes if stops_job(mode.name))
+    last_replica = tuple(
+        replace(mode, name=f"{mode.name}, {model.NO_REPLICA}", rate=_scaled(mode.rate, none_left))
+        for mode in replica_modes
     )
     if plan.others is Others.GO_ON:
         moving = (away.p0 + away.p1) ** count
         kept: Ratio = away.p0 * (away.p0 + away.p1) ** (count - 1)
         if plan.keeps_batch:
             kept = away.kept_batch(count, of_layout)
-        stopping = (*whole, *last)
-        hangs = rel.hangs
+        stopping = (*job_modes, *last_replica)
+        domains = tuple(domain for domain in reliability.domains if domain.nodes > replica_nodes)
     else:
-        cut = tuple(
+        shrinking = tuple(
             replace(
-                c,
-                rate=_scaled(c.rate, 1 - none_left),
+                mode,
+                rate=_scaled(mode.rate, 1 - none_left),
                 recovery=_fixed(plan.stall),
                 queues=False,
                 wait=None,
             )
-            for c in alone
+            for mode in replica_modes
         )
-        present = away.there / (away.there + away.p1)
-        moving = exp(-count * away.grows * plan.rejoin)
-        kept = present * moving
-        stopping = (*cut, *whole, *last)
-        large, hangs = rel.domains, rel.hangs
-    rel = replace(
-        rel,
-        classes=tuple(replace(c, rate=_scaled(c.rate, away.there)) for c in stopping),
-        domains=large,
-        hangs=hangs,
+        moving = exp(-count * away.returns * plan.rejoin)
+        kept = away.present / (away.present + away.p1) * moving
+        stopping = (*shrinking, *job_modes, *last_replica)
+        domains = reliability.domains
+    reliability = replace(
+        reliability,
+        classes=tuple(replace(mode, rate=_scaled(mode.rate, away.present)) for mode in stopping),
+        domains=domains,
     )
-    return replace(job, reliability=rel), kept, moving
+    return replace(job, reliability=reliability), kept, moving
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Away:
-    """How one replica comes and goes."""
+    """How often one replica is there, and how often it is away."""
 
-    there: float
+    present: float
     """Share of time that it is there. [1]"""
     p0: float
     """Share of time that it is there, and nobody stands still for its return. [1]"""
     p1: float
     """Share of time that it is away, and nobody stands still for its loss. [1]"""
-    grows: float
-    """Returns after the others went on without it. [1/s]"""
+    returns: float
+    """Rate of returns after the others went on without it. [1/s]"""
 
     @classmethod
     def of(
         cls,
         sources: tuple[FailureSource, ...],
-        fails: float,
+        rate_while_present: float,
         stall: float,
         rejoin: float,
         timeout: float,
     ) -> _Away:
-        """The law of replicas of which each fails at a rate [1/s]."""
-        away, longer, returns = 0.0, 0.0, 0.0
+        """The shares of replicas, each of which fails at a rate [1/s]."""
+        away, away_alone, returns = 0.0, 0.0, 0.0
         for source in sources:
             times, weights = nodes_of_sum(source.recovery_laws)
-            still = float(stall) + (timeout if source.name.endswith(", hung") else 0.0)
-            beyond = float(np.sum(weights * np.maximum(times - still, 0.0)))
-            away += source.share * (still + beyond)
-            longer += source.share * beyond
-            returns += source.share * float(np.sum(weights * (times > still)))
-        often = fails / (1 + fails * away)
+            standing = float(stall) + (timeout if source.name.endswith(", hung") else 0.0)
+            beyond = float(np.sum(weights * np.maximum(times - standing, 0.0)))
+            away += source.share * (standing + beyond)
+            away_alone += source.share * beyond
+            returns += source.share * float(np.sum(weights * (times > standing)))
+        failure_rate = rate_while_present / (1 + rate_while_present * away)
         return cls(
-            there=1 / (1 + fails * away),
-            p0=often * exp(-fails * rejoin) / fails,
-            p1=often * longer,
-            grows=often * returns,
+            present=1 / (1 + rate_while_present * away),
+            p0=failure_rate * exp(-rate_while_present * rejoin) / rate_while_present,
+            p1=failure_rate * away_alone,
+            returns=failure_rate * returns,
         )
 
     def kept_batch(self, count: int, of_layout: Replicas) -> Ratio:
-        """What is kept where the others do the micro-batches of those that are away. Ours. [1]"""
+        """Share of training that is kept where the other replicas take over the micro-batches of
+        those that are away. Ours. [1]
+        """
         micro, stages = of_layout.micro_batches, of_layout.stages
         total: Ratio = 0.0
         chance = self.p0**count
-        for gone in range(count):
-            left = count - gone
+        for missing in range(count):
+            left = count - missing
             if np.all(np.isfinite(micro)):
-                each = np.ceil(np.asarray(micro, dtype=float) * count / left)
-                worth: Ratio = (micro + stages - 1) / (each + stages - 1)
+                micro_each = np.ceil(np.asarray(micro, dtype=float) * count / left)
+                worth: Ratio = (micro + stages - 1) / (micro_each + stages - 1)
             else:
                 worth = left / count
             total = total + chance * worth
-            chance *= left / (gone + 1) * self.p1 / self.p0
-            if chance < _SELDOM and gone > count * self.p1:
+            chance *= left / (missing + 1) * self.p1 / self.p0
+            if chance < _SELDOM and missing > count * self.p1:
                 break
         return total

@@ -1,15 +1,15 @@
-"""A pool's past under a recovery plan: what each of its standstills would have been.
+"""A pool's past under a recovery plan: how long each of its standstills would have been.
 
-A plan acts on a standstill in the order in which it acts on a failure:
+The parts of a plan act on a standstill in the same order as on a failure:
 
-    watchdog   somebody notices after at most its time
-    attempts   containers start again in their pods, where no node was broken
-    peers      the work that is lost is that since the last copy in the memory of peers
-    spares     one that stands by trains in the place of a broken node, if one is left
+    watchdog   the standstill is noticed after at most the watchdog's time
+    attempts   containers start again in their pods, where no node is broken
+    peers      only the work since the last copy in the memory of peers is lost
+    spares     a node that stands by takes the place of a broken one, while any is left
     others     the other replicas go on, or train on the nodes that are left
 
-The past tells how long containers and pods took, what was broken, and for how long. What it does
-not tell is as the plan has it.
+The past says how long containers and pods took, what was broken, and for how long. The plan says
+the rest.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from mofa_model.units import MINUTE
 PEER_INTERVAL: Final = MINUTE
 """Time between copies in the memory of peers. Ours. [s]"""
 BACKOFF: Final = 12.0
-"""Time until the kubelet starts a container again: ten seconds at first, and the start itself.
+"""Time until the kubelet starts a container again: a wait of ten seconds, and the start itself.
 Source: Kubernetes, restart policy of pods. [s]"""
 TOLERATION: Final = 340.0
-"""Time after which a pod leaves a node that does not answer, where only that pod is replaced:
-forty seconds until the node is not ready and 300 that pods tolerate. Source: Kubernetes. [s]"""
+"""Time after which a pod leaves a node that does not answer, where only that pod is replaced: 40 s
+until the node is not ready, and 300 s that pods tolerate. Source: Kubernetes. [s]"""
 AFTER_BOOT: Final = 100.0
-"""From a host's boot to the first container on it. Ours. [s]"""
+"""Time from a host's boot to the first container on it. Ours. [s]"""
 _GIVEN_UP: Final = 1800.0
-"""Time after which somebody has moved a pod off a node on which it does not start. Ours. [s]"""
+"""Time within which somebody moves a pod off a node on which it does not start. Ours. [s]"""
 FEW: Final = 5
-"""Standstills of a kind from which on the pool's own median is taken. [1]"""
+"""Fewest standstills of a kind whose own median is taken. [1]"""
 _PROGRAM_ENDS: Final = frozenset(
-    one.word
-    for one in (causes.PROCESS_CRASH, causes.NCCL_TIMEOUT, causes.USER_CRASH, causes.OOM_KILLED)
+    cause.word
+    for cause in (causes.PROCESS_CRASH, causes.NCCL_TIMEOUT, causes.USER_CRASH, causes.OOM_KILLED)
 )
-"""Causes after which nothing but processes has to start again."""
+"""Causes after which only processes have to start again."""
 _BROKEN_BUT_READY: Final = frozenset(
-    one.word for one in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC)
+    cause.word for cause in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC)
 )
-"""Causes after which a pod stays on the node until somebody takes it out."""
+"""Causes after which a pod stays on its broken node until somebody takes it off."""
 UNAVAILABLE: Final = frozenset(
-    one.word
-    for one in causes.CAUSES.values()
-    if one.counts or one is causes.DRAIN or one is causes.SCALE_DOWN
+    cause.word
+    for cause in causes.CAUSES.values()
+    if cause.counts or cause is causes.DRAIN or cause is causes.SCALE_DOWN
 )
 """Causes for which a node takes no pods."""
 _LOSES_PODS: Final = UNAVAILABLE - {causes.DRAIN.word, causes.HANG.word}
-"""Causes for which a broken node loses its pods by itself. After a drain or a hang somebody
-replaces all pods of the job."""
+"""Causes after which a broken node loses its pods by itself. After a drain or a hang, all pods of
+the job are replaced anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsualTimes:
-    """How long a pool's own restarts take."""
+    """Usual times of a pool's own restarts."""
 
     queue: float
     """Until new pods are made. [s]"""
@@ -73,41 +73,45 @@ class UsualTimes:
     """Until containers run again in their pods. [s]"""
 
     def waited(self, standstill: Standstill) -> float:
-        """Time that a standstill waited for a node: longer than new pods usually take. [s]"""
-        own = standstill.queued + standstill.starting
-        return 0.0 if standstill.in_place else max(0.0, own - 2 * (self.queue + self.start))
+        """Time that a standstill waited for a node: what goes beyond twice the usual time of new
+        pods. [s]
+        """
+        time = standstill.queued + standstill.starting
+        return 0.0 if standstill.in_place else max(0.0, time - 2 * (self.queue + self.start))
 
 
 def usual_times(past_standstills: Sequence[Standstill]) -> UsualTimes:
-    """The medians of a pool's restarts; in place the kubelet's own time, where few were seen. Ours.
-    []
+    """Medians of a pool's restarts; the kubelet's own time for restarts in place, where few were
+    seen. Ours. []
 
     >>> usual_times([]).in_place
     12.0
     """
-    starts = [one.starting for one in past_standstills if one.starting and not one.in_place]
-    queues = [one.queued for one in past_standstills if not one.in_place]
-    own = [one.ending + one.queued + one.starting for one in past_standstills if one.in_place]
+    starts = [stop.starting for stop in past_standstills if stop.starting and not stop.in_place]
+    queues = [stop.queued for stop in past_standstills if not stop.in_place]
+    restarts = [
+        stop.ending + stop.queued + stop.starting for stop in past_standstills if stop.in_place
+    ]
     return UsualTimes(
         queue=median(queues) if queues else 0.0,
         start=median(starts) if starts else 0.0,
-        in_place=median(own) if len(own) >= FEW else BACKOFF,
+        in_place=median(restarts) if len(restarts) >= FEW else BACKOFF,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """What a plan would have saved of a standstill."""
+    """What a plan would have saved at a standstill."""
 
     time: float
-    """Time of the whole job. [s]"""
+    """Time that the whole job would have stood still less. [s]"""
     work: float
     """Work that would not have been lost. [s]"""
 
 
 def replayed(plan: RecoveryPlan, pool_past: PoolPast, replicas: int) -> list[Saved]:
-    """Time and work that a recovery plan would have saved at each standstill of a past, for jobs
-    with so many `replicas`. Ours. [s]
+    """Time and work that a recovery plan would have saved at each standstill of a past, where each
+    job has so many `replicas`. Ours. [s]
 
     >>> hung = Standstill(job="a/b", at=0.0, cause="hang", holds=4, unnoticed=1800.0, loading=60.0)
     >>> past = PoolPast(begin=0.0, end=86400.0, account=(), standstills=(hung,), outages=())
@@ -115,31 +119,33 @@ def replayed(plan: RecoveryPlan, pool_past: PoolPast, replicas: int) -> list[Sav
     1200.0
     """
     outages: defaultdict[tuple[str, str], list[NodeOutage]] = defaultdict(list)
-    for each in pool_past.outages:
-        outages[each.node, each.cause].append(each)
+    for outage in pool_past.outages:
+        outages[outage.node, outage.cause].append(outage)
     usual = usual_times(pool_past.standstills)
-    ready = [pool_past.begin] * plan.spares  # when each spare stands by
-    found = []
-    for one in pool_past.standstills:
-        now = replace(one, unnoticed=min(one.unnoticed, plan.watchdog))
-        if plan.whole and one.in_place:
-            now = replace(now, in_place=False, queued=usual.queue, starting=usual.start)
-        if plan.attempts and not one.in_place:
-            now = _in_place(now, _nearest(one, outages), plan, usual)
-        if plan.spares and _needs_node(one) and not now.in_place:
-            now = _by_spare(now, plan, ready)
-        work = 0.0
-        if plan.peers and len(one.faulty) <= 1:
-            work = max(0.0, one.lost_work - one.trained % PEER_INTERVAL)
-        stood = now.seconds
-        if plan.others is Others.GO_ON and _is_alone(one):
-            gone = max(0.0, now.seconds - now.unnoticed - plan.stall - plan.rejoin)
-            stood, work = stood - gone * (1 - 1 / replicas), one.lost_work
-        elif plan.others is Others.SHRINK and one.cause != causes.PREEMPTION.word:
-            there = max(0.0, 1 - max(1, len(one.faulty)) / one.holds)
-            stood -= max(0.0, usual.waited(now) * there - plan.rejoin)
-        found.append(Saved(time=one.seconds - stood, work=work))
-    return found
+    spares_ready = [pool_past.begin] * plan.spares  # moments from which each spare stands by
+    saved = []
+    for standstill in pool_past.standstills:
+        planned = replace(standstill, unnoticed=min(standstill.unnoticed, plan.watchdog))
+        if plan.whole and standstill.in_place:
+            planned = replace(planned, in_place=False, queued=usual.queue, starting=usual.start)
+        if plan.attempts and not standstill.in_place:
+            planned = _in_place(planned, _nearest(standstill, outages), plan, usual)
+        cause = causes.CAUSES.get(standstill.cause, causes.NONE)
+        takes_node = cause.counts or cause is causes.DRAIN
+        if plan.spares and takes_node and standstill.faulty and not planned.in_place:
+            planned = _by_spare(planned, plan, spares_ready)
+        work, is_alone = 0.0, len(standstill.faulty) <= 1
+        if plan.peers and is_alone:
+            work = max(0.0, standstill.lost_work - standstill.trained % PEER_INTERVAL)
+        time_stood = planned.seconds
+        if plan.others is Others.GO_ON and takes_node and is_alone:
+            time_alone = max(0.0, planned.seconds - planned.unnoticed - plan.stall - plan.rejoin)
+            time_stood, work = time_stood - time_alone * (1 - 1 / replicas), standstill.lost_work
+        elif plan.others is Others.SHRINK and standstill.cause != causes.PREEMPTION.word:
+            nodes_left = max(0.0, 1 - max(1, len(standstill.faulty)) / standstill.holds)
+            time_stood -= max(0.0, usual.waited(planned) * nodes_left - plan.rejoin)
+        saved.append(Saved(time=standstill.seconds - time_stood, work=work))
+    return saved
 
 
 def asks_whose_fault(plan: RecoveryPlan) -> bool:
@@ -147,62 +153,61 @@ def asks_whose_fault(plan: RecoveryPlan) -> bool:
     return plan.others is Others.GO_ON or plan.spares > 0
 
 
-def _needs_node(one: Standstill) -> bool:
-    cause = causes.CAUSES.get(one.cause, causes.NONE)
-    return bool(one.faulty) and (cause.counts or cause is causes.DRAIN)
-
-
-def _is_alone(one: Standstill) -> bool:
-    cause = causes.CAUSES.get(one.cause, causes.NONE)
-    return (cause.counts or cause is causes.DRAIN) and len(one.faulty) <= 1
-
-
 def _nearest(
-    one: Standstill, outages: dict[tuple[str, str], list[NodeOutage]]
+    standstill: Standstill, outages: dict[tuple[str, str], list[NodeOutage]]
 ) -> NodeOutage | None:
-    """The outage of a node that made a job stop: the nearest one before; None without one."""
-    near = outages.get((one.faulty[0], one.cause), []) if one.faulty else []
-    return min(near, key=lambda each: abs(each.at - one.at), default=None)
+    """The outage of a node that most likely made a job stop: the nearest in time; None without
+    any.
+    """
+    candidates = (
+        outages.get((standstill.faulty[0], standstill.cause), []) if standstill.faulty else []
+    )
+    return min(candidates, key=lambda outage: abs(outage.at - standstill.at), default=None)
 
 
 def _in_place(
-    one: Standstill, outage: NodeOutage | None, plan: RecoveryPlan, usual: UsualTimes
+    standstill: Standstill, outage: NodeOutage | None, plan: RecoveryPlan, usual: UsualTimes
 ) -> Standstill:
-    """A standstill whose containers start again in their pods."""
-    if one.cause in _PROGRAM_ENDS and not one.faulty:
+    """The standstill, had its containers started again in their pods."""
+    if standstill.cause in _PROGRAM_ENDS and not standstill.faulty:
         if plan.attempt is None:
-            return replace(one, in_place=True, queued=0.0, starting=usual.in_place)
-        return replace(one, in_place=True, queued=0.0, starting=plan.attempt, loading=0.0)
-    if not one.faulty or one.cause not in _LOSES_PODS:
-        return one
-    until = _until_running(one, outage, usual.in_place)
-    noticed = min(one.unnoticed, until)
-    return replace(one, unnoticed=noticed, ending=0.0, queued=0.0, starting=until - noticed)
+            return replace(standstill, in_place=True, queued=0.0, starting=usual.in_place)
+        return replace(standstill, in_place=True, queued=0.0, starting=plan.attempt, loading=0.0)
+    if not standstill.faulty or standstill.cause not in _LOSES_PODS:
+        return standstill
+    until = _until_running(standstill, outage, usual.in_place)
+    noticed = min(standstill.unnoticed, until)
+    return replace(standstill, unnoticed=noticed, ending=0.0, queued=0.0, starting=until - noticed)
 
 
-def _until_running(one: Standstill, outage: NodeOutage | None, again: float) -> float:
+def _until_running(standstill: Standstill, outage: NodeOutage | None, restart: float) -> float:
     """Time until all containers run again where pods stay and a node is broken. [s]
 
-    A pod leaves a dead host when it is evicted, and a broken node when somebody cordons it; where
-    nobody does so within half an hour, any restart lands on that node again.
+    A pod leaves a dead host when it is evicted, and a broken node when somebody cordons that node.
+    Where nobody does so within half an hour, every restart lands on the same node.
     """
-    if outage is not None and one.cause in _BROKEN_BUT_READY:
-        in_use = max(0.0, outage.at + outage.in_use - one.at)
-        if in_use > one.unnoticed + _GIVEN_UP:
-            return one.unnoticed + one.ending + again
-        return max(one.unnoticed, in_use) + one.starting
-    if outage is not None and one.cause == causes.REBOOT.word:
-        return min(TOLERATION + one.starting, outage.seconds + AFTER_BOOT)
-    return TOLERATION + one.starting
+    if outage is not None and standstill.cause in _BROKEN_BUT_READY:
+        in_use = max(0.0, outage.at + outage.in_use - standstill.at)
+        if in_use > standstill.unnoticed + _GIVEN_UP:
+            return standstill.unnoticed + standstill.ending + restart
+        return max(standstill.unnoticed, in_use) + standstill.starting
+    if outage is not None and standstill.cause == causes.REBOOT.word:
+        return min(TOLERATION + standstill.starting, outage.seconds + AFTER_BOOT)
+    return TOLERATION + standstill.starting
 
 
-def _by_spare(one: Standstill, plan: RecoveryPlan, ready: list[float]) -> Standstill:
-    """A standstill in which spares train in the place of all broken nodes, if so many stand by."""
-    needed, at = len(one.faulty), one.at + one.unnoticed
-    heapq.heapify(ready)
-    if needed > sum(when <= at for when in ready):
-        return one
+def _by_spare(standstill: Standstill, plan: RecoveryPlan, spares_ready: list[float]) -> Standstill:
+    """The standstill, had spares taken the place of all broken nodes; unchanged if too few stand
+    by.
+    """
+    needed, noticed = len(standstill.faulty), standstill.at + standstill.unnoticed
+    heapq.heapify(spares_ready)
+    if needed > sum(moment <= noticed for moment in spares_ready):
+        return standstill
     for _ in range(needed):
-        heapq.heapreplace(ready, at + plan.refill)
-    taken = min(plan.takeover, one.ending + one.queued + one.starting + one.loading)
-    return replace(one, ending=0.0, queued=0.0, starting=taken, loading=0.0)
+        heapq.heapreplace(spares_ready, noticed + plan.refill)
+    takeover = min(
+        plan.takeover,
+        standstill.ending + standstill.queued + standstill.starting + standstill.loading,
+    )
+    return replace(standstill, ending=0.0, queued=0.0, starting=takeover, loading=0.0)
