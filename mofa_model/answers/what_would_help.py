@@ -230,7 +230,7 @@ def document_of(helps: WhatWouldHelp) -> dict[str, Any]:
                 "high": one.gain.upper,
                 "paid_gpu_hours": one.paid,
                 "standstills": one.standstills,
-                "told_apart": one.is_told_apart,
+                "told_apart": one.excludes_zero,
                 "note": one.note,
             }
             for one in helps.remedies
@@ -288,7 +288,7 @@ def effective_line(paid: float, effective: float, window_days: float) -> str:
 
 def verdict_of(remedy: Remedy) -> str:
     """Whether a change surely helps, may help, or does not, by its band."""
-    if not remedy.is_told_apart:
+    if not remedy.excludes_zero:
         return "not told apart from nothing"
     if remedy.gain.upper < 0:
         return "loses less than it saves" if remedy.paid < remedy.gain.lower else "loses"

@@ -1,10 +1,10 @@
 """Saves of a checkpoint: how long each takes, and when the saves of nested tiers become durable.
 
 Sizes come from the memory terms of the estimate; here they are plain numbers or arrays of
-strategies. All replicas of a shard hold the same bytes, so one of them writes. The slowest writer
-decides.
+strategies. All replicas of a shard hold the same bytes, so only one of them writes. A save takes as
+long as its slowest writer.
 
-The timeline has no chance in it: it is what happens from a restart until the next failure.
+The timeline is what happens from a restart until the next failure; nothing in it is random.
 Positions count intervals of work. Tier j saves at multiples of `every[j]`. Each of these numbers
 divides the next, so at a multiple of the last one all tiers save together, all copies start
 together, and the timeline repeats itself. At a boundary training waits until the last copy of each
@@ -40,9 +40,10 @@ def checkpoint_bytes(parameters: Count, weight: Bytes, optimizer: Bytes) -> Byte
 
 
 def bytes_per_node(total: Bytes, writers: Count, gpus_per_node: Count) -> Bytes:
-    """What the busiest node writes, when `writers` ranks hold equal distinct shards. Ours. [B]
+    """Bytes that the busiest node writes, where `writers` ranks hold equal distinct shards. Ours.
+    [B]
 
-    Ranks that write are packed in nodes as they are placed: at most all of a node's.
+    Ranks that write fill nodes one by one, so the busiest node has as many as fit.
 
     >>> float(bytes_per_node(5.67e12, 2048, 8)) / 1e9
     22.1484375
@@ -51,10 +52,11 @@ def bytes_per_node(total: Bytes, writers: Count, gpus_per_node: Count) -> Bytes:
 
 
 def interval_within(limit: Seconds, start: Seconds, save: Seconds, interval: Seconds) -> Seconds:
-    """The longest interval up to the best one whose last save ends with the time limit. Ours. [s]
+    """The longest interval, at most the best one, whose last save ends just at the time limit.
+    Ours. [s]
 
-    What is done after the last save is lost at the limit; `start` is the time until the first
-    step, `save` that until a checkpoint is safe.
+    Work after the last save is lost at the limit. `start` is the time until the first step, `save`
+    the time until a checkpoint is safe.
 
     >>> float(interval_within(86400, 307, 60, 1800))
     1792.3541666666667
@@ -70,7 +72,7 @@ def write_time(
     total_bandwidth: BytesPerSecond,
     latency: Seconds,
 ) -> Seconds:
-    """Time until all shards are written: the busiest node or the shared storage, whichever is
+    """Time until all shards are written, by the busiest node or by the shared storage, whichever is
     slower. Ours. [s]
 
     >>> float(write_time(5.67e12, 22e9, 5e9, 1e12, 1.0))
@@ -80,8 +82,8 @@ def write_time(
 
 
 def blocking_time(checkpoint_tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
-    """Time that training waits for a save to a tier: the stall, and the write of a synchronous save
-    or an asynchronous one's copy to host memory. Ours. [s]
+    """Time that training waits for a save to a tier: its stall, and then the write of a synchronous
+    save, or the copy to host memory of an asynchronous one. Ours. [s]
 
     >>> remote = CheckpointTier(
     ...     name="remote", node_bandwidth=2e9, total_bandwidth=2e11, snapshot_bandwidth=1e11
@@ -98,7 +100,9 @@ def blocking_time(checkpoint_tier: CheckpointTier, total: Bytes, per_node: Bytes
 
 
 def background_time(checkpoint_tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
-    """Time that an asynchronous save writes beside training; zero if synchronous. Ours. [s]"""
+    """Time that an asynchronous save writes while training goes on; zero for a synchronous one.
+    Ours. [s]
+    """
     written = _written(checkpoint_tier, total, per_node)
     return written if checkpoint_tier.asynchronous else written * 0.0
 
@@ -108,7 +112,7 @@ def _written(tier: CheckpointTier, total: Bytes, per_node: Bytes) -> Seconds:
 
 
 LONGEST_PERIOD = 1200
-"""Intervals between saves of the last tier that are still walked one by one."""
+"""Most intervals between saves of the last tier, since `walk` goes through them one by one. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +126,7 @@ class Tiers:
     blocking: tuple[float, ...]
     """Blocking part of each tier's save. [s]"""
     background: tuple[float, ...]
-    """Time until a save is durable, after training went on. [s]"""
+    """Time from the end of the blocking part until the save is durable. [s]"""
     slowdown: float = 0.0
     """Relative slowdown of steps while a copy is in flight (eps). [1]"""
 
@@ -153,19 +157,18 @@ class Tiers:
 
 @dataclass(frozen=True, kw_only=True)
 class SaveTimeline:
-    """Times since a restart; one row for each boundary b of a period to restart at."""
+    """Times since a restart; row b is for a restart at boundary b of a period."""
 
     ends: NDArray[Any]
-    """[b, p]: end of the saves at boundary p, for p = 0 ... 2 x period; NaN up to b. [s]"""
+    """[b, p]: end of the saves at boundary p, for p = 0 ... 2 periods; NaN up to b. [s]"""
     period: float
-    """Time of one period without failures, copies in flight. [s]"""
+    """Time of one period without failures, where copies of the period before are in flight. [s]"""
     overhead: tuple[float, float, float]
-    """Of one period: blocked by saves, waiting for copies, slowed by copies. [s]"""
+    """Parts of one period: blocked by saves, waiting for copies, slowed by copies. [s]"""
 
 
 def walk(tiers: Tiers) -> SaveTimeline:
-    """Times at which the saves of each boundary end, from every restart, without a failure. Ours.
-    [s]
+    """The timeline from a restart at each boundary, without a failure. Ours. [s]
 
     >>> two = Tiers(work=60.0, every=(1, 2), blocking=(1.0, 5.0), background=(0.0, 10.0))
     >>> walk(two).ends[0, 1:3], walk(two).period
@@ -173,23 +176,23 @@ def walk(tiers: Tiers) -> SaveTimeline:
     """
     n, w, eps = tiers.every[-1], tiers.work, tiers.slowdown
     starts = np.append(np.arange(n), 0)
-    now = np.zeros(n + 1)
+    time = np.zeros(n + 1)
     copied = np.full((len(tiers.every), n + 1), -np.inf)
     copied[:, n] = tiers.background
     ends = np.full((n + 1, n + 1), np.nan)
     spent = np.zeros(3)
-    for p in range(1, n + 1):
-        busy = np.maximum(np.max(copied, axis=0) - now, 0.0)
+    for position in range(1, n + 1):
+        busy = np.maximum(np.max(copied, axis=0) - time, 0.0)
         slow = np.minimum(busy * (eps / (1 + eps)), eps * w)
-        worked = now + w + slow
-        due = [j for j, every in enumerate(tiers.every) if p % every == 0]
-        ready = np.maximum(worked, np.max(copied[due], axis=0)) if due else worked
-        block = sum(tiers.blocking[j] for j in due)
-        now = np.where(starts < p, ready + block, now)
-        ends[:, p] = np.where(starts < p, now, np.nan)
-        for j in due:
-            copied[j] = np.where(starts < p, now + tiers.background[j], copied[j])
-        spent += (block, ready[n] - worked[n], slow[n])
+        worked = time + w + slow
+        due = [tier for tier, every in enumerate(tiers.every) if position % every == 0]
+        begin = np.maximum(worked, np.max(copied[due], axis=0)) if due else worked
+        block = sum(tiers.blocking[tier] for tier in due)
+        time = np.where(starts < position, begin + block, time)
+        ends[:, position] = np.where(starts < position, time, np.nan)
+        for tier in due:
+            copied[tier] = np.where(starts < position, time + tiers.background[tier], copied[tier])
+        spent += (block, begin[n] - worked[n], slow[n])
     first, steady = ends[:n], ends[n]
     again = first[:, n:] + steady[1:]
     return SaveTimeline(
@@ -200,7 +203,7 @@ def walk(tiers: Tiers) -> SaveTimeline:
 
 
 def failure_free(tiers: Tiers) -> float:
-    """ETTR when nothing fails: work over time of one period. Ours. [1]
+    """ETTR where nothing fails: work over time of one period. Ours. [1]
 
     >>> times = Tiers(work=60.0, every=(1, 2), blocking=(1.0, 5.0), background=(0.0, 10.0))
     >>> round(failure_free(times), 4)
@@ -210,12 +213,14 @@ def failure_free(tiers: Tiers) -> float:
 
 
 def lag(tiers: Tiers, tier: int, boundary: int) -> float:
-    """Time from the end of the saves at a boundary until one that serves `tier` is durable. Ours.
-    [s]
+    """Time from the end of the saves at a boundary until a failure that reads `tier` can restart
+    there. Ours. [s]
 
-    A copy on a farther tier serves as well, when it is due there and sooner done.
+    A copy on a farther tier serves as well, where it is due and done sooner.
     """
     due = (
-        tiers.background[j] for j in range(tier, len(tiers.every)) if boundary % tiers.every[j] == 0
+        tiers.background[farther]
+        for farther in range(tier, len(tiers.every))
+        if boundary % tiers.every[farther] == 0
     )
     return min(due)

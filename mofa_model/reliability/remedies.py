@@ -2,15 +2,15 @@
 
 Every alternative changes parts of standstills that were seen, so what it gains is a sum over them:
 
-    recovery plans      as `replay` says of each standstill: watchdog, in place, peers, replicas …
-    another interval    the work since the last save is what the run before leaves of it
-    faster scheduling   new pods are made and started as fast as the fastest tenth were
-    more or fewer spares   who waits for whose repair, event by event
-    lemons out          nodes that surely fail more often than others fail as often as these
+    recovery plans        each standstill as `replay` says: watchdog, in place, peers, replicas …
+    another interval      less or more work was done since the last save
+    faster scheduling     new pods were made and started as fast as the fastest tenth
+    more or fewer spares  jobs waited for other repairs, event by event
+    lemons out            nodes that surely fail more often than others failed as often as these
 
-Time that is gained trains as well as the job's other time did. The band holds what so few
-standstills leave open (weeks are drawn anew, because failures cluster) and what their attribution
-leaves open: where it matters whose fault a standstill was, its odds are drawn.
+Time that is gained trains as well as the job's other time did. A band holds two uncertainties. The
+standstills are few, so weeks are drawn anew (whole weeks, because failures cluster). And where it
+matters whose fault a standstill was, that is drawn by its odds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +45,7 @@ REPLAYED: Final = (
     "replica:stall=20s:rejoin=0s",  # 20 s of downtime at 1,024 GPUs (arXiv 2412.12636)
     "shrink",
 )
-"""Recovery plans that are tried where none is named."""
+"""Recovery plans that are tried where nobody names one."""
 INTERVALS: Final = (5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, 60 * MINUTE)
 """Intervals between saves that are tried. [s]"""
 MOST_SPARES: Final = 8
@@ -54,9 +55,9 @@ _FORTNIGHT: Final = 14.0
 _DRAWS: Final = 400
 """Draws of a band. [1]"""
 _GUESS: Final = 0.8
-"""Spread of the logarithm of lost work that is an estimate. Ours. [1]"""
+"""Spread of the logarithm of lost work, where that is an estimate. Ours. [1]"""
 _WEEKS: Final = 6
-"""Weeks from which on weeks are drawn; days, where there are fewer. [1]"""
+"""Fewest weeks that are drawn as a whole; a shorter past is drawn by days. [1]"""
 SHORT: Final = 14.0
 """Days below which a past is too short to be sure of anything. Ours. [d]"""
 _NEAR: Final = 1800.0
@@ -84,13 +85,13 @@ class Remedy:
     """What it rests on, as a sentence."""
 
     @property
-    def is_told_apart(self) -> bool:
-        """Whether the band leaves nothing (zero) out."""
+    def excludes_zero(self) -> bool:
+        """Whether the band leaves zero out: the alternative surely gains, or surely loses."""
         return self.gain.lower > 0 or self.gain.upper < 0
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether it surely gains, and is not surely paid for with more than that."""
+        """Whether it surely gains, and does not surely cost more than it gains."""
         return self.gain.lower > 0 and self.paid <= self.gain.upper
 
 
@@ -124,12 +125,12 @@ class WhatWouldHelp:
         return self.window_days < SHORT or self.standstills < FEW
 
     def best(self, most: int) -> tuple[Remedy, ...]:
-        """The few remedies that help most: of those that change the same thing the best."""
-        found: dict[str, Remedy] = {}
-        for one in self.remedies:
-            if one.is_worthwhile:
-                found.setdefault(one.change, one)
-        return tuple(found.values())[:most]
+        """The few remedies that help most, of those that change the same thing only the best."""
+        by_change: dict[str, Remedy] = {}
+        for remedy in self.remedies:
+            if remedy.is_worthwhile:
+                by_change.setdefault(remedy.change, remedy)
+        return tuple(by_change.values())[:most]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +147,14 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class RemedySettings:
-    """What is not in a pool's past."""
+    """Settings of a replay that a pool's past does not tell."""
 
     gpus_per_node: int = 8
     """GPUs of a node. [1]"""
     replicas: int = 2
     """Replicas of a job that hold all of its state. [1]"""
     save: Seconds | None = None
-    """Time that a save stops training for; None = nobody said it. [s]"""
+    """Time for which a save stops training; None = nobody said it. [s]"""
     level: Ratio = LEVEL
     """Level of the bands. [1]"""
     plans: tuple[RecoveryPlan, ...] = field(default=tuple(map(plan_of, REPLAYED)))
@@ -170,17 +171,15 @@ class RemedySettings:
 
 
 def what_would_help(pool_past: PoolPast, settings: RemedySettings | None = None) -> WhatWouldHelp:
-    """A pool's past through every alternative. Ours. []"""
+    """Replay a pool's past through every alternative. Ours. []"""
     settings = settings or RemedySettings()
     replay = _Replay(pool_past, settings)
-    found = sorted(replay.remedies(), key=lambda one: -one.gain.target)
-    hours = 24.0 * settings.gpus_per_node
-    kept = sum(one.node_days for one in pool_past.account if one.state is NodeState.KEPT)
+    remedies = sorted(replay.remedies(), key=lambda remedy: -remedy.gain.target)
     return WhatWouldHelp(
-        remedies=tuple(found),
-        paid=capacity(pool_past.account) * hours,
-        effective=kept * hours,
-        window_days=(pool_past.end - pool_past.begin) / DAY,
+        remedies=tuple(remedies),
+        paid=capacity(pool_past.account) * (24.0 * settings.gpus_per_node),
+        effective=replay.kept_hours,
+        window_days=replay.days,
         standstills=len(pool_past.standstills),
         lemons=replay.lemons,
         notes=tuple(replay.notes()),
@@ -188,28 +187,30 @@ def what_would_help(pool_past: PoolPast, settings: RemedySettings | None = None)
 
 
 class _Replay:
-    """A past as arrays, one entry a standstill."""
+    """A past whose alternatives are tried, its standstills as arrays."""
 
     def __init__(self, past: PoolPast, settings: RemedySettings) -> None:
         self._past, self._settings = past, settings
         self._stops = past.standstills
-        self._blocks = _blocks(past)
+        self.days = (past.end - past.begin) / DAY
+        self.kept_hours = 24.0 * settings.gpus_per_node * _node_days(past, NodeState.KEPT)
+        self._blocks = max(1, round(self.days / 7 if self.days / 7 >= _WEEKS else self.days))
         self._draws = np.random.default_rng(1)
-        number = len(self._stops)
-        self._holds = np.array([one.holds for one in self._stops], dtype=float)
+        count = len(self._stops)
+        self._holds = np.array([stop.holds for stop in self._stops], dtype=float)
         share = trained_shares(past)
         self._share = share[""]
-        self._trains = np.array([share.get(one.job, self._share) for one in self._stops])
-        self._machines = np.array([one.machines for one in self._stops])
-        self._block = np.array([self._block_of(one.at) for one in self._stops], dtype=int)
+        self._trains = np.array([share.get(stop.job, self._share) for stop in self._stops])
+        self._machines = np.array([stop.machines for stop in self._stops])
+        self._block = np.array([self._block_of(stop.at) for stop in self._stops], dtype=int)
         self._weights = self._draws.poisson(1.0, (_DRAWS, self._blocks)).astype(float)
-        self._blamed = self._draws.random((_DRAWS, number)) < self._machines
+        self._blamed = self._draws.random((_DRAWS, count)) < self._machines
         self._usual = usual_times(self._stops)
         self.lemons: tuple[str, ...] = ()
 
     def notes(self) -> Iterator[str]:
-        """What is doubtful."""
-        if not any(one.unnoticed > 2 * MINUTE for one in self._stops):
+        """What is doubtful, in sentences."""
+        if not any(stop.unnoticed > 2 * MINUTE for stop in self._stops):
             yield (
                 "Nothing stood still unnoticed for more than two minutes: either nothing hangs, or "
                 "no series (mofa_train_*, DCGM_FI_PROF_PIPE_TENSOR_ACTIVE) shows it."
@@ -223,7 +224,7 @@ class _Replay:
             yield "What more saves cost is not taken off; say what a save stops training for (--save)."
 
     def remedies(self) -> Iterator[Remedy]:
-        """Every alternative."""
+        """Try every alternative."""
         yield from (self._plan(plan) for plan in self._settings.plans)
         yield from (self._interval(seconds) for seconds in self._settings.intervals)
         yield self._scheduling()
@@ -231,131 +232,136 @@ class _Replay:
         yield from self._lemons()
 
     def _plan(self, plan: RecoveryPlan) -> Remedy:
-        """Replay the past under a recovery plan; returns what that would have gained."""
+        """Replay the past under a recovery plan."""
         saved = replayed(plan, self._past, self._settings.replicas)
-        days = (self._past.end - self._past.begin) / DAY
         return self._remedy(
-            told(plan, self._settings.replicas),
+            _in_words(plan, self._settings.replicas),
             plan.name.partition(":")[0] if math.isinf(plan.watchdog) else "watchdog",
             plan=plan.name,
-            stands=[one.time for one in saved],
-            work=[one.work for one in saved],
+            time_saved=[saving.time for saving in saved],
+            work_saved=[saving.work for saving in saved],
             blamed=asks_whose_fault(plan),
-            paid=plan.spares * days * 24.0 * self._settings.gpus_per_node,
+            paid=plan.spares * self.days * 24.0 * self._settings.gpus_per_node,
             note=_note(plan),
         )
 
     def _interval(self, interval: float) -> Remedy:
-        """Replay the past with another time between saves, counted from the start of each run."""
-        work = [one.lost_work - one.trained % interval for one in self._stops]
+        """Replay the past with another time between saves, the first save counted from the start of
+        a run.
+        """
+        work_saved = [stop.lost_work - stop.trained % interval for stop in self._stops]
         return self._remedy(
             f"a save every {interval / MINUTE:g} min",
             "interval",
-            work=work,
+            work_saved=work_saved,
             cost=self._saves_cost(interval),
         )
 
     def _saves_cost(self, interval: float) -> float:
-        """GPU-hours that more saves take. [h]"""
+        """GPU-hours that saves at this interval take more than at the present one. [h]"""
         save = self._settings.save
-        times = [one.lost_work for one in self._stops if one.trained > one.lost_work > 0]
+        times = [stop.lost_work for stop in self._stops if stop.trained > stop.lost_work > 0]
         if save is None or not times:
             return 0.0
-        kept = sum(one.node_days for one in self._past.account if one.state is NodeState.KEPT)
-        now = 2 * float(np.mean(times))
-        hours = kept * 24.0 * self._settings.gpus_per_node
-        return hours * float(save) * (1 / interval - 1 / now)
+        # A failure finds half an interval unsaved on average.
+        present_interval = 2 * float(np.mean(times))
+        return self.kept_hours * float(save) * (1 / interval - 1 / present_interval)
 
     def _scheduling(self) -> Remedy:
+        """Replay the past with pods that are made and started as fast as the fastest tenth."""
         start, queue = (
-            float(np.quantile(some, 0.1)) if len(some) >= FEW else 0.0
-            for some in (
-                [one.starting for one in self._stops if one.starting and not one.in_place],
-                [one.queued for one in self._stops if not one.in_place],
+            float(np.quantile(times, 0.1)) if len(times) >= FEW else 0.0
+            for times in (
+                [stop.starting for stop in self._stops if stop.starting and not stop.in_place],
+                [stop.queued for stop in self._stops if not stop.in_place],
             )
         )
         usual = self._usual
-        stands = [
+        time_saved = [
             0.0
-            if one.in_place
-            else max(0.0, min(one.starting, 2 * usual.start) - start)
-            + max(0.0, min(one.queued, 2 * usual.queue) - queue)
-            for one in self._stops
+            if stop.in_place
+            else max(0.0, min(stop.starting, 2 * usual.start) - start)
+            + max(0.0, min(stop.queued, 2 * usual.queue) - queue)
+            for stop in self._stops
         ]
         return self._remedy(
-            "every pod made and started as fast as the fastest tenth", "scheduling", stands=stands
+            "every pod made and started as fast as the fastest tenth",
+            "scheduling",
+            time_saved=time_saved,
         )
 
     def _spares(self) -> Iterator[Remedy]:
-        """Replay the past with more spare nodes than the pool seems to have had."""
-        hits, now = self._hits(), self._present_spares()
-        waits = np.array(waits_for_nodes(hits, now))
-        block = np.array([self._block_of(one.outage.at) for one in hits], dtype=int)
-        days = (self._past.end - self._past.begin) / DAY
+        """Replay the past with other numbers of spare nodes than the pool seems to have had."""
+        hits, present = self._hits, self._present_spares
+        waits = np.array(waits_for_nodes(hits, present))
+        block = np.array([self._block_of(hit.outage.at) for hit in hits], dtype=int)
         for spares in self._settings.spares:
-            if spares == now:
+            if spares == present:
                 continue
             saved = waits - np.array(waits_for_nodes(hits, spares))
             hours = saved * self._share / HOUR * self._settings.gpus_per_node
             yield Remedy(
-                name=f"{spares} spare node{'s' if spares != 1 else ''} (now as with {now})",
+                name=f"{spares} spare node{'s' if spares != 1 else ''} (now as with {present})",
                 change="spares",
                 gain=self._band(hours, block),
-                paid=(spares - now) * days * 24.0 * self._settings.gpus_per_node,
+                paid=(spares - present) * self.days * 24.0 * self._settings.gpus_per_node,
                 standstills=int((saved != 0).sum()),
             )
 
+    @cached_property
     def _present_spares(self) -> int:
-        """Spare nodes as which the pool behaves: with so many its jobs would wait as they
+        """Spare nodes that the pool seems to have: with so many its jobs would wait as long as they
         did. [1]
         """
-        hits = self._hits()
+        hits = self._hits
         waited = sum(
-            wait * one.holds
-            for wait, one in zip(map(self._usual.waited, self._stops), self._stops, strict=True)
-            if one.faulty or one.cause == causes.DRAIN.word
+            wait * stop.holds
+            for wait, stop in zip(map(self._usual.waited, self._stops), self._stops, strict=True)
+            if stop.faulty or stop.cause == causes.DRAIN.word
         )
-        likely, best = _likely_spares(self._past), (math.inf, math.inf, 0)
-        for spares in range(len({one.outage.node for one in hits}) + 1):
+        idle = round(_node_days(self._past, NodeState.IDLE) / max(self.days, 1e-9))
+        best = (math.inf, math.inf, 0)
+        for spares in range(len({hit.outage.node for hit in hits}) + 1):
             waits = sum(waits_for_nodes(hits, spares))
-            best = min(best, (abs(waits - waited), abs(spares - likely), spares))
-            if not waits and spares >= likely:
+            best = min(best, (abs(waits - waited), abs(spares - idle), spares))
+            if not waits and spares >= idle:
                 break
         return best[-1]
 
+    @cached_property
     def _hits(self) -> list[Hit]:
-        """Outages of nodes that take them away, each with the job that it hit."""
+        """Outages after which a node takes no pods, each with the job that it hit."""
         by_node: defaultdict[str, list[Standstill]] = defaultdict(list)
         drains = []
-        for one in self._stops:
-            for node in one.faulty:
-                by_node[node].append(one)
-            if one.cause == causes.DRAIN.word:
-                drains.append(one)
-        found = []
+        for stop in self._stops:
+            for node in stop.faulty:
+                by_node[node].append(stop)
+            if stop.cause == causes.DRAIN.word:
+                drains.append(stop)
+        hits = []
         for outage in self._past.outages:
             if outage.cause not in UNAVAILABLE or outage.seconds < 2 * MINUTE:
                 continue
             is_drain = outage.cause == causes.DRAIN.word
             near = [
-                one
-                for one in by_node[outage.node] or (drains if is_drain else ())
-                if one.at <= outage.at + max(_NEAR, outage.seconds)
-                and outage.at <= one.at + max(_NEAR, one.seconds)
+                stop
+                for stop in by_node[outage.node] or (drains if is_drain else ())
+                if stop.at <= outage.at + max(_NEAR, outage.seconds)
+                and outage.at <= stop.at + max(_NEAR, stop.seconds)
             ]
-            hit = min(near, key=lambda one: abs(one.at - outage.at), default=None)
-            found.append(
+            nearest = min(near, key=lambda stop: abs(stop.at - outage.at), default=None)
+            hits.append(
                 Hit(outage=outage)
-                if hit is None
-                else Hit(outage=outage, job=hit.job, missed_by=hit.holds)
+                if nearest is None
+                else Hit(outage=outage, job=nearest.job, missed_by=nearest.holds)
             )
-        return found
+        return hits
 
     def _lemons(self) -> Iterator[Remedy]:
-        """Nodes that surely fail more often than others, as often as these.
+        """Replay the past with a usual node in the place of each lemon.
 
-        An outage costs its standstills, and the time in which others wait for the spare that
-        it took.
+        An outage of a lemon costs its standstills, and the time in which jobs wait for the spare
+        that it took.
         """
         counts: defaultdict[str, int] = defaultdict(int)
         for failure in self._own_failures():
@@ -365,53 +371,56 @@ class _Replay:
         failed = np.array([counts[node] for node in names], dtype=float) / spread
         exposure = np.array([self._past.watched[node] for node in names]) / spread
         chosen = lemons(failed, exposure)
-        self.lemons = tuple(names[at] for at in chosen)
+        self.lemons = tuple(names[index] for index in chosen)
         if not chosen:
             return
-        out = set(self.lemons)
-        cost, hit = 0.0, 0
-        for wait, one in zip(map(self._usual.waited, self._stops), self._stops, strict=True):
-            if part := len(out & set(one.faulty)) / max(1, len(one.faulty)):
-                hit += 1
-                cost += part * one.holds * (one.seconds - wait + one.lost_work)
-        hits, now = self._hits(), self._present_spares()
-        others = [one for one in hits if one.outage.node not in out]
-        cost += sum(waits_for_nodes(hits, now)) - sum(waits_for_nodes(others, now))
+        left_out = set(self.lemons)
+        cost, standstills = 0.0, 0
+        for wait, stop in zip(map(self._usual.waited, self._stops), self._stops, strict=True):
+            if part := len(left_out & set(stop.faulty)) / max(1, len(stop.faulty)):
+                standstills += 1
+                cost += part * stop.holds * (stop.seconds - wait + stop.lost_work)
+        hits, present = self._hits, self._present_spares
+        others = [hit for hit in hits if hit.outage.node not in left_out]
+        cost += sum(waits_for_nodes(hits, present)) - sum(waits_for_nodes(others, present))
         shape, scale = prior(failed, exposure)
         rest = np.delete(np.arange(len(names)), chosen)
         usual = (failed[rest].sum() + 0.5) / exposure[rest].sum()
         rates = self._draws.gamma(failed[chosen] + shape, 1.0, (_DRAWS, len(chosen)))
         rates /= exposure[chosen] + scale
-        over = np.maximum(((rates - usual) * exposure[chosen] * spread).sum(axis=1), 0.0)
+        avoided = np.maximum(((rates - usual) * exposure[chosen] * spread).sum(axis=1), 0.0)
         outages = failed[chosen].sum() * spread
         hours = cost / outages * self._share / HOUR * self._settings.gpus_per_node
-        part = max(hit, 1) / outages  # standstills of one outage
-        gained = self._draws.poisson(over * part) / part * hours
+        part = max(standstills, 1) / outages  # standstills of one outage
+        gained = self._draws.poisson(avoided * part) / part * hours
         low, high = np.quantile(gained, _ends(self._settings.level))
         yield Remedy(
             name=f"out: {', '.join(self.lemons[:4])}{' …' if len(self.lemons) > 4 else ''}",
             change="lemons",
-            gain=Range.around(over.mean() * hours, low, high),
-            standstills=hit,
+            gain=Range.around(avoided.mean() * hours, low, high),
+            standstills=standstills,
             note="Nodes that surely fail more often than others, each replaced by a usual one.",
         )
 
     def _own_failures(self) -> list[NodeOutage]:
-        """Failures of nodes that are no one else's: not of a rack, not planned."""
-        known = ((one, causes.CAUSES.get(one.cause, causes.NONE)) for one in self._past.outages)
-        return [one for one, cause in known if cause.counts and cause is not causes.RACK_OUTAGE]
+        """Failures of a node by itself: not planned, and not those of a rack."""
+        return [
+            outage
+            for outage in self._past.outages
+            if causes.CAUSES.get(outage.cause, causes.NONE).counts
+            and outage.cause != causes.RACK_OUTAGE.word
+        ]
 
     def _clustering(self, names: Sequence[str]) -> float:
-        """How much failures of one node cluster, by fortnights. [1]"""
-        days = (self._past.end - self._past.begin) / DAY
-        spans = max(2, int(days / _FORTNIGHT))
-        place = {name: number for number, name in enumerate(names)}
-        found = np.zeros((len(names), spans))
-        for one in self._own_failures():
-            if one.node in place:
-                share = (one.at - self._past.begin) / DAY / days
-                found[place[one.node], min(max(int(share * spans), 0), spans - 1)] += 1
-        return clustering(found)
+        """`lemon_nodes.clustering` of the nodes' failures, by fortnights. [1]"""
+        spans = max(2, int(self.days / _FORTNIGHT))
+        rows = {name: row for row, name in enumerate(names)}
+        counts = np.zeros((len(names), spans))
+        for outage in self._own_failures():
+            if outage.node in rows:
+                share = (outage.at - self._past.begin) / DAY / self.days
+                counts[rows[outage.node], min(max(int(share * spans), 0), spans - 1)] += 1
+        return clustering(counts)
 
     def _remedy(
         self,
@@ -419,21 +428,21 @@ class _Replay:
         change: str,
         *,
         plan: str = "",
-        stands: Sequence[float] = (),
-        work: Sequence[float] = (),
+        time_saved: Sequence[float] = (),
+        work_saved: Sequence[float] = (),
         blamed: bool = False,
         cost: float = 0.0,
         paid: float = 0.0,
         note: str = "",
     ) -> Remedy:
-        """A remedy's gain, from standstills that are shorter and work that is not lost. [s]"""
+        """A remedy, from the time and the work that it saves at each standstill. [s]"""
         none = np.zeros(len(self._stops))
-        shorter = np.asarray(stands) * self._trains if len(stands) else none
-        again = np.asarray(work) if len(work) else none
+        shorter = np.asarray(time_saved) * self._trains if len(time_saved) else none
+        work_gain = np.asarray(work_saved) if len(work_saved) else none
         scale = self._holds / HOUR * self._settings.gpus_per_node
-        gained = (shorter + again) * scale
-        lost = np.array([one.lost_work for one in self._stops]) * (again != 0)
-        guessed = lost * scale if self._past.lost_work_is_guessed else none
+        gained = (shorter + work_gain) * scale
+        work_lost = np.array([stop.lost_work for stop in self._stops]) * (work_gain != 0)
+        guessed = work_lost * scale if self._past.lost_work_is_guessed else none
         return Remedy(
             name=name,
             change=change,
@@ -453,7 +462,9 @@ class _Replay:
         blamed: bool = False,
         cost: float = 0.0,
     ) -> Range:
-        """The sum of gains with its band. [h]"""
+        """The sum of gains less a cost, with its band. `blamed`: only standstills that are the
+        machines' fault gain. [h]
+        """
         if not len(gained):
             return Range(lower=-max(cost, 0.0), target=-cost, upper=max(-cost, 0.0))
         weights = self._weights[:, block]
@@ -467,16 +478,16 @@ class _Replay:
         mean = float(odds @ gained) - cost
         return Range(lower=min(float(low), mean), target=mean, upper=max(float(high), mean))
 
-    def _block_of(self, at: float) -> int:
-        """The week or day of a moment. [1]"""
-        share = (at - self._past.begin) / max(self._past.end - self._past.begin, 1.0)
+    def _block_of(self, moment: float) -> int:
+        """Number of the week, or of the day, of a moment. [1]"""
+        share = (moment - self._past.begin) / max(self._past.end - self._past.begin, 1.0)
         return min(max(int(share * self._blocks), 0), self._blocks - 1)
 
 
-def told(plan: RecoveryPlan, replicas: int) -> str:
-    """What a plan does, in words.
+def _in_words(plan: RecoveryPlan, replicas: int) -> str:
+    """A recovery plan in words.
 
-    >>> told(plan_of("in-place+stand-in:spares=4"), 2)
+    >>> _in_words(plan_of("in-place+stand-in:spares=4"), 2)
     'restart in place + 4 nodes standing by, taking over in 20 s'
     """
     parts = {
@@ -500,55 +511,51 @@ def _note(plan: RecoveryPlan) -> str:
     return ""
 
 
-def _blocks(past: PoolPast) -> int:
-    days = (past.end - past.begin) / DAY
-    return max(1, round(days / 7) if days / 7 >= _WEEKS else round(days))
-
-
 def _ends(level: Ratio) -> tuple[float, float]:
     return (1 - float(level)) / 2, (1 + float(level)) / 2
 
 
 def trained_shares(pool_past: PoolPast) -> dict[str, float]:
-    """Share of the time in which a job holds nodes that is kept; of all under an empty name. [1]"""
+    """Share of the time in which a job held nodes whose training was kept, by job; that of all jobs
+    under an empty name. [1]
+    """
     kept: defaultdict[str, float] = defaultdict(float)
     held: defaultdict[str, float] = defaultdict(float)
-    for one in pool_past.account:
-        if one.state is NodeState.IDLE or not one.job:
+    for row in pool_past.account:
+        if row.state is NodeState.IDLE or not row.job:
             continue
-        for name in (one.job, ""):
-            held[name] += one.node_days
-            kept[name] += one.node_days if one.state is NodeState.KEPT else 0.0
+        for name in (row.job, ""):
+            held[name] += row.node_days
+            kept[name] += row.node_days if row.state is NodeState.KEPT else 0.0
     return {"": 1.0} | {name: kept[name] / days for name, days in held.items() if days > 0}
 
 
-def _likely_spares(past: PoolPast) -> int:
-    """Nodes beside those that jobs held. [1]"""
-    days = max((past.end - past.begin) / DAY, 1e-9)
-    idle = sum(one.node_days for one in past.account if one.state is NodeState.IDLE)
-    return round(idle / days)
+def _node_days(past: PoolPast, state: NodeState) -> float:
+    """Node-days of a pool in one state. [node d]"""
+    return sum(row.node_days for row in past.account if row.state is state)
 
 
 def waits_for_nodes(hits: Sequence[Hit], spares: int) -> list[float]:
     """Node-time that jobs wait for nodes after each outage, with so many spares. Ours. [node s]
 
-    A spare steps in; where there is none the job waits for the next node that is repaired,
-    whoever's it was. A job that misses several waits for all of them, and once.
+    A spare takes the node's place. Without a spare the job waits for the next node that is
+    repaired, whichever that is. A job that misses several nodes waits until it has all of them.
 
-    >>> two = [Hit(outage=NodeOutage(node=name, at=at, seconds=3600.0, cause="reboot"), job=job, missed_by=8)
-    ...        for name, at, job in (("a", 0.0, "x"), ("b", 600.0, "y"))]
-    >>> waits_for_nodes(two, 0), waits_for_nodes(two, 1)
+    >>> first = NodeOutage(node="a", at=0.0, seconds=3600.0, cause="reboot")
+    >>> second = NodeOutage(node="b", at=600.0, seconds=3600.0, cause="reboot")
+    >>> hits = [Hit(outage=first, job="x", missed_by=8), Hit(outage=second, job="y", missed_by=8)]
+    >>> waits_for_nodes(hits, 0), waits_for_nodes(hits, 1)
     ([28800.0, 28800.0], [0.0, 24000.0])
     """
     events = sorted(
-        [(one.outage.at, 1, number) for number, one in enumerate(hits)]
-        + [(one.outage.at + one.outage.seconds, 0, number) for number, one in enumerate(hits)]
+        [(hit.outage.at, 1, number) for number, hit in enumerate(hits)]
+        + [(hit.outage.at + hit.outage.seconds, 0, number) for number, hit in enumerate(hits)]
     )
     waits, free = [0.0] * len(hits), spares
     waiting: list[int] = []
     absorbed: set[int] = set()
     missing: defaultdict[str, list[int]] = defaultdict(list)
-    for at, breaks, number in events:
+    for moment, breaks, number in events:
         if breaks:
             if free > 0:
                 free -= 1
@@ -561,10 +568,10 @@ def waits_for_nodes(hits: Sequence[Hit], spares: int) -> list[float]:
             absorbed.remove(number)
         elif waiting:
             served = hits[waiting.pop(0)]
-            mine = missing[served.job]
-            if all(other not in waiting for other in mine):
-                waits[mine[0]] = (at - hits[mine[0]].outage.at) * served.missed_by
-                mine.clear()
+            missed = missing[served.job]
+            if all(other not in waiting for other in missed):
+                waits[missed[0]] = (moment - hits[missed[0]].outage.at) * served.missed_by
+                missed.clear()
         else:
             free += 1
     return waits

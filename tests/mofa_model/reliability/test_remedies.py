@@ -105,10 +105,10 @@ def test_replicas_gain_only_what_machines_did():
 def test_one_standstill_is_not_told_apart_from_nothing_and_forty_are():
     one = what_would_help(past([STOP]), ONE)
     name = "a watchdog of 5 min"
-    assert not next(each for each in one.remedies if each.name == name).is_told_apart
+    assert not next(each for each in one.remedies if each.name == name).excludes_zero
     many = [replace(STOP, at=(1 + number * 1.7) * DAY) for number in range(40)]
     found = next(each for each in what_would_help(past(many), ONE).remedies if each.name == name)
-    assert found.is_told_apart
+    assert found.excludes_zero
     assert 0.6 < found.gain.lower / found.gain.target < 0.9
 
 
@@ -147,7 +147,7 @@ def test_failures_that_come_in_clusters_make_no_lemon():
 def test_an_empty_past_gains_nothing():
     found = what_would_help(past([]), ONE)
     assert all(one.gain.target == 0 for one in found.remedies)
-    assert not any(one.is_told_apart for one in found.remedies)
+    assert not any(one.excludes_zero for one in found.remedies)
 
 
 def test_two_plans_together_gain_less_than_each_alone_where_they_shorten_the_same_time():
