@@ -233,7 +233,7 @@ class ExponentialRun:
     """
 
     terms: tuple[tuple[Ratio, Numeric], ...]
-    """Of each component: its share times the chance to survive the recovery [1]; its rate [1/s]."""
+    """Of each component: its share times the chance to survive the recovery, and its rate."""
 
     def alive(self, t: Seconds) -> Ratio:
         """Chance that the run lasts at least t. [1]"""
