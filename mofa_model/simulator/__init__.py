@@ -1,4 +1,4 @@
-"""A training run under failures, event by event: the proof of `reliability`, and a digital twin to
+"""A training run under failures, event by event: a check of `reliability`, and a digital twin to
 look at.
 
     scenario  what is simulated, and the draws of its random times

@@ -3,12 +3,12 @@
     RECOVER ──▶ WORK ──▶ (WAIT) ──▶ SAVE ──▶ WORK ...    a failure leads to RECOVER
 
 An event is the end of a phase, the end of a background copy, or a failure. A due save waits for the
-last copy of its own tier. A failure cancels copies in flight, and the job restarts at the freshest
+last copy of its own tier. A failure cancels copies in flight, and the job restarts at the newest
 durable save of a tier that survives.
 
-Long quiet stretches are skipped exactly: right after a save of the last tier all tiers have just
-saved, so without a failure the next period repeats the one before. The period is measured by
-running one, never computed.
+Long stretches without a failure are skipped exactly: after a save of the last tier all tiers have
+just saved, so the next period repeats the one before. The period is measured by running one, not
+computed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from mofa_model.simulator.scenario import Scenario, draw_failures, draw_recoveri
 RECOVER, WORK, WAIT, SAVE = range(4)
 PHASES: Final = ("recovering", "working", "waiting for a copy", "saving")
 SLOWED: Final = 4
-"""Row of `spent` beside the phases: the part of working time that a copy took."""
+"""Row of `spent` after those of the phases: working time lost because a copy slowed steps."""
 
 Watcher = Callable[["Fleet", NDArray[Any], NDArray[Any]], None]
-"""Called before anything changes, with fleet, time to go on, and failing replicas."""
+"""Called before each step with the fleet, the time until the next event, and which replicas fail
+then."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Period:
 
 
 class Fleet:
-    """Replicas of one scenario. Arrays end in the replica axis."""
+    """Independent replicas of one scenario. The last axis of arrays is the replica."""
 
     def __init__(
         self, scenario: Scenario, count: int, generator: Generator, *, skip: Period | None = None
@@ -68,45 +69,45 @@ class Fleet:
         self.failures = np.zeros((len(scenario.causes), count), dtype=np.int64)
 
     def step(self, watch: Watcher | None = None, stop: float = np.inf) -> NDArray[Any]:
-        """Move every replica to its next event, at most to `stop`; indices of failed ones."""
+        """Move every replica to its next event, at most to `stop`; returns the failed ones."""
         eps = self.scenario.slowdown
         speed = np.where(np.isfinite(self.copy_end).any(axis=0), 1 / (1 + eps), 1.0)
         working = self.phase == WORK
-        end = np.where(working, self.now + self.left / speed, self.until)
-        copy = self.copy_end.min(axis=0)
-        then = np.minimum(np.minimum(end, copy), np.minimum(self.fails, stop))
-        step = then - self.now
-        fails = (self.fails <= then) & (then < stop)
+        phase_end = np.where(working, self.now + self.left / speed, self.until)
+        copy_end = self.copy_end.min(axis=0)
+        next_time = np.minimum(np.minimum(phase_end, copy_end), np.minimum(self.fails, stop))
+        step = next_time - self.now
+        failing = (self.fails <= next_time) & (next_time < stop)
         if watch is not None:
-            watch(self, step, fails)
-        every = np.arange(len(step))
-        self.spent[self.phase, every] += step
+            watch(self, step, failing)
+        replicas = np.arange(len(step))
+        self.spent[self.phase, replicas] += step
         self.spent[SLOWED] += np.where(working, step * (1 - speed), 0.0)
-        self.recovered[self.cause, every] += np.where(self.phase == RECOVER, step, 0.0)
+        self.recovered[self.cause, replicas] += np.where(self.phase == RECOVER, step, 0.0)
         self.left -= np.where(working, step * speed, 0.0)
-        self.now = then
-        copied = (copy <= then) & ~fails
-        ended = (end <= then) & ~fails & ~copied
+        self.now = next_time
+        copied = (copy_end <= next_time) & ~failing
+        ended = (phase_end <= next_time) & ~failing & ~copied
         self._end_copies(np.flatnonzero(copied))
-        self._end_phase(np.flatnonzero(ended & (then < stop)), stop)
-        failed = np.flatnonzero(fails)
+        self._end_phase(np.flatnonzero(ended & (next_time < stop)), stop)
+        failed = np.flatnonzero(failing)
         self._fail(failed)
         return failed
 
-    def _end_copies(self, who: NDArray[np.int_]) -> None:
-        if not len(who):
+    def _end_copies(self, replicas: NDArray[np.int_]) -> None:
+        if not len(replicas):
             return
         for tier in range(len(self.copy_end)):
-            done = who[self.copy_end[tier, who] <= self.now[who]]
+            done = replicas[self.copy_end[tier, replicas] <= self.now[replicas]]
             self.held[tier, done] = self.copy_of[tier, done]
             self.copy_end[tier, done] = np.inf
-        self._save_if_ready(who[self.phase[who] == WAIT])
+        self._save_if_ready(replicas[self.phase[replicas] == WAIT])
 
-    def _end_phase(self, who: NDArray[np.int_], stop: float) -> None:
-        """Let some runs end their phase: recovery becomes work, work a save, a save work again."""
-        phase = self.phase[who]
-        self.phase[who[phase == RECOVER]] = WORK
-        worked, saved = who[phase == WORK], who[phase == SAVE]
+    def _end_phase(self, replicas: NDArray[np.int_], stop: float) -> None:
+        """End the phase of some replicas: recovery becomes work, work a save, a save work again."""
+        phase = self.phase[replicas]
+        self.phase[replicas[phase == RECOVER]] = WORK
+        worked, saved = replicas[phase == WORK], replicas[phase == SAVE]
         self.position[worked] += 1
         self.left[worked] = self.scenario.work
         self.phase[worked] = WAIT
@@ -123,55 +124,61 @@ class Fleet:
         if self.skip is not None:
             self._skip(saved[self.position[saved] % self.scenario.every[-1] == 0], self.skip, stop)
 
-    def _save_if_ready(self, who: NDArray[np.int_]) -> None:
-        """Begin the saves that are due, unless one waits for its tier's last copy."""
-        block, ready = np.zeros(len(who)), np.ones(len(who), dtype=bool)
+    def _save_if_ready(self, replicas: NDArray[np.int_]) -> None:
+        """Begin the saves that are due, unless one of their tiers is still copying."""
+        block, ready = np.zeros(len(replicas)), np.ones(len(replicas), dtype=bool)
         for tier, every in enumerate(self.scenario.every):
-            due = self.position[who] % every == 0
-            ready &= ~due | np.isinf(self.copy_end[tier, who])
+            due = self.position[replicas] % every == 0
+            ready &= ~due | np.isinf(self.copy_end[tier, replicas])
             block += np.where(due, self.scenario.blocking[tier], 0.0)
-        who, block = who[ready], block[ready]
-        self.phase[who] = SAVE
-        self.until[who] = self.now[who] + block
+        replicas, block = replicas[ready], block[ready]
+        self.phase[replicas] = SAVE
+        self.until[replicas] = self.now[replicas] + block
 
-    def _fail(self, who: NDArray[np.int_]) -> None:
-        if not len(who):
+    def _fail(self, replicas: NDArray[np.int_]) -> None:
+        if not len(replicas):
             return
-        drawn = self.generator.random(len(who)) * self.odds[-1]
+        drawn = self.generator.random(len(replicas)) * self.odds[-1]
         causes = np.minimum(np.searchsorted(self.odds, drawn, side="right"), len(self.odds) - 1)
-        done = self.position[who] + 1 - self.left[who] / self.scenario.work
+        intervals_done = self.position[replicas] + 1 - self.left[replicas] / self.scenario.work
         for cause, tier in enumerate(self.tier_of):
-            mine = who[causes == cause]
-            found = self.held[tier:, mine].max(axis=0)
-            self.redone[cause, mine] += (done[causes == cause] - found) * self.scenario.work
-            self.held[: tier + 1, mine] = found
-            self.position[mine] = found
-            self.failures[cause, mine] += 1
-        self._recover(who, causes)
+            hit = replicas[causes == cause]
+            durable = self.held[tier:, hit].max(axis=0)
+            self.redone[cause, hit] += (
+                intervals_done[causes == cause] - durable
+            ) * self.scenario.work
+            self.held[: tier + 1, hit] = durable
+            self.position[hit] = durable
+            self.failures[cause, hit] += 1
+        self._recover(replicas, causes)
 
-    def _recover(self, who: NDArray[np.int_], causes: NDArray[np.int_]) -> None:
-        self.copy_end[:, who] = np.inf
-        self.left[who] = self.scenario.work
-        self.phase[who] = RECOVER
-        self.cause[who] = causes
-        self.until[who] = self.now[who] + draw_recoveries(self.scenario, causes, self.generator)
-        clock = self.now[who] if self.scenario.during_recovery else self.until[who]
-        self.fails[who] = clock + draw_failures(self.scenario, len(who), self.generator)
+    def _recover(self, replicas: NDArray[np.int_], causes: NDArray[np.int_]) -> None:
+        self.copy_end[:, replicas] = np.inf
+        self.left[replicas] = self.scenario.work
+        self.phase[replicas] = RECOVER
+        self.cause[replicas] = causes
+        self.until[replicas] = self.now[replicas] + draw_recoveries(
+            self.scenario, causes, self.generator
+        )
+        clock = self.now[replicas] if self.scenario.during_recovery else self.until[replicas]
+        self.fails[replicas] = clock + draw_failures(self.scenario, len(replicas), self.generator)
 
-    def _skip(self, who: NDArray[np.int_], period: Period, stop: float) -> None:
-        times = np.floor((np.minimum(self.fails[who], stop) - self.now[who]) / period.time)
-        times = np.where(np.isfinite(times), np.maximum(times - 1, 0), 0)
-        moved = times.astype(np.int64) * self.scenario.every[-1]
-        self.now[who] += times * period.time
-        self.copy_end[:, who] += times * period.time
-        self.position[who] += moved
-        self.copy_of[:, who] += moved
-        self.held[:, who] += moved
-        self.spent[:, who] += np.multiply.outer(period.spent, times)
+    def _skip(self, replicas: NDArray[np.int_], period: Period, stop: float) -> None:
+        periods = np.floor(
+            (np.minimum(self.fails[replicas], stop) - self.now[replicas]) / period.time
+        )
+        periods = np.where(np.isfinite(periods), np.maximum(periods - 1, 0), 0)
+        intervals = periods.astype(np.int64) * self.scenario.every[-1]
+        self.now[replicas] += periods * period.time
+        self.copy_end[:, replicas] += periods * period.time
+        self.position[replicas] += intervals
+        self.copy_of[:, replicas] += intervals
+        self.held[:, replicas] += intervals
+        self.spent[:, replicas] += np.multiply.outer(period.spent, periods)
 
 
 def measure_period(scenario: Scenario) -> Period:
-    """Run two failure-free periods and time the second."""
+    """The second of two failure-free periods, as it is run."""
     fleet = Fleet(scenario, 1, np.random.default_rng(0))
     fleet.fails[:] = np.inf
     marks: list[tuple[float, NDArray[Any]]] = []
@@ -184,5 +191,5 @@ def measure_period(scenario: Scenario) -> Period:
             and fleet.position[0] % scenario.every[-1] == 0
         ):
             marks.append((float(fleet.now[0]), fleet.spent[:, 0].copy()))
-    (start, spent), (end, more) = marks
-    return Period(end - start, more - spent)
+    (start, spent), (end, spent_later) = marks
+    return Period(end - start, spent_later - spent)

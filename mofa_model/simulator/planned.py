@@ -1,7 +1,7 @@
 """A job under a recovery plan, event by event: its nodes, replicas, spares, repairs and copies.
 
-Nodes fail one by one, a spare is there or is not, a replica comes back when it does. Nothing is
-split by a chance that a formula gives: so this is the judge of the closed forms in
+Nodes fail one by one, a spare is there or is not, a replica comes back when it does. No event is
+split by a chance that a formula gives, so this simulation can judge the closed forms in
 `reliability.recovery`.
 """
 
@@ -46,17 +46,17 @@ class PlannedScenario:
     attempts: int = 0
     """Restarts in place before a node is replaced. [1]"""
     attempt: float = 0.0
-    """Time of one. [s]"""
+    """Time of a restart in place. [s]"""
     success: float = 0.0
-    """Chance that one helps. [1]"""
+    """Chance that a restart in place helps. [1]"""
     spares: int = 0
     """Spares that stand by. [1]"""
     takeover: float = 0.0
-    """Time until one trains in the place of what failed. [s]"""
+    """Time until a spare trains in the place of a failed node. [s]"""
     refill: RecoveryTime = AT_ONCE
-    """Time until another stands by. [s]"""
+    """Time until another spare stands by in its place. [s]"""
     sharers: int = 1
-    """Jobs alike that share them; the others only take. [1]"""
+    """Equal jobs that share the spares, this one included; the others only take spares. [1]"""
     group: int = 0
     """Nodes that hold each other's state; 0 = none. [1]"""
     replicas: int = 1
@@ -68,19 +68,19 @@ class PlannedScenario:
     rejoin: float = 0.0
     """Time that all stand still for a return. [s]"""
     micro_batches: int = 0
-    """Micro-batches of a replica, where the others do those of one that is away; else 0. [1]"""
+    """Micro-batches of a replica, if the others take over those of one that is away; else 0. [1]"""
     stages: int = 1
-    """Stages of its pipeline. [1]"""
+    """Pipeline stages of a replica. [1]"""
     hang_time: float = 0.0
     """Timeout that ends a hang. [s]"""
     hang_share: float = 0.0
     """Share of failures that hang. [1]"""
     pauses: float = 0.0
-    """Pauses without a step. [1/s]"""
+    """Rate of pauses without a step. [1/s]"""
     pause: RecoveryTime = AT_ONCE
-    """How long one is. [s]"""
+    """Length of a pause. [s]"""
     broken: int | None = None
-    """Nodes that may be in repair before the job stands still; None = they are replaced. [1]"""
+    """Most nodes in repair with which the job still runs; None = broken nodes are replaced. [1]"""
     repair: RecoveryTime = AT_ONCE
     """Time of a repair. [s]"""
 
@@ -93,6 +93,7 @@ LOST: Final = (
     "saving",
     "work redone",
 )
+"""What time is lost to."""
 RECOVERING, STANDING, AWAY, WAITING, SAVING, REDONE = LOST
 
 
@@ -100,69 +101,73 @@ class PlannedRun:
     """One run, from a fresh start."""
 
     def __init__(self, scenario: PlannedScenario, seed: int, start: float = 0.0) -> None:
-        self.scenario, self.dice = scenario, np.random.default_rng(seed)
+        self.scenario, self.generator = scenario, np.random.default_rng(seed)
         self.odds = np.cumsum([kind.share for kind in scenario.kinds])
-        self.now, self.done, self.paused = start, 0.0, 0.0
-        self.away: dict[int, float] = {}
-        self.down: float | None = None
-        self.durable = [0] * len(scenario.every)
+        self.failure_rate = scenario.nodes * scenario.rate
+        # The other jobs that share the spares take one at each of their failures that need a node.
+        node_share = sum(kind.share for kind in scenario.kinds if kind.takes == NODE)
+        self.taking_rate = (scenario.sharers - 1) * self.failure_rate * node_share
+        self.interval = scenario.step_time * scenario.steps
+        self.now = start
+        self.phase = "work"  # then "wait" for the last copy, then "save"
         self.position = 0  # intervals of work that are done
-        self.phase, self.until = "work", 0.0
-        self.copying: dict[int, tuple[float, int]] = {}
-        self.pool = [0.0] * scenario.spares
-        self.stale: dict[int, set[int]] = {}
-        self.total = scenario.nodes * scenario.rate
+        self.done = 0.0  # work that is done [s]
+        self.save_ends = 0.0
+        self.durable = [0] * len(scenario.every)  # position of each tier's newest copy
+        self.copying: dict[int, tuple[float, int]] = {}  # end and position of copies, by tier
+        self.paused_until = 0.0  # all replicas stand still for one
+        self.down_until: float | None = None  # the whole job recovers
+        self.away: dict[int, float] = {}  # when each replica that is away returns
+        self.lost_replica: int | None = None  # the replica that the last failure took
+        self.spares_ready = [0.0] * scenario.spares  # moment from which each stands by
+        self.repairs: list[float] = []  # end of each repair
+        self.nodes_needed = 0  # nodes that a pool has not given yet
+        self.hit_nodes: dict[int, set[int]] = {}  # by group, since the last copies
         self.failures = 0
         self.lost = dict.fromkeys(LOST, 0.0)
-        self.repairs: list[float] = []
-        self.interval = scenario.step_time * scenario.steps
-        self.needs = 0  # nodes that nobody gave it yet
-        self.left: int | None = None  # the replica that the last failure took
         self.begin()
 
     def begin(self) -> None:
-        """Begin the run: draw when each cause of failure comes first."""
-        self.next_failure = self.wait(self.total)
-        self.next_pause = self.wait(self.scenario.pauses)
-        self.others_take = self.wait((self.scenario.sharers - 1) * self.total * self.node_share())
+        """Begin to run: draw when the first failure, pause and taking of a spare come."""
+        self.next_failure = self.next_after(self.failure_rate)
+        self.next_pause = self.next_after(self.scenario.pauses)
+        self.next_taking = self.next_after(self.taking_rate)
 
-    def node_share(self) -> float:
-        """Share of failures after which a spare node takes the place of a lost one. [1]"""
-        return sum(k.share for k in self.scenario.kinds if k.takes == NODE)
+    def next_after(self, rate: float) -> float:
+        """Draw when the next event of a Poisson process with this rate comes. [s]"""
+        return self.now + self.generator.exponential(1 / rate) if rate > 0 else math.inf
 
-    def wait(self, rate: float) -> float:
-        """Draw when the next event of a random process with this rate comes. [s]"""
-        return self.now + self.dice.exponential(1 / rate) if rate > 0 else math.inf
-
-    def drawn(self, *laws: RecoveryTime) -> float:
+    def draw_time(self, *laws: RecoveryTime) -> float:
         """Draw one time of each law, and add them. [s]"""
-        return sum(float(draw_times(law, 1, self.dice)[0]) for law in laws)
+        return sum(float(draw_times(law, 1, self.generator)[0]) for law in laws)
 
     def work_rate(self) -> float:
         """Work done in a second. [1]"""
-        gone, count = len(self.away), self.scenario.replicas
-        share = (count - gone) / count
-        if self.scenario.micro_batches and gone < count:
-            micro, more = self.scenario.micro_batches, self.scenario.stages - 1
-            share = (micro + more) / (math.ceil(micro * count / (count - gone)) + more)
+        away, count = len(self.away), self.scenario.replicas
+        share = (count - away) / count
+        if self.scenario.micro_batches and away < count:
+            micro_batches, fill = self.scenario.micro_batches, self.scenario.stages - 1
+            share = (micro_batches + fill) / (
+                math.ceil(micro_batches * count / (count - away)) + fill
+            )
         return share / (1 + self.scenario.slowdown if self.copying else 1)
 
     def advance(self, end: float) -> None:
         """Go on to a moment, with the saves and copies that are due before it."""
         while self.now < end:
-            stop = min([end, *(when for when, _ in self.copying.values())])
-            if self.down is not None:
-                stop = min(stop, self.down)
+            stop = min([end, *(copy_end for copy_end, _ in self.copying.values())])
+            if self.down_until is not None:
+                stop = min(stop, self.down_until)
                 self.lost[RECOVERING] += stop - self.now
                 self.now = stop
-                if stop == self.down:
-                    self.down = None
-            elif self.now < self.paused:
-                stood = min(stop, self.paused) - self.now
-                self.now += stood
-                self.lost[STANDING] += stood
+                if stop == self.down_until:
+                    self.down_until = None
+            elif self.now < self.paused_until:
+                pause = min(stop, self.paused_until) - self.now
+                self.now += pause
+                self.lost[STANDING] += pause
                 if self.phase == "save":
-                    self.until += stood
+                    self.save_ends += pause
             elif self.phase == "work":
                 pace = self.work_rate()
                 before = self.now
@@ -181,52 +186,53 @@ class PlannedRun:
                 self.now = stop
             else:
                 before = self.now
-                left = self.until - self.now
-                if self.now + left <= stop:
-                    self.now = self.until
-                    self.saved()
+                if self.save_ends <= stop:
+                    self.now = self.save_ends
+                    self.end_save()
                 else:
                     self.now = stop
                 self.lost[SAVING] += self.now - before
             self.end_copies()
 
     def due(self) -> list[int]:
-        """Tiers whose save is due at this step."""
-        return [j for j, every in enumerate(self.scenario.every) if self.position % every == 0]
+        """Tiers whose save is due at this position."""
+        return [
+            tier for tier, every in enumerate(self.scenario.every) if self.position % every == 0
+        ]
 
     def try_save(self) -> None:
-        """Begin a save, unless the last copy of its tier is still on its way."""
-        if not any(j in self.copying for j in self.due()):
+        """Begin the saves that are due, unless one of their tiers is still copying."""
+        if not any(tier in self.copying for tier in self.due()):
             self.phase = "save"
-            self.until = self.now + sum(self.scenario.blocking[j] for j in self.due())
+            self.save_ends = self.now + sum(self.scenario.blocking[tier] for tier in self.due())
 
-    def saved(self) -> None:
+    def end_save(self) -> None:
         """End the part of a save that blocks training."""
         self.phase = "work"
-        for j in self.due():
-            if self.scenario.background[j] > 0:
-                self.copying[j] = (self.now + self.scenario.background[j], self.position)
+        for tier in self.due():
+            if self.scenario.background[tier] > 0:
+                self.copying[tier] = (self.now + self.scenario.background[tier], self.position)
             else:
-                self.kept(j, self.position)
+                self.end_copy(tier, self.position)
 
-    def kept(self, tier: int, position: int) -> None:
-        """Note that a copy is complete: its work survives failures of its tier."""
+    def end_copy(self, tier: int, position: int) -> None:
+        """Take a tier's copy of a position as durable."""
         self.durable[tier] = position
         if tier == 0:
-            self.stale.clear()
+            self.hit_nodes.clear()
 
     def end_copies(self) -> None:
         """End the copies that are complete by now."""
-        for j, (when, position) in list(self.copying.items()):
-            if when <= self.now:
-                del self.copying[j]
-                self.kept(j, position)
+        for tier, (end, position) in list(self.copying.items()):
+            if end <= self.now:
+                del self.copying[tier]
+                self.end_copy(tier, position)
         if self.phase == "wait":
             self.try_save()
 
     def run(self, duration: float = math.inf, failures: float = math.inf) -> float:
-        """Run for a time, or until enough failures; returns the share of time that became lasting
-        work. [1]
+        """Run for a time, or until enough failures; returns the share of time that became work that
+        is kept. [1]
         """
         while self.failures < failures and self.now < duration:
             when = min(self.next_event(), duration)
@@ -238,130 +244,134 @@ class PlannedRun:
 
     def next_event(self) -> float:
         """When the next failure, pause, repair or return comes. [s]"""
-        back = min(self.away.values(), default=math.inf)
-        mended = self.repairs[0] if self.repairs else math.inf
-        return min(self.next_failure, self.next_pause, back, mended, self.others_take)
+        return_time = min(self.away.values(), default=math.inf)
+        repair_time = self.repairs[0] if self.repairs else math.inf
+        return min(self.next_failure, self.next_pause, return_time, repair_time, self.next_taking)
 
     def happen(self, when: float) -> None:
         """Let the events of this moment happen."""
         if when == min(self.away.values(), default=math.inf):
-            self.come_back()
+            self.let_return()
         elif self.repairs and when == self.repairs[0]:
             heapq.heappop(self.repairs)
-            self.missing()
-        elif when == self.others_take:
-            rate = (self.scenario.sharers - 1) * self.total * self.node_share()
-            self.others_take = self.wait(rate)
+            self.stop_if_short()
+        elif when == self.next_taking:
+            self.next_taking = self.next_after(self.taking_rate)
             self.take_spare()
         elif when == self.next_pause:
             self.pass_pause()
         else:
-            self.next_failure = self.wait(self.total)
-            self.fail(int(self.dice.integers(self.scenario.nodes)))
+            self.next_failure = self.next_after(self.failure_rate)
+            self.fail(int(self.generator.integers(self.scenario.nodes)))
 
     def pass_pause(self) -> None:
-        """A pause that outlasts the timeout is taken for a hang."""
-        self.next_pause = self.wait(self.scenario.pauses)
-        if self.down is None and self.drawn(self.scenario.pause) > self.scenario.hang_time:
-            known = [k for k in self.scenario.kinds if k.takes == PROCESS]
-            process = (known or self.scenario.kinds)[0]
-            self.stop(self.scenario.hang_time + self.drawn(*process.recovery_laws), 0)
-            self.everyone()
+        """Let a pause pass; one that outlasts the timeout is taken for a hang."""
+        self.next_pause = self.next_after(self.scenario.pauses)
+        if (
+            self.down_until is None
+            and self.draw_time(self.scenario.pause) > self.scenario.hang_time
+        ):
+            process_kinds = [kind for kind in self.scenario.kinds if kind.takes == PROCESS]
+            process = (process_kinds or self.scenario.kinds)[0]
+            self.stop(self.scenario.hang_time + self.draw_time(*process.recovery_laws), 0)
+            self.restore_replicas()
 
     def take_spare(self) -> bool:
-        """Whether a spare stands by; it is taken."""
-        ready = [i for i, when in enumerate(self.pool) if when <= self.now]
+        """Take a spare, if one stands by; returns whether one did."""
+        ready = [spare for spare, ready_at in enumerate(self.spares_ready) if ready_at <= self.now]
         if ready:
-            self.pool[ready[0]] = self.now + self.drawn(self.scenario.refill)
+            self.spares_ready[ready[0]] = self.now + self.draw_time(self.scenario.refill)
         return bool(ready)
 
-    def come_back(self) -> None:
+    def let_return(self) -> None:
         """Let replicas that are ready join the others."""
-        for one, when in list(self.away.items()):
-            if when <= self.now:
-                del self.away[one]
-                self.paused = max(self.paused, self.now + self.scenario.rejoin)
+        for replica, return_time in list(self.away.items()):
+            if return_time <= self.now:
+                del self.away[replica]
+                self.paused_until = max(self.paused_until, self.now + self.scenario.rejoin)
 
-    def everyone(self) -> None:
+    def restore_replicas(self) -> None:
         """Give the job all its replicas: it starts again as a whole."""
         self.away.clear()
-        self.paused = 0.0
+        self.paused_until = 0.0
 
-    def missing(self) -> None:
-        """Stop the job where the pool lacks a node that it needs."""
+    def stop_if_short(self) -> None:
+        """Stop the job while more nodes are in repair than it can miss."""
         broken = self.scenario.broken
         if broken is not None and len(self.repairs) > broken:
-            self.down = max(self.down or 0.0, self.repairs[0])
+            self.down_until = max(self.down_until or 0.0, self.repairs[0])
 
     def stop(self, time: float, tier: int) -> None:
-        """Stop the whole job, which starts again from the newest copy that is left."""
-        found = max(self.durable[tier:])
-        self.lost[REDONE] += self.done - found * self.interval
-        self.durable[: tier + 1] = [found] * (tier + 1)
-        self.position, self.done = found, found * self.interval
+        """Stop the whole job for a time; it starts again from the newest copy that survives."""
+        position = max(self.durable[tier:])
+        self.lost[REDONE] += self.done - position * self.interval
+        self.durable[: tier + 1] = [position] * (tier + 1)
+        self.position, self.done = position, position * self.interval
         self.copying.clear()
         self.phase = "work"
-        self.down = self.now + time
+        self.down_until = self.now + time
 
     def fail(self, hit: int) -> None:  # noqa: C901 - one failure, from what is hit to what stops
-        """Let a node fail, and the plan answer it."""
-        scenario, dice = self.scenario, self.dice
+        """Let a node fail, and the recovery plan act."""
+        scenario, generator = self.scenario, self.generator
         replica = hit * scenario.replicas // scenario.nodes
         if replica in self.away:
             return
         if scenario.broken is not None and len(self.repairs) > scenario.broken:
             return  # nothing runs, nothing fails
         self.failures += 1
-        self.left = None
+        self.lost_replica = None
         kind = scenario.kinds[
-            int(np.searchsorted(self.odds, dice.random() * self.odds[-1], side="right"))
+            int(np.searchsorted(self.odds, generator.random() * self.odds[-1], side="right"))
         ]
-        hung = scenario.hang_time if dice.random() < scenario.hang_share else 0.0
+        hung = scenario.hang_time if generator.random() < scenario.hang_share else 0.0
         if scenario.whole:
-            last = next(k for k in scenario.kinds if k.takes == JOB)
-            self.stop(hung + self.drawn(*last.recovery_laws), last.tier)
+            job_kind = next(kind for kind in scenario.kinds if kind.takes == JOB)
+            self.stop(hung + self.draw_time(*job_kind.recovery_laws), job_kind.tier)
             return
         time, tier, lost = self.recovery(kind)
         if scenario.group and kind.takes == NODE:
-            mine = self.stale.setdefault(hit // scenario.group, set())
-            if mine - {hit} and lost:
+            hit_nodes = self.hit_nodes.setdefault(hit // scenario.group, set())
+            if hit_nodes - {hit} and lost:
                 tier = 1
             if lost:
-                mine.add(hit)
+                hit_nodes.add(hit)
         if kind.takes == JOB or scenario.others == "stop" or scenario.replicas == 1:
             self.stop(hung + time, tier)
-            self.everyone()
+            self.restore_replicas()
             if scenario.broken is not None:
-                heapq.heappush(self.repairs, self.now + self.drawn(scenario.repair))
-                self.missing()
+                heapq.heappush(self.repairs, self.now + self.draw_time(scenario.repair))
+                self.stop_if_short()
             return
         if scenario.others == "go-on":
-            if self.phase == "work" and self.down is None:
+            if self.phase == "work" and self.down_until is None:
                 self.lost[REDONE] += self.done % scenario.step_time
                 self.done -= self.done % scenario.step_time
-            self.paused = max(self.paused, self.now + hung + scenario.stall)
+            self.paused_until = max(self.paused_until, self.now + hung + scenario.stall)
         else:
             self.stop(hung + scenario.stall, tier)
             if time <= scenario.stall:
-                return  # it is there when the others are
+                return  # the replica is back when the others are
         self.away[replica] = self.now + hung + max(time, scenario.stall)
-        self.left = replica
+        self.lost_replica = replica
         if len(self.away) == scenario.replicas:
             first = min(self.away.values())
             self.stop(first - self.now, tier)
 
     def recovery(self, kind: Cause) -> tuple[float, int, bool]:
-        """Time until what failed trains again, the tier that it reads, and whether a node went."""
-        scenario, dice, spent = self.scenario, self.dice, 0.0
+        """Time until the failed part trains again, the tier that it reads, and whether a node is
+        lost.
+        """
+        scenario, generator, spent = self.scenario, self.generator, 0.0
         if kind.takes == NODE:
             for _ in range(scenario.attempts):
                 spent += scenario.attempt
-                if dice.random() < scenario.success:
+                if generator.random() < scenario.success:
                     return spent, 0, False
         if kind.takes == NODE and self.take_spare():
             return spent + scenario.takeover, kind.tier, True
-        self.needs += kind.takes == NODE
-        return spent + self.drawn(*kind.recovery_laws), kind.tier, kind.takes == NODE
+        self.nodes_needed += kind.takes == NODE
+        return spent + self.draw_time(*kind.recovery_laws), kind.tier, kind.takes == NODE
 
 
 def simulate_planned(
@@ -383,6 +393,6 @@ def simulate_planned(
     return Runs(
         duration=duration,
         ettr=np.array(ettr),
-        failures=np.array([one.failures for one in runs]),
-        lost={name: float(np.mean([one.lost[name] for one in runs])) for name in LOST},
+        failures=np.array([run.failures for run in runs]),
+        lost={name: float(np.mean([run.lost[name] for run in runs])) for name in LOST},
     )

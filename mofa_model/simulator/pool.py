@@ -1,10 +1,10 @@
 """Jobs that share a pool, event by event: a queue with priorities, nodes that break, and spares.
 
-A job holds its nodes from its start to its end. One that loses a node takes a free one, or waits
-until another is mended, free, or taken from a job of lower priority. Whoever waits in the queue
-starts once so many nodes are free beside the spares: the highest priority first, then who came
-first; a smaller one may pass who does not fit. Training, saving and recovery of each job are those
-of `planned`.
+A job holds its nodes from its start to its end. If it loses a node it takes a free one, or waits
+until one is repaired, given back, or taken from a job of lower priority. A job in the queue starts
+once enough nodes are free beside the spares. The highest priority comes first, then the earliest
+arrival; a smaller job may pass one that does not fit. Training, saves and recovery of each job are
+those of `planned`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mofa_model.simulator.scenario import NODE, draw_times
 from mofa_model.spec.reliability import RecoveryTime
 
 _DONE: float = 1.0
-"""Work that is left below which a job is over. [s]"""
+"""Work left below which a job is done. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +36,11 @@ class PoolJob:
     work: float
     """Training that it needs, as time without any loss. [s]"""
     priority: float = 0.0
-    """Who has more is served first. [1]"""
+    """Priority in the queue; a higher one is served first. [1]"""
     arrives: float = 0.0
-    """When it comes. [s]"""
+    """When it joins the queue. [s]"""
     start: float = 0.0
-    """From its nodes to its first step. [s]"""
+    """Time from its nodes to its first step. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,11 @@ class PoolScenario:
     nodes: int
     jobs: tuple[PoolJob, ...]
     spares: int = 0
-    """Nodes on which no job starts: they replace broken ones. [1]"""
+    """Nodes that no job starts on, because they replace broken ones. [1]"""
     repair: RecoveryTime = field(default_factory=lambda: RecoveryTime(mean=86400.0))
     """Time until a broken node is back. [s]"""
     preempts: bool = False
-    """Whether who has a higher priority takes nodes from who has a lower one."""
+    """Whether jobs of higher priority take nodes from jobs of lower priority."""
 
     def __post_init__(self) -> None:
         whole(nodes=self.nodes, spares_and_one=self.spares + 1)
@@ -70,7 +70,7 @@ class PoolScenario:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutcome:
-    """What became of a job."""
+    """One job's part in a run of its pool."""
 
     finished: float
     """When it was done; infinite = not within the run. [s]"""
@@ -79,236 +79,233 @@ class JobOutcome:
     held_time: float
     """Time in which it held nodes. [s]"""
     lacked: float
-    """Of it, time in which it waited for a node. [s]"""
+    """Part of that time in which it waited for a node. [s]"""
     kept_time: float
-    """Training that stays. [s]"""
+    """Training that is kept. [s]"""
     failures: int
     """Failures that hit it. [1]"""
     preempted: int
-    """How often others took its nodes. [1]"""
+    """How often other jobs took its nodes. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOutcome:
-    """What became of a pool in a run."""
+    """Jobs and node-time of a pool in one run."""
 
     of_jobs: tuple[JobOutcome, ...]
     duration: float
-    """Until the end, or until the last job was done. [s]"""
+    """Length of the run, which ends early when the last job is done. [s]"""
     kept_node_time: float
-    """Node-time that trained and stays. [node s]"""
+    """Node-time whose training is kept. [node s]"""
     held_node_time: float
     """Node-time that jobs held. [node s]"""
     broken_node_time: float
     """Node-time in repair. [node s]"""
     idle_node_time: float
-    """The rest. [node s]"""
+    """Node-time of free nodes. [node s]"""
 
 
 class _Job:
     """A job on its way through the pool."""
 
-    def __init__(self, job: PoolJob, number: int, seed: int) -> None:
-        self.job, self.number = job, number
-        self.run = PlannedRun(job.scenario, seed, job.arrives)
+    def __init__(self, request: PoolJob, number: int, seed: int) -> None:
+        self.request, self.number = request, number
+        self.run = PlannedRun(request.scenario, seed, request.arrives)
         self.holds = 0
         self.queued = self.held = self.lacked = 0.0
         self.finished, self.preempted = math.inf, 0
+        # Replicas that wait for a node (None: the whole job), and their recovery once they have it.
         self.lacking: list[tuple[int | None, float]] = []
-        """Replicas (None: the whole job) that wait for a node, and their recovery once they have
-        it. [s]
-        """
 
     @property
     def order(self) -> tuple[float, float, int]:
         """Sort key of waiting jobs: the least is served first."""
-        return (-self.job.priority, self.job.arrives, self.number)
+        return (-self.request.priority, self.request.arrives, self.number)
 
     @property
-    def stands(self) -> bool:
-        """Whether nothing of it runs before it has another node."""
+    def is_halted(self) -> bool:
+        """Whether nothing of the job runs until it has another node."""
         replicas = {replica for replica, _ in self.lacking}
-        return None in replicas or len(replicas) == self.job.scenario.replicas
+        return None in replicas or len(replicas) == self.request.scenario.replicas
 
     def next_event(self) -> float:
-        """When the job's next event comes, or it may be done. [s]"""
-        if self.stands:
+        """When the job's next event comes, or the job may be done. [s]"""
+        if self.is_halted:
             return math.inf
-        over = self.run.now + max(self.job.work - self.run.done, _DONE)
-        return min(self.run.next_event(), over)
+        earliest_end = self.run.now + max(self.request.work - self.run.done, _DONE)
+        return min(self.run.next_event(), earliest_end)
 
 
 class PoolRun:
     """One run, from an empty pool."""
 
     def __init__(self, scenario: PoolScenario, seed: int) -> None:
-        self.scenario, self.dice = scenario, np.random.default_rng(seed)
+        self.scenario, self.generator = scenario, np.random.default_rng(seed)
         self.now, self.free = 0.0, scenario.nodes
         self.repairs: list[float] = []
         self.jobs = [
             _Job(job, number, seed * len(scenario.jobs) + number)
             for number, job in enumerate(scenario.jobs)
         ]
-        self.coming = sorted(self.jobs, key=lambda one: (one.job.arrives, one.number))
+        self.coming = sorted(self.jobs, key=lambda job: (job.request.arrives, job.number))
         self.queue: list[_Job] = []
         self.running: list[_Job] = []
         self.broken_time = self.idle_time = self.held_time = 0.0
-        every = [job.scenario for job in scenario.jobs]
-        hardware = [
-            one.rate * sum(kind.share for kind in one.kinds if kind.takes == NODE) for one in every
+        # A free node breaks as often as a node of a job does.
+        node_rates = [
+            planned.rate * sum(kind.share for kind in planned.kinds if kind.takes == NODE)
+            for planned in (job.scenario for job in scenario.jobs)
         ]
-        self.idle_rate = float(np.mean(hardware)) if hardware else 0.0
+        self.idle_rate = float(np.mean(node_rates)) if node_rates else 0.0
         self.next_idle = math.inf
 
     def run(self, duration: float) -> PoolOutcome:
-        """Run the pool for a time, or until all jobs are done; returns the outcome."""
+        """Run the pool for a time, or until all jobs are done."""
         while self.now < duration and (self.coming or self.queue or self.running):
-            when = min(
+            moment = min(
                 duration,
-                self.coming[0].job.arrives if self.coming else math.inf,
+                self.coming[0].request.arrives if self.coming else math.inf,
                 self.repairs[0] if self.repairs else math.inf,
                 self.next_idle,
-                *(one.next_event() for one in self.running),
+                *(job.next_event() for job in self.running),
             )
-            self.advance(when)
-            if when < duration:
-                self.happen(when)
+            self.advance(moment)
+            if moment < duration:
+                self.happen(moment)
         return self.outcome()
 
-    def advance(self, when: float) -> None:
+    def advance(self, moment: float) -> None:
         """Let all running jobs go on to a moment. [s]"""
-        passed = when - self.now
-        self.now = when
-        self.idle_time += self.free * passed
-        self.broken_time += len(self.repairs) * passed
-        for one in self.queue:
-            one.queued += passed
-        for one in self.running:
-            one.held += passed
-            self.held_time += one.holds * passed
-            if one.stands:
-                one.lacked += passed
-            one.run.advance(when)
+        elapsed = moment - self.now
+        self.now = moment
+        self.idle_time += self.free * elapsed
+        self.broken_time += len(self.repairs) * elapsed
+        for job in self.queue:
+            job.queued += elapsed
+        for job in self.running:
+            job.held += elapsed
+            self.held_time += job.holds * elapsed
+            if job.is_halted:
+                job.lacked += elapsed
+            job.run.advance(moment)
 
-    def happen(self, when: float) -> None:
+    def happen(self, moment: float) -> None:
         """Let all events of this moment happen: arrivals, repairs, failures, ends."""
-        while self.coming and self.coming[0].job.arrives <= when:
+        while self.coming and self.coming[0].request.arrives <= moment:
             self.queue.append(self.coming.pop(0))
-        while self.repairs and self.repairs[0] <= when:
+        while self.repairs and self.repairs[0] <= moment:
             heapq.heappop(self.repairs)
             self.free += 1
-        if self.next_idle <= when and self.free:
+        if self.next_idle <= moment and self.free:
             self.free -= 1
-            self.breaks()
-        for one in list(self.running):
-            if one.job.work - one.run.done < _DONE:
-                self.end(one)
-            elif not one.stands and one.run.next_event() <= when:
-                one.run.happen(when)
-                self.replace(one)
+            self.send_to_repair()
+        for job in list(self.running):
+            if job.request.work - job.run.done < _DONE:
+                job.finished = self.now
+                self.leave(job)
+            elif not job.is_halted and job.run.next_event() <= moment:
+                job.run.happen(moment)
+                self.lose_node(job)
         self.serve()
         rate = self.free * self.idle_rate
-        self.next_idle = when + self.dice.exponential(1 / rate) if rate > 0 else math.inf
+        self.next_idle = moment + self.generator.exponential(1 / rate) if rate > 0 else math.inf
 
-    def breaks(self) -> None:
+    def send_to_repair(self) -> None:
         """Send a node to repair."""
-        repair = float(draw_times(self.scenario.repair, 1, self.dice)[0])
+        repair = float(draw_times(self.scenario.repair, 1, self.generator)[0])
         heapq.heappush(self.repairs, self.now + repair)
 
-    def replace(self, one: _Job) -> None:
-        """Let a job that lost a node wait for another one."""
-        if not one.run.needs:
+    def lose_node(self, job: _Job) -> None:
+        """Send the node that a job lost to repair; the job waits for another one."""
+        if not job.run.nodes_needed:
             return
-        run, one.run.needs = one.run, 0
-        one.holds -= 1
-        self.breaks()
-        if run.left is not None:
-            one.lacking.append((run.left, run.away[run.left] - self.now))
-            run.away[run.left] = math.inf
+        run, job.run.nodes_needed = job.run, 0
+        job.holds -= 1
+        self.send_to_repair()
+        if run.lost_replica is not None:
+            job.lacking.append((run.lost_replica, run.away[run.lost_replica] - self.now))
+            run.away[run.lost_replica] = math.inf
         else:
-            one.lacking = [(None, max(0.0, (run.down or self.now) - self.now))]
-        if one.stands:
-            run.down = math.inf
+            job.lacking = [(None, max(0.0, (run.down_until or self.now) - self.now))]
+        if job.is_halted:
+            run.down_until = math.inf
 
     def serve(self) -> None:
         """Give free nodes to jobs that lost one, then to jobs in the queue."""
-        lacking = (one for one in self.running if one.holds < one.job.scenario.nodes)
-        for one in sorted(lacking, key=lambda one: one.order):
-            while (missing := one.job.scenario.nodes - one.holds) and self.room_for(one, 1, 0):
+        lacking = (job for job in self.running if job.holds < job.request.scenario.nodes)
+        for job in sorted(lacking, key=lambda job: job.order):
+            while (missing := job.request.scenario.nodes - job.holds) and self.room_for(job, 1, 0):
                 self.free -= 1
-                one.holds += 1
-                if missing == 1 or one.lacking[0][0] is not None:
-                    self.goes_on(one)
-        for one in sorted(self.queue, key=lambda one: one.order):
-            nodes = one.job.scenario.nodes
-            if self.room_for(one, nodes, self.scenario.spares):
+                job.holds += 1
+                if missing == 1 or job.lacking[0][0] is not None:
+                    self.resume(job)
+        for job in sorted(self.queue, key=lambda job: job.order):
+            nodes = job.request.scenario.nodes
+            if self.room_for(job, nodes, self.scenario.spares):
                 self.free -= nodes
-                one.holds = nodes
-                self.queue.remove(one)
-                self.running.append(one)
-                one.run.now, one.run.down = self.now, self.now + one.job.start
-                one.run.begin()
+                job.holds = nodes
+                self.queue.remove(job)
+                self.running.append(job)
+                job.run.now, job.run.down_until = self.now, self.now + job.request.start
+                job.run.begin()
 
-    def goes_on(self, one: _Job) -> None:
-        """Let a job go on with the node that it, or its first replica, waited for."""
-        stood, (replica, left) = one.stands, one.lacking.pop(0)
-        if replica is None:
-            one.run.down = self.now + left
-        else:
-            one.run.away[replica] = self.now + left
-            if stood:
-                one.run.down = self.now + left
-        if stood:
-            one.run.begin()
+    def resume(self, job: _Job) -> None:
+        """Let a job recover with the node that it, or its first replica, waited for."""
+        was_halted, (replica, recovery) = job.is_halted, job.lacking.pop(0)
+        if replica is not None:
+            job.run.away[replica] = self.now + recovery
+        if was_halted:
+            job.run.down_until = self.now + recovery
+            job.run.begin()
 
-    def room_for(self, one: _Job, nodes: int, reserve: int) -> bool:
-        """Whether so many nodes are free for a job, perhaps because others give theirs."""
+    def room_for(self, job: _Job, nodes: int, reserve: int) -> bool:
+        """Whether so many nodes are free for a job beside a reserve. If need be, and if that is
+        enough, jobs of lower priority give theirs.
+        """
         if self.free - reserve >= nodes:
             return True
         if not self.scenario.preempts:
             return False
-        lower = [each for each in self.running if each.job.priority < one.job.priority]
-        if self.free - reserve + sum(each.holds for each in lower) < nodes:
+        lower = [
+            victim for victim in self.running if victim.request.priority < job.request.priority
+        ]
+        if self.free - reserve + sum(victim.holds for victim in lower) < nodes:
             return False
-        for each in sorted(lower, key=lambda each: each.order, reverse=True):
+        for victim in sorted(lower, key=lambda victim: victim.order, reverse=True):
             if self.free - reserve >= nodes:
                 break
-            each.preempted += 1
-            each.run.stop(0.0, len(each.run.durable) - 1)
-            each.run.everyone()
-            self.leave(each)
-            self.queue.append(each)
+            victim.preempted += 1
+            victim.run.stop(0.0, len(victim.run.durable) - 1)
+            victim.run.restore_replicas()
+            self.leave(victim)
+            self.queue.append(victim)
         return True
 
-    def leave(self, one: _Job) -> None:
+    def leave(self, job: _Job) -> None:
         """Take a job's nodes back into the pool."""
-        self.free += one.holds
-        one.holds, one.lacking = 0, []
-        self.running.remove(one)
-
-    def end(self, one: _Job) -> None:
-        """End a job that is done."""
-        one.finished = self.now
-        self.leave(one)
+        self.free += job.holds
+        job.holds, job.lacking = 0, []
+        self.running.remove(job)
 
     def outcome(self) -> PoolOutcome:
-        """The outcome of the run: of each job, and of the pool's node-time."""
+        """The outcome of the run so far."""
         return PoolOutcome(
             of_jobs=tuple(
                 JobOutcome(
-                    finished=one.finished,
-                    queued=one.queued,
-                    held_time=one.held,
-                    lacked=one.lacked,
-                    kept_time=min(one.run.done, one.job.work),
-                    failures=one.run.failures,
-                    preempted=one.preempted,
+                    finished=job.finished,
+                    queued=job.queued,
+                    held_time=job.held,
+                    lacked=job.lacked,
+                    kept_time=min(job.run.done, job.request.work),
+                    failures=job.run.failures,
+                    preempted=job.preempted,
                 )
-                for one in self.jobs
+                for job in self.jobs
             ),
             duration=self.now,
             kept_node_time=sum(
-                min(one.run.done, one.job.work) * one.job.scenario.nodes for one in self.jobs
+                min(job.run.done, job.request.work) * job.request.scenario.nodes
+                for job in self.jobs
             ),
             held_node_time=self.held_time,
             broken_node_time=self.broken_time,
@@ -319,7 +316,7 @@ class PoolRun:
 def at_rate(scenario: PoolScenario, factor: float) -> PoolScenario:
     """The pool with all failure rates times a factor. []"""
     jobs = (
-        replace(one, scenario=replace(one.scenario, rate=one.scenario.rate * factor))
-        for one in scenario.jobs
+        replace(job, scenario=replace(job.scenario, rate=job.scenario.rate * factor))
+        for job in scenario.jobs
     )
     return replace(scenario, jobs=tuple(jobs))

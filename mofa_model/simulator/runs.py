@@ -1,4 +1,4 @@
-"""Runs of a given length: scatter of ETTR, lost time, and one run as a timeline."""
+"""Runs of a given length: scatter of their ETTR, time lost by cause, and one run as a timeline."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mofa_model.simulator.engine import PHASES, SAVE, SLOWED, WAIT, Fleet, measu
 from mofa_model.simulator.scenario import Scenario
 
 MOST_EVENTS = 200_000_000
-"""Failures over all runs beyond which a simulation would take hours."""
+"""Most failures over all runs: with more, a simulation would take hours. [1]"""
 MOST_STRETCHES = 200_000
-"""Stretches that a timeline may have."""
+"""Most stretches of a timeline. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +26,10 @@ class Runs:
 
     duration: float
     ettr: NDArray[Any]
-    """Work that was not lost, over the length. [1]"""
+    """Work that was kept, over the length of the run. [1]"""
     failures: NDArray[Any]
     lost: dict[str, float]
-    """Mean time lost by cause; with the productive time it adds to the length. [s]"""
+    """Mean time lost by cause; these and the productive time add to the length of a run. [s]"""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class TimelineStretch:
     end: float
     phase: str
     saved: int
-    """Boundaries durable or reached at its end, in intervals of work. [1]"""
+    """Position of the run, in intervals of work. [1]"""
     failure: str
-    """The cause of the failure that ends it, or nothing."""
+    """Cause of the failure that ends the stretch; empty without one."""
 
 
 def simulate_runs(
@@ -67,7 +67,7 @@ def simulate_runs(
         fleet.step(stop=duration)
         if progress is not None:
             progress(float(np.mean(fleet.now)) / duration)
-    done = fleet.position + 1 - fleet.left / scenario.work
+    intervals_done = fleet.position + 1 - fleet.left / scenario.work
     lost = {
         PHASES[WAIT]: float(np.mean(fleet.spent[WAIT])),
         PHASES[SAVE]: float(np.mean(fleet.spent[SAVE])),
@@ -78,29 +78,29 @@ def simulate_runs(
         lost[f"work redone, {cause.name}"] = float(np.mean(fleet.redone[index]))
     return Runs(
         duration=duration,
-        ettr=done * scenario.work / duration,
+        ettr=intervals_done * scenario.work / duration,
         failures=fleet.failures.sum(axis=0),
         lost=lost,
     )
 
 
 def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[TimelineStretch, ...]:
-    """One run as stretches of time; neighbours in the same phase are not merged. Ours. []"""
+    """One run as stretches of time, each in one phase. Ours. []"""
     positive(duration=duration)
     fleet = Fleet(scenario, 1, np.random.default_rng(seed))
     stretches: list[TimelineStretch] = []
 
-    def watch(now: Fleet, step: NDArray[Any], fails: NDArray[Any]) -> None:
-        start = float(now.now[0])
-        phase = PHASES[now.phase[0]]
+    def watch(fleet: Fleet, step: NDArray[Any], fails: NDArray[Any]) -> None:
+        start = float(fleet.now[0])
+        phase = PHASES[fleet.phase[0]]
         merged = bool(stretches) and stretches[-1].phase == phase and not stretches[-1].failure
         start = stretches.pop().start if merged else start
         stretches.append(
             TimelineStretch(
                 start,
-                float(now.now[0] + step[0]),
+                float(fleet.now[0] + step[0]),
                 phase,
-                int(now.position[0]),
+                int(fleet.position[0]),
                 "failure" if fails[0] else "",
             )
         )

@@ -17,9 +17,9 @@ from mofa_model.spec.reliability import FailureLaw, RecoveryTime
 
 Floats = NDArray[Any]
 NODE, PROCESS, JOB, DOMAIN = "node", "process", "job", "domain"
-"""What a failure takes away; a domain is one inside a replica."""
+"""What a failure takes away; a domain is a failure domain inside a replica."""
 AT_ONCE: Final = RecoveryTime(mean=0.0, law="deterministic")
-"""A time of nothing."""
+"""A time that is always zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class Cause:
     recovery_laws: tuple[RecoveryTime, ...]
     """Parts of the recovery time, one after the other."""
     tier: int = 0
-    """Nearest tier that survives."""
+    """Nearest tier whose saves survive it."""
     takes: str = NODE
-    """What it takes away, where nodes fail one by one."""
+    """What it takes away, where nodes fail one by one (`planned`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +75,14 @@ class Scenario:
                 )
         if abs(sum(cause.share for cause in self.causes) - 1) > 1e-9:
             raise BadValue(
-                "shares", [c.share for c in self.causes], "shares of failures must add to one"
+                "shares",
+                [cause.share for cause in self.causes],
+                "shares of failures must add to one",
             )
 
 
 def draw_failures(scenario: Scenario, count: int, generator: Generator) -> Floats:
-    """Times from one failure to the next; infinite when nothing fails. [s]"""
+    """Draw times from one failure to the next; infinite where nothing fails. [s]"""
     law = scenario.law
     if scenario.rate == 0:
         return np.full(count, np.inf)
@@ -98,17 +100,17 @@ def draw_failures(scenario: Scenario, count: int, generator: Generator) -> Float
 def draw_recoveries(
     scenario: Scenario, cause_indices: NDArray[np.int_], generator: Generator
 ) -> Floats:
-    """Recovery times of failures with these causes. [s]"""
+    """Draw the recovery times of failures with these causes. [s]"""
     times = np.zeros(len(cause_indices))
     for index, cause in enumerate(scenario.causes):
-        mine = np.flatnonzero(cause_indices == index)
+        failures = np.flatnonzero(cause_indices == index)
         for recovery in cause.recovery_laws:
-            times[mine] += draw_times(recovery, len(mine), generator)
+            times[failures] += draw_times(recovery, len(failures), generator)
     return times
 
 
 def draw_times(recovery_law: RecoveryTime, count: int, generator: Generator) -> Floats:
-    """Times of one law. [s]"""
+    """Draw times of one law. [s]"""
     if recovery_law.law == "exponential":
         return generator.exponential(recovery_law.mean, count)
     if recovery_law.law == "lognormal" and recovery_law.mean > 0 and recovery_law.cv > 0:
