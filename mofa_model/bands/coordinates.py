@@ -1,9 +1,9 @@
-"""Where a run stands: what trained, on what, how large and in which layout. How far two runs are
-apart is counted along these.
+"""Coordinates of a run: what was trained, on what, how large and in which layout; and the distance
+between two runs, which is summed over them.
 
-A distance counts halvings: what a run says of another one is worth half for each. How many halvings
-a difference costs is ours, chosen once, so that bands made without a group of runs hold their share
-of it.
+A distance counts halvings: with each, a run says half as much of another one. How many halvings a
+difference costs is ours. They were chosen once, so that bands made without a group of runs hold
+their share of that group.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from mofa_model.strategy import AXES, Strategy, acting_in
 from mofa_model.units import Ratio
 
 OTHER: Final = 3.0
-"""Halvings between stacks, devices or kinds of layers that share nothing; else half. [1]"""
+"""Halvings between stacks, devices or kinds of layers that share nothing; relatives have half. [1]
+"""
 FORMAT: Final = 1.5
 """Halvings between formats of products, between adapters and all weights, and for each block that
 only one model has. [1]"""
@@ -37,24 +38,24 @@ CHOICE: Final = 0.75
 _DOUBLINGS: Final = 3.0
 
 ALONE: Final = "other"
-"""Class of devices that share nothing but that nobody measured them."""
+"""Class of all devices that belong to no other class: they have nothing in common."""
 
 WORDS: Final = {word.key: word for axis in AXES for word in axis.words}
-"""What a layout says, by key."""
+"""Words of a layout, by key."""
 NUMBERS: Final = frozenset(key for key, word in WORDS.items() if isinstance(word, Number))
 """Keys whose word is a number."""
 PLAIN: Final = {key: word.write(Strategy()) for key, word in WORDS.items()}
-"""What the plainest layout says."""
+"""Texts of the plainest layout, by key."""
 _PLAINEST: Final = {name: getattr(Strategy(), name) for name in field_names(Strategy)}
 SIZES: Final = ("gpus", "hidden", "sequence")
 """Coordinates that are numbers of the model and its machines."""
 PLACES: Final = ("stack", "device", "format", "blocks", "method", *SIZES)
-"""Coordinates that are no part of the layout."""
+"""Coordinates besides those of the layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinates:
-    """Where a run stands, in words: so files say it."""
+    """Coordinates of a run, as the words in which files state them."""
 
     stack: str
     device: str
@@ -67,7 +68,7 @@ class Coordinates:
     sequence: str
     """Tokens of a sequence."""
     layout: Mapping[str, str]
-    """What differs from the plainest layout, by the key of strategy texts."""
+    """Differences from the plainest layout, by the key of strategy texts."""
     method: str = FULL
     """What is trained: full, lora or qlora."""
     publisher: str = ""
@@ -81,21 +82,17 @@ class Coordinates:
 
 
 def words_at(layouts: Sequence[Coordinates], name: str) -> list[str]:
-    """The value of one coordinate or key for each of many layouts, as `Coordinates.word`
-    gives it.
-    """
+    """The value of one coordinate or key of each layout, as `Coordinates.word` gives it."""
     if name in PLACES:
-        return [str(getattr(one, name)) for one in layouts]
+        return [str(getattr(layout, name)) for layout in layouts]
     plain = PLAIN.get(name, "")
-    return [one.layout.get(name, plain) for one in layouts]
+    return [layout.layout.get(name, plain) for layout in layouts]
 
 
 def coordinates(
     workload: Workload, cluster: Cluster, strategy: Strategy, estimated: Ratio = 1.0
 ) -> Coordinates:
-    """The coordinates of a run among measured runs; settings of a layout without effect are
-    left out.
-    """
+    """The coordinates of a run; settings of its layout that have no effect are left out."""
     return Coordinates(
         stack=cluster.calibration.stack,
         device=cluster.device.name,
@@ -110,28 +107,29 @@ def coordinates(
     )
 
 
-def layouts_of(many: Sequence[Strategy]) -> list[dict[str, str]]:
-    """What each strategy says beyond the plainest layout, by key; what has nothing to act on is not
-    said. A search asks about hundreds, which share their words.
+def layouts_of(strategies: Sequence[Strategy]) -> list[dict[str, str]]:
+    """Differences of each strategy from the plainest layout, by key; settings that have nothing to
+    act on are left out. A search asks about hundreds of strategies, so each value is written once.
     """
-    layouts: list[dict[str, str]] = [{} for _ in many]
-    acts = acting_in(many)
+    layouts: list[dict[str, str]] = [{} for _ in strategies]
+    acts = acting_in(strategies)
     for axis, word, read in _WORDS_BY_AXIS:
-        values = [*map(read, many)]
-        by_value = dict(zip(values, many, strict=True))
-        texts = {value: word.write(one) for value, one in by_value.items()}
-        said = {value: text for value, text in texts.items() if text != PLAIN[word.key]}
-        where = acts.get(axis)
-        for place, value in enumerate(values if said else ()):
-            if value in said and (where is None or where[place]):
-                layouts[place][word.key] = said[value]
+        values = [*map(read, strategies)]
+        by_value = dict(zip(values, strategies, strict=True))
+        texts = {value: word.write(strategy) for value, strategy in by_value.items()}
+        texts = {value: text for value, text in texts.items() if text != PLAIN[word.key]}
+        is_active = acts.get(axis)
+        for index, value in enumerate(values if texts else ()):
+            if value in texts and (is_active is None or is_active[index]):
+                layouts[index][word.key] = texts[value]
     return layouts
 
 
 _WORDS_BY_AXIS: Final = tuple(
     (axis.name, word, attrgetter(*word.reads)) for axis in AXES for word in axis.words
 )
-"""Every word with the name of its axis, and with what of a strategy it depends on."""
+"""Every word, with the name of its axis and a reader of the strategy's fields that it depends on.
+"""
 
 
 @cache
@@ -139,12 +137,12 @@ def words_of(axis: str, value: Any) -> Mapping[str, str]:
     """An axis value as keys with words; empty for the plainest value."""
     fields = _AXES[axis].chosen(value)
     strategy = SimpleNamespace(**{**_PLAINEST, **fields})
-    said = {
+    texts = {
         key: word.write(strategy)
         for key, word in WORDS.items()
         if not fields.keys().isdisjoint(word.reads)
     }
-    return MappingProxyType({key: text for key, text in said.items() if text != PLAIN[key]})
+    return MappingProxyType({key: text for key, text in texts.items() if text != PLAIN[key]})
 
 
 _AXES: Final = {axis.name: axis for axis in AXES}
@@ -152,7 +150,7 @@ _AXES: Final = {axis.name: axis for axis in AXES}
 
 @cache
 def class_of(device: str) -> str:
-    """A device's class; of one that stands alone, its own name.
+    """The class of a device; its own name where it belongs to none.
 
     >>> class_of("gb200"), class_of("l40s")
     ('blackwell-gb200', 'l40s')
@@ -166,7 +164,7 @@ def class_of(device: str) -> str:
 
 @cache
 def family_of(device: str) -> str:
-    """The family of classes that a device belongs to; of one that stands alone, its own name.
+    """The family of a device's class; the device's own name where it belongs to no class.
 
     >>> family_of("gb200"), family_of("l40s")
     ('blackwell', 'l40s')
@@ -175,33 +173,33 @@ def family_of(device: str) -> str:
     return device if device_class == device else device_class.partition("-")[0]
 
 
-def apart(name: str, asked: str, had: str) -> float:
-    """Distance between two values of a coordinate: halvings of the correlation of their errors.
+def apart(name: str, value: str, other: str) -> float:
+    """Distance between two values of a coordinate, in halvings.
 
     >>> apart("stack", "nemo", "nemo"), apart("stack", "nemo", "megatron-core")
     (0.0, 1.5)
     >>> apart("gpus", "64", "1024")
     1.5
     """
-    if asked == had:
+    if value == other:
         return 0.0
     if name in SIZES:
-        return DOUBLING * _doublings(float(asked), float(had))
+        return DOUBLING * _doublings(float(value), float(other))
     if name == "stack":
-        return OTHER / 2 if in_family(asked, had) else OTHER
+        return OTHER / 2 if in_family(value, other) else OTHER
     if name == "device":
-        if class_of(asked) == class_of(had):
+        if class_of(value) == class_of(other):
             return OTHER / 4
-        return OTHER / 2 if family_of(asked) == family_of(had) else OTHER
+        return OTHER / 2 if family_of(value) == family_of(other) else OTHER
     if name == "format":
         return FORMAT
     if name == "method":
-        return FORMAT if FULL in {asked, had} else FORMAT / 2
+        return FORMAT if FULL in {value, other} else FORMAT / 2
     if name == "blocks":
-        return min(OTHER, FORMAT * len(set(asked.split("+")) ^ set(had.split("+"))))
-    if name in NUMBERS and asked != "0" and had != "0":
-        return CHOICE / _DOUBLINGS * _doublings(float(asked), float(had))
-    return CHOICE / 2 if asked.partition(":")[0] == had.partition(":")[0] else CHOICE
+        return min(OTHER, FORMAT * len(set(value.split("+")) ^ set(other.split("+"))))
+    if name in NUMBERS and value != "0" and other != "0":
+        return CHOICE / _DOUBLINGS * _doublings(float(value), float(other))
+    return CHOICE / 2 if value.partition(":")[0] == other.partition(":")[0] else CHOICE
 
 
 def in_family(stack: str, other: str) -> bool:
@@ -213,8 +211,8 @@ def in_family(stack: str, other: str) -> bool:
     return stack == other or other in _stacks(stack)
 
 
-def _doublings(one: float, other: float) -> float:
-    return min(_DOUBLINGS, abs(math.log2(one / other)))
+def _doublings(first: float, second: float) -> float:
+    return min(_DOUBLINGS, abs(math.log2(first / second)))
 
 
 @cache

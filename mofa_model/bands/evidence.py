@@ -1,5 +1,5 @@
-"""What measured runs say of one layout, in words: how many there are, the nearest ones, and which
-of its features they have.
+"""The measured runs behind a prediction, in words: how many there are, which are the nearest, and
+which features of the layout they have.
 """
 
 from __future__ import annotations
@@ -35,56 +35,58 @@ ALWAYS: Final = (
     "optimizer",
     "recompute",
 )
-"""Features that are shown even where they are the plainest."""
+"""Features that are always shown, even where they are the plainest."""
 _AROUND: Final = 2.0
-"""Sizes up to so many times as large or as small count as one feature. [1]"""
+"""Factor up to which two sizes are the same feature. [1]"""
 UNNAMED: Final = "default"
 """The stack of a layout for which nobody named a trainer."""
 METHODS: Final = {"lora": "LoRA", "qlora": "QLoRA"}
-"""What runs are called that trained adapters."""
+"""Names of the methods that train adapters."""
 NAMED: Final = 3
-"""Stacks of a family that a sentence counts by name."""
+"""Most stacks of a family that a sentence names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearRun:
-    """A measured run near the layout that is asked about."""
+    """A measured run near a layout."""
 
     name: str
     place: str
     """Its degrees and devices, in a few words."""
     distance: float
-    """Its distance, in halvings of what it says. [1]"""
+    """Its distance from the layout, in halvings (`coordinates`). [1]"""
     error: float
     """Predicted over measured step time, minus one, by a fit that did not see its group. [1]"""
     differs: tuple[str, ...]
-    """Coordinates and keys of the layout that differ, with their values there."""
+    """Coordinates and keys of its layout that differ, with its own values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Basis:
-    """Measured runs that a prediction rests on."""
+    """Measured runs that the prediction of a layout rests on."""
 
     stack: str
-    """Software stack that is asked about."""
+    """Software stack of the layout."""
     method: str = FULL
     """What is trained: full, lora or qlora. Only runs that trained the same count."""
     devices: str
-    """Family of the class of devices that is asked about."""
+    """Family of the class of the layout's devices."""
     runs: int
     """Measured runs of this stack and its relatives on these devices. [1]"""
     family: Mapping[str, int]
-    """The same by stack, most first."""
+    """The same runs by stack, most first."""
     related: int
-    """Measured runs of this stack and its relatives, wherever they ran. [1]"""
+    """Measured runs of this stack and its relatives on any devices. [1]"""
     largest: int
     """Most devices of a run of these stacks on these devices. [1]"""
     nearest: tuple[NearRun, ...]
     """The nearest measured runs, the nearest first."""
     confidence: float
-    """Chance that the band of the step holds: where less is known it is wider. [1]"""
+    """Chance that the band of the step holds; it is the same everywhere, and bands are wider where
+    less is known. [1]
+    """
     within: float
-    """Share by which a step may be longer than predicted where its band holds. [1]"""
+    """Share by which a step may take longer than predicted, if its band holds. [1]"""
 
     @property
     def evidence(self) -> str:
@@ -94,12 +96,14 @@ class Basis:
     @property
     def summary(self) -> str:
         """The grade in a few words, for a message that holds the whole answer."""
-        known = f"{self._number} on {self.devices}" if self.runs else self._known
-        return f"evidence: {known}; a step within ±{self._percent} %"
+        count = f"{self._number} on {self.devices}" if self.runs else self._known
+        return f"evidence: {count}; a step within ±{self._percent} %"
 
     @property
     def grade(self) -> str:
-        """One sentence: runs that count, the nearest, the largest, how far off a step may be."""
+        """The grade in one sentence: runs that count, the largest and the nearest one, and how far
+        off a step may be.
+        """
         return f"{self._known}, nearest {self.nearest[0].place}; a step within ±{self._percent} %"
 
     @property
@@ -124,7 +128,7 @@ class Basis:
 
     @property
     def _stacks(self) -> str:
-        """The software stack in words; with the runs of each stack where related ones count too."""
+        """The stack in words; where relatives count too, with the runs of each stack."""
         if list(self.family) == [self.stack]:
             return self.stack
         named = [f"{name} {count}" for name, count in self.family.items()]
@@ -137,12 +141,12 @@ class Basis:
 
     @property
     def of(self) -> str:
-        """Name of the software stack that prices the layout, as messages print it."""
+        """Name of the layout's stack, as messages print it."""
         return "no trainer named" if self.stack == UNNAMED else self.stack
 
 
 def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
-    """The measured runs that a prediction rests on."""
+    """The measured runs that the prediction of a layout rests on."""
     measured = np.isfinite(runs.errors["step"])
     related = runs.related(coordinates.stack) & measured & runs.have("method", coordinates.method)
     here = np.flatnonzero(related & _on_devices(runs, coordinates)).tolist()
@@ -151,9 +155,9 @@ def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
         method=coordinates.method,
         devices=family_of(coordinates.device),
         runs=len(here),
-        family=dict(Counter(runs.word("stack", at) for at in here).most_common()),
+        family=dict(Counter(runs.word("stack", run) for run in here).most_common()),
         related=int(np.count_nonzero(related)),
-        largest=max((int(runs.word("gpus", at)) for at in here), default=0),
+        largest=max((int(runs.word("gpus", run)) for run in here), default=0),
         nearest=_nearest(
             runs,
             coordinates,
@@ -166,39 +170,41 @@ def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
     )
 
 
-def _on_devices(runs: MeasuredRuns, asked: Coordinates) -> Mask:
+def _on_devices(runs: MeasuredRuns, coordinates: Coordinates) -> Mask:
     """Runs on devices of the same family."""
-    family = family_of(asked.device)
+    family = family_of(coordinates.device)
     return runs.where("device", lambda device: family_of(device) == family)
 
 
-def _nearest(runs: MeasuredRuns, asked: Coordinates, far: Array) -> tuple[NearRun, ...]:
-    """The nearest measured runs; of several that differ in the same way, only the first."""
-    names = [*PLACES, *sorted(set(runs.words) - set(PLACES) | set(asked.layout))]
-    found: dict[tuple[str, ...], NearRun] = {}
-    for at in map(int, np.argsort(far, kind="stable")):
+def _nearest(runs: MeasuredRuns, coordinates: Coordinates, distances: Array) -> tuple[NearRun, ...]:
+    """The nearest measured runs; of runs that differ in the same way, only the first."""
+    names = [*PLACES, *sorted(set(runs.words) - set(PLACES) | set(coordinates.layout))]
+    by_difference: dict[tuple[str, ...], NearRun] = {}
+    for run in map(int, np.argsort(distances, kind="stable")):
         differs = tuple(
-            f"{name}={word}" for name in names if (word := runs.word(name, at)) != asked.word(name)
+            f"{name}={word}"
+            for name in names
+            if (word := runs.word(name, run)) != coordinates.word(name)
         )
-        if differs not in found:
-            found[differs] = NearRun(
-                name=runs.names[at],
-                place=_place(runs, at),
-                distance=float(far[at]),
-                error=float(np.expm1(-runs.errors["step"][at])),
+        if differs not in by_difference:
+            by_difference[differs] = NearRun(
+                name=runs.names[run],
+                place=_place(runs, run),
+                distance=float(distances[run]),
+                error=float(np.expm1(-runs.errors["step"][run])),
                 differs=differs,
             )
-        if len(found) == NEAREST:
+        if len(by_difference) == NEAREST:
             break
-    return tuple(found.values())
+    return tuple(by_difference.values())
 
 
-def _place(runs: MeasuredRuns, at: int) -> str:
+def _place(runs: MeasuredRuns, run: int) -> str:
     degrees = [
-        f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, at)) != "1"
+        f"{key}{word}" for key in ("tp", "pp", "cp", "ep") if (word := runs.word(key, run)) != "1"
     ]
-    device = class_of(runs.word("device", at))
-    return f"{' '.join(degrees) or 'data parallel'} on {runs.word('gpus', at)} {device}"
+    device = class_of(runs.word("device", run))
+    return f"{' '.join(degrees) or 'data parallel'} on {runs.word('gpus', run)} {device}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,10 +224,10 @@ class Feature:
     """Coordinate, or key of the layout."""
     value: str
     beyond: float
-    """How far it is beyond what runs of the stack's family had, in doublings. [1]"""
+    """How far it is beyond the runs of the stack's family, in doublings. [1]"""
     seen: Mapping[str, Seen]
-    """Runs that have it: `here` (the stack's family on these devices), `stack` (the family
-    anywhere), `devices`, `format`, `all`.
+    """Runs that have it, by group: `here` (the stack's family on these devices), `stack` (the
+    family on any devices), `devices`, `format`, `all`.
     """
 
 
@@ -229,13 +235,13 @@ def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, 
     """Every feature of a layout with the runs that have it."""
     measured = np.isfinite(runs.errors["step"])
     related, devices = runs.related(coordinates.stack), _on_devices(runs, coordinates)
-    known = support(
+    known_features = support(
         runs,
         coordinates.stack,
         experts=EXPERTS in coordinates.blocks.split("+"),
         method=coordinates.method,
     )
-    among = {
+    groups = {
         "here": related & devices,
         "stack": related,
         "devices": devices,
@@ -248,23 +254,23 @@ def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, 
         Feature(
             name=name,
             value=coordinates.word(name),
-            beyond=known.beyond(name, coordinates.word(name))
+            beyond=known_features.beyond(name, coordinates.word(name))
             if name in WORDS or name in SIZES
             else 0.0,
             seen={
-                where: _seen(runs, mask & _has(runs, coordinates, name) & measured)
-                for where, mask in among.items()
+                group: _seen(runs, mask & _has(runs, coordinates, name) & measured)
+                for group, mask in groups.items()
             },
         )
         for name in names
     )
 
 
-def _has(runs: MeasuredRuns, asked: Coordinates, name: str) -> Mask:
-    """Which runs have the same value of a coordinate; of a size, about the same."""
+def _has(runs: MeasuredRuns, coordinates: Coordinates, name: str) -> Mask:
+    """Which runs have the same value of a coordinate; for a size, about the same value."""
     if name not in SIZES:
-        return runs.have(name, asked.word(name))
-    size = float(asked.word(name))
+        return runs.have(name, coordinates.word(name))
+    size = float(coordinates.word(name))
     return runs.where(name, lambda word: 1.0 / _AROUND <= float(word) / size <= _AROUND)
 
 

@@ -1,27 +1,29 @@
-"""How sure an estimate is: where a measured value is expected, whether a layout fits, and whether
-it is faster than another one.
+"""How sure an estimate is: the band in which a measured value is expected, the chance that a layout
+fits, and the chance that it is faster than another one.
 
-The variance of a step's error is a sum of parts, by which runs were measured (`variance`). The band
-of a step is of that scale:
+The variance of a step's error is a sum of parts that depend on the measured runs (`variance`). Its
+root is the scale of the step's band:
 
     band                         estimate * exp(+- END * scale)
     P(value <= bound)            chance(log(bound / estimate) / scale)
     correlation of noise         2 ** (-PARTING * distance)
 
-The law is Student's with three degrees of freedom: one run in twenty is far off, which a normal law
-never expects. Its scale is such that a band holds the share that it is made to hold. Two layouts of
-one question share their system and what takes both beyond the measured runs: it cancels, and so
-does more of their noise, the nearer they are. `mofa validate odds` says how true the odds are.
+The law is Student's with three degrees of freedom, because one run in twenty is far off, which a
+normal law never expects. Its scale is set so that bands hold the share that they should. Two
+layouts of one question have the same system and often go beyond the measured runs in the same way:
+these parts of their errors cancel, and so does more of their noise, the nearer they are. `mofa
+validate odds` says how true the odds are.
 
-The band of a memory goes by the share of it that is estimated (`variance`).
+The width of a memory's band depends on the share of the memory that is estimated (`variance`).
 
-A short run of one layout says what its own error is, and by the same covariance what to expect of
-the others' (kriging):
+A short run of one layout tells its own error, and by the same covariance it tells what to expect of
+the errors of the others (kriging):
 
     expected error    K_r (K_rr + REPEATED^2)^-1 e
 
-where r are the layouts that were run. What a system shares is in one factor of all steps by then
-(`bands.system`), so K is there of layouts alone; what is left of the variance is of the whole.
+where r are the layouts that were run. By then one factor on all steps holds what their system
+shares (`bands.system`), so K in this sum is without the system's part; the variance that is left
+includes it.
 """
 
 from __future__ import annotations
@@ -51,13 +53,14 @@ from mofa_model.units import Range, Ratio
 Array = NDArray[np.floating[Any]]
 
 SHARE: Final = 0.8
-"""Runs that a band is made to hold. [1]"""
+"""Share of runs that a band should hold. [1]"""
 PARTING: Final = 3.0
-"""Halvings of a correlation for each halving of distance, by pairs of left-out runs. [1]"""
+"""Halvings of the correlation of noise for each unit of distance, from pairs of left-out runs. [1]
+"""
 REPEATED: Final = 0.01
 """Scale of a step's logarithm between short runs of one layout: 0.0085 at seven sites. [1]"""
 END: Final = 1.6377
-"""Scales from middle to end of a band: Student's law of three degrees has 0.9 there. [1]"""
+"""Scales from the middle of a band to its end, where Student's law of three degrees is 0.9. [1]"""
 
 
 def band_of(runs: MeasuredRuns, coordinates: Coordinates, quantity: str) -> Range:
@@ -80,40 +83,40 @@ def chance(scales: Array | float) -> Array:
     (0.9, 0.5)
     """
     x = np.asarray(scales, dtype=float) / math.sqrt(3.0)
-    found: Array = 0.5 + (x / (1.0 + x * x) + np.arctan(x)) / math.pi
-    return found
+    below: Array = 0.5 + (x / (1.0 + x * x) + np.arctan(x)) / math.pi
+    return below
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShortRun:
-    """A layout of the question that somebody ran for a few steps."""
+    """A layout of a question that somebody ran for a few steps."""
 
     strategy: Strategy
     precision: str
     fitted: bool
     coordinates: Coordinates
-    """Where it stands."""
+    """Its coordinates among measured runs."""
     errors: Mapping[str, float]
-    """Logarithm of measured over predicted by quantity; nothing of what was not measured. [1]"""
+    """Logarithm of measured over predicted, for each quantity that was measured. [1]"""
 
 
 @dataclass(frozen=True)
 class LayoutOdds:
-    """What measured runs and short runs say of the layouts of one question."""
+    """Expected errors of the layouts of one question, from measured runs and short runs."""
 
     layouts: tuple[Coordinates, ...]
     steps: Callable[[], Mapping[str, Array]]
-    """Scales of what errors of steps are made of (`_step_scales`), found at the first call: no
-    chance to fit needs them. [1]"""
+    """Scales of the parts of step errors (`_step_scales`), computed at the first call, because
+    chances to fit do not need them. [1]"""
     memory_scale: Array
     """Scale of the logarithm of measured over predicted memory, without short runs. [1]"""
     centres: Mapping[str, Array]
-    """Logarithm of measured over predicted that short runs let expect, by quantity. [1]"""
+    """Logarithm of measured over predicted that is expected after short runs, by quantity. [1]"""
     explained: Mapping[str, Array]
-    """Factors of the covariance that short runs take away, by quantity, [runs, layouts]. [1]"""
+    """Factor of the covariance that short runs explain, by quantity, [runs, layouts]. [1]"""
 
     def scales(self, quantity: str) -> Array:
-        """Scale of the logarithm of measured over predicted without short runs. [1]"""
+        """Scale of the logarithm of measured over predicted before short runs. [1]"""
         return self.steps()["step"] if quantity == "step" else self.memory_scale
 
     def below(self, quantity: str, ratio: Array | float) -> Array:
@@ -125,32 +128,43 @@ class LayoutOdds:
                 / self.left(quantity)
             )
 
-    def beats(self, one: int, pace: Array) -> Array:
-        """Chance that one layout is faster than each of all, given expected times (`pace`). [1]"""
+    def beats(self, layout: int, pace: Array) -> Array:
+        """Chance that one layout is faster than each of all, from expected times (`pace`). [1]"""
         scale, explained = self.scales("step"), self.explained["step"]
-        gone = np.square(explained - explained[:, [one]]).sum(axis=0)
-        apart_by = scale[one] ** 2 + scale**2 - 2.0 * self._together("step", [one])[0] - gone
-        spread = np.sqrt(np.maximum(apart_by, 0.0))
-        return chance(np.log(pace / pace[one]) / np.maximum(spread, 1e-9))
+        explained_variance = np.square(explained - explained[:, [layout]]).sum(axis=0)
+        variance = (
+            scale[layout] ** 2
+            + scale**2
+            - 2.0 * self._together("step", [layout])[0]
+            - explained_variance
+        )
+        spread = np.sqrt(np.maximum(variance, 0.0))
+        return chance(np.log(pace / pace[layout]) / np.maximum(spread, 1e-9))
 
     def left(self, quantity: str) -> Array:
-        """What short runs leave of each layout's scale of error, as a share of it. [1]"""
-        gone = np.square(self.explained[quantity]).sum(axis=0) / np.square(self.scales(quantity))
-        found: Array = np.sqrt(np.maximum(1.0 - gone, 1e-9))
-        return found
+        """Share of each layout's scale of error that is left after short runs. [1]"""
+        explained = np.square(self.explained[quantity]).sum(axis=0) / np.square(
+            self.scales(quantity)
+        )
+        left: Array = np.sqrt(np.maximum(1.0 - explained, 1e-9))
+        return left
 
     def band(self, quantity: str) -> Range:
-        """The band of the first layout, as factors on what is expected of it."""
+        """The band of the first layout, as factors on its expected value."""
         return band_around(END * float(self.scales(quantity)[0] * self.left(quantity)[0]))
 
     def covariance(self, quantity: str) -> Array:
-        """Covariance of the errors of all layouts, [layouts, layouts], in squared scales. [1]"""
+        """Covariance of the errors of all layouts after short runs, [layouts, layouts]. [1]"""
         explained = self.explained[quantity]
-        found: Array = self._together(quantity, range(len(self.layouts))) - explained.T @ explained
-        return found
+        covariance: Array = (
+            self._together(quantity, range(len(self.layouts))) - explained.T @ explained
+        )
+        return covariance
 
     def memory_taught(self, centre: float, half: float) -> LayoutOdds:
-        """The odds with what running jobs taught of memory: its centre and half width. [1]"""
+        """The odds with the band of memory that running jobs taught: its centre, its half width.
+        [1]
+        """
         centres = {**self.centres, "memory": self.centres["memory"] + centre}
         scale = np.minimum(self.memory_scale, half / END)
         return varied(self, memory_scale=scale, centres=centres)
@@ -173,61 +187,55 @@ class LayoutOdds:
     def after(self, errors: Mapping[str, Mapping[int, float]]) -> LayoutOdds:
         """The odds after short runs; `errors` are logarithms by quantity and layout."""
         centres, explained = dict(self.centres), dict(self.explained)
-        for name, found in errors.items():
+        for name, measured in errors.items():
             repeated = REPEATED if name == "step" else MEMORY_REPEATED
-            ran, again = list(found), repeated**2 * np.eye(len(found))
-            alone, whole = self._alone(name, ran), self._together(name, ran)
+            picked, repeats = list(measured), repeated**2 * np.eye(len(measured))
+            alone, whole = self._alone(name, picked), self._together(name, picked)
             centres[name] = alone.T @ np.linalg.solve(
-                alone[:, ran] + again, np.array(list(found.values()))
+                alone[:, picked] + repeats, np.array(list(measured.values()))
             )
-            explained[name] = np.linalg.solve(np.linalg.cholesky(whole[:, ran] + again), whole)
+            explained[name] = np.linalg.solve(np.linalg.cholesky(whole[:, picked] + repeats), whole)
         return varied(self, centres=centres, explained=explained)
 
-    def _together(self, quantity: str, some: Sequence[int]) -> Array:
-        """Covariance of errors between some layouts and all, their shared system included,
-        [some, layouts]. [1]
-        """
-        alone = self._alone(quantity, some)
+    def _together(self, quantity: str, rows: Sequence[int]) -> Array:
+        """Covariance of the errors of some layouts with those of all, [rows, layouts]. [1]"""
+        alone = self._alone(quantity, rows)
         if quantity != "step":
             return alone
-        return alone + systems_together(self.layouts, some, self.steps()["systems"])
+        return alone + systems_together(self.layouts, rows, self.steps()["systems"])
 
-    def _alone(self, quantity: str, some: Sequence[int]) -> Array:
-        """Covariance of the errors of some layouts with those of all, without their system's
-        part. [1]
-        """
-        shared, at = self._shared(some), list(some)
+    def _alone(self, quantity: str, rows: Sequence[int]) -> Array:
+        """The same covariance without the part of their system, [rows, layouts]. [1]"""
+        shared, picked = self._shared(rows), list(rows)
         if quantity == "step":
             beyond, noise = self.steps()["beyond"], self.steps()["noise"]
-            covariance: Array = beyond[at] @ beyond.T + shared * noise[at][:, None] * noise
+            covariance: Array = beyond[picked] @ beyond.T + shared * noise[picked][:, None] * noise
             return covariance
-        return shared * self.memory_scale[at][:, None] * self.memory_scale
+        return shared * self.memory_scale[picked][:, None] * self.memory_scale
 
-    def _shared(self, some: Sequence[int]) -> Array:
-        """Correlation of the noise of some layouts with that of all, [some, layouts]. [1]"""
-        names = {name for layout in self.layouts for name in layout.layout} | {
-            "stack",
-            "gpus",
-            "format",
-        }
-        far = np.zeros((len(some), len(self.layouts)))
+    def _shared(self, rows: Sequence[int]) -> Array:
+        """Correlation of the noise of some layouts with that of all, [rows, layouts]. [1]"""
+        names = {"stack", "gpus", "format"}.union(*(layout.layout for layout in self.layouts))
+        distances = np.zeros((len(rows), len(self.layouts)))
         for name in sorted(names):
             texts = words_at(self.layouts, name)
             words = distinct(texts)
             if len(words) == 1:
                 continue
-            which = positions(texts, words)
-            used, mine = np.unique(which[list(some)], return_inverse=True)
-            costs = np.array([[apart(name, words[one], word) for word in words] for one in used])
-            far += costs[mine][:, which]
-        return np.exp2(-PARTING * far)
+            word_of_layout = positions(texts, words)
+            words_used, word_of_row = np.unique(word_of_layout[list(rows)], return_inverse=True)
+            costs = np.array(
+                [[apart(name, words[used], word) for word in words] for used in words_used]
+            )
+            distances += costs[word_of_row][:, word_of_layout]
+        return np.exp2(-PARTING * distances)
 
 
 def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Mapping[str, Array]:
-    """Scales of the parts of each layout's step error, and of the whole (`step`). [1]
+    """Scales of the parts of each layout's step error, and of the whole error (`step`). [1]
 
-    The parts are its system, each way in which it is beyond the measured runs, [layouts, ways], and
-    its own noise.
+    The parts are those of its system; of each way in which it goes beyond the measured runs,
+    [layouts, ways]; and of its own noise.
     """
     systems, beyond = system_scales(runs, layouts), beyond_scales(runs, layouts)
     noise = noise_scales(layouts)
@@ -238,31 +246,32 @@ def _step_scales(runs: MeasuredRuns, layouts: Sequence[Coordinates]) -> Mapping[
 def odds_of(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], tried: Sequence[ShortRun] = ()
 ) -> LayoutOdds:
-    """The odds of some layouts, by measured runs and by short runs (`tried`) of the
-    same question.
+    """The odds of some layouts, from measured runs, and from short runs (`tried`) of the same
+    question.
     """
-    every = (*layouts, *(one.coordinates for one in tried))
-    seen = LayoutOdds(
-        layouts=every,
-        steps=cache(partial(_step_scales, runs, every)),
-        memory_scale=memory_half_width(np.array([one.estimated for one in every])) / END,
-        centres={name: np.zeros(len(every)) for name in QUANTITIES},
-        explained={name: np.zeros((0, len(every))) for name in QUANTITIES},
+    coordinates = (*layouts, *(run.coordinates for run in tried))
+    odds = LayoutOdds(
+        layouts=coordinates,
+        steps=cache(partial(_step_scales, runs, coordinates)),
+        memory_scale=memory_half_width(np.array([layout.estimated for layout in coordinates]))
+        / END,
+        centres={name: np.zeros(len(coordinates)) for name in QUANTITIES},
+        explained={name: np.zeros((0, len(coordinates))) for name in QUANTITIES},
     )
     if not tried:
-        return seen
-    places = list(enumerate(tried, start=len(layouts)))
+        return odds
+    numbered = list(enumerate(tried, start=len(layouts)))
     errors = {
-        name: {at: one.errors[name] for at, one in places if name in one.errors}
+        name: {index: run.errors[name] for index, run in numbered if name in run.errors}
         for name in QUANTITIES
     }
-    return seen.after({name: found for name, found in errors.items() if found}).subset(
+    return odds.after({name: measured for name, measured in errors.items() if measured}).subset(
         range(len(layouts))
     )
 
 
 def in_percent(chance: Ratio) -> str:
-    """A chance in whole percent; none is called certain.
+    """A chance in whole percent; never 0 % or 100 %.
 
     >>> in_percent(0.9997), in_percent(0.52)
     ('>99 %', '52 %')

@@ -1,5 +1,5 @@
-"""How far a measured step or memory may lie from its estimate: the one relation of bands, odds and
-words.
+"""How far a measured step or memory may lie from its estimate; bands, odds and words all follow from
+it.
 
     variance = noise + system + layout
 
@@ -7,29 +7,30 @@ words.
     system    (system^2 + mixture^2 of experts) / (1 + told)
     layout    layout^2 * sum over axes of distance^2            (`table`: doublings beyond runs)
     told      sum over measured systems of told 2 ** -relations
-              + sum over your own runs of (system of it) / (noise of it) 2 ** -relations
+              + sum over your own runs of (their system) / (their noise) 2 ** -relations
 
-A system is what one publisher ran of a stack on a class of devices, with a format, kinds of layers
-and a method (all weights, LoRA, QLoRA); your own runs have you as their publisher. Two systems are
-apart by one relation for each of these that differs, and by two where stacks or devices are of
-different families. Adapters tell nothing of runs that train all weights. The numbers stand
-in `variance.toml`: `mofa fit` of the lab finds them from runs that were left out, whole systems
-among them, and widens them until bands of systems that were left out hold their share.
+A system is all that one publisher ran with one stack, class of devices, format, kinds of layers and
+method (all weights, LoRA, QLoRA); you are the publisher of your own runs. Two systems differ by one
+relation for each of these that differs, and by two for stacks or devices of different families.
+Runs with adapters tell nothing of runs that train all weights. The numbers stand in
+`variance.toml`. `mofa fit` of the lab finds them from runs that were left out, whole systems among
+them, and widens them until bands of systems that were left out hold their share.
 
-Layouts of one question share their system, and what takes both beyond the measured runs. Their
-noise is alike by how near they are (`odds`). So system and distance cancel between like layouts,
-and count in full where a layout is compared with a budget, or with a measured one.
+Layouts of one question have the same system, and often go beyond the measured runs in the same way;
+their noise is the more alike, the nearer they are (`odds`). So system and distance cancel between
+similar layouts, but count in full where a layout is compared with a budget, or with a measured
+one.
 
-Of a memory, weights, gradients, optimizer states and buffers are counted, and right to half a
-percent. All else is estimated: activations, the loss, workspaces, what an allocator keeps. So its
-band widens with the share of it that is estimated:
+Of a memory, weights, gradients, optimizer states and buffers are counted, and are right to half a
+percent. All else is estimated: activations, the loss, workspaces, what an allocator keeps. So the
+band of a memory widens with its share that is estimated:
 
     half² = (ESTIMATED share)² + COUNTED²
 
-ESTIMATED is the likeliest one: by what runs measured, against what a fit without their publisher,
-or without their model of a sweep, says; by published runs, which had room; and by runs of a sweep
-that had none. `mofa fit` finds it again. What differs between trainers and publishers is no larger
-than what differs between layouts, so they need no width of their own.
+ESTIMATED is the most likely value, given three kinds of runs: those whose memory was measured,
+against a fit without their publisher or without their model of a sweep; published runs, which had
+room; and runs of a sweep that had no room. `mofa fit` finds it again. Trainers and publishers differ
+no more than layouts do, so they need no width of their own.
 """
 
 from __future__ import annotations
@@ -65,23 +66,21 @@ from mofa_model.records import dataclass
 from mofa_model.units import Ratio
 
 Array = NDArray[np.floating[Any]]
-Place = tuple[str, str, str, str, str, str]
+System = tuple[str, str, str, str, str, str]
 """Publisher, stack, device, format, blocks and method of a system."""
 
 
 SYSTEM: Final = ("stack", "device", "format", "blocks", "method")
 """Coordinates of a system, after its publisher."""
 OWN_PUBLISHER: Final = ""
-"""Publisher of your own runs, and of what is asked about."""
+"""Publisher of your own runs, and of a question."""
 ORDERED: Final = NUMBERS | set(SIZES)
-"""Keys and sizes whose values are numbers: what is beyond the largest is beyond in one way."""
-
-
+"""Keys and sizes whose values are numbers: all values beyond the largest are one way to be beyond.
+"""
 ESTIMATED: Final = 0.129
 """Half the width of the band of a memory that is all estimated, as a logarithm. [1]"""
 COUNTED: Final = 0.02
-"""The same of one that is all counted, where contexts and other processes differ. Ours. [1]"""
-
+"""The same for a memory that is all counted: contexts and other processes differ. Ours. [1]"""
 REPEATED: Final = 0.001
 """Scale of a memory's logarithm between runs of one layout: 0.0006 in the median of 23
 layouts of Megatron's tests. [1]"""
@@ -89,20 +88,20 @@ layouts of Megatron's tests. [1]"""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Variance:
-    """Scales of the logarithm of measured over predicted, by what they are of. [1]"""
+    """Scales of the parts of the logarithm of measured over predicted. [1]"""
 
     noise: float
-    """Of a run of a system that is known, in a layout that was measured."""
+    """Noise of a run whose system is known, in a layout that was measured."""
     system: float
-    """Between systems of dense models."""
+    """Difference between systems of dense models."""
     mixture: float
-    """The same of mixtures of experts, beside it."""
+    """What systems of mixtures of experts differ more."""
     layout: float
-    """For one doubling beyond the largest measured value."""
+    """Error for each doubling beyond the largest measured value."""
     told: float
-    """What a system that differs in nothing but its runs tells of another one."""
+    """Weight of a measured system as evidence of another one."""
     slopes: Mapping[str, float]
-    """Of noise, for each doubling of a size or degree."""
+    """Growth of the noise for each doubling of a size or degree."""
 
 
 @cache
@@ -114,28 +113,26 @@ def shipped() -> Variance:
 def system_scales(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
 ) -> Array:
-    """Scale of the part of each layout's error that its system makes, by the measured runs. [1]"""
-    known = variance or shipped()
-    places = [place_of(one) for one in layouts]
-    words = distinct(places)
-    scales = np.array([_system(runs, known, place) for place in words])
-    return scales[positions(places, words)]
+    """Scale of the part of each layout's error that is due to its system. [1]"""
+    systems = [system_of(layout) for layout in layouts]
+    once = distinct(systems)
+    scales = np.array([_system_scale(runs, variance or shipped(), system) for system in once])
+    return scales[positions(systems, once)]
 
 
-def systems_together(layouts: Sequence[Coordinates], some: Sequence[int], systems: Array) -> Array:
-    """Covariance between some layouts and all, of the part of errors that their systems
-    make. [1]
+def systems_together(layouts: Sequence[Coordinates], rows: Sequence[int], scales: Array) -> Array:
+    """Covariance between some layouts and all, of the part of errors that is due to their systems;
+    `scales` are those of `system_scales`. [1]
     """
-    places = [place_of(one) for one in layouts]
-    words = distinct(places)
-    which = positions(places, words)
-    alike = np.exp2(-np.array([[relations(one, other) for other in words] for one in words]))
-    at = list(some)
-    found: Array = alike[which[at]][:, which] * systems[at][:, None] * systems
-    return found
+    systems = [system_of(layout) for layout in layouts]
+    once = distinct(systems)
+    numbers, picked = positions(systems, once), list(rows)
+    alike = np.exp2(-np.array([[relations(first, second) for second in once] for first in once]))
+    covariance: Array = alike[numbers[picked]][:, numbers] * scales[picked][:, None] * scales
+    return covariance
 
 
-def place_of(coordinates: Coordinates) -> Place:
+def system_of(coordinates: Coordinates) -> System:
     """The system of a layout."""
     return (
         coordinates.publisher,
@@ -148,9 +145,9 @@ def place_of(coordinates: Coordinates) -> Place:
 
 
 @cache
-def relations(one: Place, other: Place) -> float:
-    """In how many relations two systems differ; infinite where runs of `other` say nothing of
-    `one`. [1]
+def relations(first: System, second: System) -> float:
+    """In how many relations two systems differ; infinite where runs of `second` say nothing of
+    `first`. [1]
 
     >>> relations(
     ...     ("", "nemo", "h100", "fp8", "dense", "lora"),
@@ -158,48 +155,51 @@ def relations(one: Place, other: Place) -> float:
     ... )
     2.0
     """
-    if not tells(other[-1], one[-1]):
+    if not tells(second[-1], first[-1]):
         return math.inf
-    publisher, stack, device, *kind = one
-    _, of_stack, of_device, *of_kind = other
-    found = float(publisher != other[0]) + sum(a != b for a, b in zip(kind, of_kind, strict=True))
-    if stack != of_stack:
-        found += 1.0 if in_family(stack, of_stack) else 2.0
-    if class_of(device) != class_of(of_device):
-        found += 1.0 if family_of(device) == family_of(of_device) else 2.0
-    return found
+    publisher, stack, device, *kind = first
+    other_publisher, other_stack, other_device, *other_kind = second
+    differing = float(publisher != other_publisher)
+    differing += sum(word != other for word, other in zip(kind, other_kind, strict=True))
+    if stack != other_stack:
+        differing += 1.0 if in_family(stack, other_stack) else 2.0
+    if class_of(device) != class_of(other_device):
+        differing += 1.0 if family_of(device) == family_of(other_device) else 2.0
+    return differing
 
 
-def _variance_of_systems(known: Variance, place: Place) -> float:
-    mixture = EXPERTS in place[-2].split("+")
-    return known.system**2 + known.mixture**2 * mixture
+def _variance_of_systems(variance: Variance, system: System) -> float:
+    """Variance between systems of one kind, before any run is known. [1]"""
+    mixture = EXPERTS in system[-2].split("+")
+    return variance.system**2 + variance.mixture**2 * mixture
 
 
 @lru_cache(maxsize=256)
-def _system(runs: MeasuredRuns, known: Variance, place: Place) -> float:
-    """Scale of the error of a system, with what measured runs tell of it. [1]"""
-    own = _variance_of_systems(known, place)
-    told = sum(
-        (count if other[0] == OWN_PUBLISHER else known.told) * 2.0 ** -relations(place, other)
-        for other, count in _systems(runs, known)
+def _system_scale(runs: MeasuredRuns, variance: Variance, system: System) -> float:
+    """Scale of the error of a system, given the measured runs. [1]"""
+    between = _variance_of_systems(variance, system)
+    evidence = sum(
+        (count if measured[0] == OWN_PUBLISHER else variance.told)
+        * 2.0 ** -relations(system, measured)
+        for measured, count in _systems(runs, variance)
     )
-    return float(np.sqrt(own / (1.0 + told)))
+    return float(np.sqrt(between / (1.0 + evidence)))
 
 
 @lru_cache(maxsize=64)
-def _systems(runs: MeasuredRuns, known: Variance) -> tuple[tuple[Place, float], ...]:
-    """Systems with a measured step; for your own, the weight of its runs, each by its noise."""
-    found: dict[Place, float] = {}
+def _systems(runs: MeasuredRuns, variance: Variance) -> tuple[tuple[System, float], ...]:
+    """Systems with a measured step; your own also with the weight of their runs, by their noise."""
+    weights: dict[System, float] = {}
     measured = np.flatnonzero(np.isfinite(runs.errors["step"])).tolist()
-    columns = [[runs.words[name][at] for at in runs.which[name][measured]] for name in SYSTEM]
+    columns = [[runs.words[name][word] for word in runs.which[name][measured]] for name in SYSTEM]
     for run, *words in zip(measured, *columns, strict=True):
         publisher = runs.publisher(run)
-        place: Place = (publisher, *words)
-        found.setdefault(place, 0.0)
+        system: System = (publisher, *words)
+        weights.setdefault(system, 0.0)
         if publisher == OWN_PUBLISHER:
-            noise = float(_noise(known, (runs.at(run),))[0])
-            found[place] += _variance_of_systems(known, place) / noise
-    return tuple(found.items())
+            noise = float(_noise(variance, (runs.at(run),))[0])
+            weights[system] += _variance_of_systems(variance, system) / noise
+    return tuple(weights.items())
 
 
 def noise_scales(layouts: Sequence[Coordinates], variance: Variance | None = None) -> Array:
@@ -208,49 +208,54 @@ def noise_scales(layouts: Sequence[Coordinates], variance: Variance | None = Non
     return scales
 
 
-def _noise(known: Variance, layouts: Sequence[Coordinates]) -> Array:
+def _noise(variance: Variance, layouts: Sequence[Coordinates]) -> Array:
     """Variance of each layout's own noise, which grows with sizes and degrees. [1]"""
-    found = np.full(len(layouts), known.noise**2)
-    for name, slope in known.slopes.items():
+    noise = np.full(len(layouts), variance.noise**2)
+    for name, slope in variance.slopes.items():
         texts = words_at(layouts, name)
         words = distinct(texts)
         doublings = np.array([max(0.0, math.log2(float(word))) for word in words])
-        found += np.square(slope * doublings[positions(texts, words)])
-    return found
+        noise += np.square(slope * doublings[positions(texts, words)])
+    return noise
 
 
 def beyond_scales(
     runs: MeasuredRuns, layouts: Sequence[Coordinates], variance: Variance | None = None
 ) -> Array:
-    """Scale of the error that each layout has because it goes beyond the measured runs, [layouts,
-    ways].
+    """Scale of the error of each layout for each way in which it goes beyond the measured runs,
+    [layouts, ways].
 
     A way is a size or degree above the largest one measured, or a value that no run has. [1]
     """
-    kinds = [(one.stack, EXPERTS in one.blocks.split("+"), one.method) for one in layouts]
-    kept = distinct(kinds)
-    known = [support(runs, stack, experts=experts, method=way) for stack, experts, way in kept]
-    at = positions(kinds, kept).tolist()
+    kinds = [
+        (layout.stack, EXPERTS in layout.blocks.split("+"), layout.method) for layout in layouts
+    ]
+    distinct_kinds = distinct(kinds)
+    supports = [
+        support(runs, stack, experts=experts, method=method)
+        for stack, experts, method in distinct_kinds
+    ]
+    kind_of_layout = positions(kinds, distinct_kinds).tolist()
     ways: dict[str, Array] = {}
-    for name in (*SIZES, *sorted({key for one in layouts for key in one.layout})):
-        asked = list(zip(at, words_at(layouts, name), strict=True))
+    for name in (*SIZES, *sorted({key for layout in layouts for key in layout.layout})):
+        asked = list(zip(kind_of_layout, words_at(layouts, name), strict=True))
         words = distinct(asked)
-        costs = np.array([known[kind].beyond(name, word) for kind, word in words])
+        costs = np.array([supports[kind].beyond(name, word) for kind, word in words])
         if not costs.any():
             continue
-        which = positions(asked, words)
-        named = [name if name in ORDERED else f"{name}={word}" for _, word in words]
-        for way in distinct(named):
-            own = np.where([other == way for other in named], costs, 0.0)
-            ways[way] = own[which]
+        asked_position = positions(asked, words)
+        word_ways = [name if name in ORDERED else f"{name}={word}" for _, word in words]
+        for way in distinct(word_ways):
+            cost = np.where([word_way == way for word_way in word_ways], costs, 0.0)
+            ways[way] = cost[asked_position]
     distances = np.stack([*ways.values(), np.zeros(len(layouts))], axis=-1)
     return (variance or shipped()).layout * distances
 
 
 def memory_half_width(estimated: Array | Ratio, whole: float = ESTIMATED) -> Array:
-    """Half the width of the band of a memory, by the share that is estimated. Ours. [1]
+    """Half the width of the band of a memory, by its share that is estimated. Ours. [1]
 
-    `whole` is that of a memory that is all estimated.
+    `whole` is the half width of a memory that is all estimated.
 
     >>> float(memory_half_width(1.0).round(3)), float(memory_half_width(0.2).round(3))
     (0.131, 0.033)

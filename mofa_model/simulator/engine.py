@@ -55,14 +55,14 @@ class Fleet:
         self.odds = np.cumsum([cause.share for cause in scenario.causes])
         self.now = np.zeros(count)
         self.phase = np.full(count, WORK)
-        self.until = np.zeros(count)
-        self.left = np.full(count, float(scenario.work))
-        self.position = np.zeros(count, dtype=np.int64)
-        self.copy_end = np.full((tiers, count), np.inf)
-        self.copy_of = np.zeros((tiers, count), dtype=np.int64)
-        self.held = np.zeros((tiers, count), dtype=np.int64)
-        self.cause = np.zeros(count, dtype=np.int64)
-        self.fails = draw_failures(scenario, count, generator)
+        self.phase_ends = np.zeros(count)
+        self.work_left = np.full(count, float(scenario.work))  # until the next save
+        self.position = np.zeros(count, dtype=np.int64)  # in intervals of work
+        self.copy_ends = np.full((tiers, count), np.inf)
+        self.copied_position = np.zeros((tiers, count), dtype=np.int64)
+        self.durable = np.zeros((tiers, count), dtype=np.int64)  # position of the newest save
+        self.cause = np.zeros(count, dtype=np.int64)  # of the last failure
+        self.next_failure = draw_failures(scenario, count, generator)
         self.spent = np.zeros((5, count))
         self.recovered = np.zeros((len(scenario.causes), count))
         self.redone = np.zeros((len(scenario.causes), count))
@@ -71,20 +71,20 @@ class Fleet:
     def step(self, watch: Watcher | None = None, stop: float = np.inf) -> NDArray[Any]:
         """Move every replica to its next event, at most to `stop`; returns the failed ones."""
         eps = self.scenario.slowdown
-        speed = np.where(np.isfinite(self.copy_end).any(axis=0), 1 / (1 + eps), 1.0)
+        speed = np.where(np.isfinite(self.copy_ends).any(axis=0), 1 / (1 + eps), 1.0)
         working = self.phase == WORK
-        phase_end = np.where(working, self.now + self.left / speed, self.until)
-        copy_end = self.copy_end.min(axis=0)
-        next_time = np.minimum(np.minimum(phase_end, copy_end), np.minimum(self.fails, stop))
+        phase_end = np.where(working, self.now + self.work_left / speed, self.phase_ends)
+        copy_end = self.copy_ends.min(axis=0)
+        next_time = np.minimum(np.minimum(phase_end, copy_end), np.minimum(self.next_failure, stop))
         step = next_time - self.now
-        failing = (self.fails <= next_time) & (next_time < stop)
+        failing = (self.next_failure <= next_time) & (next_time < stop)
         if watch is not None:
             watch(self, step, failing)
         replicas = np.arange(len(step))
         self.spent[self.phase, replicas] += step
         self.spent[SLOWED] += np.where(working, step * (1 - speed), 0.0)
         self.recovered[self.cause, replicas] += np.where(self.phase == RECOVER, step, 0.0)
-        self.left -= np.where(working, step * speed, 0.0)
+        self.work_left -= np.where(working, step * speed, 0.0)
         self.now = next_time
         copied = (copy_end <= next_time) & ~failing
         ended = (phase_end <= next_time) & ~failing & ~copied
@@ -97,10 +97,10 @@ class Fleet:
     def _end_copies(self, replicas: NDArray[np.int_]) -> None:
         if not len(replicas):
             return
-        for tier in range(len(self.copy_end)):
-            done = replicas[self.copy_end[tier, replicas] <= self.now[replicas]]
-            self.held[tier, done] = self.copy_of[tier, done]
-            self.copy_end[tier, done] = np.inf
+        for tier in range(len(self.copy_ends)):
+            done = replicas[self.copy_ends[tier, replicas] <= self.now[replicas]]
+            self.durable[tier, done] = self.copied_position[tier, done]
+            self.copy_ends[tier, done] = np.inf
         self._save_if_ready(replicas[self.phase[replicas] == WAIT])
 
     def _end_phase(self, replicas: NDArray[np.int_], stop: float) -> None:
@@ -109,18 +109,18 @@ class Fleet:
         self.phase[replicas[phase == RECOVER]] = WORK
         worked, saved = replicas[phase == WORK], replicas[phase == SAVE]
         self.position[worked] += 1
-        self.left[worked] = self.scenario.work
+        self.work_left[worked] = self.scenario.work
         self.phase[worked] = WAIT
-        self.until[worked] = np.inf
+        self.phase_ends[worked] = np.inf
         self._save_if_ready(worked)
         self.phase[saved] = WORK
         for tier, every in enumerate(self.scenario.every):
             due = saved[self.position[saved] % every == 0]
             if self.scenario.background[tier] > 0:
-                self.copy_end[tier, due] = self.now[due] + self.scenario.background[tier]
-                self.copy_of[tier, due] = self.position[due]
+                self.copy_ends[tier, due] = self.now[due] + self.scenario.background[tier]
+                self.copied_position[tier, due] = self.position[due]
             else:
-                self.held[tier, due] = self.position[due]
+                self.durable[tier, due] = self.position[due]
         if self.skip is not None:
             self._skip(saved[self.position[saved] % self.scenario.every[-1] == 0], self.skip, stop)
 
@@ -129,58 +129,60 @@ class Fleet:
         block, ready = np.zeros(len(replicas)), np.ones(len(replicas), dtype=bool)
         for tier, every in enumerate(self.scenario.every):
             due = self.position[replicas] % every == 0
-            ready &= ~due | np.isinf(self.copy_end[tier, replicas])
+            ready &= ~due | np.isinf(self.copy_ends[tier, replicas])
             block += np.where(due, self.scenario.blocking[tier], 0.0)
         replicas, block = replicas[ready], block[ready]
         self.phase[replicas] = SAVE
-        self.until[replicas] = self.now[replicas] + block
+        self.phase_ends[replicas] = self.now[replicas] + block
 
     def _fail(self, replicas: NDArray[np.int_]) -> None:
         if not len(replicas):
             return
         drawn = self.generator.random(len(replicas)) * self.odds[-1]
         causes = np.minimum(np.searchsorted(self.odds, drawn, side="right"), len(self.odds) - 1)
-        intervals_done = self.position[replicas] + 1 - self.left[replicas] / self.scenario.work
+        intervals_done = self.position[replicas] + 1 - self.work_left[replicas] / self.scenario.work
         for cause, tier in enumerate(self.tier_of):
             hit = replicas[causes == cause]
-            durable = self.held[tier:, hit].max(axis=0)
+            durable = self.durable[tier:, hit].max(axis=0)
             self.redone[cause, hit] += (
                 intervals_done[causes == cause] - durable
             ) * self.scenario.work
-            self.held[: tier + 1, hit] = durable
+            self.durable[: tier + 1, hit] = durable
             self.position[hit] = durable
             self.failures[cause, hit] += 1
         self._recover(replicas, causes)
 
     def _recover(self, replicas: NDArray[np.int_], causes: NDArray[np.int_]) -> None:
-        self.copy_end[:, replicas] = np.inf
-        self.left[replicas] = self.scenario.work
+        self.copy_ends[:, replicas] = np.inf
+        self.work_left[replicas] = self.scenario.work
         self.phase[replicas] = RECOVER
         self.cause[replicas] = causes
-        self.until[replicas] = self.now[replicas] + draw_recoveries(
+        self.phase_ends[replicas] = self.now[replicas] + draw_recoveries(
             self.scenario, causes, self.generator
         )
-        clock = self.now[replicas] if self.scenario.during_recovery else self.until[replicas]
-        self.fails[replicas] = clock + draw_failures(self.scenario, len(replicas), self.generator)
+        clock = self.now[replicas] if self.scenario.during_recovery else self.phase_ends[replicas]
+        self.next_failure[replicas] = clock + draw_failures(
+            self.scenario, len(replicas), self.generator
+        )
 
     def _skip(self, replicas: NDArray[np.int_], period: Period, stop: float) -> None:
         periods = np.floor(
-            (np.minimum(self.fails[replicas], stop) - self.now[replicas]) / period.time
+            (np.minimum(self.next_failure[replicas], stop) - self.now[replicas]) / period.time
         )
         periods = np.where(np.isfinite(periods), np.maximum(periods - 1, 0), 0)
         intervals = periods.astype(np.int64) * self.scenario.every[-1]
         self.now[replicas] += periods * period.time
-        self.copy_end[:, replicas] += periods * period.time
+        self.copy_ends[:, replicas] += periods * period.time
         self.position[replicas] += intervals
-        self.copy_of[:, replicas] += intervals
-        self.held[:, replicas] += intervals
+        self.copied_position[:, replicas] += intervals
+        self.durable[:, replicas] += intervals
         self.spent[:, replicas] += np.multiply.outer(period.spent, periods)
 
 
 def measure_period(scenario: Scenario) -> Period:
     """The second of two failure-free periods, as it is run."""
     fleet = Fleet(scenario, 1, np.random.default_rng(0))
-    fleet.fails[:] = np.inf
+    fleet.next_failure[:] = np.inf
     marks: list[tuple[float, NDArray[Any]]] = []
     while len(marks) < 2:
         before = fleet.phase[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ def simulate_runs(
         fleet.step(stop=duration)
         if progress is not None:
             progress(float(np.mean(fleet.now)) / duration)
-    intervals_done = fleet.position + 1 - fleet.left / scenario.work
+    intervals_done = fleet.position + 1 - fleet.work_left / scenario.work
     lost = {
         PHASES[WAIT]: float(np.mean(fleet.spent[WAIT])),
         PHASES[SAVE]: float(np.mean(fleet.spent[SAVE])),
@@ -91,10 +92,9 @@ def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Timelin
     stretches: list[TimelineStretch] = []
 
     def watch(fleet: Fleet, step: NDArray[Any], fails: NDArray[Any]) -> None:
-        start = float(fleet.now[0])
-        phase = PHASES[fleet.phase[0]]
-        merged = bool(stretches) and stretches[-1].phase == phase and not stretches[-1].failure
-        start = stretches.pop().start if merged else start
+        start, phase = float(fleet.now[0]), PHASES[fleet.phase[0]]
+        if stretches and stretches[-1].phase == phase and not stretches[-1].failure:
+            start = stretches.pop().start
         stretches.append(
             TimelineStretch(
                 start,
@@ -108,9 +108,8 @@ def timeline(scenario: Scenario, *, duration: float, seed: int) -> tuple[Timelin
     while fleet.now[0] < duration:
         failed = fleet.step(watch, stop=duration)
         if len(failed):
-            last = stretches.pop()
             cause = scenario.causes[int(fleet.cause[0])].name
-            stretches.append(TimelineStretch(last.start, last.end, last.phase, last.saved, cause))
+            stretches[-1] = replace(stretches[-1], failure=cause)
         if len(stretches) > MOST_STRETCHES:
             raise BadValue(
                 "duration",

@@ -9,7 +9,7 @@ import pytest
 
 import mofa_model
 from mofa_model import parsed
-from mofa_model.bands.table import _held, measured_runs
+from mofa_model.bands.table import _runs_with, measured_runs
 from mofa_model.parsed import kept, tables_in
 from mofa_model.presets import kernels
 from mofa_model.presets.entries import KINDS, table
@@ -68,7 +68,7 @@ def test_every_entry_is_the_same_kept_or_parsed_alone():
 
 def test_runs_and_surfaces_are_the_same_kept_or_not(writes, monkeypatch):
     def read():
-        _held.cache_clear()
+        _runs_with.cache_clear()
         kernels._shipped.cache_clear()
         runs, surfaces = measured_runs(), kernels._kernels.__wrapped__("h200", ()).surfaces
         columns = {name: at.tolist() for name, at in (runs.which | runs.errors).items()}
