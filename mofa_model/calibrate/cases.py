@@ -1,11 +1,11 @@
 """One measured run as a case, and thousands of cases as a few sets of arrays.
 
-Constants do not belong to a case: by a `CalibrationKey` it names those that it asks for.
+A case does not hold its constants: its `CalibrationKey` names them.
 
-Cases are of one *kind* when they differ in numbers alone: they have the same categories (schedule,
+Cases are of one *kind* if they differ only in numbers: they have the same categories (schedule,
 sharding, gated or not, latent attention or not) and stacks with the same habits. `stacked` turns
-frozen descriptions of one kind into one whose numbers are arrays, so that the estimate prices all
-of them in one pass. A number that is equal in all stays a scalar.
+descriptions of one kind into a single one with arrays in the place of numbers, so that the estimate
+prices all of them in one pass. A number that is equal in all of them stays a scalar.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from mofa_model.strategy import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationKey:
-    """Constants that a case asks for; no model, layout or cluster is named here."""
+    """The constants that price a case, named by their device, precision and stack."""
 
     device: str
     precision: str
     stack: str
     release: str = ""
-    """Container release, or the year."""
+    """Release of the stack's container, or the year."""
     defects: frozenset[str] = frozenset()
-    """Known defects and variants of the stack that apply."""
+    """Known defects and variants of the stack that the run had."""
     placement: str = ""
-    """Where layers lie, where the run says so; empty = as the stack does."""
+    """Placement of layers, where the run states it; empty = that of the stack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class MeasuredFigure:
     """step_time_s, memory_gib, memory_static_gib, layer_forward_s, layer_backward_s or
     activation_ratio."""
     value: float
-    """SI: seconds, bytes or a ratio, whatever the quantity is called."""
+    """In seconds, bytes or as a ratio, whatever unit the name of the quantity has."""
     basis: str = ""
-    """The field it was converted from, the rank of a memory figure, or a ratio's variant."""
+    """The field that it was converted from, the rank of a memory, or the variant of a ratio."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +59,16 @@ class Case:
     id: str
     """Name of the case in its file."""
     kind: str
-    """What kind of run: pretrain, sweep, layer, activation-memory-ratio."""
+    """Kind of run: pretrain, sweep, layer, activation-memory-ratio."""
     source: str
     publisher: str
     gpu: str
     """Accelerator, in the words of the file."""
     group: str
-    """Runs that compete with each other; empty where there is no such group."""
+    """Group of runs that compete with each other; empty without one."""
     workload: Workload
     cluster: Cluster
-    """Machines, with default constants: see `key`."""
+    """Machines, with default constants; `key` names the constants of the case."""
     strategy: Strategy
     key: CalibrationKey
     measured: tuple[MeasuredFigure, ...]
@@ -76,26 +76,29 @@ class Case:
     out_of_memory: bool = False
     """True where the run did not fit."""
     composed: bool = False
-    """Whether a step time was composed from layer times: neighbours depend on each other."""
+    """Whether the step time was composed from layer times, so that similar cases depend on each
+    other.
+    """
 
 
 def shipped(key: CalibrationKey) -> Calibration:
-    """The constants of the presets."""
-    found = presets.calibration(
+    """The constants of a key, by the presets."""
+    constants = presets.calibration(
         key.device, key.precision, key.stack, release=key.release or None, defects=key.defects
     )
-    return replace(found, placement=key.placement) if key.placement else found
+    return replace(constants, placement=key.placement) if key.placement else constants
 
 
 T = TypeVar("T")
 
 Resolve = Callable[[CalibrationKey], Calibration]
-"""Where constants come from: presets, or a fit in progress."""
+"""Gives the constants of a key: presets, or a fit in progress."""
 
 LABELS: Final = frozenset({"name", "stack"})
-"""Fields that only name a thing: they make no kind of their own."""
+"""Fields that only name a thing: cases of one kind may differ in them."""
 
 _SEVERAL: Final = "several"
+"""Label of cases that differ in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,28 +106,26 @@ class Batch:
     """Cases of one kind as arrays of one length."""
 
     indices: NDArray[np.intp]
-    """Where its cases stand in the list that was batched."""
+    """Positions of its cases in the list that was batched."""
     keys: tuple[CalibrationKey, ...]
-    """Constants that each row asks for."""
+    """The key of each case's constants."""
     workload: Workload
     cluster: Cluster
-    """Machines, with default constants until `calibrated`."""
+    """Machines, with default constants until a fit sets them."""
     strategy: Strategy
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def rows(self, values: Any) -> NDArray[np.floating[Any]]:
-        """A result of the estimate, scalar or array, as one number per row."""
+        """A result of the estimate, scalar or array, as one number for each case."""
         return np.broadcast_to(np.asarray(values, dtype=float), (len(self),))
 
 
 def batches(cases: Sequence[Case], resolve: Resolve) -> list[Batch]:
-    """All cases in batches of one kind, in order of first appearance; constants are not yet
-    attached.
+    """All cases in batches of one kind, in order of first appearance, without their constants.
 
-    `resolve` is asked for the habits of stacks (placement, overlap by default): they are
-    categories too.
+    `resolve` tells the habits of stacks (placement, overlap by default), which are categories too.
     """
     habits: dict[CalibrationKey, Hashable] = {}
     kinds: dict[Hashable, list[int]] = {}
@@ -149,8 +150,8 @@ def batch_of(cases: Sequence[Case], indices: Sequence[int]) -> Batch:
 
 
 def kind_of(described: Any) -> Hashable:
-    """Types and categories of a description, without numbers and labels: what all cases of a
-    batch share.
+    """Types and categories of a description, without numbers and labels; equal for all cases of a
+    batch.
     """
     if _is_number(described):
         return float
@@ -165,7 +166,7 @@ def kind_of(described: Any) -> Hashable:
 
 
 def stacked(described: Sequence[T]) -> T:
-    """One description for many of one kind, with arrays for numbers that differ."""
+    """One description in the place of many of one kind, with arrays for numbers that differ."""
     first: Any = described[0]
     if _is_number(first):
         equal = all(value == first for value in described)
@@ -174,16 +175,16 @@ def stacked(described: Sequence[T]) -> T:
         return cast("T", tuple(stacked(column) for column in zip(*described, strict=True)))
     if not is_dataclass(first):
         return cast("T", first)
-    whole: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in field_names(first.__class__):
         column = [getattr(item, name) for item in described]
         if all(value is column[0] for value in column):
-            whole[name] = column[0]
+            fields[name] = column[0]
         elif name in LABELS:
-            whole[name] = column[0] if len(set(column)) == 1 else _SEVERAL
+            fields[name] = column[0] if len(set(column)) == 1 else _SEVERAL
         else:
-            whole[name] = stacked(column)
-    return cast("T", first.__class__(**whole))
+            fields[name] = stacked(column)
+    return cast("T", first.__class__(**fields))
 
 
 def _is_number(value: Any) -> bool:

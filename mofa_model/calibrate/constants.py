@@ -1,8 +1,8 @@
 """Constants that a fit may move, and their text in a constants file.
 
-An entry is a section and path of constants.toml with a prior. A constant is what the layers of
-constants.toml make of it: the innermost `value`, times every `factor` above it. So the logarithm of
-each constant is a sum of logarithms of entries, and a fit works on these sums.
+An entry is a section and path of constants.toml with a prior. The layers of constants.toml multiply
+up to a constant: it is the innermost `value`, times every `factor` above it. So the logarithm of a
+constant is a sum of logarithms of entries, and a fit works on these sums.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from mofa_model.presets.constants import defaults, sections_of
 from mofa_model.records import dataclass
 
 YOURS: Final = "yours"
-"""Section of entries that stand over all others, whatever the key: a user's own runs."""
+"""Section of entries above all others, for every key: those of a user's own runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Free:
-    """One constant that may move."""
+    """One constant, or factor of a constant, that a fit may move."""
 
     section: str
     path: str
     """Constant in `Calibration`, for example compute.gemm_efficiency."""
     factor: bool
-    """True where it multiplies what the layers below say."""
+    """Whether it multiplies the value of the layers below."""
     prior: float
-    """Where it is expected."""
+    """Its expected value."""
     spread: float
     """Standard deviation of its logarithm before any run is seen; 0 = fixed at the prior."""
     source: str
     least: float = 0.0
-    """The smallest value that can be; a fit stays above."""
+    """Its smallest possible value."""
     most: float = math.inf
-    """The largest one."""
+    """Its largest possible value."""
 
     @property
     def name(self) -> str:
@@ -49,51 +49,51 @@ class Free:
 
 def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
     """Entries of a table in the form of priors.toml; those without a spread are fixed."""
-    known = defaults()
+    default_constants = defaults()
     entries = []
     for section, constants in _sections(table):
-        for path, given in constants.items():
-            if path not in known:
+        for path, entry in constants.items():
+            if path not in default_constants:
                 raise BadFile("priors.toml", f"[{section}] {path} is not a constant of Calibration")
-            factor = "factor" in given
+            factor = "factor" in entry
             entries.append(
                 Free(
                     section=section,
                     path=path,
                     factor=factor,
-                    prior=float(given["factor" if factor else "value"]),
-                    spread=float(given.get("spread", 0.0)),
-                    source=str(given.get("source", "")),
-                    least=float(given.get("least", 0.0)),
-                    most=float(given.get("most", math.inf)),
+                    prior=float(entry["factor" if factor else "value"]),
+                    spread=float(entry.get("spread", 0.0)),
+                    source=str(entry.get("source", "")),
+                    least=float(entry.get("least", 0.0)),
+                    most=float(entry.get("most", math.inf)),
                 )
             )
     return tuple(entries)
 
 
 def _sections(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Nested tables by dotted name; a key with a dot in it is a constant."""
+    """Constants of nested tables, by the dotted name of the table; a key with a dot is a constant."""
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    here = {
+    constants = {
         key: value
         for key, value in inner.items()
         if "." in key and {"value", "factor"} & set(value)
     }
-    if here:
-        yield above, here
+    if constants:
+        yield above, constants
     for key, value in inner.items():
-        if key not in here:
+        if key not in constants:
             yield from _sections(value, f"{above}.{key}" if above else key)
 
 
 @dataclass(frozen=True)
 class Composition:
-    """How one key's constant is made: a fixed part times some of the entries."""
+    """A constant of one key as a product: a fixed part times some entries of a fit."""
 
     fixed: float
-    """Default where no entry replaces it, else 1."""
+    """Its default, or 1 where an entry replaces that."""
     entries: tuple[int, ...]
-    """Indices of the entries that multiply up to it."""
+    """Indices of the entries in the product."""
 
 
 def own_factors() -> tuple[Free, ...]:
@@ -103,59 +103,59 @@ def own_factors() -> tuple[Free, ...]:
 
 
 def composition(key: CalibrationKey, free: tuple[Free, ...]) -> dict[str, Composition]:
-    """How each constant of one device, precision and stack is made of entries of the fit."""
+    """Each constant of one key as a product of entries of a fit, by path."""
     by_section: dict[str, list[int]] = {}
     for index, entry in enumerate(free):
         by_section.setdefault(entry.section, []).append(index)
-    known = defaults()
-    made: dict[str, Composition] = {}
+    default_constants = defaults()
+    compositions: dict[str, Composition] = {}
     layers = sections_of(
         key.device, key.precision, key.stack, release=key.release or None, defects=key.defects
     )
     for section in (*layers, YOURS):
         for index in by_section.get(section, ()):
             entry = free[index]
-            below = made.get(entry.path, Composition(known[entry.path], ()))
-            made[entry.path] = (
+            below = compositions.get(entry.path, Composition(default_constants[entry.path], ()))
+            compositions[entry.path] = (
                 Composition(below.fixed, (*below.entries, index))
                 if entry.factor
                 else Composition(1.0, (index,))
             )
-    return made
+    return compositions
 
 
 DIGITS: Final = 4
-"""Significant digits of a fitted constant: a tenth of a per mille is far below any scatter."""
+"""Significant digits of a fitted constant: one in ten thousand is far below any scatter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """One entry as it stands in constants.toml."""
+    """One entry as it is written in constants.toml."""
 
     entry: Free
     value: float
     scatter: float = 0.0
     """Standard deviation of its logarithm over folds; 0 = fixed, or never left out."""
     run_counts: tuple[tuple[str, int], ...] = ()
-    """How many runs of each set have a say on it."""
+    """Sets of runs that the entry depends on, with the number of runs of each."""
 
     @property
     def fitted(self) -> bool:
-        """True where runs moved it."""
+        """Whether runs moved it."""
         return self.entry.spread > 0 and bool(self.run_counts)
 
     @property
     def source(self) -> str:
-        """Where its value is from, in one line."""
+        """Source of its value, in one line."""
         if not self.fitted:
             return self.entry.source
-        seen = ", ".join(f"{count} {name}" for name, count in self.run_counts)
+        counts = ", ".join(f"{count} {name}" for name, count in self.run_counts)
         prior = f"{self.entry.prior:.{DIGITS}g}"
-        return f"fitted to {seen} runs from {prior}: {self.entry.source}"
+        return f"fitted to {counts} runs from {prior}: {self.entry.source}"
 
 
 def significant(value: float, digits: int = DIGITS) -> float:
-    """A number with so many significant digits, so that the last bits of a machine do not change a
+    """A number with so many significant digits, so that rounding of a machine does not change a
     file.
 
     >>> significant(0.123456)
@@ -176,7 +176,7 @@ def as_toml(written: Iterable[Written], header: str) -> str:
 
 
 def _heading(section: str) -> str:
-    """A section's name for TOML: what follows `defect.` is one key, dots and all.
+    """A section's name for TOML, where all that follows `defect.` is one key, with its dots.
 
     >>> _heading("defect.slow-experts-26.02")
     'defect."slow-experts-26.02"'

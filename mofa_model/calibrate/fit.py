@@ -1,14 +1,13 @@
 """Robust least squares with priors, over measured figures of cases.
 
     Evidence    measured figures, their weights, and the model's predictions with derivatives
-    fit         damped Gauss-Newton on logarithms, re-weighted so that bad rows pull weakly
+    fit         damped Gauss-Newton on logarithms; weights are reduced for rows that are far off
 
-A derivative is a difference of two predictions, and all of them are rows of one array: each batch
-of cases is repeated once for every constant that it depends on, with that constant moved, and
-priced in a single pass.
+A derivative is a difference of two predictions. A batch of cases is repeated once for every entry
+that it depends on, with that entry moved, and all its copies are priced in a single pass.
 
-Times and memory have no constant in common, so they are two fits. Each holds every row from the
-start; a fold of the cross-validation only sets the weight of the rows that it leaves out to zero.
+Times and memory have no constant in common, so they are two fits. Each has all rows; a fold of the
+cross-validation only sets the weight of the rows that it leaves out to zero.
 """
 
 from __future__ import annotations
@@ -38,25 +37,25 @@ Predict = Callable[[Batch], Array]
 """A positive quantity of every case of a batch."""
 
 STEP = 1e-4
-"""Relative move of a constant for its derivative."""
+"""Relative move of a constant for its derivative. [1]"""
 
 
 @dataclass(frozen=True)
 class _Sheet:
-    """A batch of cases with one prediction, and how their constants are made of entries."""
+    """A batch of cases with one prediction, and their constants as products of entries."""
 
     batch: Batch
-    rows: NDArray[np.intp]  # which rows of the evidence its cases are
+    rows: NDArray[np.intp]  # of the evidence
     predict: Predict
     paths: tuple[str, ...]
     fixed: dict[str, Array]  # [n] by path
     weights: dict[str, Array]  # [n, entries] of zeros and ones by path
-    relevant: NDArray[np.intp]  # entries that any row depends on
-    touching: dict[str, NDArray[np.intp]]  # which of these any row of a path depends on
-    repeated: dict[int, Batch] = field(default_factory=dict)  # by number of copies, made once
+    relevant: NDArray[np.intp]  # free entries that any row depends on
+    touching: dict[str, NDArray[np.intp]]  # positions in `relevant` of those of each path
+    repeated: dict[int, Batch] = field(default_factory=dict)  # cache, by number of copies
 
     def copied(self, copies: int) -> Batch:
-        """The batch, repeated."""
+        """The batch, repeated so many times."""
         if copies not in self.repeated:
             batch = self.batch
             self.repeated[copies] = replace(
@@ -72,62 +71,65 @@ class _Sheet:
 def _sheet(
     batch: Batch, rows: NDArray[np.intp], predict: Predict, entries: tuple[Free, ...]
 ) -> _Sheet:
-    """Prepare a batch of runs for a fit: with each constant goes which entries it is a
-    product of.
-    """
-    made = {key: composition(key, entries) for key in dict.fromkeys(batch.keys)}
-    paths = tuple(sorted({path for parts in made.values() for path in parts}))
-    n, known = len(batch), defaults()
+    """Prepare a batch of cases for a fit."""
+    compositions = {key: composition(key, entries) for key in dict.fromkeys(batch.keys)}
+    paths = tuple(sorted({path for parts in compositions.values() for path in parts}))
+    size, default_constants = len(batch), defaults()
     fixed: dict[str, Array] = {}
     weights: dict[str, Array] = {}
     relevant: set[int] = set()
     for path in paths:
-        weights[path] = np.zeros((n, len(entries)))
-        fixed[path] = np.empty(n)
+        weights[path] = np.zeros((size, len(entries)))
+        fixed[path] = np.empty(size)
         for row, key in enumerate(batch.keys):
-            part = made[key].get(path, Composition(known[path], ()))
-            fixed[path][row] = part.fixed
-            weights[path][row, list(part.entries)] = 1.0
-            relevant.update(i for i in part.entries if entries[i].spread > 0)
-    moved = np.array(sorted(relevant), dtype=np.intp)
-    touching = {path: np.flatnonzero(w[:, moved].any(axis=0)) for path, w in weights.items()}
-    return _Sheet(batch, rows, predict, paths, fixed, weights, moved, touching)
+            composed = compositions[key].get(path, Composition(default_constants[path], ()))
+            fixed[path][row] = composed.fixed
+            weights[path][row, list(composed.entries)] = 1.0
+            relevant.update(i for i in composed.entries if entries[i].spread > 0)
+    free_entries = np.array(sorted(relevant), dtype=np.intp)
+    touching = {
+        path: np.flatnonzero(weight[:, free_entries].any(axis=0))
+        for path, weight in weights.items()
+    }
+    return _Sheet(batch, rows, predict, paths, fixed, weights, free_entries, touching)
 
 
-def _priced(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
-    """Price the batch once as it is and once for each entry that is moved, all in one call."""
+def _with_constants(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
+    """The batch with its constants set, once as it is and once for each entry that is moved."""
     copies = len(moved) + 1
     changes: dict[str, dict[str, Any]] = {}
     finite = np.isfinite(logs)
-    known = np.where(finite, logs, 0.0)
+    finite_logs = np.where(finite, logs, 0.0)
     for path in sheet.paths:
-        w = sheet.weights[path]
-        base = sheet.fixed[path] * np.exp(w @ known)
+        weight = sheet.weights[path]
+        base = sheet.fixed[path] * np.exp(weight @ finite_logs)
         if not finite.all():
-            base = np.where((w[:, ~finite] > 0).any(axis=1), 0.0, base)  # an entry of exactly zero
+            # An entry of exactly zero, whose logarithm is minus infinity.
+            base = np.where((weight[:, ~finite] > 0).any(axis=1), 0.0, base)
         column = np.tile(base, (copies, 1))
         if len(moved):
             touching = sheet.touching[path]
-            column[1 + touching] *= np.exp(STEP * w[:, moved[touching]].T)
+            column[1 + touching] *= np.exp(STEP * weight[:, moved[touching]].T)
         column = column.ravel()
         group, name = path.split(".")
         changes.setdefault(group, {})[name] = column if np.ptp(column) else float(column[0])
-    stack = catalogue.stack(
-        sheet.batch.keys[0].stack
-    )  # rows of a batch share the habits of their stacks
-    bare = Calibration(
+    key = sheet.batch.keys[0]  # the stacks of a batch have the same habits
+    stack = catalogue.stack(key.stack)
+    unfitted = Calibration(
         stack=stack.name,
-        placement=sheet.batch.keys[0].placement or stack.placement,
+        placement=key.placement or stack.placement,
         tensor_overlap=stack.tensor_overlap,
-        kernels=shipped(sheet.batch.keys[0]).kernels,
+        kernels=shipped(key).kernels,
     )
-    groups: dict[str, Any] = {g: replace(getattr(bare, g), **v) for g, v in changes.items()}
+    groups: dict[str, Any] = {
+        group: replace(getattr(unfitted, group), **fields) for group, fields in changes.items()
+    }
     batch = sheet.copied(copies)
-    return replace(batch, cluster=replace(batch.cluster, calibration=replace(bare, **groups)))
+    return replace(batch, cluster=replace(batch.cluster, calibration=replace(unfitted, **groups)))
 
 
 def tiled(described: Any, copies: int) -> Any:
-    """A description with every array repeated."""
+    """A description with every array repeated so many times."""
     if isinstance(described, np.ndarray):
         return np.tile(described, copies)
     if isinstance(described, tuple):
@@ -149,15 +151,15 @@ def tiled(described: Any, copies: int) -> Any:
 
 
 Change = Callable[[Batch], Batch]
-"""What becomes of a batch before it is priced."""
+"""Changes a batch before it is priced."""
 
 COMPOSED: Final = 0.2
-"""Weight of a composed step time: 720 of them hold 144 independent slopes."""
+"""Weight of a composed step time: 720 of them hold only 144 independent slopes. [1]"""
 
 
 @dataclass(frozen=True)
 class FitRow:
-    """One figure that the model predicts; `figure` is None where the run ran out of memory."""
+    """A measured figure of a case; `figure` is None where only the fit in memory is known."""
 
     case: Case
     figure: MeasuredFigure | None
@@ -165,7 +167,7 @@ class FitRow:
 
     @property
     def measured(self) -> float:
-        """Logarithm of what was measured; NaN where nothing was. [1]"""
+        """Logarithm of the figure; NaN without one. [1]"""
         return float(np.log(self.figure.value)) if self.figure else float("nan")
 
 
@@ -181,7 +183,7 @@ class Evidence:
         self.measured = np.array([row.measured for row in self.rows])
         self.weights = np.array([row.weight for row in self.rows])
         self._sheets = list(_sheets(self.rows, entries, change))
-        self._known: tuple[bytes, tuple[Array, Array]] | None = None
+        self._last: tuple[bytes, tuple[Array, Array]] | None = None
 
     @property
     def prior_logarithms(self) -> Array:
@@ -191,62 +193,66 @@ class Evidence:
         )
 
     def values(self, logs: Array) -> Array:
-        """Logarithm of the prediction of every row. [1]"""
-        out = np.full(self.size, np.nan)
+        """Logarithms of the predictions of all rows. [1]"""
+        predicted = np.full(self.size, np.nan)
         for sheet in self._sheets:
             unmoved = np.array([], dtype=int)
-            out[sheet.rows] = np.log(sheet.predict(_priced(sheet, logs, unmoved)))
-        return out
+            predicted[sheet.rows] = np.log(sheet.predict(_with_constants(sheet, logs, unmoved)))
+        return predicted
 
     def derivatives(self, logs: Array) -> tuple[Array, Array]:
         """Logarithms of predictions [rows] and their derivatives [rows, entries]."""
-        asked = logs.tobytes()
+        start = logs.tobytes()
         # The last answer is kept, because all folds of a cross-validation start there.
-        if self._known is None or self._known[0] != asked:
-            out, slope = np.full(self.size, np.nan), np.zeros((self.size, len(self.entries)))
+        if self._last is None or self._last[0] != start:
+            predicted, slope = np.full(self.size, np.nan), np.zeros((self.size, len(self.entries)))
             for sheet in self._sheets:
                 n, moved = len(sheet.batch), sheet.relevant
-                found = np.log(sheet.predict(_priced(sheet, logs, moved)))
-                found = found.reshape(len(moved) + 1, n)
-                out[sheet.rows] = found[0]
-                slope[np.ix_(sheet.rows, moved)] = ((found[1:] - found[0]) / STEP).T
-            self._known = (asked, (out, slope))
-        return self._known[1]
+                priced = np.log(sheet.predict(_with_constants(sheet, logs, moved)))
+                priced = priced.reshape(len(moved) + 1, n)
+                predicted[sheet.rows] = priced[0]
+                slope[np.ix_(sheet.rows, moved)] = ((priced[1:] - priced[0]) / STEP).T
+            self._last = (start, (predicted, slope))
+        return self._last[1]
 
 
 def times(cases: Iterable[Case], free: tuple[Free, ...], change: Change | None = None) -> Evidence:
-    """Step and layer times with their constants; `change` lets an effect be switched off."""
+    """The evidence on step and layer times; `change` may switch an effect off."""
     rows = [
         FitRow(case, figure, COMPOSED if case.composed else 1.0)
         for case in cases
         for figure in case.measured
         if figure.quantity.endswith("_s")
     ]
-    return Evidence(rows, tuple(e for e in free if not e.path.startswith("memory.")), change)
+    return Evidence(
+        rows, tuple(entry for entry in free if not entry.path.startswith("memory.")), change
+    )
 
 
 def _counted(figure: MeasuredFigure) -> bool:
-    """Whether an allocator counted it: one model under dozens of flags weighs as one."""
+    """Whether an allocator counted a memory, as for one model under dozens of flags."""
     return figure.basis == "last stage"
 
 
 def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
-    """The evidence on memory: measured figures, and runs of sweeps that only say whether
-    they fitted.
+    """The evidence on memory: measured figures, and runs of sweeps that only say whether they
+    fitted.
     """
     rows: list[FitRow] = []
     cases = tuple(cases)
-    toys = Counter(
+    counted_figures = Counter(
         case.workload.model.name for case in cases for figure in case.measured if _counted(figure)
     )
     for case in cases:
-        found = [figure for figure in case.measured if figure.quantity.endswith("_gib")]
-        # However many counted figures one model has, together they weigh as two.
-        once = 2.0 / max(2, toys[case.workload.model.name])
-        rows += [FitRow(case, figure, once if _counted(figure) else 1.0) for figure in found]
+        figures = [figure for figure in case.measured if figure.quantity.endswith("_gib")]
+        # All counted figures of one model together weigh as two.
+        counted_weight = 2.0 / max(2, counted_figures[case.workload.model.name])
+        rows += [
+            FitRow(case, figure, counted_weight if _counted(figure) else 1.0) for figure in figures
+        ]
         if case.group:
             rows.append(FitRow(case, None, 0.0))
-    return Evidence(rows, tuple(e for e in free if e.path.startswith("memory.")))
+    return Evidence(rows, tuple(entry for entry in free if entry.path.startswith("memory.")))
 
 
 def _memory(batch: Batch) -> Footprint:
@@ -269,11 +275,11 @@ PREDICTIONS: Final[dict[str, Predict]] = {
     "allocated_gib": lambda b: b.rows(_memory(b).allocated),
     "allocated_static_gib": lambda b: b.rows(_memory(b).static_allocated),
 }
-"""What predicts a row, by `predicted_by`."""
+"""Predictions of rows, by the names of `predicted_by`."""
 
 
 def predicted_by(row: FitRow) -> str:
-    """The name in `PREDICTIONS` of the quantity that a row measured."""
+    """The name in `PREDICTIONS` of a row's quantity."""
     if row.figure is None:
         return "peak"
     return row.figure.basis if row.figure.quantity == "memory_gib" else row.figure.quantity
@@ -283,13 +289,13 @@ def _sheets(
     rows: Sequence[FitRow], entries: tuple[Free, ...], change: Change | None
 ) -> Iterable[_Sheet]:
     for name, predict in PREDICTIONS.items():
-        where = np.array(
-            [i for i, row in enumerate(rows) if predicted_by(row) == name], dtype=np.intp
+        matching = np.array(
+            [index for index, row in enumerate(rows) if predicted_by(row) == name], dtype=np.intp
         )
-        if where.size:
+        if matching.size:
             changed = predict if change is None else _changed(predict, change)
-            for batch in batches([rows[i].case for i in where], shipped):
-                yield _sheet(batch, where[batch.indices], changed, entries)
+            for batch in batches([rows[index].case for index in matching], shipped):
+                yield _sheet(batch, matching[batch.indices], changed, entries)
 
 
 def _changed(predict: Predict, change: Change) -> Predict:
@@ -298,12 +304,12 @@ def _changed(predict: Predict, change: Change) -> Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What a fit found."""
+    """The result of a fit."""
 
     logs: Array
-    """Logarithm of every entry."""
+    """Logarithms of all entries."""
     residuals: Array
-    """log(predicted / measured) of every case; NaN where it has no measurement."""
+    """log(predicted / measured) of all rows; NaN for those without a measurement."""
     loss: float
     steps: int
 
@@ -322,7 +328,7 @@ def robust(residual: Array, scale: float) -> tuple[Array, Array]:
 
 
 MOST_STEPS: Final = 60
-"""Steps after which a fit ends at the latest. [1]"""
+"""Most steps of a fit. [1]"""
 
 
 def fit(
@@ -334,27 +340,29 @@ def fit(
     start: Array | None = None,
     tolerance: float = 1e-6,
 ) -> Fitted:
-    """Entries that explain `log(measured)` within their bounds; rows that are NaN are left out,
-    fixed entries stay.
+    """Entries within their bounds that explain `log(measured)` best. Rows that are NaN are left
+    out, and fixed entries stay.
 
-    It ends where a step gains less than `tolerance` of the loss.
+    The fit ends at a step that gains less than `tolerance` of the loss.
     """
     entries = evidence.entries
     prior = evidence.prior_logarithms
-    free = np.array([i for i, e in enumerate(entries) if e.spread > 0], dtype=int)
-    precision = np.array([entries[i].spread for i in free]) ** -2.0
+    free = np.array([index for index, entry in enumerate(entries) if entry.spread > 0], dtype=int)
+    precision = np.array([entries[index].spread for index in free]) ** -2.0
     with np.errstate(divide="ignore"):
         lowest, highest = (
-            np.log([getattr(entries[i], name) for i in free]) for name in ("least", "most")
+            np.log([getattr(entries[index], name) for index in free]) for name in ("least", "most")
         )
-    here = np.isfinite(measured_seconds)
-    row_weight = np.ones(int(here.sum())) if weights is None else weights[here]
+    has_measurement = np.isfinite(measured_seconds)
+    row_weight = (
+        np.ones(int(has_measurement.sum())) if weights is None else weights[has_measurement]
+    )
     logs = prior.copy() if start is None else start.copy()
 
     def loss_of(values: Array, x: Array) -> float:
-        rho, _ = robust((values - measured_seconds)[here], scale)
+        row_loss, _ = robust((values - measured_seconds)[has_measurement], scale)
         return float(
-            np.sum(row_weight * rho) + np.sum(precision * np.square(x[free] - prior[free]))
+            np.sum(row_weight * row_loss) + np.sum(precision * np.square(x[free] - prior[free]))
         )
 
     damping, steps = 1e-2, 0
@@ -362,38 +370,38 @@ def fit(
     loss = loss_of(values, logs)
     while steps < MOST_STEPS and free.size:
         steps += 1
-        residual = (values - measured_seconds)[here]
-        w = robust(residual, scale)[1] * row_weight / scale**2
-        j = slope[here][:, free]
-        hessian = j.T @ (j * w[:, None]) + np.diag(precision)
-        gradient = j.T @ (w * residual) + precision * (logs[free] - prior[free])
-        # An entry at a bound that would go beyond it rests for a step.
+        residual = (values - measured_seconds)[has_measurement]
+        pull = robust(residual, scale)[1] * row_weight / scale**2
+        jacobian = slope[has_measurement][:, free]
+        hessian = jacobian.T @ (jacobian * pull[:, None]) + np.diag(precision)
+        gradient = jacobian.T @ (pull * residual) + precision * (logs[free] - prior[free])
+        # An entry at a bound that would go beyond it stays there for this step.
         rests = ((logs[free] <= lowest) & (gradient > 0)) | (
             (logs[free] >= highest) & (gradient < 0)
         )
         hessian[rests, :] = hessian[:, rests] = 0.0
         hessian[rests, rests] = precision[rests]
         gradient[rests] = 0.0
-        gained = 0.0
+        gain = 0.0
         for _ in range(8):
             move = np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), -gradient)
             move = np.clip(move, -1.0, 1.0)
             trial = logs.copy()
             trial[free] = np.clip(trial[free] + move, lowest, highest)
-            gained = loss - loss_of(evidence.values(trial), trial)
-            if gained > 0:
-                # Less damping after a step that gained what the linear model promised, more after a
-                # poor one (Nielsen).
+            gain = loss - loss_of(evidence.values(trial), trial)
+            if gain > 0:
+                # Less damping after a step that gained what the linear model promised, more after
+                # one that gained less (Nielsen).
                 promised = -(2.0 * gradient @ move + move @ hessian @ move)
-                kept = gained / promised if promised > 0 else 0.0
-                damping *= max(0.2, 1.0 - (2.0 * kept - 1.0) ** 3)
+                gain_share = gain / promised if promised > 0 else 0.0
+                damping *= max(0.2, 1.0 - (2.0 * gain_share - 1.0) ** 3)
                 logs = trial
                 break
-            damping *= 4.0  # it gained nothing: a shorter step
-        if gained <= tolerance * loss:
+            damping *= 4.0  # nothing was gained, so the next step is shorter
+        if gain <= tolerance * loss:
             break
         values, slope = evidence.derivatives(logs)
         loss = loss_of(values, logs)
     final = evidence.values(logs)
-    residuals = np.where(here, final - measured_seconds, np.nan)
+    residuals = np.where(has_measurement, final - measured_seconds, np.nan)
     return Fitted(logs=logs, residuals=residuals, loss=loss_of(final, logs), steps=steps)

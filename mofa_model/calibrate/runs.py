@@ -1,18 +1,18 @@
-"""A user's own measured steps: rows of a JSON or CSV file, or a trainer's log, and the factors that
-explain them.
+"""A user's own measured steps, from rows of a JSON or CSV file or from a trainer's log; and the
+factors that explain them.
 
-A row names what ran where and how long a step took:
+A row states what ran where, and how long a step took:
 
-    model, gpu, gpus, strategy, global_batch, sequence, step_seconds            must be there
-    precision, stack, gpus_per_node, scale_out, memory_gib, id                  may be
+    model, gpu, gpus, strategy, global_batch, sequence, step_seconds            always
+    precision, stack, gpus_per_node, scale_out, memory_gib, id                  optional
 
-Runs tell of their system: a stack on a chip in a GEMM format. Factors of runs.toml go over the
-shipped constants of that system and of no other. A prior pulls each factor by how far systems were
-seen to differ in it, and the runs pull it as far as layouts of one system were seen to differ; a
-run counts in full however far off it is. So one run moves a factor most of the way, several move it
-all the way, and a factor of which the runs say nothing stays.
+Runs tell about their system: a stack on a chip in a GEMM format. The factors of runs.toml multiply
+the shipped constants of that system and of no other. The prior of a factor is as wide as systems
+were seen to differ in it; runs scatter as layouts of one system were seen to. A run counts in full
+however far off it is. So one run moves a factor most of the way, several move it all the way, and a
+factor of which the runs say nothing stays.
 
-A log has one of these lines for every step, with whatever else beside them:
+A log has one of these lines for every step, among any others:
 
     Megatron-LM      iteration 100/ 500 | … | elapsed time per iteration (ms): 8343.1 | …
     Megatron-Bridge  Step Time : 8.34s …
@@ -63,8 +63,8 @@ NEEDED: Final = ("model", "gpu", "gpus", "strategy", "global_batch", "sequence",
 POSSIBLE: Final = ("precision", "stack", "gpus_per_node", "scale_out", "memory_gib", "id")
 """Fields that a row may have."""
 
-_PLAIN: Final = 1e3
-"""Residuals of so many `RUNS` are still squared: no run of the user's is an outlier. [1]"""
+_SQUARED: Final = 1e3
+"""Residuals are squared up to so many `RUNS`: none of the user's runs counts as an outlier. [1]"""
 
 
 HEADER: Final = """\
@@ -76,17 +76,17 @@ and the runs, which bands rest on.
 
 @dataclass(frozen=True)
 class Refinement:
-    """What a user's runs of one system say."""
+    """The factors of one system, from a user's runs."""
 
     section: str  # of the constants file
     stack: str
     cases: tuple[Case, ...]
     written: tuple[Written, ...]
-    before: tuple[float, ...]  # signed errors of the step times with the shipped constants
-    after: tuple[float, ...]
-    factor: Range  # of the system's step times, in one number
+    before: tuple[float, ...]  # signed errors of step times with the shipped constants
+    after: tuple[float, ...]  # the same with the factors
+    factor: Range  # one factor on all step times of the system
     rows: tuple[Mapping[str, str], ...]  # the runs, as bands read them
-    band: Range  # of the step of the first of them
+    band: Range  # of the step of the first run
 
 
 def read_runs(path: Path | str) -> list[Mapping[str, Any]]:
@@ -108,7 +108,7 @@ def read_runs(path: Path | str) -> list[Mapping[str, Any]]:
 
 
 def case_of(row: Mapping[str, Any], position: int = 1, *, measured: bool = True) -> Case:
-    """The case that a row describes; without a measured step it is a job that nobody ran yet."""
+    """The case that a row describes; if it need not be `measured`, a job that nobody ran yet."""
     needed, make = (NEEDED, _case) if measured else (NEEDED[:-1], _job)
     where = f"run {position}"
     for name in row:
@@ -196,11 +196,11 @@ def _count(row: Mapping[str, Any], name: str) -> int:
 
 
 _MOST: Final = 1e9
-"""No run has more GPUs, sequences in a step or tokens in a sequence. [1]"""
+"""Most GPUs, sequences in a step or tokens in a sequence. [1]"""
 
 
 def seconds_of(given: Any) -> float:
-    """A number of seconds, or text with a unit such as `412 ms`. [s]"""
+    """Seconds, from a number or from text with a unit such as `412 ms`. [s]"""
     if isinstance(given, str) and not given.replace(".", "", 1).isdigit():
         return float(units.parse(given, "s", field="step_seconds"))
     return number_of({"step_seconds": given}, "step_seconds")
@@ -258,13 +258,13 @@ def _refine(stack: str, device: str, cases: list[Case]) -> Refinement:
 def _as_rows(
     cases: Sequence[Case], times: Sequence[float], memory: Sequence[float]
 ) -> tuple[Mapping[str, str], ...]:
-    """The user's runs in the form of the table of measured runs, with the errors that are left."""
-    held = iter(memory)
+    """The user's runs as rows of the table of measured runs, with their errors after the fit."""
+    memory_errors = iter(memory)
     rows = []
-    for case, left in zip(cases, times, strict=True):
-        errors = {"step": -float(np.log1p(left))}
+    for case, step_error in zip(cases, times, strict=True):
+        errors = {"step": -float(np.log1p(step_error))}
         if any(figure.quantity == "memory_gib" for figure in case.measured):
-            errors["memory"] = -float(np.log1p(next(held)))
+            errors["memory"] = -float(np.log1p(next(memory_errors)))
         rows.append(
             in_words(case.id, coordinates(case.workload, case.cluster, case.strategy), **errors)
         )
@@ -272,7 +272,7 @@ def _as_rows(
 
 
 def shipped_entries() -> tuple[Free, ...]:
-    """The constants below the user's: the shipped ones, or a whole file in their place."""
+    """The constants under the user's factors: the shipped ones, or a file that replaces them."""
     tables = [
         table
         for table in constants.constant_tables(constants.constant_files())
@@ -282,9 +282,9 @@ def shipped_entries() -> tuple[Free, ...]:
 
 
 def own_fit(evidence: Evidence) -> Fitted:
-    """A fit of the factors of the constants to measured runs of one system."""
-    weights = np.full(evidence.size, _PLAIN**2)
-    return fit(evidence, evidence.measured, scale=_PLAIN * RUNS, weights=weights, tolerance=1e-4)
+    """A fit of a system's factors to its measured runs."""
+    weights = np.full(evidence.size, _SQUARED**2)
+    return fit(evidence, evidence.measured, scale=_SQUARED * RUNS, weights=weights, tolerance=1e-4)
 
 
 def _moved(
@@ -292,18 +292,18 @@ def _moved(
 ) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], list[Written]]:
     """Errors before and after, and the factors that moved by more than a tenth of a per cent."""
     fitted = own_fit(evidence)
-    place = {entry.name: i for i, entry in enumerate(evidence.entries)}
+    position = {entry.name: i for i, entry in enumerate(evidence.entries)}
     before = np.expm1(evidence.values(evidence.prior_logarithms) - evidence.measured)
     after = np.expm1(fitted.residuals)
-    written = []
+    moved = []
     for entry in own:
-        factor = significant(float(np.exp(fitted.logs[place[f"{YOURS}:{entry.path}"]])))
+        factor = significant(float(np.exp(fitted.logs[position[f"{YOURS}:{entry.path}"]])))
         if abs(factor - 1.0) > 1e-3:
             source = f"{len(evidence.rows)} of your own runs: {entry.source}"
-            written.append(
+            moved.append(
                 Written(entry=replace(entry, section=section, source=source), value=factor)
             )
-    return (tuple(before.tolist()), tuple(after.tolist())), written
+    return (tuple(before.tolist()), tuple(after.tolist())), moved
 
 
 def as_toml(refinements: Sequence[Refinement]) -> str:
@@ -321,7 +321,7 @@ def as_toml(refinements: Sequence[Refinement]) -> str:
 _NUMBER: Final = r"([0-9][0-9,_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
-"""What a terminal is told between the words of a line."""
+"""Codes for the colours of a terminal."""
 
 _MILLISECOND: Final = units.parse("1 ms", "s")
 _THOUSAND: Final = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9}
@@ -335,19 +335,19 @@ FORMS: Final = {
     re.compile(rf"\bstep:\s*[0-9,]+\b.*\btps:\s*{_NUMBER}()"): "tokens",
     re.compile(rf"CurrSamplesPerSec=\s*{_NUMBER}()"): "samples",
 }
-"""What the number of a line means, by its format, in the order of trial."""
+"""Unit of the number in a line, by the format of the line; formats are tried in this order."""
 
 FEWEST: Final = 3
-"""Steps that a log must hold after its warm-up."""
+"""Fewest steps of a log after its warm-up. [1]"""
 
 WARM_UP: Final = 0.2
-"""Share of the steps at the start that is left out: compilation, allocation, first touches. [1]"""
+"""Share of a log's steps at its start that is left out: they compile and allocate. [1]"""
 
 
 def step_seconds(
     lines: Iterable[str], *, global_batch: int, sequence: int, gpus: int, path: object = "log"
 ) -> Seconds:
-    """Median step time of a log, its warm-up left out. [s]
+    """Median step time of a log after its warm-up. [s]
 
     >>> times = (9000, 500, 500, 502)
     >>> head = "elapsed time per iteration (ms)"
@@ -355,16 +355,16 @@ def step_seconds(
     >>> step_seconds(lines, global_batch=8, sequence=4096, gpus=8)
     0.5
     """
-    found = [
+    times = [
         value
         for line in lines
         if (value := _step_time_in(line, global_batch, sequence, gpus)) is not None
     ]
-    steady = found[max(1, round(WARM_UP * len(found))) :]
+    steady = times[max(1, round(WARM_UP * len(times))) :]
     if len(steady) < FEWEST:
         raise BadFile(
             path,
-            f"holds {len(found)} lines with a step time; {FEWEST + 1} or more are needed, "
+            f"holds {len(times)} lines with a step time; {FEWEST + 1} or more are needed, "
             "in the format of Megatron, NeMo,"
             " torchtitan, nanotron or DeepSpeed",
         )

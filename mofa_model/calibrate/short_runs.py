@@ -1,15 +1,15 @@
-"""Short runs of a question's own layouts, taken into it: what they share moves every step, what is
-their own moves near layouts.
+"""Short runs of a question's own layouts: the error that they have in common moves every step, and
+the rest moves the layouts near them.
 
 A row of a JSON list or a CSV file is one layout that ran for 10 to 20 steps:
 
-    strategy, step_seconds              must be there; a row without step_seconds has not run yet
-    memory_gib, precision, id           may be
-    model, gpu, gpus, global_batch, sequence        may be, and are those of the question
+    strategy, step_seconds              always; a row without step_seconds has not run yet
+    memory_gib, precision, id           optional
+    model, gpu, gpus, global_batch, sequence        optional; must be those of the question
 
 `step_seconds` is a number, text with a unit, the name of the trainer's log beside the file, or `out
-of memory`. What the runs share is one factor, by the fit that running jobs of a cluster are taken
-in with (`system`). The same file goes to `mofa calibrate --from-runs`.
+of memory`. The common error is one factor (`bands.system`), as it is for running jobs of a cluster.
+`mofa calibrate --from-runs` takes the same file.
 """
 
 from __future__ import annotations
@@ -36,37 +36,36 @@ COLUMNS: Final = (
     "id", "model", "gpu", "gpus", "global_batch", "sequence", "precision", "strategy",
     "step_seconds", "memory_gib",
 )  # fmt: skip
-"""Of the file, in order."""
+"""Columns of the file, in order."""
 FAILED: Final = "out of memory"
-"""What stands in place of a step that had no room."""
+"""Text in the place of the step time of a layout that had no room."""
 FIELDS: Final = {"step": "step_seconds", "memory": "memory_gib"}
-"""Where a quantity stands."""
+"""Column of each quantity."""
 MOST: Final = 30.0
-"""Times its estimate, or of it, that a figure may be. [1]"""
+"""Largest factor between a figure and its estimate, either way. [1]"""
 LOGS: Final = (".log", ".txt", ".out")
-"""Names of logs end so."""
+"""Endings of the names of logs."""
 
 
 def with_short_runs(request: Request, path: Path | str) -> Request:
-    """The question with what short runs say of its layouts."""
+    """The question with the short runs of its layouts taken in."""
     rows = [
-        (place, row)
-        for place, row in enumerate(read_runs(path), 1)
+        (number, row)
+        for number, row in enumerate(read_runs(path), 1)
         if row.get("step_seconds") is not None
     ]
     if not rows:
         raise BadFile(path, "no row has step_seconds; give what at least one run measured")
-    found = [_run(request, row, f"{path}: run {place}", Path(path).parent) for place, row in rows]
-    steps = [error["step"] for _, error in found if "step" in error]
+    runs = [_run(request, row, f"{path}: run {number}", Path(path).parent) for number, row in rows]
+    steps = [run.errors["step"] for run in runs if run.fitted]
     learned = system_factor(steps).target if steps else 1.0
     tried = tuple(
-        replace(
-            one,
-            errors={**error, **({"step": error["step"] - math.log(learned)} if one.fitted else {})},
-        )
-        for one, error in found
+        replace(run, errors={**run.errors, "step": run.errors["step"] - math.log(learned)})
+        if run.fitted
+        else run
+        for run in runs
     )
-    share = (
+    note = (
         f"{len(tried)} short runs of yours are taken in: "
         f"a step takes {learned:.3f} of its estimate, and near layouts follow"
     )
@@ -74,23 +73,19 @@ def with_short_runs(request: Request, path: Path | str) -> Request:
         request,
         tried=tried,
         learned=float(request.learned) * learned,
-        notes=(*request.notes, share),
+        notes=(*request.notes, note),
     )
 
 
-def _run(
-    request: Request, row: Mapping[str, Any], where: str, folder: Path
-) -> tuple[ShortRun, dict[str, float]]:
+def _run(request: Request, row: Mapping[str, Any], where: str, folder: Path) -> ShortRun:
     try:
         return _read(request, row, folder)
     except InputError as error:
         raise BadFile(where, str(error)) from None
 
 
-def _read(
-    request: Request, row: Mapping[str, Any], folder: Path
-) -> tuple[ShortRun, dict[str, float]]:
-    """A short run from its row, and by how much its prediction was off."""
+def _read(request: Request, row: Mapping[str, Any], folder: Path) -> ShortRun:
+    """A short run from its row, with the errors of its prediction."""
     for name in row:
         if name not in (*COLUMNS, "stack"):
             raise UnknownName("column", name, COLUMNS)
@@ -100,36 +95,38 @@ def _read(
     if not isinstance(text := row.get("strategy"), str):
         raise BadValue("strategy", text, "every run must state it")
     strategy = parse_strategy(text, gpus=gpus)
-    batch, copies = (
-        int(problem.workload.training.global_batch),
-        int(strategy.global_micro_batch),
-    )
+    batch = int(problem.workload.training.global_batch)
+    copies = int(strategy.global_micro_batch)
     if batch % copies:
         raise BadValue(
             "strategy", text, f"dp x mbs = {copies} must divide the global batch of {batch}"
         )
-    full = priced(problem, strategy)
+    layout = priced(problem, strategy)
     fitted = str(row["step_seconds"]).strip().lower() != FAILED
-    at = full.coordinates
-    errors = _memory(request, full, row, fitted)
+    errors = _memory(request, layout, row, fitted)
     if fitted:
         step = _step(row["step_seconds"], problem, folder)
-        errors["step"] = math.log(step / (full.step_time * float(request.learned)))
+        errors["step"] = math.log(step / (layout.step_time * float(request.learned)))
     for quantity, error in errors.items():
         if abs(error) > math.log(MOST):
-            right = (
+            advice = (
                 f"its estimate times {math.exp(error):.3g} is no run of this layout; "
                 "look at the unit"
             )
-            raise BadValue(FIELDS[quantity], row.get(FIELDS[quantity]), right)
-    precision = problem.workload.training.precision.name
+            raise BadValue(FIELDS[quantity], row.get(FIELDS[quantity]), advice)
     return ShortRun(
-        strategy=strategy, precision=precision, fitted=fitted, coordinates=at, errors=errors
-    ), errors
+        strategy=strategy,
+        precision=problem.workload.training.precision.name,
+        fitted=fitted,
+        coordinates=layout.coordinates,
+        errors=errors,
+    )
 
 
 def _problem(request: Request, row: Mapping[str, Any]) -> SearchCase:
-    """The precision that a row names; what else it names must be the question's."""
+    """The problem of the question in the precision of a row; all else that the row states must
+    agree with the question.
+    """
     first = request.problems[0]
     training, cluster = first.workload.training, first.cluster
     names = {"model": first.workload.model.name, "gpu": cluster.device.name}
@@ -144,7 +141,7 @@ def _problem(request: Request, row: Mapping[str, Any]) -> SearchCase:
     for name, size in sizes.items():
         if name in row and number_of(row, name) != float(size):
             raise BadValue(name, row[name], f"the question's is {int(size)}")
-    recipes = {one.workload.training.precision.name: one for one in request.problems}
+    recipes = {problem.workload.training.precision.name: problem for problem in request.problems}
     named = str(row.get("precision", training.precision.name))
     if named not in recipes:
         raise UnknownName("precision", named, recipes)
@@ -152,7 +149,7 @@ def _problem(request: Request, row: Mapping[str, Any]) -> SearchCase:
 
 
 def _step(given: Any, problem: SearchCase, folder: Path) -> Seconds:
-    """A step as it was measured, or the median of a trainer's log. [s]"""
+    """A measured step time, or the median of a trainer's log. [s]"""
     if not str(given).lower().endswith(LOGS):
         return seconds_of(given)
     training, log = problem.workload.training, folder / str(given)
@@ -166,14 +163,16 @@ def _step(given: Any, problem: SearchCase, folder: Path) -> Seconds:
 
 
 def _memory(
-    request: Request, full: PricedLayout, row: Mapping[str, Any], fitted: bool
+    request: Request, layout: PricedLayout, row: Mapping[str, Any], fitted: bool
 ) -> dict[str, float]:
-    """Logarithm of measured over predicted memory; without a figure, by whether it fitted."""
-    peak = float(full.footprint.peak)
+    """Logarithm of measured over predicted memory; without a figure, that of the limit which the
+    layout kept or passed.
+    """
+    peak = float(layout.footprint.peak)
     if row.get("memory_gib") is not None:
         return {"memory": math.log(number_of(row, "memory_gib") * GIB / peak)}
-    seen = odds_of(request.runs, (full.coordinates,))
-    scale, space = float(seen.memory_scale[0]), math.log(space_of(full.problem) / peak)
+    odds = odds_of(request.runs, (layout.coordinates,))
+    scale, space = float(odds.memory_scale[0]), math.log(space_of(layout.problem) / peak)
     if not fitted:
         return {"memory": max(0.0, space) + scale}
     return {"memory": min(0.0, space - scale)} if space < scale else {}
