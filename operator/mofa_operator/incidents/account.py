@@ -82,28 +82,32 @@ def account(
     """
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
     by_name: defaultdict[str, list[Incident]] = defaultdict(list)
-    for one in incidents:
-        if one.kind == "job":
-            by_name[one.name].append(one)
+    for incident in incidents:
+        if incident.kind == "job":
+            by_name[incident.name].append(incident)
         else:
-            for name in one.nodes or (one.name,):
-                by_node[name].append(one)
+            for name in incident.nodes or (incident.name,):
+                by_node[name].append(incident)
     usual = _usual_loading(incidents)
     on_node: defaultdict[str, list[_JobTime]] = defaultdict(list)
     for name, pods in by_job(timelines.pod_timelines).items():
-        known = facts.get(name, JobFacts())
-        if known.saves_every is None:
-            known = replace(known, saves_every=saves_every)
-        job = _JobTime(timelines, name, pods, by_name[name], known, usual)
+        job_facts = facts.get(name, JobFacts())
+        if job_facts.saves_every is None:
+            job_facts = replace(job_facts, saves_every=saves_every)
+        job = _JobTime(timelines, name, pods, by_name[name], job_facts, usual)
         for node in job.nodes:
             on_node[node].append(job)
     waiting: defaultdict[str, list[_Piece]] = defaultdict(list)
-    here = {pod.job for pod in timelines.pod_timelines.values()}
-    for one in incidents:
-        if one.kind == "job" and one.lasts and one.name not in here:  # its pods went long ago
-            for name in one.nodes:
-                span = Span(one.start, one.end)
-                waiting[name].append(_Piece(span, NodeState.QUEUE, one.charged.word, one.name, one))
+    present_jobs = {pod.job for pod in timelines.pod_timelines.values()}
+    for incident in incidents:
+        if (
+            incident.kind == "job" and incident.lasts and incident.name not in present_jobs
+        ):  # its pods went long ago
+            for name in incident.nodes:
+                span = Span(incident.start, incident.end)
+                waiting[name].append(
+                    _Piece(span, NodeState.QUEUE, incident.charged.word, incident.name, incident)
+                )
 
     def claims(node: str) -> list[_Piece]:
         """The pieces of a node's time that jobs hold; made node by node, to keep little
@@ -121,7 +125,11 @@ def account(
 
 def _usual_loading(incidents: Sequence[Incident]) -> float:
     """Median time from the last container's start to the first step. [s]"""
-    times = [one.phases["load"] for one in incidents if one.timed and "load" in one.phases]
+    times = [
+        incident.phases["load"]
+        for incident in incidents
+        if incident.timed and "load" in incident.phases
+    ]
     return median_high(times) if times else LOADING
 
 
@@ -129,7 +137,7 @@ class _Index(Generic[Item]):
     """Things by their time: those of a moment are found without a look at all of them."""
 
     def __init__(self, items: Iterable[tuple[Span, Item]]) -> None:
-        self._items = sorted(items, key=lambda one: one[0])
+        self._items = sorted(items, key=lambda pair: pair[0])
         self._starts = [span.start for span, _ in self._items]
         self._ends = list(accumulate((span.end for span, _ in self._items), max))
 
@@ -137,7 +145,7 @@ class _Index(Generic[Item]):
         """Items whose own span overlaps this one, in order of time."""
         first = bisect_right(self._ends, span.start)
         last = bisect_left(self._starts, span.end)
-        return [one for one in self._items[first:last] if one[0].end > span.start]
+        return [pair for pair in self._items[first:last] if pair[0].end > span.start]
 
 
 class _JobTime:
@@ -167,18 +175,22 @@ class _JobTime:
         waits = [pod.started - pod.created for pod in pods if pod.started and pod.created]
         self._usual_start = median_high(waits) if waits else 0.0
         self._stops = sorted(
-            (one for one in incidents if one.cause not in _NO_STANDSTILL and one.end > one.start),
-            key=lambda one: one.start,
+            (
+                incident
+                for incident in incidents
+                if incident.cause not in _NO_STANDSTILL and incident.end > incident.start
+            ),
+            key=lambda incident: incident.start,
         )
         held = _held(self._pods)
-        standing = joined(Span(one.start, one.end) for one in self._stops)
+        standing = joined(Span(stop.start, stop.end) for stop in self._stops)
         self._starts = self._first_starts(standing, held)
         away = joined([*standing, *(span for span, _ in self._starts)])
         self._absent = _Index((span, None) for span in away)
         self._again = _Index(
-            (span, (one, guessed)) for one, spans, guessed in self._redone(away) for span in spans
+            (span, (stop, guessed)) for stop, spans, guessed in self._redone(away) for span in spans
         )
-        self._waited_on = [self._after(one, held) for one in self._stops]
+        self._waited_on = [self._after(stop, held) for stop in self._stops]
 
     @property
     def nodes(self) -> set[str]:
@@ -193,19 +205,19 @@ class _JobTime:
     def _of_node(self, node: str) -> Iterator[_Piece]:
         """The job's pieces of a node's time, as if it had all of the node's GPUs."""
         saving = _share_of_saves(self._facts)
-        mine = self._by_node.get(node, ())
-        for _, span in mine:
+        job_pods = self._by_node.get(node, ())
+        for _, span in job_pods:
             trained = without([span], [hole for hole, _ in self._absent.near(span)])
             again = self._again.near(span)
-            for part, (one, guessed) in again:
+            for part, (stop, guessed) in again:
                 for piece in overlap(trained, [part]):
-                    cause = one.charged.word
-                    yield _Piece(piece, NodeState.REDONE, cause, self._name, one, guessed)
+                    cause = stop.charged.word
+                    yield _Piece(piece, NodeState.REDONE, cause, self._name, stop, guessed)
             for part in without(trained, [part for part, _ in again]):
                 yield _Piece(part, NodeState.KEPT, "", self._name, saves=saving)
-        held = _held(mine)
-        for one, after in zip(self._stops, self._waited_on, strict=True):
-            yield from self._standing(one, held, waited_on=node in after)
+        held = _held(job_pods)
+        for stop, after in zip(self._stops, self._waited_on, strict=True):
+            yield from self._standing(stop, held, waited_on=node in after)
         for whole, running in self._starts:
             for time, (pod, _) in held.near(whole):
                 for part in overlap([time], [whole]):
@@ -223,15 +235,15 @@ class _JobTime:
         """
         running = joined((span for _, span in self._pods), apart=self._step)
         stood = _Index((span, None) for span in standing)
-        found = []
+        starts = []
         for begin, end in running:
             near = held.near(Span(begin - _TOGETHER, begin + _TOGETHER))
-            first = [one for _, one in near if abs(one[1].start - begin) < _TOGETHER]
+            first = [pod_time for _, pod_time in near if abs(pod_time[1].start - begin) < _TOGETHER]
             made = min((pod.created or begin for pod, _ in first), default=begin)
             last = max((span.start for _, span in first), default=begin)
             if made and not stood.near(Span(begin - 1.0, begin + 1.0)):
-                found.append((Span(made, min(last + self._loading, end)), last))
-        return found
+                starts.append((Span(made, min(last + self._loading, end)), last))
+        return starts
 
     def _redone(self, away: Sequence[Span]) -> list[tuple[Incident, list[Span], bool]]:
         """Work that each standstill lost, and whether it is estimated.
@@ -242,87 +254,87 @@ class _JobTime:
         """
         running = joined((span for _, span in self._pods), apart=self._step)
         trained = without(running, away)
-        found = []
-        for one in self._stops:
-            before = [span for span in trained if span.start < one.start]
+        losses = []
+        for stop in self._stops:
+            before = [span for span in trained if span.start < stop.start]
             if not before:
                 continue
-            if one.cause is causes.RESUBMISSION and self._is_another(one):
+            if stop.cause is causes.RESUBMISSION and self._is_another(stop):
                 continue
-            run = min(before[-1].end, one.start) - before[-1].start
-            seen = "redo" in one.phases or (self._steps_seen and one.timed)
+            run = min(before[-1].end, stop.start) - before[-1].start
+            seen = "redo" in stop.phases or (self._steps_seen and stop.timed)
             if seen:
-                lost = one.phases.get("redo", 0.0)
+                lost = stop.phases.get("redo", 0.0)
             elif self._facts.saves_every is None:
                 lost = min(USUAL_SAVES, run) / 2
             else:
                 lost = work_lost(run, self._facts.saves_every, self._facts.saves_off)
             spans, left = list[Span](), lost
             for a, b in reversed(before):
-                end = min(b, one.start)
+                end = min(b, stop.start)
                 spans.append(Span(max(a, end - left), end))
                 left -= spans[-1].seconds
                 if left <= 0:
                     break
-            found.append((one, spans, not seen))
-        return found
+            losses.append((stop, spans, not seen))
+        return losses
 
-    def _is_another(self, one: Incident) -> bool:
+    def _is_another(self, stop: Incident) -> bool:
         """Whether the pods after an interruption are another run: they came late, and no save
         is known.
         """
-        return self._facts.saves_every is None and one.phases.get("queue", 0.0) > _TOGETHER
+        return self._facts.saves_every is None and stop.phases.get("queue", 0.0) > _TOGETHER
 
     def _standing(
-        self, one: Incident, held: _Index[tuple[PodTimeline, Span]], *, waited_on: bool
+        self, stop: Incident, held: _Index[tuple[PodTimeline, Span]], *, waited_on: bool
     ) -> Iterator[_Piece]:
         """A node in a standstill: it is the job's own until its pod is gone, and for all of the
         standstill where it has a pod after.
         """
         if self._frees_nodes:
             return
-        whole = Span(one.start, one.end)
+        whole = Span(stop.start, stop.end)
         for time, _ in held.near(whole):
             for part in overlap([time], [whole]):
-                yield from self._phased(one, part)
+                yield from self._phased(stop, part)
         if waited_on:
-            yield from self._phased(one, whole)
+            yield from self._phased(stop, whole)
 
-    def _after(self, one: Incident, held: _Index[tuple[PodTimeline, Span]]) -> set[str]:
+    def _after(self, stop: Incident, held: _Index[tuple[PodTimeline, Span]]) -> set[str]:
         """Nodes that the job holds after a standstill, or that are kept free for it."""
-        ends = held.near(Span(one.end - 1.0, one.end + 1.0))
-        found = {pod.node for _, (pod, span) in ends if span.start <= one.end < span.end + 1.0}
-        return found | self._kept_free(one) if one.lasts else found
+        ends = held.near(Span(stop.end - 1.0, stop.end + 1.0))
+        nodes = {pod.node for _, (pod, span) in ends if span.start <= stop.end < span.end + 1.0}
+        return nodes | self._kept_free(stop) if stop.lasts else nodes
 
-    def _kept_free(self, one: Incident) -> set[str]:
+    def _kept_free(self, stop: Incident) -> set[str]:
         """Nodes that wait for a job which is still out: where its new pods are to start, else where
         those were that nobody replaced yet.
         """
         last = (place[-1] for place in self._places)
-        known = {pod.node for place in self._places for pod in place[-2:] if pod.node}
-        new = {pod.node for pod in last if pod.node and pod.created >= one.start}
-        return new or known or set(one.nodes)
+        latest = {pod.node for place in self._places for pod in place[-2:] if pod.node}
+        new = {pod.node for pod in last if pod.node and pod.created >= stop.start}
+        return new or latest or set(stop.nodes)
 
-    def _phased(self, one: Incident, part: Span) -> Iterator[_Piece]:
-        for piece, state in _cut(part, self._phases(one)):
-            guessed = state is NodeState.RENDEZVOUS and not (one.timed or one.lasts)
-            yield _Piece(piece, state, one.charged.word, self._name, one, guessed)
+    def _phased(self, stop: Incident, part: Span) -> Iterator[_Piece]:
+        for piece, state in _cut(part, self._phases(stop)):
+            guessed = state is NodeState.RENDEZVOUS and not (stop.timed or stop.lasts)
+            yield _Piece(piece, state, stop.charged.word, self._name, stop, guessed)
 
-    def _phases(self, one: Incident) -> list[tuple[NodeState, float]]:
+    def _phases(self, stop: Incident) -> list[tuple[NodeState, float]]:
         """The states that follow each other in a standstill, each with its end. [s]"""
-        spent = one.phases
-        stopped = one.start + spent.get("detect", 0.0) + spent.get("drain", 0.0)
+        spent = stop.phases
+        stopped = stop.start + spent.get("detect", 0.0) + spent.get("drain", 0.0)
         made = stopped + spent.get("queue", 0.0)
         running = made + spent.get("start", 0.0)
         if "queue" not in spent:  # its containers start again in the same pods
-            return [(NodeState.RESTARTING, running), (NodeState.RENDEZVOUS, one.end)]
-        is_wanted = one.cause is not causes.RESUBMISSION
+            return [(NodeState.RESTARTING, running), (NodeState.RENDEZVOUS, stop.end)]
+        is_wanted = stop.cause is not causes.RESUBMISSION
         if "start" not in spent:  # no new pod is made yet
             running = made
         return [
             (NodeState.RESTARTING, stopped),
             (NodeState.QUEUE if is_wanted else NodeState.IDLE, made),
-            *self._start_phases(made, running, one.end),
+            *self._start_phases(made, running, stop.end),
         ]
 
     def _start_phases(
@@ -379,13 +391,13 @@ def _parts(
     turns: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for pod, span in runs:
         turns[pod.node] += [(span.start, pod.gpus), (span.end, -pod.gpus)]
-    found = {}
+    parts = {}
     for name, every in turns.items():
         most = max(accumulate(gpus for _, gpus in sorted(every)))
         offered = nodes[name].gpus if name in nodes else 0.0
         if 0 < most < offered:
-            found[name] = most / offered
-    return found
+            parts[name] = most / offered
+    return parts
 
 
 def _share_of_saves(facts: JobFacts) -> float:
@@ -424,28 +436,35 @@ def _of_node(
     node: NodeTimeline, incidents: Sequence[Incident], claims: Sequence[_Piece]
 ) -> Iterator[_Piece]:
     """The pieces of a node's time, which do not overlap and leave no gap."""
-    trains = [one for one in claims if one.state in _TRAINING]
+    trains = [piece for piece in claims if piece.state in _TRAINING]
     dead = [
-        _Piece(part, NodeState.REPAIR, one.charged.word, incident=one)
-        for one in incidents
-        if one.cause in _DEAD
+        _Piece(part, NodeState.REPAIR, incident.charged.word, incident=incident)
+        for incident in incidents
+        if incident.cause in _DEAD
         for part in without(
-            [Span(one.start, one.end)],
-            [piece.span for piece in trains if piece.span.start > one.start],
+            [Span(incident.start, incident.end)],
+            [piece.span for piece in trains if piece.span.start > incident.start],
         )
     ]
     broken = [
-        _Piece(Span(one.start, one.end), NodeState.REPAIR, one.charged.word, incident=one)
-        for one in incidents
-        if one.cause.counts or one.cause is causes.DRAIN
+        _Piece(
+            Span(incident.start, incident.end),
+            NodeState.REPAIR,
+            incident.charged.word,
+            incident=incident,
+        )
+        for incident in incidents
+        if incident.cause.counts or incident.cause is causes.DRAIN
     ]
-    false_alarms = [Span(one.start, one.end) for one in incidents if one.cause in _NO_OUTAGE]
+    false_alarms = [
+        Span(incident.start, incident.end) for incident in incidents if incident.cause in _NO_OUTAGE
+    ]
     away = [span for span in node.not_ready if span.seconds >= causes.SHORTEST_OUTAGE]
     cordoned = [
         _Piece(span, NodeState.REPAIR, causes.DRAIN.word)
         for span in [*node.cordons, *without(away, false_alarms)]
     ]
-    waiting = [one for one in claims if one.state not in _TRAINING]
+    waiting = [piece for piece in claims if piece.state not in _TRAINING]
     ranked = [*dead, *trains, *broken, *cordoned, *waiting]
     yield from _first_of(ranked, _there(node))
 
@@ -522,7 +541,7 @@ def _by_day(pieces: Iterable[_Piece]) -> tuple[NodeTime, ...]:
             estimated=round(row.estimated, DIGITS),
             incidents=row.costliest(),
         )
-        for (date, job, state, cause), row in sorted(rows.items(), key=lambda one: one[0])
+        for (date, job, state, cause), row in sorted(rows.items(), key=lambda item: item[0])
     )
 
 
@@ -554,7 +573,7 @@ class _Sum:
 
 def _machines(piece: _Piece) -> float:
     """The chance that machines, not the program, caused a piece of time. [1]"""
-    one = piece.incident
-    if one is None:
+    incident = piece.incident
+    if incident is None:
         return 0.0
-    return one.share if one.kind == "job" else float(one.cause.counts)
+    return incident.share if incident.kind == "job" else float(incident.cause.counts)

@@ -86,7 +86,7 @@ class Signs:
 
     def words(self) -> str:
         """Names of the signs that were seen."""
-        return ", ".join(_WORDS[one.name] for one in fields(self) if getattr(self, one.name))
+        return ", ".join(_WORDS[sign.name] for sign in fields(self) if getattr(self, sign.name))
 
 
 _WORDS: Final = {
@@ -117,7 +117,7 @@ def infrastructure_share(signs: Signs) -> float:
     0.06
     """
     odds = WEIGHTS["prior"] + sum(
-        WEIGHTS[one.name] for one in fields(signs) if getattr(signs, one.name)
+        WEIGHTS[sign.name] for sign in fields(signs) if getattr(signs, sign.name)
     )
     return 1 / (1 + math.exp(-odds))
 

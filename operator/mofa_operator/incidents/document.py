@@ -21,7 +21,9 @@ def past_document(seen_past: Past, start: float, end: float) -> dict[str, Any]:
     return {
         "start": start,
         "end": end,
-        "incidents": [incident_document(one, seen_past.cordons) for one in seen_past.incidents],
+        "incidents": [
+            incident_document(incident, seen_past.cordons) for incident in seen_past.incidents
+        ],
         "exposure": {
             "node_days": sum(by_node.values()),
             "by_node": by_node,
@@ -43,20 +45,20 @@ def account_document(account: Sequence[NodeTime]) -> dict[str, Any]:
     """The account for programs: by day, job, state and cause."""
     return {
         "capacity_node_days": capacity(account),
-        "node_days": {one.state.value: one.node_days for one in summed(account)},
+        "node_days": {row.state.value: row.node_days for row in summed(account)},
         "lost_node_days": node_days_lost(account),
         "rows": [
             {
-                "date": one.date,
-                "job": one.job,
-                "state": one.state.value,
-                "cause": one.cause,
-                "node_days": one.node_days,
-                "machines_node_days": one.machines,
-                "estimated_node_days": one.estimated,
-                "incidents": list(one.incidents),
+                "date": row.date,
+                "job": row.job,
+                "state": row.state.value,
+                "cause": row.cause,
+                "node_days": row.node_days,
+                "machines_node_days": row.machines,
+                "estimated_node_days": row.estimated,
+                "incidents": list(row.incidents),
             }
-            for one in account
+            for row in account
         ],
     }
 
@@ -65,7 +67,7 @@ def incident_document(
     incident: Incident, cordons: Mapping[str, Sequence[Span]] | None = None
 ) -> dict[str, Any]:
     """One incident, with when its nodes were cordoned."""
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "kind": incident.kind,
         incident.kind: incident.name,
         "id": incident.id,
@@ -77,24 +79,24 @@ def incident_document(
         "evidence": list(incident.evidence),
     }
     if incident.unsure:
-        found["window"] = [incident.start - incident.unsure, incident.start]
+        document["window"] = [incident.start - incident.unsure, incident.start]
     if incident.deduced is not None:
-        found["overruled"] = incident.deduced.word
+        document["overruled"] = incident.deduced.word
     if incident.kind == "node" and cordons is not None:
         out = [
             a for a, b in cordons.get(incident.name, ()) if b > incident.start and a < incident.end
         ]
-        found["in_use_seconds"] = max(0.0, min([*out, incident.end]) - incident.start)
+        document["in_use_seconds"] = max(0.0, min([*out, incident.end]) - incident.start)
     if incident.cause.counts:
-        found["recovery_seconds"] = incident.seconds
+        document["recovery_seconds"] = incident.seconds
     if incident.kind != "node":
-        found["nodes"] = list(incident.nodes)
+        document["nodes"] = list(incident.nodes)
     if incident.recovery_class is not None:
-        found |= {
+        document |= {
             "infrastructure_share": incident.share,
             "level": incident.recovery_class.value,
             "stood": incident.stood,
             "recovery_seen": incident.timed,
             "phases": dict(incident.phases),
         }
-    return found
+    return document

@@ -110,17 +110,17 @@ def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[
     """Incidents with causes that a profile states by id; an id means the nearest incident of
     its name.
     """
-    found = list(incidents)
+    corrected = list(incidents)
     for text, word in stated.items():
         near = [
             (away, not incident.cause.counts, number)
-            for number, incident in enumerate(found)
+            for number, incident in enumerate(corrected)
             if (away := time_apart(incident, text)) is not None
         ]
         if near:
             *_, number = min(near)
-            found[number] = _with_cause(found[number], CAUSES[word])
-    return found
+            corrected[number] = _with_cause(corrected[number], CAUSES[word])
+    return corrected
 
 
 def time_apart(incident: Incident, text: str) -> float | None:

@@ -122,7 +122,7 @@ class JobCauses:
         neighbour_runs: NeighbourRuns,
         stopped: float | None,
         last: float,
-        known: frozenset[str],
+        earlier_faults: frozenset[str],
     ) -> Deduction:
         """Why a job went out. `stopped` is when its work stopped, None = unknown; `last` until when
         all before was over; `known` are the faults that stopped it before, by id. [s]
@@ -143,7 +143,7 @@ class JobCauses:
         if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):
             return decided
         if by_fault is not None and fault is not None:
-            repaired = self._repaired(outage, fault, decided) if fault.id in known else ""
+            repaired = self._repaired(outage, fault, decided) if fault.id in earlier_faults else ""
             if not repaired:
                 return by_fault
             evidence = f"{repaired}, whose {fault.cause.word} had stopped it before"
@@ -309,11 +309,13 @@ class JobCauses:
         """
         asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
         slack = self._pool.sample_spacing
-        known = self._pool.node_timelines
-        for node in sorted(outage.nodes & known.keys()) if outage.replaced else ():
-            took = any(0 <= one.start - stopped <= DELETED for one in known[node].deletions)
+        timelines = self._pool.node_timelines
+        for node in sorted(outage.nodes & timelines.keys()) if outage.replaced else ():
+            took = any(
+                0 <= deletion.start - stopped <= DELETED for deletion in timelines[node].deletions
+            )
             longest = math.inf if asked and took else DRAINING + slack
-            for cordon in (*known[node].cordons, *known[node].removals):
+            for cordon in (*timelines[node].cordons, *timelines[node].removals):
                 if -(slack if asked else 0.0) <= stopped - cordon.start <= longest:
                     return node, cordon.start
         return None

@@ -75,11 +75,15 @@ class JobIncidents:
             every = job_outages(job, members, helpers, self._pool)
             outages[job] = self._joined_without_training(every)
         self._causes.unexplained = {
-            job: [one.start for one in every if self._causes.is_unexplained(one)]
+            job: [outage.start for outage in every if self._causes.is_unexplained(outage)]
             for job, every in outages.items()
         }
         self._causes.mended = {
-            job: [one.running for one in every if one.rounds >= LOOP and one.running is not None]
+            job: [
+                outage.running
+                for outage in every
+                if outage.rounds >= LOOP and outage.running is not None
+            ]
             for job, every in outages.items()
         }
         for job, every in outages.items():
@@ -130,18 +134,24 @@ class JobIncidents:
         last = earlier = 0.0
         runs_before = None
         for outage, neighbour_runs in zip(outages, runs, strict=True):
-            known = frozenset(one.fault.id for one in incidents if one.fault is not None)
-            incident = self._incident(outage, neighbour_runs, last, known)
+            earlier_faults = frozenset(
+                incident.fault.id for incident in incidents if incident.fault is not None
+            )
+            incident = self._incident(outage, neighbour_runs, last, earlier_faults)
             fault = None if incident is None else incident.fault
             if before is not None and (
                 (fault is not None and _gave_up(before, outage, fault))
-                or (fault is not None and fault.id in known and _not_back(outage, fault))
+                or (fault is not None and fault.id in earlier_faults and _not_back(outage, fault))
                 or _never_mended(incidents, before, outage, incident)
             ):
                 incidents.pop()
                 last, before = earlier, replace(before, later=(*before.later, *outage.outages))
-                known = frozenset(one.fault.id for one in incidents if one.fault is not None)
-                incident = self._incident(before, runs_before or neighbour_runs, last, known)
+                earlier_faults = frozenset(
+                    incident.fault.id for incident in incidents if incident.fault is not None
+                )
+                incident = self._incident(
+                    before, runs_before or neighbour_runs, last, earlier_faults
+                )
                 fault = None if incident is None else incident.fault
             else:
                 before, runs_before = (None, None) if incident is None else (outage, neighbour_runs)
@@ -164,7 +174,11 @@ class JobIncidents:
         return joined
 
     def _incident(
-        self, outage: JobOutage, neighbour_runs: NeighbourRuns, last: float, known: frozenset[str]
+        self,
+        outage: JobOutage,
+        neighbour_runs: NeighbourRuns,
+        last: float,
+        earlier_faults: frozenset[str],
     ) -> Incident | None:
         """The incident of an outage; None where nothing says that the job wants to go on, or
         nothing was sampled before. `known` are the faults that stopped the job before, by id.
@@ -194,7 +208,7 @@ class JobIncidents:
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
         if resumed is not None and stall.unsure:
             resumed = max(resumed, running)
-        deduction = self._causes.deduction(outage, neighbour_runs, stopped, last, known)
+        deduction = self._causes.deduction(outage, neighbour_runs, stopped, last, earlier_faults)
         fault = deduction.fault
         unseen = any(a <= outage.start <= b for a, b in self._pool.silences)
         if fault is None and not outage.exits and unseen:
@@ -204,7 +218,7 @@ class JobIncidents:
             redone = max(0.0, stall.lost_seconds - (resumed - start))
         new = [pod.created for pod in outage.replacements]
         made = max(new, default=running if lasts else outage.start)
-        gone = [one for one in (*outage.outages, *outage.later) if one.exit is None]
+        gone = [place for place in (*outage.outages, *outage.later) if place.exit is None]
         left = min(made, max((place.start for place in gone), default=made))
         seen = stopped is not None or fault is not None
         phases = {
@@ -280,13 +294,13 @@ class JobIncidents:
         a collective.
         """
         step = self._pool.sample_spacing
-        here = [
+        alive = [
             pod
             for pod in self._pool.pod_timelines.values()
             if pod.job == outage.job and pod.over is None and pod.last > self._until - 3 * step
         ]
-        waits = any(pod.started is None and pod.created > outage.start - step for pod in here)
-        return waits or (bool(here) and self._until - outage.start < HUNG)
+        waits = any(pod.started is None and pod.created > outage.start - step for pod in alive)
+        return waits or (bool(alive) and self._until - outage.start < HUNG)
 
     def _stall(self, outage: JobOutage, running: float) -> Stall:
         """When a job trained last before an outage and first after it; by steps, or by
@@ -322,7 +336,7 @@ def _lasted_elsewhere(
     """Outages of a job that came again and again on the same nodes, until it went on unchanged with
     another node, and lasted.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     first = 0
     for number, outage in enumerate(outages):
         if outage.nodes != outages[first].nodes:
@@ -331,14 +345,14 @@ def _lasted_elsewhere(
         if afters[number] < max(HOUR, 3 * longest):
             continue
         if number - first + 1 >= LOOP and _went_elsewhere(outage):
-            found.update(range(first, number + 1))
+            numbers.update(range(first, number + 1))
         first = number + 1
-    return found
+    return numbers
 
 
 def _went_elsewhere(outage: JobOutage) -> bool:
     """Whether the same program went on with a node that it did not have."""
-    new = [(one.pod, one.next) for one in outage.replaced if one.next is not None]
+    new = [(place.pod, place.next) for place in outage.replaced if place.next is not None]
     unchanged = outage.level is RecoveryClass.POD or any(
         old.attempt.isdigit() and after.attempt.isdigit() and int(after.attempt) > int(old.attempt)
         for old, after in new

@@ -75,12 +75,14 @@ class JobOutage:
     def first_gone(self, sample_spacing: float) -> list[PodTimeline]:
         """Pods that went first, as far as samples tell: a pod's last sample is late. [s]"""
         until = self.start + sample_spacing
-        return [one.pod for one in self.outages if one.exit is None and one.start <= until]
+        return [
+            outage.pod for outage in self.outages if outage.exit is None and outage.start <= until
+        ]
 
     @property
     def running(self) -> float | None:
         """When the last container ran again; None = not all did. [s]"""
-        ends = [one.end for one in self._last.values()]
+        ends = [outage.end for outage in self._last.values()]
         seen = [end for end in ends if end is not None]
         return max(seen) if len(seen) == len(ends) else None
 
@@ -89,8 +91,10 @@ class JobOutage:
         """When a job ran again with fewer places than before: all had gone, and some got no new
         pod. [s]
         """
-        back = [one.end for one in self._last.values() if one.end is not None]
-        waits = any(one.end is None and one.next is not None for one in self._last.values())
+        back = [outage.end for outage in self._last.values() if outage.end is not None]
+        waits = any(
+            outage.end is None and outage.next is not None for outage in self._last.values()
+        )
         return max(back, default=None) if len(self._last) == self.places and not waits else None
 
     @property
@@ -100,7 +104,7 @@ class JobOutage:
 
     def given_up(self, sample_spacing: float) -> float | None:
         """When the last of its new pods that never ran was gone; None = it had none. [s]"""
-        new = [one.next for one in self.replaced if one.next is not None]
+        new = [outage.next for outage in self.replaced if outage.next is not None]
         return max((pod.ended(sample_spacing) for pod in new if pod.started is None), default=None)
 
     @property
@@ -134,7 +138,7 @@ class JobOutage:
     @property
     def level(self) -> RecoveryClass:
         """Recovery class by what was replaced: no pod, some pods, or all pods of the job."""
-        new = {one.place for one in (*self.outages, *self.later) if one.exit is None}
+        new = {outage.place for outage in (*self.outages, *self.later) if outage.exit is None}
         if not new:
             return RecoveryClass.PROCESS
         whole = min(self.places, len(self.pods_before))  # some places may have been left empty
@@ -161,7 +165,7 @@ def job_outages(
         for number, successive in enumerate(by_place)
         for outage in _place_outages(number, successive, helpers, timelines)
     ]
-    outages = [_left_empty(one, outages) for one in outages]
+    outages = [_left_empty(outage, outages) for outage in outages]
     stalls = timelines.stalls.get(job, ())
     groups: list[list[PlaceOutage]] = []
     all_running = 0.0
@@ -169,7 +173,7 @@ def job_outages(
         gave_up = (
             bool(groups)
             and outage.start <= groups[-1][0].start + WAITED
-            and all(outage.place != one.place for one in groups[-1])
+            and all(outage.place != member.place for member in groups[-1])
         )
         soon = outage.start <= all_running + SETTLED
         if groups and (
@@ -199,10 +203,10 @@ def _left_empty(outage: PlaceOutage, outages: Sequence[PlaceOutage]) -> PlaceOut
         return outage
     filled = outage.next.created - LEFT_EMPTY
     smaller = filled > outage.start and any(
-        one.next is not None
-        and one.next.created < filled
-        and abs(one.start - outage.start) < AT_ONCE
-        for one in outages
+        other.next is not None
+        and other.next.created < filled
+        and abs(other.start - outage.start) < AT_ONCE
+        for other in outages
     )
     return replace(outage, end=None, next=None) if smaller else outage
 
@@ -210,9 +214,10 @@ def _left_empty(outage: PlaceOutage, outages: Sequence[PlaceOutage]) -> PlaceOut
 def _trained_between(first: float, start: float, stalls: Sequence[Stall]) -> bool:
     """Whether steps went on between two moments, and stopped again. [s]"""
     return any(
-        first <= one.resumed_at and one.resumed_at + one.unsure <= after.stopped_at <= start
-        for one, after in pairwise(stalls)
-        if one.resumed_at is not None and after.stopped_at is not None
+        first <= before.resumed_at
+        and before.resumed_at + before.unsure <= after.stopped_at <= start
+        for before, after in pairwise(stalls)
+        if before.resumed_at is not None and after.stopped_at is not None
     )
 
 
@@ -255,7 +260,7 @@ def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
     """Names of containers that train: each ended in two pods at once, as ranks of one
     program do.
     """
-    in_order = sorted(exits, key=lambda one: (one.exit.container, one.exit.at))
+    in_order = sorted(exits, key=lambda helper: (helper.exit.container, helper.exit.at))
     return {
         a.exit.container
         for a, b in pairwise(in_order)
@@ -281,10 +286,10 @@ def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in sorted(pod_timelines, key=lambda pod: pod.created):
         by_slot[pod.slot].append(pod)
-    found: list[list[PodTimeline]] = []
+    by_place: list[list[PodTimeline]] = []
     for slot, members in sorted(by_slot.items()):
         if len(members) == 1 or is_of_one(slot):
-            found.append(members)
+            by_place.append(members)
             continue
         size = sum(pod.created - members[0].created < LANES for pod in members)
         lanes: list[list[PodTimeline]] = []
@@ -293,8 +298,8 @@ def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
                 lanes.append([pod])
             else:
                 min(lanes, key=lambda lane: lane[-1].over or lane[-1].last).append(pod)
-        found += lanes
-    return found
+        by_place += lanes
+    return by_place
 
 
 def _place_outages(
@@ -306,11 +311,11 @@ def _place_outages(
     """Outages of one place in a job: containers that restarted, and pods that ended or
     were replaced.
     """
-    found, step, until = [], pool.sample_spacing, pool.sampled[-1].end
+    outages, step, until = [], pool.sample_spacing, pool.sampled[-1].end
     for number, pod in enumerate(pods):
         after = pods[number + 1] if number + 1 < len(pods) else None
         ignored = [helper.exit for helper in helpers if helper.pod is pod]
-        found += [
+        outages += [
             PlaceOutage(stop.at, stop.restarted_at, place, pod, exit=stop)
             for stop in pod.exits
             if stop not in ignored
@@ -323,15 +328,15 @@ def _place_outages(
             ):
                 end = after.created  # nothing was sampled when it went
             start = min(end, after.created)
-            found.append(PlaceOutage(start, after.started, place, pod, next=after))
+            outages.append(PlaceOutage(start, after.started, place, pod, next=after))
         elif (pod.over is not None or until - pod.last > 3 * step + 60) and pod.last:
-            found.append(PlaceOutage(end, None, place, pod))
-    return found
+            outages.append(PlaceOutage(end, None, place, pod))
+    return outages
 
 
 def by_job(pod_timelines: Mapping[str, PodTimeline]) -> dict[str, list[PodTimeline]]:
     """Pods by job."""
-    found: defaultdict[str, list[PodTimeline]] = defaultdict(list)
+    pods: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in pod_timelines.values():
-        found[pod.job].append(pod)
-    return dict(found)
+        pods[pod.job].append(pod)
+    return dict(pods)

@@ -31,32 +31,37 @@ def lasting(
     incidents: Sequence[Incident], timelines: PoolTimelines, at: float
 ) -> tuple[Lasting, ...]:
     """What had begun at a moment and was not over, and the nodes of it. [s]"""
-    found: dict[tuple[str, str], Lasting] = {}
-    for one in sorted(incidents, key=lambda one: (not one.cause.counts, one.start)):
-        if not one.start < at < one.end or one.cause in (causes.OBSERVER, causes.FLAP):
+    by_name: dict[tuple[str, str], Lasting] = {}
+    for incident in sorted(
+        incidents, key=lambda incident: (not incident.cause.counts, incident.start)
+    ):
+        if not incident.start < at < incident.end or incident.cause in (
+            causes.OBSERVER,
+            causes.FLAP,
+        ):
             continue
-        if one.kind == "job":
-            pods = [pod for pod in timelines.pod_timelines.values() if pod.job == one.name]
-            nodes = {pod.node for pod in pods if pod.created < one.start < pod.last + _LINGER}
+        if incident.kind == "job":
+            pods = [pod for pod in timelines.pod_timelines.values() if pod.job == incident.name]
+            nodes = {pod.node for pod in pods if pod.created < incident.start < pod.last + _LINGER}
             made = Lasting(
                 kind="job",
-                name=one.name,
-                since=one.start,
-                cause=one.cause,
-                nodes=tuple(sorted(nodes - {""})) or one.nodes,
+                name=incident.name,
+                since=incident.start,
+                cause=incident.cause,
+                nodes=tuple(sorted(nodes - {""})) or incident.nodes,
             )
-            found.setdefault(("job", one.name), made)
+            by_name.setdefault(("job", incident.name), made)
             continue
-        for name in one.nodes or (one.name,):
-            made = Lasting(kind="node", name=name, since=one.start, cause=one.cause)
-            found.setdefault(("node", name), made)
+        for name in incident.nodes or (incident.name,):
+            made = Lasting(kind="node", name=name, since=incident.start, cause=incident.cause)
+            by_name.setdefault(("node", name), made)
     for node in timelines.node_timelines.values():
         for a, b in node.cordons:
             if a < at < b:
                 made = Lasting(kind="node", name=node.name, since=a, cause=causes.DRAIN)
-                found.setdefault(("node", node.name), made)
-    latest = sorted(found.values(), key=lambda one: -one.since)[:MOST]
-    return tuple(sorted(latest, key=lambda one: (one.kind, one.name)))
+                by_name.setdefault(("node", node.name), made)
+    latest = sorted(by_name.values(), key=lambda lasting: -lasting.since)[:MOST]
+    return tuple(sorted(latest, key=lambda lasting: (lasting.kind, lasting.name)))
 
 
 def begun_before(
@@ -65,33 +70,35 @@ def begun_before(
     """The incidents of nodes, with those that had begun before: their cause is what it was, but
     where what is seen says more.
     """
-    found = list(incidents)
+    corrected = list(incidents)
     first = timelines.sampled[0].start
-    for one in lasted:
-        node = timelines.node_timelines.get(one.name) if one.kind == "node" else None
+    for earlier in lasted:
+        node = timelines.node_timelines.get(earlier.name) if earlier.kind == "node" else None
         if node is None:
             continue
         step = 3 * node.sample_spacing
         span = next((span for span in _away(node) if span.start <= first + step), None)
-        if span is None or one.since > first + step:
+        if span is None or earlier.since > first + step:
             continue
         same = [
             other
-            for other in found
+            for other in corrected
             if other.kind == "node"
-            and other.name == one.name
+            and other.name == earlier.name
             and other.start <= first + step
             and (other.cause.counts or other.cause is causes.DRAIN)
         ]
-        known = next((other for other in same if other.cause.counts), None)
-        is_more = known is not None and one.cause is causes.KUBELET_DOWN  # the boot time is told
-        cause = known.cause if known is not None and is_more else one.cause
-        told = () if known is None else known.evidence
+        failure = next((other for other in same if other.cause.counts), None)
+        is_more = (
+            failure is not None and earlier.cause is causes.KUBELET_DOWN
+        )  # the boot time is told
+        cause = failure.cause if failure is not None and is_more else earlier.cause
+        evidence = () if failure is None else failure.evidence
         end = max([span.end, *(other.end for other in same)])
-        found = [other for other in found if other not in same]
-        made = of_node(one.name, one.since, end, cause, _TOLD, *told)
-        found.append(replace(made, lasts=end >= timelines.sampled[-1].end - step))
-    return sorted(found, key=lambda one: (one.start, one.name))
+        corrected = [other for other in corrected if other not in same]
+        made = of_node(earlier.name, earlier.since, end, cause, _TOLD, *evidence)
+        corrected.append(replace(made, lasts=end >= timelines.sampled[-1].end - step))
+    return sorted(corrected, key=lambda incident: (incident.start, incident.name))
 
 
 def out_before(
@@ -101,42 +108,44 @@ def out_before(
     facts: Mapping[str, JobFacts],
 ) -> list[Incident]:
     """Outages of jobs that had begun before: until they run, or now where they still want to."""
-    found = []
+    outages = []
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
     pods = by_job(timelines.pod_timelines)
-    for one in lasted:
-        if one.kind != "job" or any(i.name == one.name and i.start <= first for i in incidents):
+    for earlier in lasted:
+        if earlier.kind != "job" or any(
+            i.name == earlier.name and i.start <= first for i in incidents
+        ):
             continue
-        mine = pods.get(one.name, [])
-        starts = sorted(pod.started for pod in mine if pod.started is not None)
-        made = max((pod.created for pod in mine), default=until)
-        if (starts and starts[0] <= first) or one.since > first:
+        job_pods = pods.get(earlier.name, [])
+        starts = sorted(pod.started for pod in job_pods if pod.started is not None)
+        made = max((pod.created for pod in job_pods), default=until)
+        if (starts and starts[0] <= first) or earlier.since > first:
             continue
         lasts = not starts
-        if lasts and not mine and not facts.get(one.name, JobFacts()).wanted:
+        if lasts and not job_pods and not facts.get(earlier.name, JobFacts()).wanted:
             continue
         running = until
         if starts:
             running = max(at for at in starts if at - starts[0] <= _TOGETHER)
-            made = min(made, *(pod.created for pod in mine if pod.started == starts[0]))
-        phases = {"queue": max(0.0, made - one.since)}
-        if mine:
-            phases["start"] = max(0.0, running - max(made, one.since))
-        found.append(
+            made = min(made, *(pod.created for pod in job_pods if pod.started == starts[0]))
+        phases = {"queue": max(0.0, made - earlier.since)}
+        if job_pods:
+            phases["start"] = max(0.0, running - max(made, earlier.since))
+        outages.append(
             Incident(
                 kind="job",
-                name=one.name,
-                start=one.since,
+                name=earlier.name,
+                start=earlier.since,
                 end=running if lasts else min(until, running + LOADING),
-                cause=one.cause,
+                cause=earlier.cause,
                 evidence=(_TOLD,),
-                nodes=one.nodes,
+                nodes=earlier.nodes,
                 lasts=lasts,
                 timed=False,
                 phases=phases,
             )
         )
-    return found
+    return outages
 
 
 def _away(node: NodeTimeline) -> list[Span]:

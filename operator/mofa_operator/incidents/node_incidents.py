@@ -122,18 +122,22 @@ NVSentinel, "Integration Guide", node conditions.
 def node_incidents(node: NodeTimeline, rules: IncidentRules) -> list[Incident]:
     """All incidents of a node, in order."""
     near = 2 * node.sample_spacing + _SIGN
-    found: list[Incident] = []
+    incidents: list[Incident] = []
     events = *_outages(node, rules.shortest_outage_seconds), *_faults(node, rules)
     for event in sorted(events, key=lambda event: event.start):
-        last = next((k for k in range(len(found) - 1, -1, -1) if found[k].cause.counts), None)
+        last = next(
+            (k for k in range(len(incidents) - 1, -1, -1) if incidents[k].cause.counts), None
+        )
         both = (
-            _merged(found[last], event, near) if event.cause.counts and last is not None else None
+            _merged(incidents[last], event, near)
+            if event.cause.counts and last is not None
+            else None
         )
         if both is not None and last is not None:
-            found[last] = both
+            incidents[last] = both
         else:
-            found.append(event)
-    return [_until_repaired(node, incident) for incident in found]
+            incidents.append(event)
+    return [_until_repaired(node, incident) for incident in incidents]
 
 
 def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
@@ -195,14 +199,14 @@ class _Boot:
 def _boots(node: NodeTimeline) -> list[_Boot]:
     """Boots of a node, without those while it had no Node object: another machine made these."""
     runs = sorted((run for line in node.of(BOOT) for run in line.runs), key=lambda run: run.start)
-    found, last, alive = [], node.presence[0].start, 0.0
+    boots, last, alive = [], node.presence[0].start, 0.0
     for run in runs:
         if run.value - last > 30.0:  # a clock that is set moves the boot time by seconds
             boot = _Boot(alive or run.value - SHUT_DOWN, run.value)
             if not any(boot.alive < b and run.value > a for a, b in node.away):
-                found.append(boot)
+                boots.append(boot)
         last, alive = max(last, run.value), run.end
-    return found
+    return boots
 
 
 def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
@@ -210,7 +214,7 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
     boots, step, gap = _boots(node), node.sample_spacing, 3 * node.sample_spacing
     used: set[_Boot] = set()
     deleted, joins = node.deletions, node.joins
-    told: set[Span] = set()
+    explained: set[Span] = set()
     for number, run in enumerate(node.ready):
         if run.value or any(abs(run.start - at) <= gap for at in joins):
             continue  # a machine that joins is not ready at first
@@ -219,10 +223,15 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
         span = _bounds(node, run, before, after)
         last_ready = before.end if before is not None else span.start
         took = next(
-            (one for one in deleted if -gap <= one.start - span.end <= max(DELETED, gap)), None
+            (
+                deletion
+                for deletion in deleted
+                if -gap <= deletion.start - span.end <= max(DELETED, gap)
+            ),
+            None,
         )
         if took is not None:
-            told.add(took)
+            explained.add(took)
             in_order = _replaced_first(node, took.start, last_ready)
             if in_order or _planned(node, last_ready, span.start, ahead=0.0):
                 yield _taken_away(node, took, last=span.start)
@@ -264,9 +273,9 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
     for boot in boots:
         if boot not in used:
             yield _silent_reboot(node, boot)
-    for one in deleted:
-        if one not in told:
-            yield _taken_away(node, one)
+    for deletion in deleted:
+        if deletion not in explained:
+            yield _taken_away(node, deletion)
 
 
 def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
@@ -335,7 +344,7 @@ def _replaced_first(node: NodeTimeline, at: float, last_ready: float = math.inf)
         if pod.created < begin <= (end := pod.ended(step)) <= at + step
     ]
     return begin <= last_ready and any(
-        begin - FIRST <= one <= max(ends) - step / 2 for one in node.additions if ends
+        begin - FIRST <= joined_at <= max(ends) - step / 2 for joined_at in node.additions if ends
     )
 
 
@@ -408,8 +417,8 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
     ):
         return of_node(node.name, start, end, causes.DRAIN, "another boot time under a cordon")
     cause = causes.NODE_DOWN if end - start > 2 * A_REBOOT else causes.REBOOT
-    found = of_node(node.name, start, end, cause, *evidence)
-    return replace(found, unsure=max(0.0, start - boot.alive) if unseen else 0.0)
+    reboot = of_node(node.name, start, end, cause, *evidence)
+    return replace(reboot, unsure=max(0.0, start - boot.alive) if unseen else 0.0)
 
 
 def _planned(node: NodeTimeline, last_ready: float, start: float, ahead: float = AGENT) -> bool:
@@ -457,11 +466,11 @@ def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
                 continue
             gpu = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
             evidence = "row remapping failed" if signal is REMAP else f"problem {name}"
-            told = line
+            gauge = line
             if signal is PROBLEM and _is_health(line, node.presence):
                 runs = tuple(replace(run, value=1.0 - run.value) for run in line.runs)
-                told, evidence = replace(line, runs=runs), f"condition {name} is not true"
-            for rise in _rises(node, told):
+                gauge, evidence = replace(line, runs=runs), f"condition {name} is not true"
+            for rise in _rises(node, gauge):
                 yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
 
 
@@ -503,7 +512,9 @@ def _told_xids(node: NodeTimeline) -> list[tuple[_Rise, int]]:
     for line in node.of(XID_COUNT):
         code, before = int(line.part[0]) if line.part[0].isdigit() else 0, 0.0
         for rise in _rises(node, line) if code else ():
-            same = any(code == other and abs(rise.at - one.at) <= near for one, other in xids)
+            same = any(
+                code == other and abs(rise.at - known_rise.at) <= near for known_rise, other in xids
+            )
             if rise.value > before and not same:
                 xids.append((rise, code))
             before = rise.value
@@ -593,7 +604,7 @@ def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
         most = max(run.value for run in line.runs)
         for before, less in _lessened(line.runs, most):
             if less[-1].end - less[0].start >= GPU_AWAY and not _divided(offered, less):
-                count = max(less, key=lambda one: one.end - one.start).value
+                count = max(less, key=lambda run: run.end - run.start).value
                 evidence = f"the node offers {count:g} of {most:g} GPUs"
                 at = (before + less[0].start) / 2
                 rise = _Rise(before, at, less[-1].end, 0.0)
@@ -621,11 +632,11 @@ def _divided(offered: Sequence[SignalTimeline], less: Sequence[ValueRun]) -> boo
         start <= run.start <= end and run.value > before.value
         for line in offered
         for before, run in pairwise(line.runs)
-        if not any(one in line.runs for one in less)
+        if not any(low_run in line.runs for low_run in less)
     ) or any(
         start <= line.runs[0].start <= end and line.runs[0].value
         for line in offered
-        if not any(one in line.runs for one in less)
+        if not any(low_run in line.runs for low_run in less)
     )
 
 

@@ -86,15 +86,15 @@ def past(
     """
     timelines = _with_pods(timelines, lasted)
     nodes = timelines.node_timelines
-    found = _of_nodes(timelines, rules, lasted)
+    incidents = _of_nodes(timelines, rules, lasted)
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
-    for incident in found:
+    for incident in incidents:
         for name in incident.nodes or (incident.name,):
             by_node[name].append(incident)
     pods = {uid: pod for uid, pod in timelines.pod_timelines.items() if pod.node in nodes}
     found_jobs = JobIncidents(timelines, by_node, facts).of(pods)
     found_jobs += out_before(found_jobs, lasted, timelines, facts)
-    found += overruled(found_jobs, rules.overruled)
+    incidents += overruled(found_jobs, rules.overruled)
     training: defaultdict[str, list[Span]] = defaultdict(list)
     job_seconds: defaultdict[str, float] = defaultdict(float)
     for pod in pods.values():
@@ -102,9 +102,11 @@ def past(
         training[pod.node] += spans
         job_seconds[pod.job] += sum(span.seconds for span in spans)
     first = timelines.sampled[0].start - timelines.sample_spacing
-    seen = [incident for incident in found if incident.start >= first]
+    seen = [incident for incident in incidents if incident.start >= first]
     return Past(
-        incidents=tuple(sorted(seen, key=lambda one: (one.start, one.kind, one.name))),
+        incidents=tuple(
+            sorted(seen, key=lambda incident: (incident.start, incident.kind, incident.name))
+        ),
         exposed={
             name: node.exposed(
                 [Span(i.start, i.end) for i in by_node[name] if i.cause.counts],
@@ -116,10 +118,10 @@ def past(
         job_seconds=dict(job_seconds),
         sampled=timelines.sampled,
         cordons={name: node.cordons for name, node in nodes.items()},
-        lasting=() if lasting_at is None else lasting(found, timelines, lasting_at),
+        lasting=() if lasting_at is None else lasting(incidents, timelines, lasting_at),
         pod_timelines=timelines.pod_timelines,
-        account=account(timelines, found, rules.checkpoint_seconds, facts) if accounted else (),
-        warnings=_unmatched(timelines, rules, found),
+        account=account(timelines, incidents, rules.checkpoint_seconds, facts) if accounted else (),
+        warnings=_unmatched(timelines, rules, incidents),
     )
 
 
@@ -130,9 +132,12 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in timelines.pod_timelines.values():
         on_node[pod.node].append(pod)
-    nodes, repairing = timelines.node_timelines, {one.name for one in lasted if one.kind == "node"}
+    nodes, repairing = (
+        timelines.node_timelines,
+        {incident.name for incident in lasted if incident.kind == "node"},
+    )
     keys, added = configured(nodes, on_node, repairing), additions(nodes)
-    told = {
+    node_timelines = {
         name: replace(
             node,
             pod_timelines=tuple(on_node.get(name, ())),
@@ -141,7 +146,7 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
         )
         for name, node in nodes.items()
     }
-    return replace(timelines, node_timelines=told)
+    return replace(timelines, node_timelines=node_timelines)
 
 
 def _of_nodes(
@@ -151,15 +156,15 @@ def _of_nodes(
     people overruled.
     """
     nodes, step = timelines.node_timelines, timelines.sample_spacing
-    found = [incident for node in nodes.values() for incident in node_incidents(node, rules)]
-    found = seen_by_observer(found, nodes, step)
-    found = domains(found, {name: node.labels for name, node in nodes.items()}, step)
-    found = begun_before(found, lasted, timelines)
-    return overruled(found, rules.overruled)
+    incidents = [incident for node in nodes.values() for incident in node_incidents(node, rules)]
+    incidents = seen_by_observer(incidents, nodes, step)
+    incidents = domains(incidents, {name: node.labels for name, node in nodes.items()}, step)
+    incidents = begun_before(incidents, lasted, timelines)
+    return overruled(incidents, rules.overruled)
 
 
 def _unmatched(
-    timelines: PoolTimelines, rules: IncidentRules, found: Sequence[Incident]
+    timelines: PoolTimelines, rules: IncidentRules, incidents: Sequence[Incident]
 ) -> tuple[str, ...]:
     """A warning for each rule of the sampled time that overrules no incident."""
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
@@ -167,5 +172,5 @@ def _unmatched(
         f"{UNMATCHED}{text}"
         for text in rules.overruled
         if first <= moment_of(text) < until
-        and all(time_apart(incident, text) is None for incident in found)
+        and all(time_apart(incident, text) is None for incident in incidents)
     )

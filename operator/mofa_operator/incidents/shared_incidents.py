@@ -65,8 +65,8 @@ def configured(
             for line in node.of(signal):
                 spans = spans_of(line.runs, 1.0, node.spacing.get(signal, 0.0))
                 if spans:
-                    known = standing["".join(line.part)].get(node.name, [])
-                    standing["".join(line.part)][node.name] = joined([*known, *spans])
+                    spans_before = standing["".join(line.part)].get(node.name, [])
+                    standing["".join(line.part)][node.name] = joined([*spans_before, *spans])
 
     def throughout(key: str, name: str) -> bool:
         node = timelines[name]
@@ -111,7 +111,7 @@ def additions(timelines: Mapping[str, NodeTimeline]) -> tuple[float, ...]:
     events += [(at, name, True) for name, node in timelines.items() for at in node.joins]
     missing: list[float] = []
     spare: list[float] = []
-    found: list[float] = []
+    moments: list[float] = []
     for at, _, joins in sorted(events):
         missing = [other for other in missing if at - other <= HOUR]
         spare = [other for other in spare if at - other <= HOUR]
@@ -121,8 +121,8 @@ def additions(timelines: Mapping[str, NodeTimeline]) -> tuple[float, ...]:
             continue
         waiting.append(at)
         if joins:
-            found.append(at)
-    return tuple(found)
+            moments.append(at)
+    return tuple(moments)
 
 
 def seen_by_observer(
@@ -138,9 +138,9 @@ def seen_by_observer(
     doubtful = [i for i in incidents if i.cause is causes.KUBELET_DOWN or _is_told(i)]
     rest = [i for i in incidents if i not in doubtful]
     for group in _at_once(doubtful, sample_spacing):
-        here = [pod for i in group for pod in timelines[i.name].pod_timelines]
+        pods = [pod for i in group for pod in timelines[i.name].pod_timelines]
         start, end = group[0].start, max(i.end for i in group)
-        lives = [pod for pod in here if pod.created < start < pod.last]
+        lives = [pod for pod in pods if pod.created < start < pod.last]
         cordoned = any(
             start - sample_spacing < a <= end + TO_CORDON
             for i in group
@@ -149,7 +149,7 @@ def seen_by_observer(
         speaks = all(
             not overlap([Span(i.start, i.end)], timelines[i.name].dark or []) for i in group
         )
-        went_on = not ended(here, start - _PODS_END[0], min(end, start + HOUR) + _PODS_END[1])
+        went_on = not ended(pods, start - _PODS_END[0], min(end, start + HOUR) + _PODS_END[1])
         whole = len(group) >= _DOMAIN and not cordoned
         if whole and went_on and (lives or speaks):
             evidence = f"{len(group)} nodes at once, and what ran on them went on"
@@ -187,10 +187,12 @@ def _unless_work_went_on(incident: Incident, node: NodeTimeline) -> Incident:
     return replace(incident, cause=causes.XID_WARNING, end=start, evidence=evidence)
 
 
-def _is_told(incident: Incident, told: tuple[str, ...] = (*_BY_AGENTS, "the node offers ")) -> bool:
+def _is_told(
+    incident: Incident, beginnings: tuple[str, ...] = (*_BY_AGENTS, "the node offers ")
+) -> bool:
     """Whether only a node condition or its count of GPUs shows a fault, and nothing else does."""
     return incident.cause in (causes.GPU_FATAL, causes.GPU_LOST, causes.NIC) and all(
-        text.startswith(told) for text in incident.evidence
+        text.startswith(beginnings) for text in incident.evidence
     )
 
 
@@ -234,10 +236,10 @@ def _of_domains(
     left = {i.name: i for i in group}
     everywhere = Counter(pair for pairs in labels.values() for pair in pairs.items())
     while len(left) > 1:
-        here = Counter(pair for name in left for pair in labels.get(name, {}).items())
+        counts = Counter(pair for name in left for pair in labels.get(name, {}).items())
         shared = [
             (count, -everywhere[pair], pair)
-            for pair, count in here.items()
+            for pair, count in counts.items()
             if everywhere[pair] < len(labels)
             and (
                 everywhere[pair] <= max(2 * count, count + 2)
@@ -248,13 +250,13 @@ def _of_domains(
         if shared:
             _, _, (label, value) = max(shared)
             members = [i for i in left.values() if labels.get(i.name, {}).get(label) == value]
-            name, said = value, f"with {label}={value} "
+            name, with_label = value, f"with {label}={value} "
             if len(left) - len(members) >= _PAIR:  # several domains at once have a cause above them
                 members = list(left.values())
-                name, said = _several(members), ""
+                name, with_label = _several(members), ""
         elif len(left) >= _DOMAIN:
             members = list(left.values())
-            name, said = _several(members), ""
+            name, with_label = _several(members), ""
         else:
             break
         first = min(members, key=lambda i: i.start)
@@ -269,8 +271,8 @@ def _of_domains(
             end=median(i.end for i in members),
             cause=causes.RACK_OUTAGE if is_down else common,
             nodes=tuple(sorted(i.name for i in members)),
-            evidence=(f"{len(members)} nodes {said}at once", *first.evidence),
+            evidence=(f"{len(members)} nodes {with_label}at once", *first.evidence),
         )
-        for one in members:
-            left.pop(one.name, None)
+        for member in members:
+            left.pop(member.name, None)
     yield from left.values()

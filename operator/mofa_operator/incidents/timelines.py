@@ -44,13 +44,13 @@ def joined(spans: Iterable[Span], apart: float = 0.0) -> list[Span]:
     >>> [tuple(span) for span in joined([Span(5, 9), Span(0, 2), Span(1, 3)])]
     [(0, 3), (5, 9)]
     """
-    found: list[Span] = []
+    merged: list[Span] = []
     for start, end in sorted(spans):
-        if found and start - found[-1].end <= apart:
-            found[-1] = Span(found[-1].start, max(end, found[-1].end))
+        if merged and start - merged[-1].end <= apart:
+            merged[-1] = Span(merged[-1].start, max(end, merged[-1].end))
         else:
-            found.append(Span(start, end))
-    return found
+            merged.append(Span(start, end))
+    return merged
 
 
 def without(stretch: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
@@ -59,17 +59,17 @@ def without(stretch: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     >>> [tuple(span) for span in without([Span(0, 10)], [Span(2, 3), Span(8, 12)])]
     [(0, 2), (3, 8)]
     """
-    cut, found = joined(holes), []
+    cut, remaining = joined(holes), []
     for start, end in joined(stretch):
         at = start
         for a, b in cut:
             if b > at and a < end:
                 if a > at:
-                    found.append(Span(at, a))
+                    remaining.append(Span(at, a))
                 at = max(at, b)
         if at < end:
-            found.append(Span(at, end))
-    return found
+            remaining.append(Span(at, end))
+    return remaining
 
 
 def overlap(spans: Iterable[Span], other_spans: Iterable[Span]) -> list[Span]:
@@ -145,20 +145,20 @@ def value_runs(
 
 def joined_runs(runs: Iterable[ValueRun], silence: float) -> tuple[ValueRun, ...]:
     """Runs of several queries as one time line: samples count once; a `silence` ends a run. [s]"""
-    found: list[ValueRun] = []
+    merged: list[ValueRun] = []
     for run in sorted(runs, key=lambda run: (run.start, run.end)):
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last is None or run.start > last.end:
             if last is not None and last.value == run.value and run.start - last.end <= silence:
-                found[-1] = ValueRun(last.start, run.end, run.value)
+                merged[-1] = ValueRun(last.start, run.end, run.value)
             else:
-                found.append(run)
+                merged.append(run)
         elif run.end > last.end:
             if run.value == last.value:
-                found[-1] = ValueRun(last.start, run.end, run.value)
+                merged[-1] = ValueRun(last.start, run.end, run.value)
             else:
-                found.append(ValueRun(last.end, run.end, run.value))
-    return tuple(found)
+                merged.append(ValueRun(last.end, run.end, run.value))
+    return tuple(merged)
 
 
 def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Span]:
@@ -167,7 +167,7 @@ def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Spa
     The value holds from halfway after the sample before to halfway before the next one, and at most
     half the spacing.
     """
-    found: list[Span] = []
+    stretches: list[Span] = []
     half = spacing / 2
     for number, run in enumerate(runs):
         if run.value != value:
@@ -177,8 +177,8 @@ def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Spa
             start = max(start, (runs[number - 1].end + run.start) / 2)
         if number + 1 < len(runs):
             end = min(end, (runs[number + 1].start + run.end) / 2)
-        found.append(Span(start, end))
-    return joined(found, SILENCE * spacing)
+        stretches.append(Span(start, end))
+    return joined(stretches, SILENCE * spacing)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -307,14 +307,14 @@ class SignalTimeline:
         """Its runs of values; two equal ones become one where the samples between them were
         not read.
         """
-        found: list[ValueRun] = []
+        held_runs: list[ValueRun] = []
         for run in self.runs:
-            last = found[-1] if found else None
+            last = held_runs[-1] if held_runs else None
             if last is not None and last.value == run.value and self.unread(last.end, run.start):
-                found[-1] = ValueRun(last.start, run.end, run.value)
+                held_runs[-1] = ValueRun(last.start, run.end, run.value)
             else:
-                found.append(run)
-        return found
+                held_runs.append(run)
+        return held_runs
 
     def unread(self, start: float, end: float) -> bool:
         """Whether samples between two moments were not all read. [s]"""
@@ -404,13 +404,13 @@ class NodeTimeline:
         """Times in which the cluster autoscaler evicted what ran on the node, to delete it."""
         return self._closed(lambda key: key.startswith(_BY_AUTOSCALER[0]))
 
-    def _closed(self, told: Callable[[str], bool]) -> list[Span]:
+    def _closed(self, is_meant: Callable[[str], bool]) -> list[Span]:
         """Times of cordons and taints whose keys a rule picks; unschedulable has none."""
         spans = [
             span
             for signal in (CORDON, TAINT)
             for line in self.of(signal)
-            if told("".join(line.part))
+            if is_meant("".join(line.part))
             for span in spans_of(line.runs, 1.0, self.spacing.get(signal, 0.0))
         ]
         return joined(spans, 2 * self.sample_spacing)
