@@ -55,22 +55,25 @@ def active(check: LiveObject, now: float) -> Written | None:
 
     `now` in seconds of the epoch [s]
     """
-    given = part(check.body, "spec", "parameters")
-    said = f"{given.get('kind')} {given.get('name')}"
+    parameters = part(check.body, "spec", "parameters")
+    reference = f"{parameters.get('kind')} {parameters.get('name')}"
     why = (
-        f"spec.parameters: {said}: there are none; "
+        f"spec.parameters: {reference}: there are none; "
         "what it does stands in AdvisorPolicies, under spec.admission"
     )
-    found = NewCondition(
+    condition = NewCondition(
         Aspect.ACTIVE,
-        "False" if given else "True",
-        Reason.INVALID_INPUT if given else Reason.ACTIVE,
-        sentence(why) if given else "Workloads that wait for it are answered",
+        "False" if parameters else "True",
+        Reason.INVALID_INPUT if parameters else Reason.ACTIVE,
+        sentence(why) if parameters else "Workloads that wait for it are answered",
     )
     stands = standing(check, Aspect.ACTIVE)
-    if stands is not None and (stands.state, stands.message) == (found.state, found.message):
+    if stands is not None and (stands.state, stands.message) == (
+        condition.state,
+        condition.message,
+    ):
         return None
-    return conditions(check, [found], now)[0]
+    return conditions(check, [condition], now)[0]
 
 
 def needs_answer(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
@@ -159,7 +162,9 @@ def _told(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]
         if why:
             return words, why
         sets = items(at(snapshot.workload.body, "spec", "podSets"))
-        read_by((f"podSets {text_of(one.get('name'))}", one.get("template")) for one in sets)
+        read_by(
+            (f"podSets {text_of(pod_set.get('name'))}", pod_set.get("template")) for pod_set in sets
+        )
         return words | pod_annotations(answer.arguments, ""), ""
     except InputError as error:
         return words, str(error)
@@ -169,8 +174,8 @@ def _updates(
     workload: LiveWorkload, words: Mapping[str, str], selector: Mapping[str, str]
 ) -> tuple[PodUpdate, ...]:
     """What the pods with GPUs get; all where none says that it has any."""
-    asking = [one for one in workload.pods if asks(one)] or list(workload.pods)
-    return tuple(_update(one, words, selector) for one in asking[:_MOST])
+    asking = [pods for pods in workload.pods if asks(pods)] or list(workload.pods)
+    return tuple(_update(pods, words, selector) for pods in asking[:_MOST])
 
 
 def _update(pods: Pods, words: Mapping[str, str], selector: Mapping[str, str]) -> PodUpdate:

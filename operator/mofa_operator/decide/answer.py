@@ -94,22 +94,24 @@ def answer(question: Question) -> Answer:
     """The answer to a question; equal for equal questions."""
     try:
         job_question = parsed_question(question)
-        known = _before_search(job_question)
-        if known.digest not in FOUND:
+        preliminary = _before_search(job_question)
+        if preliminary.digest not in FOUND:
             chosen = sized(job_question)
-            FOUND[known.digest] = _searched(known.digest, request_of(chosen), sizes_of(chosen))
+            FOUND[preliminary.digest] = _searched(
+                preliminary.digest, request_of(chosen), sizes_of(chosen)
+            )
             for oldest in list(FOUND)[:-MOST]:
                 del FOUND[oldest]
-        made = FOUND[known.digest]
+        made = FOUND[preliminary.digest]
     except BatchMissing as error:
         return _by_batch(question, error, advise)
     except MofaError as error:
         return _invalid_input_answer(question, error)
     return replace(
         made,
-        reason=ready_reason(made.outcome, known.reason),
-        profile=known.profile,
-        framework_version=known.framework_version,
+        reason=ready_reason(made.outcome, preliminary.reason),
+        profile=preliminary.profile,
+        framework_version=preliminary.framework_version,
     )
 
 
@@ -166,7 +168,7 @@ def prior_weight(job_question: JobQuestion) -> float:
 
 
 def _before_search(job_question: JobQuestion) -> Answer:
-    choices = [request_of(one) for one in options(job_question)]
+    choices = [request_of(choice) for choice in options(job_question)]
     request, sizes = choices[0] if choices else request_of(job_question), sizes_of(job_question)
     cluster = request.problems[0].cluster
     is_assumed = (
@@ -235,8 +237,8 @@ def _launch(request: Request, advice: Advice) -> Launch | None:
 def _invalid_input_answer(question: Question, error: MofaError) -> Answer:
     """The answer that carries an input error; its hash covers the spec and the annotations."""
     message = str(error)
-    for offline, here in _WORDING:
-        message = message.replace(offline, here)
+    for offline, in_cluster in _WORDING:
+        message = message.replace(offline, in_cluster)
     status = error.status if isinstance(error, InputError) else InputError.status
     reason = Reason.PROFILE_MISSING if isinstance(error, NoProfile) else REASONS[status]
     return _without_advice(message, reason, _digest(question), status)

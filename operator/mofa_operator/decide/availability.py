@@ -27,8 +27,8 @@ def availability(profile: LiveProfile, old: int, size: int, now: float) -> Writt
     epoch. [s]
     """
     kept = []
-    for one in items(at(profile.body, "status", "nodes", "earlier")):
-        nodes, until = one.get("nodes"), seconds(one.get("until"))
+    for row in items(at(profile.body, "status", "nodes", "earlier")):
+        nodes, until = row.get("nodes"), seconds(row.get("until"))
         if isinstance(nodes, int) and until is not None and until > now - HOURS:
             kept.append((nodes, until))
     if old and old != size:
@@ -36,11 +36,11 @@ def availability(profile: LiveProfile, old: int, size: int, now: float) -> Writt
     kept = kept[-MOST:]
     if not kept:
         return {}
-    found: Written = {
+    fields: Written = {
         "earlier": [{"nodes": nodes, "until": moment(until)} for nodes, until in kept]
     }
     low = low_quantile([*kept, (size, now)], now - HOURS)
-    return found | ({"lately": low} if low < size else {})
+    return fields | ({"lately": low} if low < size else {})
 
 
 def low_quantile(stood: list[tuple[int, float]], start: float) -> int:

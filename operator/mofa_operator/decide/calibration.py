@@ -110,12 +110,16 @@ def learned(
     reach = prior_sd * min(CLIP, ALONE * len(votes))
     clipped = [max(-reach, min(reach, x)) for x, _ in votes]
     weights = _weights([weight for _, weight in votes], clipped, job_sd)
-    known = sum(weights)
-    mean = sum(w * x for w, x in zip(weights, clipped, strict=True)) / known if known else 0.0
+    total_weight = sum(weights)
+    mean = (
+        sum(w * x for w, x in zip(weights, clipped, strict=True)) / total_weight
+        if total_weight
+        else 0.0
+    )
     scatter = max(job_sd, _scatter(weights, clipped, mean))
-    found = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
-    each = math.hypot(math.log(found.upper / found.target), EIGHTY * scatter)
-    return Learned(factor=found, each=each, job_count=len(evidence))
+    factor = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
+    each = math.hypot(math.log(factor.upper / factor.target), EIGHTY * scatter)
+    return Learned(factor=factor, each=each, job_count=len(evidence))
 
 
 def ratio_of(seen: float, expected: float, applied: float = 1.0) -> float:
@@ -140,13 +144,13 @@ def remembered(
     >>> [one.log_ratio for one in remembered([first], later)]
     [0.2]
     """
-    standing = next((one for one in evidence if one.job == new_evidence.job), new_evidence)
-    others = [one for one in evidence if one.job != new_evidence.job]
+    standing = next((entry for entry in evidence if entry.job == new_evidence.job), new_evidence)
+    others = [entry for entry in evidence if entry.job != new_evidence.job]
     latest = new_evidence if new_evidence.at >= standing.at else standing
-    kept = sorted((*others, latest), key=lambda one: (one.at, one.job))
+    kept = sorted((*others, latest), key=lambda entry: (entry.at, entry.job))
     while len(kept) > most:  # who fills a namespace with jobs drives out its own
-        count = Counter(one.namespace for one in kept)
-        kept.remove(next(one for one in kept if count[one.namespace] == max(count.values())))
+        count = Counter(entry.namespace for entry in kept)
+        kept.remove(next(entry for entry in kept if count[entry.namespace] == max(count.values())))
     return tuple(kept)
 
 
@@ -160,13 +164,16 @@ def _votes(
     >>> _votes(said[:2], 0.0, HALF_LIFE), _votes(said, 0.0, HALF_LIFE)
     ([(0.1, 1.0), (0.3, 1.0)], [(0.2, 1.0), (0.5, 1.0)])
     """
-    said: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for one in evidence:
-        said[one.namespace].append((one.log_ratio, math.exp2(-max(0.0, now - one.at) / half_life)))
-    if len(said) < 2:
-        return [vote for jobs in said.values() for vote in jobs]
+    by_namespace: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for entry in evidence:
+        by_namespace[entry.namespace].append(
+            (entry.log_ratio, math.exp2(-max(0.0, now - entry.at) / half_life))
+        )
+    if len(by_namespace) < 2:
+        return [vote for jobs in by_namespace.values() for vote in jobs]
     return [
-        (median(x for x, _ in jobs), max(weight for _, weight in jobs)) for jobs in said.values()
+        (median(x for x, _ in jobs), max(weight for _, weight in jobs))
+        for jobs in by_namespace.values()
     ]
 
 
@@ -183,11 +190,11 @@ def _weights(aged: Sequence[float], clipped: Sequence[float], job_sd: float) -> 
 
 def _scatter(weights: Sequence[float], clipped: Sequence[float], mean: float) -> float:
     """Weighted scatter of the jobs about their mean. [1]"""
-    known = sum(weights)
-    if len(weights) < 2 or not known:
+    total_weight = sum(weights)
+    if len(weights) < 2 or not total_weight:
         return 0.0
     return math.sqrt(
-        sum(w * (x - mean) ** 2 for w, x in zip(weights, clipped, strict=True)) / known
+        sum(w * (x - mean) ** 2 for w, x in zip(weights, clipped, strict=True)) / total_weight
     )
 
 
@@ -276,13 +283,13 @@ def calibration(
     heard. [1]
     """
     status = profile.status
-    current = [one for one in live if influence.get(one.namespace, INFLUENCE)]
+    current = [entry for entry in live if influence.get(entry.namespace, INFLUENCE)]
     stands, written = status.calibration, profile.calibration
-    believed = (one for one in stands.taught if influence.get(one.namespace, INFLUENCE))
-    before = [one for one in believed if now - one.at < WORTHLESS]
+    believed = (entry for entry in stands.taught if influence.get(entry.namespace, INFLUENCE))
+    before = [entry for entry in believed if now - entry.at < WORTHLESS]
     evidence = tuple(before)
-    for one in current:
-        evidence = remembered(evidence, one)
+    for entry in current:
+        evidence = remembered(evidence, entry)
     if not evidence:  # a ratio without any was set by somebody, and is left alone
         kept = {} if stands.evidence else written
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
@@ -300,7 +307,7 @@ def calibration(
     last = now if moved or since is None else since
     residual = ""
     if current:
-        residual = f"{step.used * median(math.exp(-one.log_ratio) for one in current) - 1:.3f}"
+        residual = f"{step.used * median(math.exp(-entry.log_ratio) for entry in current) - 1:.3f}"
     return TaughtCalibration(
         written={
             "stepTimeRatio": f"{step.used:.2f}",
@@ -310,7 +317,7 @@ def calibration(
             "jobs": step.learned.job_count,
             "time": moment(now),
             **({"movedTime": moment(last)} if _are_several(evidence) else {}),
-            "evidence": [_row(one) for one in evidence],
+            "evidence": [_row(entry) for entry in evidence],
         },
         residual=residual,
         requeue_after=AGAIN,
@@ -359,20 +366,22 @@ def _of_memory(memory: _Factor | None) -> Written:
     return {"memoryRatio": f"{memory.used:.2f}", "memorySpread": f"{spread:.2f}"}
 
 
-def _row(one: JobEvidence) -> Written:
+def _row(entry: JobEvidence) -> Written:
     """One job's evidence as a row of the status."""
-    memory = {} if one.log_memory is None else {"memoryRatio": f"{math.exp(one.log_memory):.4f}"}
+    memory = (
+        {} if entry.log_memory is None else {"memoryRatio": f"{math.exp(entry.log_memory):.4f}"}
+    )
     return {
-        "job": one.job,
-        "stepTimeRatio": f"{math.exp(one.log_ratio):.4f}",
+        "job": entry.job,
+        "stepTimeRatio": f"{math.exp(entry.log_ratio):.4f}",
         **memory,
-        "time": moment(one.at),
+        "time": moment(entry.at),
     }
 
 
 def _are_several(evidence: Sequence[JobEvidence]) -> bool:
     """Whether more than one namespace teaches."""
-    return len({one.namespace for one in evidence}) > 1
+    return len({entry.namespace for entry in evidence}) > 1
 
 
 def _pulling(
@@ -380,8 +389,8 @@ def _pulling(
 ) -> float:
     """The largest influence of a namespace whose jobs pull the factor towards a ratio. [1]"""
     up = ratio > stands
-    pull = {one.namespace for one in evidence if (one.log_ratio > math.log(stands)) == up}
-    return max((influence.get(one, INFLUENCE) for one in pull), default=INFLUENCE)
+    pull = {entry.namespace for entry in evidence if (entry.log_ratio > math.log(stands)) == up}
+    return max((influence.get(namespace, INFLUENCE) for namespace in pull), default=INFLUENCE)
 
 
 def _bounded(
@@ -394,13 +403,13 @@ def _bounded(
 
 def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stood: int) -> bool:
     """Whether evidence came, went, changed, or is old while its job runs."""
-    known = {one.job: one for one in before}
-    if stood != len(before) or known.keys() != {one.job for one in after}:
+    by_job = {entry.job: entry for entry in before}
+    if stood != len(before) or by_job.keys() != {entry.job for entry in after}:
         return True
     return any(
-        one.at - known[one.job].at >= OLD
-        or abs(one.log_ratio - known[one.job].log_ratio) >= 2 * STEP
-        or (one.log_memory is None) != (known[one.job].log_memory is None)
-        or abs((one.log_memory or 0.0) - (known[one.job].log_memory or 0.0)) >= 2 * STEP
-        for one in after
+        entry.at - by_job[entry.job].at >= OLD
+        or abs(entry.log_ratio - by_job[entry.job].log_ratio) >= 2 * STEP
+        or (entry.log_memory is None) != (by_job[entry.job].log_memory is None)
+        or abs((entry.log_memory or 0.0) - (by_job[entry.job].log_memory or 0.0)) >= 2 * STEP
+        for entry in after
     )

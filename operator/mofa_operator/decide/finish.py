@@ -26,17 +26,19 @@ def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
     if left is None or snapshot.profile is None:
         return {}
     today = date_of(snapshot.now)
-    known = trained_days(snapshot.profile.days, before=today)
-    names = [one.key.full_name for one in (snapshot.target, snapshot.job) if one is not None]
-    of_job = (days_on_end(known.get(name, {}), today) for name in names)
+    by_job = trained_days(snapshot.profile.days, before=today)
+    names = [job.key.full_name for job in (snapshot.target, snapshot.job) if job is not None]
+    of_job = (days_on_end(by_job.get(name, {}), today) for name in names)
     past = next((days for days in of_job if len(days) >= LEAST_DAYS), None)
-    past = days_on_end(known.get("", {}), today) if past is None else past
-    found = finish_days(past, left)
-    if found is None:
+    past = days_on_end(by_job.get("", {}), today) if past is None else past
+    days_left = finish_days(past, left)
+    if days_left is None:
         return {}
-    ends = {"p10": found.lower, "p50": found.target, "p90": found.upper}
-    told = {name: moment(snapshot.now + days * DAY) for name, days in ends.items()}
-    return {"finish": {**told, "days": one_line({name: at[:10] for name, at in told.items()})}}
+    ends = {"p10": days_left.lower, "p50": days_left.target, "p90": days_left.upper}
+    moments = {name: moment(snapshot.now + days * DAY) for name, days in ends.items()}
+    return {
+        "finish": {**moments, "days": one_line({name: at[:10] for name, at in moments.items()})}
+    }
 
 
 def one_line(finish: Mapping[str, Any]) -> str:
@@ -53,8 +55,8 @@ def training_left(answer: Answer, running: Running) -> float | None:
     """Training that is left at the pace that is seen, if nothing stopped it; None = not
     known. [d]
     """
-    told = part(answer.status, "recommendation", "predicted", "durationSeconds")
-    duration, seen = figure(told.get("target")), figure(running.step_seconds)
+    predicted_duration = part(answer.status, "recommendation", "predicted", "durationSeconds")
+    duration, seen = figure(predicted_duration.get("target")), figure(running.step_seconds)
     ettr, step = (answer.predicted.get(name) for name in ("ettr", "step_seconds"))
     if not duration or not seen or ettr is None or step is None or running.step is None:
         return None

@@ -38,8 +38,12 @@ def forecasts(
     today = date_of(now)
     by_name = trained_days(days, before=today)
     since = (calendar.fromisoformat(today) - timedelta(days=KEPT_DAYS)).isoformat()
-    kept = [_scored(one, by_name) for one in forecasts_before if since <= one.date <= today]
-    known = {one.job for one in kept if one.date == today}
+    kept = [
+        _scored(forecast, by_name)
+        for forecast in forecasts_before
+        if since <= forecast.date <= today
+    ]
+    jobs_today = {forecast.job for forecast in kept if forecast.date == today}
     yesterday = (calendar.fromisoformat(today) - timedelta(days=1)).isoformat()
 
     def held(name: str) -> float:
@@ -48,7 +52,7 @@ def forecasts(
     jobs = sorted((name for name in by_name if name), key=lambda name: (-held(name), name))
     for name in ["", *jobs[:MOST_JOBS]]:
         past = by_name.get(name, {})
-        if name in known or yesterday not in past:
+        if name in jobs_today or yesterday not in past:
             continue
         coming = prospect(days_on_end(past, today), WEEK)
         if coming is not None and past[yesterday].held > 0:
@@ -60,12 +64,12 @@ def forecasts(
                     stops=coming.stops,
                 )
             )
-    return tuple(sorted(kept, key=lambda one: (one.date, one.job)))
+    return tuple(sorted(kept, key=lambda forecast: (forecast.date, forecast.job)))
 
 
 def trained_days(days: Iterable[Day], before: str) -> dict[str, dict[str, TrainedDay]]:
     """Days that are over, by job and date; the pool is the empty name."""
-    found: defaultdict[str, dict[str, TrainedDay]] = defaultdict(dict)
+    by_job: defaultdict[str, dict[str, TrainedDay]] = defaultdict(dict)
     for day in days:
         if day.witness != PROMETHEUS or not day.account or day.date >= before:
             continue
@@ -80,42 +84,42 @@ def trained_days(days: Iterable[Day], before: str) -> dict[str, dict[str, Traine
                 kept[name] += row.node_days if row.state is NodeState.KEPT else 0.0
                 if row.state.is_lost:
                     lost[name].add(row.cause)
-        stops = sum(one.interruptions for one in day.classes.values())
+        stops = sum(evidence.interruptions for evidence in day.classes.values())
         for name, node_days in held.items():
-            found[name][day.date] = TrainedDay(
+            by_job[name][day.date] = TrainedDay(
                 held=node_days,
                 kept=kept[name],
                 stops=stops if not name else float(len(lost[name])),
             )
-        found[""].setdefault(day.date, TrainedDay(held=0.0, kept=0.0, stops=stops))
-    return dict(found)
+        by_job[""].setdefault(day.date, TrainedDay(held=0.0, kept=0.0, stops=stops))
+    return dict(by_job)
 
 
 def days_on_end(by_date: Mapping[str, TrainedDay], until: str) -> list[TrainedDay]:
     """The days before a date that follow each other."""
-    at, found = calendar.fromisoformat(until) - timedelta(days=1), []
+    at, consecutive = calendar.fromisoformat(until) - timedelta(days=1), []
     while (day := by_date.get(at.isoformat())) is not None:
-        found.append(day)
+        consecutive.append(day)
         at -= timedelta(days=1)
-    return found[::-1]
+    return consecutive[::-1]
 
 
-def _scored(one: Forecast, by_name: Mapping[str, Mapping[str, TrainedDay]]) -> Forecast:
+def _scored(forecast: Forecast, by_name: Mapping[str, Mapping[str, TrainedDay]]) -> Forecast:
     """A forecast with what came, once all days of its week are known."""
-    if one.came is not None:
-        return one
-    first = calendar.fromisoformat(one.date)
+    if forecast.came is not None:
+        return forecast
+    first = calendar.fromisoformat(forecast.date)
     dates = [(first + timedelta(days=number)).isoformat() for number in range(int(WEEK))]
-    days = by_name.get(one.job, {})
+    days = by_name.get(forecast.job, {})
     if any(date not in days for date in dates):
-        return one
+        return forecast
     week = [days[date] for date in dates]
     held = sum(day.held for day in week)
     if held <= 0:
-        return one
+        return forecast
     ettr = round(sum(day.kept for day in week) / held, FORECAST_DIGITS)
     return replace(
-        one, came=ettr, came_stops=round(sum(day.stops for day in week), FORECAST_DIGITS)
+        forecast, came=ettr, came_stops=round(sum(day.stops for day in week), FORECAST_DIGITS)
     )
 
 
@@ -123,14 +127,18 @@ def rows_of(weekly: Iterable[Forecast]) -> list[Written]:
     """Forecasts as rows of a ledger."""
     return [
         {
-            "date": one.date,
-            **({"job": one.job} if one.job else {}),
-            "ettr": _quantiles(one.ettr),
-            "interruptions": _quantiles(one.stops),
-            **({} if one.came is None else {"cameEttr": _text(one.came)}),
-            **({} if one.came_stops is None else {"cameInterruptions": _text(one.came_stops)}),
+            "date": forecast.date,
+            **({"job": forecast.job} if forecast.job else {}),
+            "ettr": _quantiles(forecast.ettr),
+            "interruptions": _quantiles(forecast.stops),
+            **({} if forecast.came is None else {"cameEttr": _text(forecast.came)}),
+            **(
+                {}
+                if forecast.came_stops is None
+                else {"cameInterruptions": _text(forecast.came_stops)}
+            ),
         }
-        for one in weekly
+        for forecast in weekly
     ]
 
 

@@ -93,10 +93,10 @@ class _Look:
             unread = stands or NewCondition(aspect, "Unknown", reason, why)
             return HistoryReading(history=None, condition=unread, days=self._stored)
         if isinstance(history, NoHistory):
-            known = {reason.value: reason for reason in Reason}
-            reason = known.get(history.reason, Reason.HISTORY_UNAVAILABLE)
-            found = self._without(reason, history.message)
-            return self._watch_alone(found) if reason == Reason.NOT_CONFIGURED else found
+            reasons = {reason.value: reason for reason in Reason}
+            reason = reasons.get(history.reason, Reason.HISTORY_UNAVAILABLE)
+            reading = self._without(reason, history.message)
+            return self._watch_alone(reading) if reason == Reason.NOT_CONFIGURED else reading
         if wrong := _nonsense(history):
             why = f"what Prometheus answered cannot be: {wrong}"
             return self._without(Reason.HISTORY_UNAVAILABLE, why)
@@ -120,8 +120,8 @@ class _Look:
             message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
             if lost or has_lost_exposure or is_bare:
                 return self._without(Reason.SERIES_MISSING, message)
-            known = f"only class {', '.join(history.classes)} can be counted"
-            words = [message, known, _covered(fresh)]
+            counted = f"only class {', '.join(history.classes)} can be counted"
+            words = [message, counted, _covered(fresh)]
             return self._with(fresh, days, "False", Reason.SERIES_MISSING, words)
         if lost:
             message = f"class {', '.join(lost)} cannot be counted now: too few training pods run"
@@ -162,8 +162,8 @@ class _Look:
         )
         if days is None:
             days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
-        found = NewCondition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
-        return HistoryReading(history=self._of_ledger(days), condition=found, days=days)
+        condition = NewCondition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
+        return HistoryReading(history=self._of_ledger(days), condition=condition, days=days)
 
     def _watch_alone(self, reading: HistoryReading) -> HistoryReading:
         """The reading where no Prometheus is configured: it rests on the watch."""
@@ -299,7 +299,11 @@ def total(history: History | None, reports: Reports) -> Written:
 
 def verdict(history: History | None, reports: Reports) -> NewCondition:
     """The condition AssumptionsHold: the worst verdict of all classes and their total."""
-    worst = next(one for one in _WORST_FIRST if any(report.verdict is one for report in reports))
+    worst = next(
+        candidate
+        for candidate in _WORST_FIRST
+        if any(report.verdict is candidate for report in reports)
+    )
     states: dict[Verdict, State] = {
         Verdict.CONSISTENT: "True",
         Verdict.DRIFTS: "True",
@@ -310,8 +314,8 @@ def verdict(history: History | None, reports: Reports) -> NewCondition:
     if history is not None:
         classes = [report.name for report in reports if report.name != TOTAL]
         is_part = len(history.classes) < len(classes)
-        some = f" of class {', '.join(history.classes)}" if is_part else ""
-        message += f", {together['observed']}{some} were seen; "
+        of_classes = f" of class {', '.join(history.classes)}" if is_part else ""
+        message += f", {together['observed']}{of_classes} were seen; "
         message += f"{percent(history)} % of the window covered"
     changed = (report for report in reports if report.verdict is worst and report.since)
     message += "".join(f"; {_since(report)}" for report in changed)
@@ -346,7 +350,9 @@ def contradiction(profile: LiveProfile, history: History | None, reports: Report
         return None
     stands = standing(profile, Aspect.ASSUMPTIONS_HOLD)
     before = {row.name: row.verdict for row in profile.status.rows}
-    worst = next((one.value for one in _WORST_FIRST if one.value in before.values()), "")
+    worst = next(
+        (candidate.value for candidate in _WORST_FIRST if candidate.value in before.values()), ""
+    )
     before[TOTAL] = worst if stands is None else str(stands.reason)
     fresh = [
         report

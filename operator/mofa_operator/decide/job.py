@@ -111,14 +111,14 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
     """What to do where the model failed: earlier advice stands, and Ready says what happened."""
     job, status, error = snapshot.job, None, Reason.INTERNAL_ERROR
     if isinstance(job, LiveTrainingJob) and handling_of(snapshot) is Handling.ADVISE:
-        found = [NewCondition(Aspect.READY, "Unknown", error, why)]
-        found += [
+        new_conditions = [NewCondition(Aspect.READY, "Unknown", error, why)]
+        new_conditions += [
             standing(job, aspect) or NewCondition(aspect, "Unknown", error)
             for aspect in OF_JOBS[1:]
         ]
         launch = standing(job, Aspect.LAUNCH_VERIFIED)
-        found += [launch] if launch else []
-        status = job.kept() | {"conditions": conditions(job, found, snapshot.now)}
+        new_conditions += [launch] if launch else []
+        status = job.kept() | {"conditions": conditions(job, new_conditions, snapshot.now)}
     return Decision(
         key=job.key,
         uid=job.uid,
@@ -156,9 +156,11 @@ def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
     if snapshot.target is not None and _takes(snapshot.target):
         target = _removed(snapshot.target)
     if isinstance(job, LiveTrainingJob):
-        found = [NewCondition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
-        found[0] = NewCondition(Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled")
-        status = of_generation(job, {"conditions": conditions(job, found, snapshot.now)})
+        new_conditions = [NewCondition(aspect, "Unknown", Reason.DISABLED) for aspect in OF_JOBS]
+        new_conditions[0] = NewCondition(
+            Aspect.READY, "False", Reason.DISABLED, "the mode is Disabled"
+        )
+        status = of_generation(job, {"conditions": conditions(job, new_conditions, snapshot.now)})
     return replace(
         made,
         target_decision=target,
@@ -170,10 +172,10 @@ def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
 def computed_at(snapshot: JobSnapshot, digest: str) -> str:
     """When an answer was computed: what the status or the job says for an equal hash, else now."""
     job, stands = snapshot.job, snapshot.job.annotations
-    known = [(stands.get(HASH), stands.get(COMPUTED, ""))]
+    answers = [(stands.get(HASH), stands.get(COMPUTED, ""))]
     if isinstance(job, LiveTrainingJob):
-        known.insert(0, (job.status.inputs_hash, job.status.computed_time))
-    dated = (at for of, at in known if of == digest and seconds(at) is not None)
+        answers.insert(0, (job.status.inputs_hash, job.status.computed_time))
+    dated = (at for of, at in answers if of == digest and seconds(at) is not None)
     return next(dated, moment(snapshot.now))
 
 
@@ -244,7 +246,7 @@ def _status(
     ready, *others = _answered(snapshot, answer)
     if refusal:
         ready = NewCondition(Aspect.READY, "False", Reason.ANNOTATIONS_REFUSED, refusal)
-    found = [
+    new_conditions = [
         ready,
         *others,
         *seen.new_conditions,
@@ -255,7 +257,7 @@ def _status(
         **answer.status,
         "computedTime": computed,
         "health": seen.health,
-        "conditions": conditions(snapshot.job, found, snapshot.now),
+        "conditions": conditions(snapshot.job, new_conditions, snapshot.now),
     }
     if "inputs" in answer.status:
         status["inputs"] = _judged(answer.status["inputs"], snapshot.profile)
@@ -267,9 +269,9 @@ def _status(
 def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
     """The rates that were used, each with the history's verdict on its assumption."""
     rows = () if profile is None else profile.status.rows
-    known = {row.name: row.verdict for row in rows if row.verdict in _VERDICTS}
+    verdicts = {row.name: row.verdict for row in rows if row.verdict in _VERDICTS}
     rates = [
-        {**rate, "verdict": known[rate["name"]]} if rate["name"] in known else rate
+        {**rate, "verdict": verdicts[rate["name"]]} if rate["name"] in verdicts else rate
         for rate in inputs["failure"]
     ]
     return {**inputs, "failure": rates}
@@ -292,8 +294,8 @@ def _answered(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]:
     unanswered = [Reason(status) for status in UNANSWERED]
     valid = {
         **{
-            one: NewCondition(Aspect.MODEL_VALID, "False", one, answer.explanation)
-            for one in unanswered
+            status: NewCondition(Aspect.MODEL_VALID, "False", status, answer.explanation)
+            for status in unanswered
         },
         Reason.PROFILE_MISSING: NewCondition(
             Aspect.MODEL_VALID, "Unknown", reason, answer.explanation

@@ -33,14 +33,14 @@ def runs_advised(snapshot: JobSnapshot, answer: Answer) -> bool | None:
         return None
     if seen.trouble:
         return False
-    told = _reading(answer.trainer, seen.words)
+    running = _reading(answer.trainer, seen.words)
     advised = _reading(answer.trainer, answer.arguments)
-    if told is None or advised is None:
+    if running is None or advised is None:
         return None
-    return _layout(told) == _layout(advised)
+    return _layout(running) == _layout(advised)
 
 
-def told(snapshot: JobSnapshot, answer: Answer) -> str:
+def launch_sentence(snapshot: JobSnapshot, answer: Answer) -> str:
     """What the pods of a job run, in one sentence; empty where it is not seen."""
     seen, same = snapshot.launch, runs_advised(snapshot, answer)
     if seen is None or same is None:
@@ -54,7 +54,11 @@ def told(snapshot: JobSnapshot, answer: Answer) -> str:
 
 def launch_note(snapshot: JobSnapshot, answer: Answer) -> tuple[Note, ...]:
     """The Event of a job in mode Apply whose pods were seen to run."""
-    if snapshot.launch_told or not wants_apply(snapshot) or not (text := told(snapshot, answer)):
+    if (
+        snapshot.launch_told
+        or not wants_apply(snapshot)
+        or not (text := launch_sentence(snapshot, answer))
+    ):
         return ()
     same = runs_advised(snapshot, answer)
     reason = Happened.STARTED_AS_ADVISED if same else Happened.STARTED_OTHERWISE
@@ -93,8 +97,8 @@ def measured_annotation(snapshot: JobSnapshot, answer: Answer, quiet: float) -> 
         return stands
     if running.since is None or snapshot.now - running.since < quiet:
         return stands
-    known = figure(stands)
-    if known and abs(step / known - 1.0) <= MOVED:
+    step_before = figure(stands)
+    if step_before and abs(step / step_before - 1.0) <= MOVED:
         return stands
     return significant(step, 3)
 
@@ -109,8 +113,8 @@ def _learned(snapshot: JobSnapshot, answer: Answer) -> str:
         ("--global-batch-size", running.global_batch),
     )
     sizes = ((word, running.shape.get(name)) for name, word in SHAPE.items())
-    told = (*sizes, *facts)
-    return " ".join(f"{name} {value}" for name, value in told if value is not None)
+    arguments = (*sizes, *facts)
+    return " ".join(f"{name} {value}" for name, value in arguments if value is not None)
 
 
 def runs_another(snapshot: JobSnapshot, answer: Answer) -> bool:

@@ -58,27 +58,29 @@ _WRONG: Final = 0.01
 
 def remembered(profile: LiveProfile) -> History | None:
     """The evidence in a profile's status; None where nothing was counted yet."""
-    known = profile.status.evidence
-    if not any(one.node_days for one in known.values()):
+    classes = profile.status.evidence
+    if not any(evidence.node_days for evidence in classes.values()):
         return None
-    first = {row.name: row for row in profile.status.rows}[next(iter(known))]
-    return _history(known, number(first.window_seconds), number(first.coverage_percent) / 100)
+    first = {row.name: row for row in profile.status.rows}[next(iter(classes))]
+    return _history(classes, number(first.window_seconds), number(first.coverage_percent) / 100)
 
 
 def rounded(classes: ByClass, window: float, coverage: float) -> History:
     """Evidence rounded as the status writes it, so that it equals what is read back."""
     seen = {name.value: classes[name] for name in RecoveryClass if name in classes}
-    for name, one in seen.items():
-        mean = one.mean_recovery
-        seconds = 0.0 if mean is None else float(one.recoveries * round(mean))
-        seen[name] = replace(one, node_days=node_days(one.node_days), recovery_seconds=seconds)
+    for name, evidence in seen.items():
+        mean = evidence.mean_recovery
+        seconds = 0.0 if mean is None else float(evidence.recoveries * round(mean))
+        seen[name] = replace(
+            evidence, node_days=node_days(evidence.node_days), recovery_seconds=seconds
+        )
     return _history(seen, round(window), coverage)
 
 
 def _history(classes: ByClass, window: float, coverage: float) -> History:
     return History(
         classes=classes,
-        node_days=max((one.node_days for one in classes.values()), default=0.0),
+        node_days=max((evidence.node_days for evidence in classes.values()), default=0.0),
         window=float(int(window)),
         coverage=min(100, round(100 * coverage)) / 100,
     )
@@ -86,14 +88,18 @@ def _history(classes: ByClass, window: float, coverage: float) -> History:
 
 def failures(history: History) -> int:
     """Failures of all classes. [1]"""
-    return int(sum(one.failures for one in history.classes.values()))
+    return int(sum(evidence.failures for evidence in history.classes.values()))
 
 
 def differs(old_history: History, new_history: History, least: float) -> bool:
     """Whether any figure of the evidence changed by a share of `least` or more."""
 
-    def figures(one: FailureEvidence | None) -> tuple[float | None, ...]:
-        return (None,) * 3 if one is None else (one.node_days, one.interruptions, one.mean_recovery)
+    def figures(evidence: FailureEvidence | None) -> tuple[float | None, ...]:
+        return (
+            (None,) * 3
+            if evidence is None
+            else (evidence.node_days, evidence.interruptions, evidence.mean_recovery)
+        )
 
     pairs: list[tuple[float | None, float | None]] = [(old_history.coverage, new_history.coverage)]
     for name in RecoveryClass:
@@ -130,15 +136,15 @@ def merged(
             if name in day.classes
         }
         fresh = replace(day, covered=float(round(day.covered)), classes=classes)
-        known = kept.get(_order(fresh))
-        if known is None or _replaces(known, fresh):
+        stored = kept.get(_order(fresh))
+        if stored is None or _replaces(stored, fresh):
             kept[_order(fresh)] = fresh
     since, until = date_of(now - window), date_of(now + DAY)  # a clock may be a day wrong
     return tuple(
         day
         for key, day in sorted(kept.items())
         if since <= key[0] <= until
-        and (day.covered or any(one.interruptions for one in day.classes.values()))
+        and (day.covered or any(evidence.interruptions for evidence in day.classes.values()))
     )
 
 
@@ -147,8 +153,8 @@ def history_of(days: Iterable[Day], window: float) -> History | None:
     every = of_days(days)
     if not every:
         return None
-    whole = reduce(together, (one.classes for one in every))
-    return rounded(whole, window, sum(one.days for one in every) * DAY / window)
+    whole = reduce(together, (dated.classes for dated in every))
+    return rounded(whole, window, sum(dated.days for dated in every) * DAY / window)
 
 
 def counts(days: Iterable[Day], name: str) -> Day | None:
@@ -167,10 +173,10 @@ def due(stored_days: Iterable[Day], days: Iterable[Day], now: float) -> bool:
 
     `now` in [s].
     """
-    known = {_order(day): day.covered for day in stored_days}
+    covered_before = {_order(day): day.covered for day in stored_days}
     today = date_of(now)
     return any(
-        (more := day.covered - known.get(_order(day), 0.0)) >= QUARTER
+        (more := day.covered - covered_before.get(_order(day), 0.0)) >= QUARTER
         or (more > 0 and day.date < today)
         for day in days
     )
@@ -187,7 +193,9 @@ def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
             kept += entries
             continue
         for day in entries:
-            counted = {n: one for n, one in day.classes.items() if counts(entries, n) is day}
+            counted = {
+                n: evidence for n, evidence in day.classes.items() if counts(entries, n) is day
+            }
             kept += [replace(day, classes=counted)] if counted or day.account else []
     since = date_of(now - NAMED_DAYS * DAY)
     named = (
@@ -200,16 +208,16 @@ def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
 def _with_jobs(account: Sequence[NodeTime], most: int) -> tuple[NodeTime, ...]:
     """The account of a day with the jobs that lost most; the others are one without a name."""
     by_job: defaultdict[str, list[NodeTime]] = defaultdict(list)
-    for one in account:
-        by_job[one.job].append(one)
+    for row in account:
+        by_job[row.job].append(row)
 
     def cost(job: str) -> tuple[float, str]:
         return -sum(node_days_lost(by_job[job]).values()), job
 
     named = sorted((job for job in by_job if job), key=cost)[:most]
-    rows = (one if one.job in named else replace(one, job="") for one in account)
+    rows = (row if row.job in named else replace(row, job="") for row in account)
     return tuple(
-        replace(one, incidents=()) for one in summed(rows, "cause", "date", "job") if one.node_days
+        replace(row, incidents=()) for row in summed(rows, "cause", "date", "job") if row.node_days
     )
 
 
@@ -230,7 +238,7 @@ def written(days: Iterable[Day]) -> list[Written]:
 
 def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
     """Days as dated evidence: of each day the entry that counts for a class."""
-    found: list[DatedEvidence] = []
+    dated: list[DatedEvidence] = []
     for date, entries in _by_date(days):
         seen = {
             name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None
@@ -238,8 +246,8 @@ def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
         if seen:
             classes = {name: day.classes[name] for name, day in seen.items()}
             covered = max(day.covered for day in seen.values()) / DAY
-            found.append(DatedEvidence(date=date, days=covered, classes=classes))
-    return found
+            dated.append(DatedEvidence(date=date, days=covered, classes=classes))
+    return dated
 
 
 def of_profile(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
@@ -255,16 +263,16 @@ def weeks_with(
     A week that `days` cover again is dropped.
     """
     first = min((day.date for day in days), default="")
-    found = {
+    by_monday = {
         week.date: week for week in weeks if not first or week.days <= _days_from(week.date, first)
     }
-    for day in of_days(one for one in stored_days if one.date < first):
+    for day in of_days(day for day in stored_days if day.date < first):
         monday = _monday(day.date)
-        week = found.get(monday, DatedEvidence(date=monday, days=0.0, classes={}))
+        week = by_monday.get(monday, DatedEvidence(date=monday, days=0.0, classes={}))
         whole = together(week.classes, day.classes)
-        classes = {name: as_written(one) for name, one in whole.items()}
-        found[monday] = replace(week, days=week.days + day.days, classes=classes)
-    return tuple(found[monday] for monday in sorted(found)[-MOST_WEEKS:])
+        classes = {name: as_written(evidence) for name, evidence in whole.items()}
+        by_monday[monday] = replace(week, days=week.days + day.days, classes=classes)
+    return tuple(by_monday[monday] for monday in sorted(by_monday)[-MOST_WEEKS:])
 
 
 def settled_days(profile: LiveProfile) -> SettledDays | None:
@@ -275,7 +283,7 @@ def settled_days(profile: LiveProfile) -> SettledDays | None:
         return None
     until, node_days = calendar.fromisoformat(min(days)), 0.0
     while (day := days.get(until.isoformat())) is not None and day.settled:
-        node_days += max((one.node_days for one in day.classes.values()), default=0.0)
+        node_days += max((evidence.node_days for evidence in day.classes.values()), default=0.0)
         until += timedelta(days=1)
     if until.isoformat() == min(days):
         return None
@@ -336,13 +344,13 @@ def _lasting_in(rows: object) -> tuple[Lasting, ...]:
 def _lasting_rows(every: Sequence[Lasting]) -> list[Written]:
     return [
         {
-            "kind": one.kind,
-            "name": one.name,
-            "since": moment(one.since),
-            "cause": one.cause.word,
-            **({"nodes": list(one.nodes)} if one.nodes else {}),
+            "kind": incident.kind,
+            "name": incident.name,
+            "since": moment(incident.since),
+            "cause": incident.cause.word,
+            **({"nodes": list(incident.nodes)} if incident.nodes else {}),
         }
-        for one in every
+        for incident in every
     ]
 
 
@@ -350,11 +358,11 @@ def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> 
     every = (*weeks, *of_days(days))
     if not every:
         return {}
-    whole = reduce(together, (one.classes for one in every))
-    longest = max((one.node_days for one in whole.values()), default=0.0)
+    whole = reduce(together, (dated.classes for dated in every))
+    longest = max((evidence.node_days for evidence in whole.values()), default=0.0)
     status: Written = {
         "since": every[0].date,
-        "failures": int(sum(one.failures for one in whole.values())),
+        "failures": int(sum(evidence.failures for evidence in whole.values())),
         "nodeDays": as_text(node_days(longest)),
         "days": written(days),
         "weeks": [
@@ -367,20 +375,20 @@ def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> 
         ],
         "time": moment(now),
     }
-    return {name: said for name, said in status.items() if said != []}
+    return {name: value for name, value in status.items() if value != []}
 
 
 def _rows(classes: ByClass) -> list[Written]:
     return [row_of(name, classes[name]) for name in RecoveryClass if name in classes]
 
 
-def _replaces(known: Day, fresh: Day) -> bool:
+def _replaces(stored: Day, fresh: Day) -> bool:
     """Whether a new entry replaces the stored one.
 
     The watch continues its own entries, so it always knows best.
     """
-    sees_all = fresh.witness != PROMETHEUS or set(known.classes) <= set(fresh.classes)
-    return fresh.covered >= known.covered and sees_all
+    sees_all = fresh.witness != PROMETHEUS or set(stored.classes) <= set(fresh.classes)
+    return fresh.covered >= stored.covered and sees_all
 
 
 def _by_date(days: Iterable[Day]) -> list[tuple[str, list[Day]]]:

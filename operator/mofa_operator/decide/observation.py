@@ -112,13 +112,15 @@ def observed_status(
     is_watched = snapshot.alive is not None and snapshot.alive.watched
     shown_due = step_due if is_watched else None
     if not snapshot.looked or running is None:
-        found = _unseen(snapshot, step_due)
+        unseen_conditions = _unseen(snapshot, step_due)
         unseen = standing(job, Aspect.MEMORY_ACCURATE) if stands and not snapshot.looked else None
-        unseen = unseen or replace(found[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown")
+        unseen = unseen or replace(
+            unseen_conditions[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown"
+        )
         return ObservedStatus(
             observed=stands,
             record=job.record,
-            new_conditions=found,
+            new_conditions=unseen_conditions,
             memory_condition=unseen,
             due=shown_due,
         )
@@ -243,7 +245,9 @@ def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float 
     if alive.step_at is not None and _has_stepped(alive):
         return alive.step_at + step
     recoveries = (
-        number(one.recovery_seconds) for one in answer.says.rates if one.name == RecoveryClass.JOB
+        number(rate.recovery_seconds)
+        for rate in answer.says.rates
+        if rate.name == RecoveryClass.JOB
     )
     start = max(settings.start_least, STARTS * max(recoveries, default=0.0))
     return alive.since + start + step
@@ -264,7 +268,7 @@ def _step_seconds(alive: Alive, answer: Answer) -> float:
 def memory_found(figures: ObservedFigures, answer: Answer) -> NewCondition:
     """The condition MemoryAccurate of a job that runs."""
 
-    def found(state: State, reason: Reason, message: str) -> NewCondition:
+    def condition(state: State, reason: Reason, message: str) -> NewCondition:
         return NewCondition(Aspect.MEMORY_ACCURATE, state, reason, message)
 
     seen, band, room = figures.memory_bytes, predicted_memory(answer), answer.room_bytes
@@ -273,14 +277,14 @@ def memory_found(figures: ObservedFigures, answer: Answer) -> NewCondition:
     if band is None or (seen is None and not is_too_large):
         reason = Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED
         unseen = "no series tells the device memory of its pods"
-        return found("Unknown", reason, "there is no prediction" if band is None else unseen)
+        return condition("Unknown", reason, "there is no prediction" if band is None else unseen)
     message = f"{_gib(band.target)} predicted ({_gib(band.lower)} to {_gib(band.upper)})"
     if seen is not None:
         use = "reserved by its allocator" if is_part else "in use"
         message = f"{_gib(seen)} are {use}, {message}"
         if why := implausible(seen, answer):
             message += f"; that cannot be: {why}; it teaches nothing"
-            return found("False", Reason.IMPLAUSIBLE, message)
+            return condition("False", Reason.IMPLAUSIBLE, message)
     is_short = seen is not None and seen >= PRESSED * room
     if is_short:
         message += (
@@ -290,12 +294,12 @@ def memory_found(figures: ObservedFigures, answer: Answer) -> NewCondition:
         message += (
             f"; by the model it cannot fit in {_gib(room)}, and it runs: the model is wrong here"
         )
-        return found("False", Reason.RUNS_ANYWAY, message)
+        return condition("False", Reason.RUNS_ANYWAY, message)
     if is_short:
-        return found("False", Reason.SHORT_OF_MEMORY, message)
+        return condition("False", Reason.SHORT_OF_MEMORY, message)
     if (seen is not None and not (is_part or band.lower <= seen)) or (seen or 0.0) > band.upper:
-        return found("False", Reason.OUTSIDE_BAND, message)
-    return found("True", Reason.WITHIN_BAND, message)
+        return condition("False", Reason.OUTSIDE_BAND, message)
+    return condition("True", Reason.WITHIN_BAND, message)
 
 
 def _gib(value: float) -> str:
@@ -436,5 +440,5 @@ def _camel(word: str) -> str:
     >>> _camel("lost_steps")
     'LostSteps'
     """
-    found = "".join(piece.capitalize() for piece in re.findall(r"[A-Za-z0-9]+", word, re.ASCII))
-    return found[:64] if found[:1].isalpha() else ""
+    camel = "".join(piece.capitalize() for piece in re.findall(r"[A-Za-z0-9]+", word, re.ASCII))
+    return camel[:64] if camel[:1].isalpha() else ""

@@ -84,8 +84,8 @@ def raises_restarts(snapshot: JobSnapshot) -> bool:
     if isinstance(snapshot.job, LiveTrainingJob):
         return False
     around = Surroundings(profiles={}, policies=_policies(snapshot) or [])
-    found = jobs.policy_of(Item(snapshot.question.job, None), around)
-    return found is not None and found.spec.restarts == "Raise"
+    policy = jobs.policy_of(Item(snapshot.question.job, None), around)
+    return policy is not None and policy.spec.restarts == "Raise"
 
 
 def _existing(snapshot: JobSnapshot) -> Handling:
@@ -122,8 +122,8 @@ def _mode(snapshot: JobSnapshot, policies: list[Object[AdvisorPolicySpec]]) -> s
 def policy(snapshot: PolicySnapshot) -> Decision:
     """What to write about a policy."""
     stands, ready = snapshot.policy, _ready(snapshot)
-    told = {"jobs": snapshot.job_count, "conditions": conditions(stands, [ready], snapshot.now)}
-    status = of_generation(stands, told)
+    fields = {"jobs": snapshot.job_count, "conditions": conditions(stands, [ready], snapshot.now)}
+    status = of_generation(stands, fields)
     silent = stands.is_going or same(stands.standing, status)
     return Decision(
         key=stands.key, uid=stands.uid, status=None if silent else status, outcome=str(ready.reason)

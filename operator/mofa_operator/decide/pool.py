@@ -102,7 +102,10 @@ def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
     elif since is None or size != old or nodes.ready != pool.status.ready:
         since = now
     due = [at + settings.steady - now for at in _turns(nodes)]
-    again = min((one for one in (*due, wait) if one is not None and one > 0), default=None)
+    again = min(
+        (wait_time for wait_time in (*due, wait) if wait_time is not None and wait_time > 0),
+        default=None,
+    )
     return PoolSize(nodes=size, since=since, requeue_after=wait or again)
 
 
@@ -128,13 +131,17 @@ def _size(
         return old, None
     edited = pool.generation is not None and pool.status.generation != pool.generation
     if old > high and not edited:
-        known = nodes.known_since + settings.steady - now
+        wait_for_known = nodes.known_since + settings.steady - now
         seen = settings.steady if since is None else since + settings.steady - now
-        if (time_left := min(known, seen)) > 0:  # some went while nobody looked
+        if (time_left := min(wait_for_known, seen)) > 0:  # some went while nobody looked
             return old, time_left
     due = sorted(at + settings.steady - now for at in _turns(nodes))
-    over = [one for one in due if one <= 0]
-    soon = [one for one in due if over and 0 < one <= over[0] + settings.settle_longest]
+    over = [wait_time for wait_time in due if wait_time <= 0]
+    soon = [
+        wait_time
+        for wait_time in due
+        if over and 0 < wait_time <= over[0] + settings.settle_longest
+    ]
     if soon and not edited:
         return old, soon[-1]
     return low if old < low else high, None
@@ -178,12 +185,12 @@ def ready(
     if others:
         message = f"nodes have {_either(others)}; spec.gpu is {spec.gpu}"
         return NewCondition(Aspect.READY, "False", Reason.NODES_DIFFER, message)
-    some = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
+    odd_nodes = f"some nodes offer {_either(offered)} GPUs instead of {per_node}" if offered else ""
     turns = "" if pool_size.since is None else (
         f"{node_count.ready} nodes are ready since {moment(pool_size.since)}; advice stays for "
         f"{pool_size.nodes} until others have been there, or away, for {settings.steady:g} s"
     )  # fmt: skip
-    return NewCondition(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([some, turns]))
+    return NewCondition(Aspect.READY, "True", Reason.NODES_AS_STATED, joined([odd_nodes, turns]))
 
 
 def _is_other(product: str, device: str) -> bool:
@@ -245,21 +252,30 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     if stands is not None and wait != 0 and _says_the_same(stands, complete):
         complete = stands
     nodes_ready = ready(spec, snapshot.node_count, size, settings)
-    found = [nodes_ready, complete, verdict(kept, reports), exclusive(snapshot)]
+    new_conditions = [nodes_ready, complete, verdict(kept, reports), exclusive(snapshot)]
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
     soon = _SOON if is_written and pool.unmoved else None
-    again = [one for one in (wait, pause, soon, learned.requeue_after, size.requeue_after) if one]
-    told, account, ledger = pool.forecasts, pool.account, None
+    again = [
+        wait_time
+        for wait_time in (wait, pause, soon, learned.requeue_after, size.requeue_after)
+        if wait_time
+    ]
+    new_forecasts, account, ledger = pool.forecasts, pool.account, None
     if is_written:
         days = trimmed(reading.days, snapshot.now)
-        told, account = forecasts(told, days, snapshot.now), account_of(days)
+        new_forecasts, account = forecasts(new_forecasts, days, snapshot.now), account_of(days)
         ledger = ledger_status(
-            pool, reading.days, weeks, snapshot.now, snapshot.history, rows_of(told)
+            pool, reading.days, weeks, snapshot.now, snapshot.history, rows_of(new_forecasts)
         )
     return _decided(
         snapshot,
         _status(
-            snapshot, _common(snapshot, size, found), learned, kept, reports, is_written=is_written
+            snapshot,
+            _common(snapshot, size, new_conditions),
+            learned,
+            kept,
+            reports,
+            is_written=is_written,
         ),
         ledger=ledger,
         event=contradiction(pool, kept, reports)
@@ -271,7 +287,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
             recovery=recoveries(spec, evidence),
             calibration=learned.written,
             account=account,
-            forecasts=told,
+            forecasts=new_forecasts,
         ),
         again=min(again, default=None),
     )
@@ -361,7 +377,9 @@ def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
     return time_left(seconds(snapshot.profile.status.history_time), settings.quiet, snapshot.now)
 
 
-def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[NewCondition]) -> Written:
+def _common(
+    snapshot: ProfileSnapshot, size: PoolSize, new_conditions: list[NewCondition]
+) -> Written:
     """The part that every status of a profile has: nodes, size and conditions."""
     count = snapshot.node_count
     nodes: Written = {
@@ -372,8 +390,8 @@ def _common(snapshot: ProfileSnapshot, size: PoolSize, found: list[NewCondition]
         **({} if size.since is None else {"since": moment(size.since)}),
         **availability(snapshot.profile, _standing(snapshot.profile)[0], size.nodes, snapshot.now),
     }
-    said = conditions(snapshot.profile, found, snapshot.now)
-    return of_generation(snapshot.profile, {"nodes": nodes, "conditions": said})
+    condition_rows = conditions(snapshot.profile, new_conditions, snapshot.now)
+    return of_generation(snapshot.profile, {"nodes": nodes, "conditions": condition_rows})
 
 
 def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
@@ -384,9 +402,13 @@ def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
         or NewCondition(aspect, "Unknown", invalid, "the spec cannot be read")
         for aspect in (Aspect.HISTORY_COMPLETE, Aspect.ASSUMPTIONS_HOLD)
     ]
-    found = [NewCondition(Aspect.READY, "False", invalid, message), *learned, exclusive(snapshot)]
+    new_conditions = [
+        NewCondition(Aspect.READY, "False", invalid, message),
+        *learned,
+        exclusive(snapshot),
+    ]
     kept = ("calibration", "residual", "failures", "total", "days", "weeks", "historyTime", HELPS)
-    return _common(snapshot, size, found) | pool.kept(*kept)
+    return _common(snapshot, size, new_conditions) | pool.kept(*kept)
 
 
 def _decided(

@@ -36,7 +36,7 @@ def parsed_question(question: Question) -> JobQuestion:
 
 def example() -> Request:
     """A request with next to nothing to search: it loads all that later questions need."""
-    one = {"values": [1]}
+    only_one = {"values": [1]}
     job = {
         "model": {"preset": "llama3.1-8b"},
         "training": {
@@ -46,7 +46,7 @@ def example() -> Request:
             "framework": "megatron",
         },
         "cluster": {"profile": "warm", "nodes": 1},
-        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), one) | {"recompute": ["none"]},
+        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), only_one) | {"recompute": ["none"]},
     }
     profile = Profile(name="warm", spec=ClusterProfileSpec(gpu="h100"))
     return to_inputs(TrainingJobSpec.model_validate(job), profile)
@@ -133,11 +133,11 @@ def by_parameter(error: MofaError, changes: Mapping[str, str]) -> dict[str, str]
     """The message of an error under the parameter that it names, one that was changed first; else
     under an empty name.
     """
-    said = str(error)
-    for name in sorted(PLACES, key=lambda one: one not in changes):
+    message = str(error)
+    for name in sorted(PLACES, key=lambda name: name not in changes):
         parts, _ = PLACES[name]
         for root in ("spec", "job"):
             where = ".".join((root, *parts))
-            if said.startswith((f"{where}:", f"{where}.")):
-                return {name: said.partition(": ")[2]}
-    return {"": said}
+            if message.startswith((f"{where}:", f"{where}.")):
+                return {name: message.partition(": ")[2]}
+    return {"": message}

@@ -30,7 +30,7 @@ from mofa_model.kinds.patches import INTERVAL, NAME, Operation, place_of, pointe
 from mofa_model.kinds.pods import gpu_resource
 from mofa_model.kinds.shape import Beside, Body, part
 from mofa_model.launch import unverified
-from mofa_operator.decide.launched import runs_advised, told
+from mofa_operator.decide.launched import launch_sentence, runs_advised
 from mofa_operator.decide.policy import (
     Handling,
     handling_of,
@@ -117,8 +117,8 @@ def unproven(job: LiveObject, answer: Answer) -> str:
     """
     version = job.annotations.get(FRAMEWORK_VERSION) or answer.framework_version
     if not version:
-        found = demand_of(job.body).images
-        images = [image.rpartition("/")[2].partition("@")[0] for image in found]
+        references = demand_of(job.body).images
+        images = [image.rpartition("/")[2].partition("@")[0] for image in references]
         tags = {image.partition(":")[2] for image in images if answer.trainer in image}
         version = tags.pop() if len(tags) == 1 else ""
     return unverified(answer.trainer, answer.arguments, version)
@@ -246,7 +246,11 @@ def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]
     same = runs_advised(snapshot, answer)
     if same is not None:
         reason = Reason.RUNS_ADVISED if same else Reason.RUNS_OTHER
-        return [NewCondition(aspect, "True" if same else "False", reason, told(snapshot, answer))]
+        return [
+            NewCondition(
+                aspect, "True" if same else "False", reason, launch_sentence(snapshot, answer)
+            )
+        ]
     try:
         why = unproven(job, answer)
     except InputError as error:
@@ -370,7 +374,11 @@ def _runs_already(answer: Answer) -> bool:
 def _applied(launch: tuple[Operation, ...], answer: Answer | None) -> Note:
     """The Event that arguments were written. Whether the trainer takes them is not known here."""
     strategy = "" if answer is None else _strategy(answer)
-    places = list(dict.fromkeys(place_of(one["path"]) for one in launch if one["op"] != "test"))
+    places = list(
+        dict.fromkeys(
+            place_of(operation["path"]) for operation in launch if operation["op"] != "test"
+        )
+    )
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     done = f"were written to {places[0]}{more}" if places else "stand in it already"
     return Note(

@@ -28,26 +28,26 @@ def what_would_help(snapshot: ProfileSnapshot) -> Written:
     history = snapshot.history
     if not isinstance(history, History) or history.helps is None:
         return snapshot.profile.kept(HELPS)
-    found = history.helps
+    answer = history.helps
     row = {
-        "outcome": outcome_of(found).value,
-        "doubt": doubt_of(found),
-        "days": _text(found.window_days),
-        "paidGpuHours": _text(found.paid),
-        "effectiveGpuHours": _text(found.effective),
-        "effectivePercent": round(100 * float(found.effective_share)),
+        "outcome": outcome_of(answer).value,
+        "doubt": doubt_of(answer),
+        "days": _text(answer.window_days),
+        "paidGpuHours": _text(answer.paid),
+        "effectiveGpuHours": _text(answer.effective),
+        "effectivePercent": round(100 * float(answer.effective_share)),
         "changes": [
             {
-                "change": one.change,
+                "change": remedy.change,
                 "gained": {
-                    "lower": _text(one.gain.lower),
-                    "target": _text(one.gain.target),
-                    "upper": _text(one.gain.upper),
+                    "lower": _text(remedy.gain.lower),
+                    "target": _text(remedy.gain.target),
+                    "upper": _text(remedy.gain.upper),
                 },
-                **({"paidGpuHours": _text(one.paid)} if one.paid > 0 else {}),
-                "says": sentence_of(one, found),
+                **({"paidGpuHours": _text(remedy.paid)} if remedy.paid > 0 else {}),
+                "says": sentence_of(remedy, answer),
             }
-            for one in found.best(MOST_TOLD)
+            for remedy in answer.best(MOST_TOLD)
         ],
         "time": moment(history.at),
     }

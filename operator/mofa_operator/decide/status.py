@@ -68,7 +68,8 @@ def same(standing: object, wanted: object) -> bool:
     if isinstance(standing, dict) and isinstance(wanted, dict):
         pairs = ((standing.get(name), wanted.get(name)) for name in standing.keys() | wanted.keys())
         return all(
-            same(one, other) or (_is_nothing(one) and _is_nothing(other)) for one, other in pairs
+            same(value, other) or (_is_nothing(value) and _is_nothing(other))
+            for value, other in pairs
         )
     if isinstance(standing, list | tuple) and isinstance(wanted, list | tuple):
         return len(standing) == len(wanted) and all(map(same, standing, wanted))
@@ -131,16 +132,16 @@ def conditions(
 
     `now` in seconds of the epoch. [s]
     """
-    known = {one.type: one for one in stands.conditions}
+    by_type = {condition.type: condition for condition in stands.conditions}
     rows: list[Written] = []
-    for one in new_conditions:
-        before = known.get(one.aspect.value)
-        since = before.since if before is not None and before.status == one.state else ""
+    for new_condition in new_conditions:
+        before = by_type.get(new_condition.aspect.value)
+        since = before.since if before is not None and before.status == new_condition.state else ""
         row = {
-            "type": one.aspect.value,
-            "status": one.state,
-            "reason": str(one.reason),
-            "message": sentence(one.message),
+            "type": new_condition.aspect.value,
+            "status": new_condition.state,
+            "reason": str(new_condition.reason),
+            "message": sentence(new_condition.message),
             "lastTransitionTime": moment(now) if seconds(since) is None else since,
         }
         rows.append(of_generation(stands, row))
@@ -155,9 +156,13 @@ def of_generation(stands: LiveObject, status: Written) -> Written:
 
 def standing(stands: LiveObject, aspect: Aspect) -> NewCondition | None:
     """The condition that stands; None where there is none that could be written again."""
-    one = next((given for given in stands.conditions if given.type == aspect.value), None)
-    if one is None or one.status not in ("True", "False", "Unknown"):
+    condition = next(
+        (candidate for candidate in stands.conditions if candidate.type == aspect.value), None
+    )
+    if condition is None or condition.status not in ("True", "False", "Unknown"):
         return None
-    if not (one.reason.isascii() and one.reason.isalnum() and one.reason[:1].isupper()):
+    if not (
+        condition.reason.isascii() and condition.reason.isalnum() and condition.reason[:1].isupper()
+    ):
         return None
-    return NewCondition(aspect, one.status, one.reason[:64], one.message)  # type: ignore[arg-type]
+    return NewCondition(aspect, condition.status, condition.reason[:64], condition.message)  # type: ignore[arg-type]

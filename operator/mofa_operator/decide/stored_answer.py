@@ -95,7 +95,7 @@ def as_answered(question: Question, job: LiveObject) -> Question:
     factors, profiles = _factors(job), []
     for profile in question.profiles:
         status = {
-            name: one for name, one in part(profile, "status").items() if name != "calibration"
+            name: value for name, value in part(profile, "status").items() if name != "calibration"
         }
         status |= {"calibration": factors} if factors else {}
         profiles.append({**profile, "status": status})
@@ -126,13 +126,13 @@ def _is_within(band: Range | None, fresh: Range | None) -> bool:
     return band.lower <= fresh.target <= band.upper
 
 
-def _is_whole(said: Mapping[str, str], told: Body) -> bool:
+def _is_whole(outputs: Mapping[str, str], recommendation: Body) -> bool:
     """Whether no key of an answer is missing."""
-    if said.get(PREFIX + "status") in UNANSWERED or not told:
+    if outputs.get(PREFIX + "status") in UNANSWERED or not recommendation:
         return False
-    layout = PREFIX + "strategy" in said or "strategy" in told
+    layout = PREFIX + "strategy" in outputs or "strategy" in recommendation
     needed = set(OUTPUTS) - {ODDS} if layout else set(WITHOUT_LAYOUT)
-    return needed <= said.keys() and ("odds" in told) == (ODDS in said)
+    return needed <= outputs.keys() and ("odds" in recommendation) == (ODDS in outputs)
 
 
 def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
@@ -143,10 +143,10 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
         return None
     if job.status.inputs_hash != answer.digest:
         return None
-    said = {name: value for name, value in status.items() if name not in _OPERATORS}
-    inputs = part(said, "inputs")
+    written = {name: value for name, value in status.items() if name not in _OPERATORS}
+    inputs = part(written, "inputs")
     rates = [
-        {name: one for name, one in part(rate).items() if name != "verdict"}
+        {name: value for name, value in part(rate).items() if name != "verdict"}
         for rate in inputs.get("failure", ())
     ]
     figures = job.predicted
@@ -155,31 +155,35 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
     doubts = answer.reason == Reason.PRIOR_DOMINATED  # then the condition speaks of that alone
     return replace(
         answer,
-        status=said | {"inputs": {**inputs, "failure": rates}},
+        status=written | {"inputs": {**inputs, "failure": rates}},
         predicted=figures,
         arguments=_words(at(status, "recommendation", "launch", "args")),
         caveats=(sure.message,) if sure.message and not doubts and answer.strategy else (),
     )
 
 
-def _of_existing(job: LiveObject, answer: Answer, told: Body) -> Answer | None:
+def _of_existing(job: LiveObject, answer: Answer, recommendation: Body) -> Answer | None:
     """The answer with what `recommendation` says; None where something needed had no room there."""
-    figures = {name: band for name, band in predicted_in(told).items() if name in _FIGURES}
-    is_told = "launch" in told or not answer.trainer or not consents(job)
-    if "current" in told or (answer.strategy and (len(figures) < len(_FIGURES) or not is_told)):
+    figures = {
+        name: band for name, band in predicted_in(recommendation).items() if name in _FIGURES
+    }
+    is_told = "launch" in recommendation or not answer.trainer or not consents(job)
+    if "current" in recommendation or (
+        answer.strategy and (len(figures) < len(_FIGURES) or not is_told)
+    ):
         return None
     odds = {
-        name: one
+        name: chance
         for name in ("fits", "beats")
-        if (one := figure(at(told, "odds", name))) is not None
+        if (chance := figure(at(recommendation, "odds", name))) is not None
     }
     return replace(
         answer,
         status={**answer.status, "recommendation": {"odds": odds}},
         predicted=figures,
-        nodes=int(figure(told.get("nodes")) or 0),
-        gpus=int(figure(told.get("gpus")) or 0),
-        arguments=_words(told.get("launch")),
+        nodes=int(figure(recommendation.get("nodes")) or 0),
+        gpus=int(figure(recommendation.get("gpus")) or 0),
+        arguments=_words(recommendation.get("launch")),
     )
 
 

@@ -1,6 +1,6 @@
-"""What our installation lacks: definitions, operator, rights, fence.
+"""What our installation lacks: definitions, operator, rights, fence. Pure.
 
-Pure; each check says what it found and what mends it.
+Each check says what it found, and with which command that is mended.
 """
 
 from __future__ import annotations
@@ -80,17 +80,17 @@ def checks(site: Site) -> Iterator[Diagnosis]:
     yield from _own_rights(site)
     yield from _definitions(site)
     yield from _operators(site)
-    for one in site.operators:
-        yield from _running(site, one)
-        yield from _account(site, one)
-        yield from _fence(site, one)
-        yield from _settings(site, one)
+    for operator in site.operators:
+        yield from _running(site, operator)
+        yield from _account(site, operator)
+        yield from _fence(site, operator)
+        yield from _settings(site, operator)
     yield from _scraping(site)
     yield from pool_checks(site)
 
 
 def _scraping(site: Site) -> Iterator[Diagnosis]:
-    """Whether whoever is scraped may say that he is somebody else."""
+    """Monitors whose targets may publish series in the name of another namespace."""
     for body in site.honoured:
         namespace, name = (text_of(at(body, "metadata", word)) for word in ("namespace", "name"))
         kind = text_of(body.get("kind")).lower()
@@ -104,31 +104,31 @@ def _scraping(site: Site) -> Iterator[Diagnosis]:
 
 def _own_rights(site: Site) -> Iterator[Diagnosis]:
     """Kinds that the user of this command may not list, with the command that grants it."""
-    for kind, said in sorted(site.refused.items()):
+    for kind, refusal in sorted(site.refused.items()):
         place = "" if kind.namespaced else " (of the whole cluster)"
         mend = (
             f"kubectl create clusterrole see-{kind.plural} --verb=get,list "
             f"--resource={kind.resource} && kubectl create "
             f"clusterrolebinding see-{kind.plural} --clusterrole=see-{kind.plural} --user=YOU"
         )
-        yield unknown("your rights", f"you may not list {kind.resource}{place}: {said}", mend)
+        yield unknown("your rights", f"you may not list {kind.resource}{place}: {refusal}", mend)
     if not site.refused:
         yield ok("your rights", "you may read everything that is looked at here")
 
 
 def _definitions(site: Site) -> Iterator[Diagnosis]:
     about = "definitions"
-    apply = _CRDS
     missing = sorted(kind.resource for kind, body in site.definitions.items() if body is None)
     if missing:
-        yield broken(about, f"the cluster does not know {', '.join(missing)}", apply)
+        yield broken(about, f"the cluster does not know {', '.join(missing)}", _CRDS)
     for kind, body in sorted(site.definitions.items()):
         if body is None:
             continue
         if at(body, "metadata", "deletionTimestamp"):
-            yield broken(about, f"{kind.resource} is being deleted, and its objects with it", apply)
+            yield broken(about, f"{kind.resource} is being deleted, and its objects with it", _CRDS)
         conditions = {
-            text_of(one.get("type")): one for one in items(at(body, "status", "conditions"))
+            text_of(condition.get("type")): condition
+            for condition in items(at(body, "status", "conditions"))
         }
         if at(conditions.get("Established"), "status") != "True":
             why = text_of(at(conditions.get("NamesAccepted"), "message")) or "no condition says why"
@@ -142,7 +142,7 @@ def _definitions(site: Site) -> Iterator[Diagnosis]:
                 about,
                 f"{kind.resource} is that of another release: it lacks {lost[0]}"
                 + (f" and {len(lost) - 1} more fields" if len(lost) > 1 else ""),
-                apply,
+                _CRDS,
             )
     if CRD not in site.refused and not missing:
         yield ok(about, f"all {len(site.definitions)} are there")
@@ -150,24 +150,29 @@ def _definitions(site: Site) -> Iterator[Diagnosis]:
 
 @cache
 def _shipped() -> Mapping[str, frozenset[str]]:
-    """Fields of the definitions that this command brings, by name; to make them takes a second."""
-    return {one["metadata"]["name"]: _fields(one, VERSION_OF_API) for one in crds().values()}
+    """Fields of the definitions that this command brings, by name. Cached: they take a second."""
+    return {
+        definition["metadata"]["name"]: _fields(definition, VERSION_OF_API)
+        for definition in crds().values()
+    }
 
 
 def _fields(definition: Mapping[str, Any], version: str) -> frozenset[str]:
     """Paths of the fields of a version; none where it is not served."""
-    every = items(at(definition, "spec", "versions"))
-    served = next((one for one in every if one.get("name") == version and one.get("served")), {})
-    return frozenset(_below(part(served, "schema", "openAPIV3Schema"), ""))
+    for row in items(at(definition, "spec", "versions")):
+        if row.get("name") == version and row.get("served"):
+            return frozenset(_paths(part(row, "schema", "openAPIV3Schema"), ""))
+    return frozenset()
 
 
-def _below(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+def _paths(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Paths of the fields of a schema, each behind `path`."""
     for name, inner in part(schema, "properties").items():
         yield f"{path}{name}"
-        yield from _below(inner, f"{path}{name}.")
+        yield from _paths(inner, f"{path}{name}.")
     for inner in (part(schema, "items"), part(schema, "additionalProperties")):
         if inner:
-            yield from _below(inner, path)
+            yield from _paths(inner, path)
 
 
 def _operators(site: Site) -> Iterator[Diagnosis]:
@@ -183,9 +188,9 @@ def _operators(site: Site) -> Iterator[Diagnosis]:
         )
     elif not site.operators:
         yield broken(about, "no Deployment of a release runs `mofa operator`", _install(site))
-    everywhere = [one for one in site.operators if not one.settings.get("namespace")]
+    everywhere = [operator for operator in site.operators if not operator.settings.get("namespace")]
     if len(everywhere) > 1:
-        where = " and ".join(f"{one.namespace}/{one.name}" for one in everywhere)
+        where = " and ".join(f"{operator.namespace}/{operator.name}" for operator in everywhere)
         yield broken(
             about,
             f"{where} both watch all namespaces, and write against each other",
@@ -204,133 +209,136 @@ def _install(site: Site) -> str:
     return INSTALL
 
 
-def _running(site: Site, one: Deployed) -> Iterator[Diagnosis]:
+def _running(site: Site, operator: Deployed) -> Iterator[Diagnosis]:
     about = "operator"
-    if one.wanted == 0:
+    if operator.wanted == 0:
         yield broken(
             about,
-            f"{one.namespace}/{one.name} has no replicas",
-            f"kubectl scale {one.place} --replicas=1",
+            f"{operator.namespace}/{operator.name} has no replicas",
+            f"kubectl scale {operator.place} --replicas=1",
         )
         return
-    if one.available:
-        yield ok(about, f"{one.namespace}/{one.name} runs {one.image}")
+    if operator.available:
+        yield ok(about, f"{operator.namespace}/{operator.name} runs {operator.image}")
     else:
-        pods = [pod for pod in site.pods if at(pod, "metadata", "namespace") == one.namespace]
-        reason, said = next((found for pod in pods if (found := waiting(pod))[0]), ("", ""))
+        pods = [pod for pod in site.pods if at(pod, "metadata", "namespace") == operator.namespace]
+        reason, message = next(filter(any, map(waiting, pods)), ("", ""))
         if "Image" in reason:
-            mend = _image_command(one)
+            mend = _image_command(operator)
         elif reason:
-            mend = f"kubectl logs {one.place} --previous"
+            mend = f"kubectl logs {operator.place} --previous"
         else:
-            mend = f"kubectl describe {one.place}"
-        why = f": {reason} {said}".rstrip() if reason else ""
-        yield broken(about, f"{one.namespace}/{one.name} is not available{why}", mend)
-    tag = one.image.rpartition(":")[2]
-    if "@" not in one.image and "/" not in tag and tag != VERSION and tag[:1].isdigit():
+            mend = f"kubectl describe {operator.place}"
+        why = f": {reason} {message}".rstrip() if reason else ""
+        yield broken(about, f"{operator.namespace}/{operator.name} is not available{why}", mend)
+    tag = operator.image.rpartition(":")[2]
+    if "@" not in operator.image and "/" not in tag and tag != VERSION and tag[:1].isdigit():
         yield weaker(
             about,
             f"it runs release {tag}, and this command is of {VERSION}",
-            _image_command(one, f":{VERSION}"),
+            _image_command(operator, f":{VERSION}"),
         )
 
 
-def _account(site: Site, one: Deployed) -> Iterator[Diagnosis]:
+def _account(site: Site, operator: Deployed) -> Iterator[Diagnosis]:
     about = "rights"
     if site.sees(ACCOUNT) and not any(
-        named(body) == one.account and at(body, "metadata", "namespace") == one.namespace
+        named(body) == operator.account and at(body, "metadata", "namespace") == operator.namespace
         for body in site.objects_of(ACCOUNT)
     ):
         yield broken(
             about,
-            f"its service account {one.namespace}/{one.account} is not there",
-            f"kubectl create serviceaccount {one.account} -n {one.namespace}",
+            f"its service account {operator.namespace}/{operator.account} is not there",
+            f"kubectl create serviceaccount {operator.account} -n {operator.namespace}",
         )
     if not site.sees(*ROLES, *BINDINGS):
         return
     watched = [
-        kind for kind in KINDS if kind.setting in _kinds(one) and kind not in site.fleet.absent
+        kind for kind in KINDS if kind.setting in _kinds(operator) and kind not in site.fleet.absent
     ]
-    if lost := lacking(site.objects_of(*ROLES), site.objects_of(*BINDINGS), one, watched):
+    if lost := lacking(site.objects_of(*ROLES), site.objects_of(*BINDINGS), operator, watched):
         more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
         yield broken(
-            about, f"{one.user} may not {lost[0]}{more}", _reapply_command(one, "rbac.yaml")
+            about,
+            f"{operator.user} may not {lost[0]}{more}",
+            _reapply_command(operator, "rbac.yaml"),
         )
     else:
-        yield ok(about, f"{one.user} may do what the operator does")
+        yield ok(about, f"{operator.user} may do what the operator does")
 
 
-def _fence(site: Site, one: Deployed) -> Iterator[Diagnosis]:
+def _fence(site: Site, operator: Deployed) -> Iterator[Diagnosis]:
     about = "fence"
     if not site.sees(FENCE, FENCE_BINDING):
         return
-    apply = _reapply_command(one, "admission-policy.yaml", "admissionPolicy.enabled=true")
-    around = [body for body in site.objects_of(FENCE) if _names(body, one.user)]
-    if not around:
-        yield broken(about, f"no ValidatingAdmissionPolicy is around {one.user}", apply)
+    apply = _reapply_command(operator, "admission-policy.yaml", "admissionPolicy.enabled=true")
+    policies = [body for body in site.objects_of(FENCE) if _names(body, operator.user)]
+    if not policies:
+        yield broken(about, f"no ValidatingAdmissionPolicy is around {operator.user}", apply)
         return
-    bound = [
-        b
-        for b in site.objects_of(FENCE_BINDING)
-        if at(b, "spec", "policyName") in set(map(named, around))
+    names = set(map(named, policies))
+    bindings = [
+        body for body in site.objects_of(FENCE_BINDING) if at(body, "spec", "policyName") in names
     ]
     actions = {
         action
-        for body in bound
+        for body in bindings
         for action in at(body, "spec", "validationActions") or ()  # type: ignore[attr-defined]
     }
-    if not bound:
-        yield broken(about, f"{named(around[0])} has no binding, so that it refuses nothing", apply)
+    if not bindings:
+        yield broken(
+            about, f"{named(policies[0])} has no binding, so that it refuses nothing", apply
+        )
     elif "Deny" not in actions:
-        said = ", ".join(sorted(actions)) or "nothing"
-        yield broken(about, f"{named(bound[0])} does not deny: its actions are {said}", apply)
+        words = ", ".join(sorted(actions)) or "nothing"
+        yield broken(about, f"{named(bindings[0])} does not deny: its actions are {words}", apply)
     else:
-        yield ok(about, f"{named(around[0])} is around {one.user}")
+        yield ok(about, f"{named(policies[0])} is around {operator.user}")
 
 
 def _names(policy: Body, user: str) -> bool:
     """Whether a policy's conditions name an account."""
     return any(
-        f'"{user}"' in text_of(one.get("expression"))
-        for one in items(at(policy, "spec", "matchConditions"))
+        f'"{user}"' in text_of(condition.get("expression"))
+        for condition in items(at(policy, "spec", "matchConditions"))
     )
 
 
-def _kinds(one: Deployed) -> frozenset[str]:
+def _kinds(operator: Deployed) -> frozenset[str]:
     """The kinds that an operator's settings make it watch."""
-    told = one.settings.get("kinds")
-    return frozenset(OperatorSettings().kinds if told is None else told.split(","))
+    kinds = operator.settings.get("kinds")
+    return frozenset(OperatorSettings().kinds if kinds is None else kinds.split(","))
 
 
-def _settings(site: Site, one: Deployed) -> Iterator[Diagnosis]:
+def _settings(site: Site, operator: Deployed) -> Iterator[Diagnosis]:
     """Settings of an operator that limit what it sees or writes."""
-    if "dry-run" in one.settings:
+    if "dry-run" in operator.settings:
         yield weaker(
             "operator",
             "it writes nothing (--dry-run)",
-            _setting_command(one, "operator.dryRun=false"),
+            _setting_command(operator, "operator.dryRun=false"),
         )
-    if not one.settings.get("prometheus-url"):
+    if not operator.settings.get("prometheus-url"):
         yield weaker(
             "Prometheus",
             "the operator was given none: advice rests on assumed failure rates and on what "
             "nodes and jobs show, and running "
             "jobs are not observed (--prometheus-url)",
-            _setting_command(one, "prometheus.url=http://prometheus.monitoring:9090"),
+            _setting_command(operator, "prometheus.url=http://prometheus.monitoring:9090"),
         )
-    if "fence" not in one.settings and site.sees(FENCE):
+    if "fence" not in operator.settings and site.sees(FENCE):
         yield weaker(
             "fence",
             "the operator does not prove it before it writes (--fence)",
-            _setting_command(one, "admissionPolicy.enabled=true"),
+            _setting_command(operator, "admissionPolicy.enabled=true"),
         )
-    held = {key.kind for key in site.fleet.jobs}
+    present = {key.kind for key in site.fleet.jobs}
     for kind in KINDS:
-        if kind in held and kind.setting not in _kinds(one):
-            chosen = ",".join([*sorted(_kinds(one) - {""}), kind.setting])
+        if kind in present and kind.setting not in _kinds(operator):
+            chosen = ",".join([*sorted(_kinds(operator) - {""}), kind.setting])
             yield weaker(
                 "kinds",
                 f"the cluster has {kind.title}s, and the operator does not look at them "
                 f"(--kinds={chosen})",
-                _setting_command(one, f"'rbac.kinds={{{chosen}}}'"),
+                _setting_command(operator, f"'rbac.kinds={{{chosen}}}'"),
             )

@@ -11,13 +11,13 @@ class Weight(StrEnum):
     """How much a finding matters."""
 
     OK = "ok"
-    """As it should be."""
+    """All is as it should be."""
     UNKNOWN = "unknown"
     """You may not see it."""
     WEAKER = "weaker"
     """It works, but less well than it could."""
     BROKEN = "broken"
-    """Something does not work."""
+    """It does not work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Diagnosis:
     weight: Weight
     about: str
     """What was looked at."""
-    found: str
-    """What is so, in one sentence."""
+    finding: str
+    """What was found, in one sentence."""
     mend: str = ""
     """The command that mends it, or what to ask for."""
 

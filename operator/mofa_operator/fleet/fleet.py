@@ -35,11 +35,9 @@ from mofa_operator.snapshot import Named
 _HOPS: Final = 3
 """From a job to its runtime, from its pods to a claim's template, from that to a class. [1]"""
 AROUND: Final = (NODE, FAILURE_LEDGER, CLUSTER_PROFILE, ADVISOR_POLICY, NAMESPACE)
-"""What stands around jobs; before them, so that their questions are whole."""
-
-
-Told: TypeAlias = Mapping[str, str]
-"""Annotations of an answer, without their prefix; empty = there is none."""
+"""Kinds that a job's question depends on. They are put into the store before the jobs."""
+AnswerTexts: TypeAlias = Mapping[str, str]
+"""The annotations of an answer, by name without prefix; empty = there is no answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,18 +45,17 @@ class ClusterSeen:
     """What was read of a cluster."""
 
     store: Store
-    """The same as the operator has it, for questions."""
+    """The objects, in the form in which the operator makes questions of them."""
     jobs: Mapping[Key, LiveObject]
-    """Jobs of every kind, one for each gang of pods: what another job made is left out."""
+    """Jobs of every kind, without those that another job made."""
     node_facts: Mapping[str, NodeFacts]
     """Nodes by name."""
     absent: frozenset[Kind]
     """Kinds that the cluster does not have."""
     refused: Mapping[Kind, str]
-    """Kinds that may not be listed, and what the API server said."""
+    """Kinds that this account may not list, each with the message of the API server."""
     beside: Mapping[Key, Beside]
-    """What jobs name that says how many GPUs they have, of those that do not say it themselves: a
-    TrainJob's runtime."""
+    """Objects that a job names and that say how many GPUs it has, such as a TrainJob's runtime."""
     now: float
     """When it was read, in seconds of the epoch. [s]"""
 
@@ -71,21 +68,20 @@ class ClusterSeen:
 
     def speaker(self, key: Key) -> LiveTrainingJob | None:
         """The TrainingJob that asks for a job: itself, or the one whose targetRef names it."""
-        owner = self.store.owner(key)
-        speaking = (
-            key if key.kind == TRAINING_JOB else Key(TRAINING_JOB, key.namespace, owner or "")
-        )
-        training_job = self.jobs.get(speaking)
+        if key.kind != TRAINING_JOB:
+            key = Key(TRAINING_JOB, key.namespace, self.store.owner(key) or "")
+        training_job = self.jobs.get(key)
         return training_job if isinstance(training_job, LiveTrainingJob) else None
 
 
 async def read_fleet(api: Api, namespace: str = "") -> ClusterSeen:
-    """Read it, of all namespaces or of one; what may not be listed is noted and not an error."""
-    asked = (*AROUND, *JOBS)
-    lists = await asyncio.gather(*(_listed(api, kind, namespace) for kind in asked))
+    """Read all namespaces of a cluster, or one; a kind that may not be listed is no error."""
+    kinds = (*AROUND, *JOBS)
+    listings = await asyncio.gather(*(_listed(api, kind, namespace) for kind in kinds))
+    by_kind = dict(zip(kinds, listings, strict=True))
     store, nodes, bodies = Store(), dict[str, NodeFacts](), list[tuple[Kind, Body]]()
-    for kind, found in zip(asked, lists, strict=True):
-        for body in found if isinstance(found, list) else ():
+    for kind, listing in by_kind.items():
+        for body in listing if isinstance(listing, list) else ():
             store.put(kind, body)
             if kind == NODE:
                 nodes[key_of(kind, body).name] = facts_of(body)
@@ -98,10 +94,8 @@ async def read_fleet(api: Api, namespace: str = "") -> ClusterSeen:
         jobs=jobs,
         beside=await _beside(api, jobs.values()),
         node_facts=nodes,
-        absent=frozenset(kind for kind, found in zip(asked, lists, strict=True) if found is None),
-        refused={
-            kind: found for kind, found in zip(asked, lists, strict=True) if isinstance(found, str)
-        },
+        absent=frozenset(kind for kind, listing in by_kind.items() if listing is None),
+        refused={kind: listing for kind, listing in by_kind.items() if isinstance(listing, str)},
         now=time.time(),
     )
 
@@ -117,9 +111,9 @@ async def _listed(api: Api, kind: Kind, namespace: str) -> list[Body] | str | No
 
 
 async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
-    """What jobs name, and what that names in turn; each object is read once."""
+    """The objects that jobs name, and those that these name in turn; each is read once."""
     read: dict[Key, Body | None] = {}
-    found: dict[Key, Beside] = {}
+    by_job: dict[Key, Beside] = {}
     for job in jobs:
         named = Named()
         for _ in range(_HOPS):
@@ -132,12 +126,12 @@ async def _beside(api: Api, jobs: Iterable[LiveObject]) -> dict[Key, Beside]:
                 if key not in read:
                     with contextlib.suppress(Refused):
                         read[key] = await api.get(key.kind, key.namespace, key.name)
-            if not (here := [body for key in keys if (body := read.get(key)) is not None]):
+            if not (new_bodies := [body for key in keys if (body := read.get(key)) is not None]):
                 break
-            named = Named(beside=(*named.beside, *here))
+            named = Named(beside=(*named.beside, *new_bodies))
         if named.beside:
-            found[job.key] = Beside(named.beside)
-    return found
+            by_job[job.key] = Beside(named.beside)
+    return by_job
 
 
 def _outermost(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
@@ -148,7 +142,7 @@ def _outermost(jobs: Iterable[LiveObject]) -> dict[Key, LiveObject]:
 
 
 def named(key: Key) -> str:
-    """A job as kubectl tells it from others of the same short name.
+    """A job as kubectl names it, with the resource of its kind.
 
     >>> from mofa_model.kinds import VOLCANO_JOB
     >>> named(Key(VOLCANO_JOB, "ml", "llama"))
@@ -158,40 +152,35 @@ def named(key: Key) -> str:
 
 
 def job_named(text: str, jobs: Collection[Key], namespace: str) -> Key:
-    """The job that NAME or KIND/NAME names; a TrainingJob before what it speaks for."""
+    """The job that NAME or KIND/NAME names; a TrainingJob before the job that its targetRef names."""
     word, slash, name = text.rpartition("/")
     kinds = kinds_of(word) if slash else JOBS
-    here = [key for key in jobs if key.namespace == namespace]
-    found = sorted(
-        (key for key in here if key.name == name and key.kind in kinds),
+    local = [key for key in jobs if key.namespace == namespace]
+    namesakes = [key for key in jobs if key.name == name and key.kind in kinds]
+    candidates = sorted(
+        (key for key in namesakes if key.namespace == namespace),
         key=lambda key: key.kind != TRAINING_JOB,
     )
-    if not found:
-        elsewhere = sorted(
-            {key.namespace for key in jobs if key.name == name and key.kind in kinds}
-        )
-        if elsewhere:
-            raise BadValue("job", text, f"there is none in {namespace}; give -n {elsewhere[0]}")
+    if not candidates and namesakes:
+        other = min(key.namespace for key in namesakes)
+        raise BadValue("job", text, f"there is none in {namespace}; give -n {other}")
+    if not candidates:
         also = f"`kubectl mofa top -n {namespace}` lists those of this namespace"
-        raise UnknownName("job", text, sorted({key.name for key in here}), also=also)
-    if len(found) > 1 and found[0].kind != TRAINING_JOB:
-        raise BadValue("job", text, f"it may mean several: give {_either(map(named, found))}")
-    return found[0]
+        raise UnknownName("job", text, sorted({key.name for key in local}), also=also)
+    if len(candidates) > 1 and candidates[0].kind != TRAINING_JOB:
+        *first, last = map(named, candidates)
+        right = f"it may mean several: give {', '.join(first)} or {last}"
+        raise BadValue("job", text, right)
+    return candidates[0]
 
 
 def kinds_of(word: str) -> list[Kind]:
     """The kinds that a word means to kubectl: jobset, jobsets, jobsets.jobset.x-k8s.io, tjob."""
-    low = word.lower()
-    known: dict[Kind, tuple[str, ...]] = {
+    names_by_kind: dict[Kind, tuple[str, ...]] = {
         kind: (kind.kind.lower(), kind.plural, kind.resource) for kind in JOBS
     }
-    known[TRAINING_JOB] = (*known[TRAINING_JOB], "tjob")
-    found = [kind for kind, names in known.items() if low in names]
-    if not found:
+    names_by_kind[TRAINING_JOB] = (*names_by_kind[TRAINING_JOB], "tjob")
+    meant = [kind for kind, names in names_by_kind.items() if word.lower() in names]
+    if not meant:
         raise UnknownName("kind", word, [kind.kind.lower() for kind in JOBS])
-    return found
-
-
-def _either(names: Iterable[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} or {last}"
+    return meant

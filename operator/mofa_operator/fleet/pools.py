@@ -1,4 +1,4 @@
-"""The pools of a cluster: their nodes and GPUs, and what pools, policies and jobs lack. Pure."""
+"""The pools of a cluster with their nodes and GPUs, and what pools, policies and jobs lack. Pure."""
 
 from __future__ import annotations
 
@@ -26,45 +26,46 @@ from mofa_operator.words import Aspect
 _PROPOSE: Final = "mofa profile --from-cluster | kubectl apply -f -"
 _FEATURES: Final = "install NVIDIA's GPU operator, or a device plugin"
 _SHOWN: Final = 3
+"""Most names that a message lists. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolLine:
-    """A pool."""
+    """A pool as one line of a table."""
 
     pool: str
     """Its ClusterProfile; empty for nodes that are of none."""
     gpu: str
-    """GPU, as the profile or as the nodes say it."""
+    """GPU, as the profile names it, else the label of the nodes."""
     nodes: int
     ready: int
     gpus: int
-    """GPUs that they offer. [1]"""
+    """GPUs that its nodes offer. [1]"""
     held: int = 0
-    """Of them those that running jobs hold. [1]"""
+    """GPUs of them that running jobs hold. [1]"""
     jobs: int = 0
     assumed: str = ""
     """Failures per thousand node-days that are assumed."""
     observed: str = ""
-    """The same as counted."""
+    """Failures per thousand node-days that were counted."""
     coverage: float | None = None
     """Share of the window that was watched. [1]"""
     verdict: str = ""
-    """What the two say together."""
+    """Whether the count agrees with the assumption."""
     notes: tuple[str, ...] = ()
-    """What is not as it should be."""
+    """What is wrong, in sentences."""
 
 
 def pools(fleet: ClusterSeen) -> list[PoolLine]:
     """Every ClusterProfile, then GPUs of nodes that are of none."""
     held = _held(fleet)
-    found, mine = [], set[str]()
-    for profile in sorted(fleet.store.profiles(), key=lambda one: one.key.name):
+    lines, members = [], set[str]()
+    for profile in sorted(fleet.store.profiles(), key=lambda profile: profile.key.name):
         nodes = count_nodes(profile.spec.node_selector, fleet.node_facts.items())
-        mine |= set(nodes.names)
+        members |= set(nodes.names)
         jobs = held.get(profile.key.name, [])
         status = profile.status
-        found.append(
+        lines.append(
             PoolLine(
                 pool=profile.key.name,
                 gpu=text_of(at(profile.body, "spec", "gpu")),
@@ -77,27 +78,29 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
                 observed=status.observed,
                 coverage=None if status.coverage_percent is None else status.coverage_percent / 100,
                 verdict=_verdict(profile),
-                notes=tuple(_wrong(profile)),
+                notes=tuple(
+                    condition.message
+                    for condition in profile.conditions
+                    if condition.status == "False" and condition.message
+                ),
             )
         )
-    lone = pools_of(facts for name, facts in fleet.node_facts.items() if name not in mine)
-    found += (
+    lone = pools_of(facts for name, facts in fleet.node_facts.items() if name not in members)
+    lines += (
         PoolLine(
             pool="",
-            gpu=one["product"],
-            nodes=one["nodes"],
-            ready=one["ready"],
-            gpus=one["nodes"] * one["gpus_per_node"],
+            gpu=group["product"],
+            nodes=group["nodes"],
+            ready=group["ready"],
+            gpus=group["nodes"] * group["gpus_per_node"],
             notes=(
-                (
-                    f"{one['nodes']} nodes with {one['product']} are of no pool: "
-                    f"{_proposal(one['product'])}"
-                ),
+                f"{group['nodes']} nodes with {group['product']} are of no pool: "
+                f"{_proposal(group['product'])}",
             ),
         )
-        for one in lone
+        for group in lone
     )
-    return found
+    return lines
 
 
 def _proposal(product: str) -> str:
@@ -109,29 +112,31 @@ def _proposal(product: str) -> str:
 
 def _verdict(profile: LiveProfile) -> str:
     return next(
-        (one.reason for one in profile.conditions if one.type == Aspect.ASSUMPTIONS_HOLD), ""
+        (
+            condition.reason
+            for condition in profile.conditions
+            if condition.type == Aspect.ASSUMPTIONS_HOLD
+        ),
+        "",
     )
-
-
-def _wrong(profile: LiveProfile) -> list[str]:
-    """Conditions of an object that are not as they should be."""
-    return [one.message for one in profile.conditions if one.status == "False" and one.message]
 
 
 def _held(fleet: ClusterSeen) -> dict[str, list[int]]:
     """GPUs of running jobs by the profile whose nodes they select."""
-    found: dict[str, list[int]] = {}
+    by_profile: dict[str, list[int]] = {}
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
         spent = spending(job, fleet.speaker(key), {}, fleet.now, fleet.beside.get(key, NOTHING))
         if spent.state is JobState.RUNS and (name := _profile(fleet, key, job)):
-            found.setdefault(name, []).append(spent.gpus)
-    return found
+            by_profile.setdefault(name, []).append(spent.gpus)
+    return by_profile
 
 
 def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
-    """The only pool that a job may mean and whose nodes its pods can use; empty = not clear."""
+    """The pool of a job: its TrainingJob's, else the only one that it may mean and whose nodes its
+    pods can use; empty where that is not clear.
+    """
     speaker = fleet.speaker(key)
     if speaker is not None:
         return speaker.spec.profile
@@ -139,10 +144,14 @@ def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
         selector = demand_of(job.body).selector if isinstance(key.kind, JobKind) else {}
     except InputError:
         selector = {}
-    meant = [one for one in fleet.store.means(key) if _can_use(fleet, one, selector)]
-    if len(meant) > 1:  # who names all labels of a pool means that one
-        meant = [one for one in meant if one.spec.node_selector.items() <= selector.items()]
-    return meant[0].key.name if len(meant) == 1 else ""
+    profiles = [profile for profile in fleet.store.means(key) if _can_use(fleet, profile, selector)]
+    if len(profiles) > 1:  # who names all labels of a pool means that one
+        profiles = [
+            profile
+            for profile in profiles
+            if profile.spec.node_selector.items() <= selector.items()
+        ]
+    return profiles[0].key.name if len(profiles) == 1 else ""
 
 
 def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, str]) -> bool:
@@ -157,17 +166,18 @@ def _can_use(fleet: ClusterSeen, profile: LiveProfile, selector: Mapping[str, st
 
 def is_kept(site: Site) -> bool:
     """Whether an operator outside the cluster keeps the ClusterProfiles as they are now."""
-    nodes = site.fleet.node_facts
-    found = []
-    for profile in site.fleet.store.profiles():
-        counted, says = count_nodes(profile.spec.node_selector, nodes.items()), profile.status
-        now = (profile.generation, counted.total, counted.ready)
-        found.append((says.generation, says.total, says.ready) == now)
-    return bool(found) and all(found)
+    nodes, profiles = site.fleet.node_facts, list(site.fleet.store.profiles())
+
+    def is_current(profile: LiveProfile) -> bool:
+        count, status = count_nodes(profile.spec.node_selector, nodes.items()), profile.status
+        current = profile.generation, count.total, count.ready
+        return (status.generation, status.total, status.ready) == current
+
+    return bool(profiles) and all(map(is_current, profiles))
 
 
 def pool_checks(site: Site) -> Iterator[Diagnosis]:
-    """Everything about pools, policies and jobs."""
+    """Findings about nodes, pools, policies and jobs."""
     fleet = site.fleet
     yield from _nodes(fleet)
     yield from _profiles(fleet)
@@ -204,33 +214,32 @@ def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
 
 
 def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
-    """What is wrong with the ClusterProfiles and the nodes that they select, each with a command to
-    mend it.
-    """
-    about, every = "pools", fleet.store.profiles()
+    """Findings about the ClusterProfiles and the nodes that they select."""
+    about, profiles = "pools", fleet.store.profiles()
     if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
         return
-    if not every:
-        products = {one.product for one in fleet.node_facts.values() if one.gpus and one.product}
-        known = any(presets.meanings("devices", product) for product in products)
+    if not profiles:
+        products = {
+            node.product for node in fleet.node_facts.values() if node.gpus and node.product
+        }
+        is_known = any(presets.meanings("devices", product) for product in products)
         by_hand = (
             "make one, as examples/h100-east.yaml is: no node says by a label which GPU it has"
         )
         none = "there is no ClusterProfile, so nothing can be advised"
-        yield broken(about, none, _PROPOSE if known else by_hand)
+        yield broken(about, none, _PROPOSE if is_known else by_hand)
         return
     members: dict[str, list[str]] = {}
-    for profile in every:
+    for profile in profiles:
         name, selector = profile.key.name, profile.spec.node_selector
-        found = count_nodes(selector, fleet.node_facts.items())
-        for node in found.names:
+        count = count_nodes(selector, fleet.node_facts.items())
+        for node in count.names:
             members.setdefault(node, []).append(name)
         edit = f"kubectl edit clusterprofile {name}"
-        if not found.total:
+        if not count.total:
             labels = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
-            said = labels or "any with GPUs"
-            yield broken(about, f"{name} selects no node: {said}", edit)
-        yield from _as_stated(profile, [fleet.node_facts[node] for node in found.names])
+            yield broken(about, f"{name} selects no node: {labels or 'any with GPUs'}", edit)
+        yield from _as_stated(profile, [fleet.node_facts[node] for node in count.names])
     shared = [node for node, names in members.items() if len(names) > 1]
     if shared:
         both = " and ".join(sorted(members[shared[0]]))
@@ -242,14 +251,14 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
         )
     lone = [name for name, facts in fleet.node_facts.items() if facts.gpus and name not in members]
     if lone:
-        found_lone = f"{len(lone)} nodes with GPUs are of no ClusterProfile: {_few(lone)}"
-        yield weaker(about, found_lone, _takes_in(fleet, every, lone))
+        finding = f"{len(lone)} nodes with GPUs are of no ClusterProfile: {_few(lone)}"
+        yield weaker(about, finding, _takes_in(fleet, profiles, lone))
     if members and not shared and not lone:
-        yield ok(about, f"{len(every)} ClusterProfiles have {len(members)} nodes")
+        yield ok(about, f"{len(profiles)} ClusterProfiles have {len(members)} nodes")
 
 
 def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) -> str:
-    """The command that brings a node into a pool: of nodes with its GPU, else one of its own."""
+    """The command that takes a node into a pool of nodes with its GPU, else into a new pool."""
     name, product = lone[0], fleet.node_facts[lone[0]].product
     for profile in profiles:
         selector = profile.spec.node_selector
@@ -263,26 +272,26 @@ def _takes_in(fleet: ClusterSeen, profiles: list[LiveProfile], lone: list[str]) 
 
 
 def _as_stated(profile: LiveProfile, nodes: list[NodeFacts]) -> Iterator[Diagnosis]:
-    """Whether nodes are what the profile says."""
+    """A finding for each GPU of the nodes that is another than the profile states."""
     stated = text_of(at(profile.body, "spec", "gpu"))
-    products = {facts.product for facts in nodes} - {""}
-    for product in sorted(products):
-        meant, said = presets.meanings("devices", product), presets.meanings("devices", stated)
-        if meant and said and not set(meant) & set(said):
+    stated_devices = presets.meanings("devices", stated)
+    for product in sorted({facts.product for facts in nodes} - {""}):
+        devices = presets.meanings("devices", product)
+        if devices and stated_devices and not set(devices) & set(stated_devices):
             yield broken(
                 "pools",
                 f"{profile.key.name} says {stated}, and its nodes have {product}",
                 f"kubectl patch clusterprofile {profile.key.name} --type=merge "
-                f'-p \'{{"spec":{{"gpu":"{meant[0]}"}}}}\'',
+                f'-p \'{{"spec":{{"gpu":"{devices[0]}"}}}}\'',
             )
 
 
 def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
-    known = {profile.key.name for profile in fleet.store.profiles()}
+    names = {profile.key.name for profile in fleet.store.profiles()}
     for key in fleet.store.keys(ADVISOR_POLICY):
         policy = glance(ListedPolicy, fleet.store.body(key))
-        if policy.profile and policy.profile not in known:
-            right = f"one of {', '.join(sorted(known))}" if known else "one that is there"
+        if policy.profile and policy.profile not in names:
+            right = f"one of {', '.join(sorted(names))}" if names else "one that is there"
             yield broken(
                 "policies",
                 f"{key.namespace}/{key.name} names the ClusterProfile {policy.profile}, which "
@@ -294,15 +303,15 @@ def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
 def _jobs(site: Site) -> Iterator[Diagnosis]:
     fleet = site.fleet
     for key, job in sorted(fleet.jobs.items()):
-        told = written_answer(job)
-        if told.get("status") in {*UNANSWERED} - QUIET:
+        annotations = written_answer(job)
+        if annotations.get("status") in {*UNANSWERED} - QUIET:
             yield broken(
                 "jobs",
-                f"{key.namespace}/{key.name} cannot be answered: {told.get('explanation', '')}",
+                f"{key.namespace}/{key.name} cannot be answered: {annotations.get('explanation', '')}",
                 f"kubectl edit -n {key.namespace} {named(key)}",
             )
     gated = [key for key, job in sorted(fleet.jobs.items()) if is_gated(job)]
-    if gated and not (any(one.available for one in site.operators) or is_kept(site)):
+    if gated and not (any(operator.available for operator in site.operators) or is_kept(site)):
         first = gated[0]
         yield broken(
             "jobs",

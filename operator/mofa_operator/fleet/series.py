@@ -1,4 +1,4 @@
-"""Which series that we read Prometheus has, and what is missing without them."""
+"""Which of the series that we read Prometheus has, and what cannot be seen without the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from mofa_operator.observe.prometheus.client import Prometheus
 from mofa_operator.observe.prometheus.promql import POD_LABELS, matcher, node_label, selector
 
 _WINDOW: Final = "15m"
-"""How far back a series counts as there: three scrapes of the slowest that we know."""
+"""A series counts as there if it has a sample this far back: three scrapes at the slowest rate that
+we know of."""
 _ALLOW: Final = "--metric-labels-allowlist=nodes=[*],pods=[*]"
 _OWN: Final = "mofa_advisor_build_info"
 _RULES: Final = "mofa:node_ready:bool"
@@ -29,13 +30,13 @@ class Wanted:
     series: tuple[str, ...]
     """What is looked for, as PromQL selects it; any of them will do."""
     without: str
-    """What is missing without it, as the end of a sentence."""
+    """What is missing without these series, as the end of a sentence."""
     mend: str
-    """What brings it."""
+    """How to get them."""
     needed: bool = False
-    """Whether nothing can be counted without it."""
+    """Whether nothing can be counted without them."""
     hides: tuple[float, float] = (0.0, 0.0)
-    """Shares of the failures of nodes and of jobs that are not seen without it, of 330 and 288 in
+    """Shares of the failures of nodes and of jobs that are not seen without them, of 330 and 288 in
     fifteen made histories whose truth is known (tests/cluster/test_labelled_histories.py). [1, 1]
     """
 
@@ -65,7 +66,7 @@ WANTED: Final = (
     Wanted(
         about="labels of pods",
         series=tuple(
-            selector("kube_pod_labels", [matcher(one.job, "", "!=")]) for one in POD_LABELS
+            selector("kube_pod_labels", [matcher(labels.job, "", "!=")]) for labels in POD_LABELS
         ),
         without="jobs are not told from each other, and their restarts are not seen",
         mend=f"give kube-state-metrics {_ALLOW}",
@@ -128,40 +129,37 @@ WANTED: Final = (
         "deploy/rules/mofa-recording.yaml",
     ),
 )
-"""What is looked for, in the order in which it is to be mended."""
+"""What is looked for, in the order in which it should be mended."""
 
 
 async def read_series(prometheus: Prometheus) -> Mapping[str, int] | SourceUnreachable:
     """How many series Prometheus has of each that is wanted, or why it did not answer."""
-    found: dict[str, int] = {}
-    for one in WANTED:
+    counts: dict[str, int] = {}
+    for wanted in WANTED:
+        count = (f"count(last_over_time({series}[{_WINDOW}]))" for series in wanted.series)
         try:
-            answer = await prometheus.query(_counting(one))
+            answer = await prometheus.query(" or ".join(count))
         except SourceUnreachable as error:
             return error
-        found[one.about] = int(sum(sample.value for sample in answer.samples))
-    return found
-
-
-def _counting(one: Wanted) -> str:
-    return " or ".join(f"count(last_over_time({series}[{_WINDOW}]))" for series in one.series)
+        counts[wanted.about] = int(sum(sample.value for sample in answer.samples))
+    return counts
 
 
 def judged(
     sample_counts: Mapping[str, int] | SourceUnreachable, address: str
 ) -> Iterator[Diagnosis]:
-    """What that means."""
+    """What these numbers of series say of Prometheus and its exporters."""
     if isinstance(sample_counts, SourceUnreachable):
         yield broken("Prometheus", str(sample_counts), "start it, or give another --prometheus")
         return
     yield ok("Prometheus", f"{address} answers")
-    for one in WANTED:
-        if count := sample_counts[one.about]:
-            yield ok(one.about, f"{count} series like {one.series[0]}")
+    for wanted in WANTED:
+        if count := sample_counts[wanted.about]:
+            yield ok(wanted.about, f"{count} series like {wanted.series[0]}")
         else:
-            make = broken if one.needed else weaker
+            make = broken if wanted.needed else weaker
             yield make(
-                one.about,
-                f"no series {one.series[0]} within {_WINDOW}: {one.without}{one.hidden}",
-                one.mend,
+                wanted.about,
+                f"no series {wanted.series[0]} within {_WINDOW}: {wanted.without}{wanted.hidden}",
+                wanted.mend,
             )

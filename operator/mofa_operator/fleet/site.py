@@ -18,7 +18,6 @@ from mofa_model.kinds.shape import (
     at,
     glance,
     items,
-    part,
     text_of,
     under,
 )
@@ -70,11 +69,11 @@ MONITORS: Final = (
     Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
     Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
 )
-"""What says whom Prometheus scrapes, where its operator is."""
+"""Objects in which the Prometheus operator reads what to scrape."""
 _HELM: Final = "meta.helm.sh/"
 _PART, _PART_OF = ("app.kubernetes.io/part-of",), "mofa-advisor"
 _OF_US: Final = f"{_PART[0]}={_PART_OF}"
-"""What every object of a release says of itself."""
+"""The label that every object of a release has."""
 _INSTALLED: Final = (DEPLOYMENT, ACCOUNT, *ROLES, *BINDINGS, FENCE, FENCE_BINDING)
 
 
@@ -85,7 +84,7 @@ class _Container(Shape):
 
 
 class Deployed(Shape):
-    """An operator's Deployment."""
+    """The Deployment of an operator."""
 
     name: Text = under("", "metadata", "name")
     namespace: Text = under("", "metadata", "namespace")
@@ -103,11 +102,9 @@ class Deployed(Shape):
     @property
     def settings(self) -> Mapping[str, str]:
         """Its settings by flag name, from its arguments; a flag without a value is empty."""
-        words = [str(word) for one in self.containers[:1] for word in one.args or ()]
-        return {
-            name: value
-            for name, _, value in (word.removeprefix("--").partition("=") for word in words)
-        }
+        arguments = (self.containers[0].args or ()) if self.containers else ()
+        pairs = (str(word).removeprefix("--").partition("=") for word in arguments)
+        return {name: value for name, _, value in pairs}
 
     @property
     def place(self) -> str:
@@ -122,7 +119,7 @@ class Deployed(Shape):
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What was read."""
+    """Our installation in a cluster, as far as it may be read."""
 
     fleet: ClusterSeen
     definitions: Mapping[Kind, Body | None]
@@ -132,13 +129,13 @@ class Site:
     pods: tuple[Body, ...]
     """Pods of the operators."""
     refused: Mapping[Kind, str]
-    """What may not be read, and what the API server said."""
+    """Kinds that may not be read, each with the message of the API server."""
     monitors: tuple[Body, ...] = ()
-    """Who is scraped, as far as that may be seen."""
+    """PodMonitors and ServiceMonitors, as far as they may be seen."""
 
     @property
     def honoured(self) -> list[Body]:
-        """Monitors outside of exporters' namespaces that let targets say who they are."""
+        """Monitors with `honorLabels` in namespaces that are not trusted as those of exporters."""
         trusted = {
             name for profile in self.fleet.store.profiles() for name in profile.spec.exporters
         }
@@ -147,17 +144,17 @@ class Site:
             for body in self.monitors
             if text_of(at(body, "metadata", "namespace")) not in trusted | {*EXPORTERS}
             and any(
-                at(one, "honorLabels") is True
+                at(endpoint, "honorLabels") is True
                 for name in ("podMetricsEndpoints", "endpoints")
-                for one in items(at(body, "spec", name))
+                for endpoint in items(at(body, "spec", name))
             )
         ]
 
     @cached_property
     def operators(self) -> tuple[Deployed, ...]:
         """Deployments that run `mofa operator`."""
-        every = (glance(Deployed, body) for body in self.installed.get(DEPLOYMENT, ()))
-        return tuple(one for one in every if "operator" in one.settings)
+        deployments = (glance(Deployed, body) for body in self.installed.get(DEPLOYMENT, ()))
+        return tuple(deployed for deployed in deployments if "operator" in deployed.settings)
 
     @cached_property
     def releases(self) -> frozenset[tuple[str, str]]:
@@ -167,13 +164,12 @@ class Site:
             for body in self.objects_of(*_INSTALLED)
             if at(body, "metadata", "labels", *_PART) == _PART_OF
         )
-        notes = (part(body, "metadata", "annotations") for body in ours)
         return frozenset(
             (
-                text_of(one.get(f"{_HELM}release-name")),
-                text_of(one.get(f"{_HELM}release-namespace")),
+                text_of(at(body, "metadata", "annotations", f"{_HELM}release-name")),
+                text_of(at(body, "metadata", "annotations", f"{_HELM}release-namespace")),
             )
-            for one in notes
+            for body in ours
         )
 
     def objects_of(self, *kinds: Kind) -> list[Body]:
@@ -209,7 +205,7 @@ async def read_site(api: Api) -> Site:
     definitions = await asyncio.gather(*(defined(kind) for kind in OURS))
     lists = await asyncio.gather(*(listed(kind, _selector(kind)) for kind in _INSTALLED))
     monitors = await asyncio.gather(*(listed(kind, None) for kind in MONITORS))
-    for kind in MONITORS:  # whoever may not see them is told nothing of them
+    for kind in MONITORS:  # they are optional, so that it is no finding if they may not be listed
         refused.pop(kind, None)
     return Site(
         fleet=fleet,
@@ -217,16 +213,20 @@ async def read_site(api: Api) -> Site:
             kind: body for kind, (seen, body) in zip(OURS, definitions, strict=True) if seen
         },
         installed={
-            kind: found for kind, found in zip(_INSTALLED, lists, strict=True) if found is not None
+            kind: listing
+            for kind, listing in zip(_INSTALLED, lists, strict=True)
+            if listing is not None
         },
         pods=await listed(POD, _OF_US) or (),
         refused=refused | dict(fleet.refused),
-        monitors=tuple(body for found in monitors for body in found or ()),
+        monitors=tuple(body for listing in monitors for body in listing or ()),
     )
 
 
 def _selector(kind: Kind) -> str | None:
-    """Roles and bindings of anybody may concern our account; of the rest only what is ours."""
+    """The label selector of a kind: roles and bindings of anybody may concern our account, of all
+    other kinds only our own objects matter.
+    """
     return None if kind in {*ROLES, *BINDINGS} else _OF_US
 
 
@@ -237,10 +237,10 @@ def named(body: Body) -> str:
 
 def waiting(body: Body) -> tuple[str, str]:
     """Why a pod's containers wait: reason and message; empty where none does."""
-    for one in items(at(body, "status", "containerStatuses")):
-        reason = text_of(at(one, "state", "waiting", "reason"))
+    for status in items(at(body, "status", "containerStatuses")):
+        reason = text_of(at(status, "state", "waiting", "reason"))
         if reason:
-            return reason, text_of(at(one, "state", "waiting", "message"))
+            return reason, text_of(at(status, "state", "waiting", "message"))
     return "", ""
 
 
@@ -249,7 +249,7 @@ _EVENT: Final = Kind("", "v1", "Event", "events")
 
 
 def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
-    """What the operator does, as (verb, group, resource); `kinds` are those it watches."""
+    """Rights that the operator needs: (verb, group, resource); `kinds` are those that it watches."""
     kinds = tuple(kinds)
     for kind in (
         NODE,
@@ -271,8 +271,8 @@ def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
 def lacking(
     roles: Sequence[Body], bindings: Sequence[Body], deployed: Deployed, kinds: Iterable[Kind]
 ) -> list[str]:
-    """What it does and may not; Roles in a namespace count as much as ClusterRoles."""
-    held = {
+    """Rights that an operator needs and lacks; a Role in a namespace counts as a ClusterRole does."""
+    by_reference = {
         (text_of(role.get("kind")), text_of(at(role, "metadata", "namespace")), named(role)): role
         for role in roles
     }
@@ -280,9 +280,7 @@ def lacking(
         rule
         for binding in bindings
         if _binds(binding, deployed)
-        for role in [held.get(_role_of(binding))]
-        if role is not None
-        for rule in items(role.get("rules"))
+        for rule in items(by_reference.get(_role_of(binding), {}).get("rules"))
     ]
     return [
         f"{verb} {resource}{'.' if group else ''}{group}"
@@ -291,10 +289,10 @@ def lacking(
     ]
 
 
-def _binds(binding: Body, one: Deployed) -> bool:
+def _binds(binding: Body, deployed: Deployed) -> bool:
     return any(
         (who.get("kind"), who.get("name"), who.get("namespace"))
-        == ("ServiceAccount", one.account, one.namespace)
+        == ("ServiceAccount", deployed.account, deployed.namespace)
         for who in items(binding.get("subjects"))
     )
 
@@ -308,6 +306,6 @@ def _role_of(binding: Body) -> tuple[str, str, str]:
 def _allows(rule: Body, verb: str, group: str, resource: str) -> bool:
     wanted = (("verbs", verb), ("apiGroups", group), ("resources", resource))
     return not rule.get("resourceNames") and all(
-        isinstance(given := rule.get(name), list) and ("*" in given or value in given)
+        isinstance(values := rule.get(name), list) and ("*" in values or value in values)
         for name, value in wanted
     )

@@ -11,8 +11,8 @@ What is lost has three parts, which do not overlap:
               observed throughput, else
               by what both are predicted to take
 
-What is unknown is None, and not zero. A loss is a sum of seconds that were seen; what is only
-predicted is no loss.
+What is unknown is None, and not zero. A loss is a sum of seconds that were seen; a prediction alone
+is no loss.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mofa_model.spec.account import NodeTime, node_days_lost
 from mofa_model.units import DAY, HOUR
 from mofa_operator.decide.policy import Handling
 from mofa_operator.evidence import date_of
-from mofa_operator.fleet.fleet import Told, named
+from mofa_operator.fleet.fleet import AnswerTexts, named
 from mofa_operator.keys import Key
 from mofa_operator.objects import Figure, LiveObject, LiveTrainingJob, figure
 from mofa_operator.words import Health, Reason
@@ -43,8 +43,6 @@ _MADE_ROOM: Final = ("Eviction", "Preemption")
 """Causes of interruptions after which a job may have been without GPUs."""
 MOST: Final = 1e9
 """GPU-hours beyond which a job's clock is wrong. [h]"""
-
-
 _FAR: Final = 1.5
 """Least ratio of the used to the advised checkpoint interval, either way, that is worth a change.
 Ours. [1]"""
@@ -60,9 +58,9 @@ class JobState(StrEnum):
     WAITS = "waits"
     """It is suspended, and holds none."""
     ENDED = "ended"
-    """It is done, for better or worse."""
+    """It succeeded or failed."""
     ASKS = "asks"
-    """A TrainingJob that speaks for nothing that was seen to run."""
+    """A TrainingJob whose job was not seen to run."""
 
     @property
     def holds(self) -> bool:
@@ -70,7 +68,7 @@ class JobState(StrEnum):
         return self is JobState.RUNS
 
 
-class ToldLayout(Shape):
+class _Recommendation(Shape):
     """The part of the annotation `recommendation` that is read."""
 
     gpus: Number = 0.0
@@ -102,14 +100,14 @@ class Spending:
     stopped_hours: float | None = None
     """GPU-hours lost to interruptions and recovery. [h]"""
     since: str = ""
-    """Since when they are counted; empty where no operator counts them."""
+    """Since when the lost hours are counted; empty where no operator counts them."""
     slow_hours: float | None = None
     """GPU-hours lost to its layout. [h]"""
     status: str = ""
     """What its answer says: Recommended, LowConfidence, NoRecommendation, InvalidInput; empty =
     nobody asks."""
     health: str = ""
-    """The operator's word on it."""
+    """Its health, as the operator says."""
     wrong: str = ""
     """Why its GPUs cannot be read."""
 
@@ -137,89 +135,87 @@ class PoolAccount:
     def of(self, key: Key, begun: float = 0.0) -> list[NodeTime]:
         """The ledger's node-time of a job, from the day of a moment on. [s]"""
         name, first = key.full_name, date_of(begun)
-        return [one for one in self.rows if one.job == name and one.date >= first]
+        return [row for row in self.rows if row.job == name and row.date >= first]
 
     def lost(self, key: Key, begun: float, gpus: int) -> float:
-        """Time for which all its GPUs stood still, or did again what they had done. [s]"""
-        each = min(self.gpus_per_node, gpus) if gpus else 0
+        """Time for which all its GPUs stood still or repeated steps. [s]"""
+        if not gpus:
+            return 0.0
         node_days = sum(node_days_lost(self.of(key, begun)).values())
-        return node_days * DAY * each / gpus if gpus else 0.0
+        return node_days * DAY * min(self.gpus_per_node, gpus) / gpus
 
     def since(self, key: Key, begun: float) -> str:
         """Date of the first day in the ledger since the job began; empty where the ledger
         has none.
         """
-        return min((one.date for one in self.of(key, begun)), default="")
+        return min((row.date for row in self.of(key, begun)), default="")
 
 
 def spending(
     job: LiveObject,
     speaker: LiveTrainingJob | None,
-    told: Told,
+    texts: AnswerTexts,
     now: float,
     beside: Beside = NOTHING,
     pool_account: PoolAccount | None = None,
 ) -> Spending:
-    """What a job held and lost; `told` is its answer, `speaker` its TrainingJob, `now` in [s].
+    """What a job held and lost; `texts` is its answer, `speaker` its TrainingJob, `now` in [s].
 
-    `beside` holds objects that the job names and that say how many GPUs it has; `pool_account` is
-    of the pool that it runs on, where its ledger names the job.
+    `beside` holds the objects that the job names and that say how many GPUs it has. `pool_account`
+    is that of the pool on which the job runs, where its ledger names the job.
     """
-    seen, said = _observed(job, now), recommendation(told)
-    gpus, wrong = _gpus(job, said, beside)
+    recommendation, kind = _recommendation(texts), job.key.kind
+    seen = kind.observed(job.body, now) if isinstance(kind, JobKind) else Observation()
+    gpus, wrong = _gpus(job, recommendation, beside)
     state = _state(job, speaker, seen)
     seconds = _seconds(job, speaker, seen, state, now)
+    begun = now - seconds
     stuck = min(_stuck(speaker, now), seconds) if state is JobState.RUNS else 0.0
     stopped = (
-        _stopped(speaker, seen, seconds - stuck, now - seconds)
+        _stopped(speaker, seen, seconds - stuck, begun)
         if pool_account is None
-        else min(pool_account.lost(job.key, now - seconds, gpus), seconds - stuck)
+        else min(pool_account.lost(job.key, begun, gpus), seconds - stuck)
     )
     since = speaker.status.observed.since if speaker is not None else ""
     if pool_account is not None:
-        since = pool_account.since(job.key, now - seconds) or since
-    share = _slower(speaker, said)
+        since = pool_account.since(job.key, begun) or since
+    share = _slower(speaker, recommendation)
     slow = None if share is None else share * (seconds - stuck - (stopped or 0.0))
-    each = gpus / HOUR
+    gpu_hours = gpus / HOUR  # of one second
     return Spending(
         key=job.key,
         state=state,
         gpus=gpus,
         hours=min(seconds / HOUR, MOST),
-        stuck_hours=stuck * each,
-        stopped_hours=None if stopped is None else stopped * each,
+        stuck_hours=stuck * gpu_hours,
+        stopped_hours=None if stopped is None else stopped * gpu_hours,
         since=since,
-        slow_hours=None if slow is None else slow * each,
-        status=told.get("status", ""),
+        slow_hours=None if slow is None else slow * gpu_hours,
+        status=texts.get("status", ""),
         health=speaker.status.health if speaker is not None else "",
         wrong=wrong,
     )
 
 
-def recommendation(told: Told) -> ToldLayout:
+def _recommendation(texts: AnswerTexts) -> _Recommendation:
     """The annotation `recommendation`; empty where it cannot be read."""
     try:
-        return glance(ToldLayout, json.loads(told.get("recommendation", "{}")))
+        return glance(_Recommendation, json.loads(texts.get("recommendation", "{}")))
     except ValueError:
-        return ToldLayout()
+        return _Recommendation()
 
 
-def _observed(job: LiveObject, now: float) -> Observation:
-    kind = job.key.kind
-    return kind.observed(job.body, now) if isinstance(kind, JobKind) else Observation()
-
-
-def _gpus(job: LiveObject, said: ToldLayout, beside: Beside) -> tuple[int, str]:
+def _gpus(job: LiveObject, recommendation: _Recommendation, beside: Beside) -> tuple[int, str]:
     """GPUs of all pods, and why they cannot be read where they cannot. [1]"""
     if not isinstance(job.key.kind, JobKind):
-        return int(said.gpus), ""
+        return int(recommendation.gpus), ""
     try:
         demand = demand_of(job.body, beside)
     except InputError as error:
         return 0, str(error)
     if demand.gpus:
         return demand.gpus, ""
-    return int(said.gpus), "" if said.gpus else demand.unread
+    return int(recommendation.gpus), "" if recommendation.gpus else demand.unread
 
 
 def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) -> JobState:
@@ -243,9 +239,13 @@ def _seconds(
         since = moment_of(speaker.status.observed.since) if speaker is not None else None
     else:
         started = moment_of(at(job.body, "status", "startTime"))
-        resumed = next((one.since for one in job.conditions if one.type == "Suspended"), "")
-        known = [one for one in (job.created, started, moment_of(resumed)) if one is not None]
-        since = max(known, default=None)
+        resumed = next(
+            (condition.since for condition in job.conditions if condition.type == "Suspended"), ""
+        )
+        moments = [
+            moment for moment in (job.created, started, moment_of(resumed)) if moment is not None
+        ]
+        since = max(moments, default=None)
     until = now if seen.ended is None else seen.ended
     return max(0.0, until - since) if since is not None else 0.0
 
@@ -255,7 +255,12 @@ def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
     if speaker is None or speaker.status.health != Health.STUCK:
         return 0.0
     since = next(
-        (moment_of(one.since) for one in speaker.conditions if one.reason == Reason.STUCK), None
+        (
+            moment_of(condition.since)
+            for condition in speaker.conditions
+            if condition.reason == Reason.STUCK
+        ),
+        None,
     )
     return 0.0 if since is None else max(0.0, now - since)
 
@@ -269,30 +274,33 @@ def _stopped(
     counted from before.
     """
     if speaker is not None and (shown := speaker.status.observed).source:
-        room = any(one.cause in _MADE_ROOM for one in shown.interruptions_by)
+        room = any(interruption.cause in _MADE_ROOM for interruption in shown.interruptions_by)
         since = moment_of(shown.since)
         return None if room and since is not None and since < begun else min(shown.lost, trained)
-    counters = [one for one in seen.counters.values() if one.exact]
-    restarts = sum(one.value * one.recovery_class.seconds for one in counters)
+    counters = [counter for counter in seen.counters.values() if counter.exact]
+    restarts = sum(counter.value * counter.recovery_class.seconds for counter in counters)
     return min(restarts, trained) if counters else None
 
 
-def _slower(speaker: LiveTrainingJob | None, said: ToldLayout) -> float | None:
+def _slower(speaker: LiveTrainingJob | None, recommendation: _Recommendation) -> float | None:
     """Share of its training time that the advised layout would save; None = unknown. [1]"""
-    if keeps(said.beats):  # today's layout is most likely better
+    if keeps(recommendation.beats):  # today's layout is most likely better
         return 0.0
-    advised, step = said.target("tokens_per_second"), said.target("step_seconds")
+    advised, step = (
+        recommendation.target("tokens_per_second"),
+        recommendation.target("step_seconds"),
+    )
     seen = None if speaker is None else speaker.status.observed.tokens_per_second
     if seen is not None and advised > 0:
         return max(0.0, 1.0 - seen / advised)
-    if said.current_seconds > 0 and step > 0:
-        return max(0.0, 1.0 - step / said.current_seconds)
+    if recommendation.current_seconds > 0 and step > 0:
+        return max(0.0, 1.0 - step / recommendation.current_seconds)
     return None
 
 
 def change(
     spending: Spending,
-    told: Told,
+    texts: AnswerTexts,
     stance: Handling,
     job: LiveObject,
     speaker: LiveTrainingJob | None,
@@ -307,27 +315,24 @@ def change(
         return ""
     if spending.wrong:
         return spending.wrong
-    if not told:
+    if not texts:
         return _unasked(stance, job)
     if spending.status in UNANSWERED:
-        return told.get("explanation", "")
+        return texts.get("explanation", "")
     if spending.stuck_hours:
         return "its steps have stopped: look at its pods' logs"
     parts = [
-        (spending.slow_hours or 0.0, _layout(told)),
+        (spending.slow_hours or 0.0, _layout(texts)),
         (spending.stopped_hours or 0.0, _fails(job.key, shown=shown)),
-        _saves(spending, told, speaker),
+        _saves(spending, texts, speaker),
     ]
-    share, found = max(parts)
-    return (
-        found
-        if share > _SMALL * spending.gpu_hours or spending.status == "NoRecommendation"
-        else ""
-    )
+    hours, advice = max(parts)
+    is_worth_it = hours > _SMALL * spending.gpu_hours or spending.status == "NoRecommendation"
+    return advice if is_worth_it else ""
 
 
-def _layout(told: Told) -> str:
-    return f"take {told['strategy']}" if "strategy" in told else told.get("explanation", "")
+def _layout(texts: AnswerTexts) -> str:
+    return f"take {texts['strategy']}" if "strategy" in texts else texts.get("explanation", "")
 
 
 def _fails(key: Key, *, shown: bool) -> str:
@@ -339,21 +344,21 @@ def _fails(key: Key, *, shown: bool) -> str:
     return f"see what interrupts it: kubectl mofa why -n {key.namespace} {named(key)}"
 
 
-def _saves(spent: Spending, told: Told, speaker: LiveTrainingJob | None) -> tuple[float, str]:
+def _saves(
+    spent: Spending, texts: AnswerTexts, speaker: LiveTrainingJob | None
+) -> tuple[float, str]:
     """GPU-hours that another interval of checkpoints would save, and what to do for them. [h]
 
-    Saves and lost steps cost one as much as the other at the best interval; r times as far apart
-    they cost (r + 1/r) / 2 of that.
+    At the best interval, saves cost as much as lost steps; at r times that interval both together
+    cost (r + 1/r) / 2 times as much.
     """
-    advised, share = (
-        figure(told.get("checkpoint-interval-seconds")),
-        figure(told.get("predicted-ettr")),
-    )
+    advised = figure(texts.get("checkpoint-interval-seconds"))
+    ettr = figure(texts.get("predicted-ettr"))
     used = None if speaker is None else speaker.status.observed.checkpoint_interval_seconds
-    if not used or not advised or share is None or 1 / _FAR < used / advised < _FAR:
+    if not used or not advised or ettr is None or 1 / _FAR < used / advised < _FAR:
         return 0.0, ""
     ratio = used / advised
-    costs = (1.0 - share) * ((ratio + 1.0 / ratio) / 2.0 - 1.0)
+    costs = (1.0 - ettr) * ((ratio + 1.0 / ratio) / 2.0 - 1.0)
     return min(1.0, costs) * spent.gpu_hours, f"save every {advised:.0f} s, not every {used:.0f} s"
 
 
@@ -377,14 +382,14 @@ def _unasked(stance: Handling, job: LiveObject) -> str:
 
 
 def likely_model(job: LiveObject) -> str:
-    """The model that a job's command or its name names, as a guess; empty where none is."""
+    """The model that a job's command or its name seems to name; empty where none does."""
     if not isinstance(job.key.kind, JobKind):
         return ""
-    named = identify(job.body).facts.get("model")
-    if named is not None and (said := model_preset(str(named.value))):
-        return said
-    parts = job.key.name.split("-")
-    ends = range(len(parts), 0, -1)
-    called = ("-".join(parts[start:end]) for end in ends for start in range(end))
-    meant = (presets.meanings("models", name) for name in called)
-    return next((one[0] for one in meant if len(one) == 1), "")
+    model = identify(job.body).facts.get("model")
+    if model is not None and (preset := model_preset(str(model.value))):
+        return preset
+    words = job.key.name.split("-")
+    ends = range(len(words), 0, -1)
+    phrases = ("-".join(words[start:end]) for end in ends for start in range(end))
+    meanings = (presets.meanings("models", phrase) for phrase in phrases)
+    return next((models[0] for models in meanings if len(models) == 1), "")

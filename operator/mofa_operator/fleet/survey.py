@@ -1,4 +1,4 @@
-"""All jobs of a cluster with their answers and what they lose, the worst first."""
+"""All jobs of a cluster with their answers and what they lose, the largest loss first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mofa_operator.api import Api
 from mofa_operator.control.references import References
 from mofa_operator.decide.answer import answer
 from mofa_operator.decide.policy import Handling, handling_of
-from mofa_operator.fleet.fleet import ClusterSeen, Told, read_fleet
+from mofa_operator.fleet.fleet import AnswerTexts, ClusterSeen, read_fleet
 from mofa_operator.fleet.spending import JobState, PoolAccount, Spending, change, spending
 from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject
@@ -20,7 +20,7 @@ from mofa_operator.observe.nodes import count_nodes
 from mofa_operator.snapshot import JobSnapshot, Named
 
 
-def written_answer(job: LiveObject) -> Told:
+def written_answer(job: LiveObject) -> AnswerTexts:
     """The advisor's annotations on a job, without their prefix; empty where they are incomplete."""
     annotations = {
         key.removeprefix(PREFIX): text
@@ -37,7 +37,7 @@ def handling(fleet: ClusterSeen, key: Key) -> Handling:
 
 
 def unanswered(fleet: ClusterSeen) -> list[Key]:
-    """Jobs that ask for advice and have no answer yet."""
+    """Jobs that ask for advice and have no answer."""
     return [
         key
         for key, job in fleet.jobs.items()
@@ -59,13 +59,13 @@ def question(fleet: ClusterSeen, key: Key, names: Named) -> JobSnapshot | None:
 
 def answers_of(
     fleet: ClusterSeen, names: Mapping[Key, Named], tell: Callable[[float], None]
-) -> dict[Key, Told]:
+) -> dict[Key, AnswerTexts]:
     """Answers to the questions of these jobs; equal questions are computed once.
 
-    `tell` is called with the share of the work that each job was.
+    After each job, `tell` is called with its share of the work.
     """
-    by_question: dict[bytes, Told] = {}
-    answers: dict[Key, Told] = {}
+    by_question: dict[bytes, AnswerTexts] = {}
+    answers: dict[Key, AnswerTexts] = {}
     for key, named_objects in names.items():
         if (snapshot := question(fleet, key, named_objects)) is not None:
             encoded = question_bytes(snapshot.question)
@@ -85,8 +85,6 @@ class JobLoss:
 
     spending: Spending
     """What it held and lost."""
-    told: Told
-    """What is advised for it."""
     change: str
     """What to do about it."""
 
@@ -101,60 +99,53 @@ def survey(
 async def read_survey(
     api: Api, namespace: str, *, answer: bool
 ) -> tuple[ClusterSeen, dict[Key, Named]]:
-    """The jobs, and beside them what questions of jobs without an answer name; nothing where
-    `answer` says that these get none here.
+    """The jobs of a cluster; and of those without an answer the objects that their questions name,
+    where `answer` says that they are to be answered here.
     """
     fleet = await read_fleet(api, namespace)
     return fleet, await named(api, fleet, unanswered(fleet)) if answer else {}
 
 
-def lines_of(fleet: ClusterSeen, answered: Mapping[Key, Told]) -> list[JobLoss]:
-    """Each gang of pods once; a TrainingJob with a targetRef has no line of its own."""
+def lines_of(fleet: ClusterSeen, answered: Mapping[Key, AnswerTexts]) -> list[JobLoss]:
+    """A line for each job; a TrainingJob whose targetRef names one has no line of its own."""
     lines, accounts = [], accounts_by_job(fleet)
     for key, job in fleet.jobs.items():
         if fleet.speaks(key):
             continue
         speaker = fleet.speaker(key)
-        told = written_answer(job) or answered.get(key) or {}
-        if not told and speaker is not None:
-            told = written_answer(speaker) or answered.get(speaker.key) or {}
+        texts = written_answer(job) or answered.get(key) or {}
+        if not texts and speaker is not None:
+            texts = written_answer(speaker) or answered.get(speaker.key) or {}
         beside = fleet.beside.get(key, NOTHING)
-        spent = spending(job, speaker, told, fleet.now, beside, accounts.get(key.full_name))
-        job_handling = handling(fleet, key)
+        spent = spending(job, speaker, texts, fleet.now, beside, accounts.get(key.full_name))
         lines.append(
-            JobLoss(
-                spending=spent, told=told, change=change(spent, told, job_handling, job, speaker)
-            )
+            JobLoss(spending=spent, change=change(spent, texts, handling(fleet, key), job, speaker))
         )
     return sorted(lines, key=_order)
 
 
 def pool_accounts(fleet: ClusterSeen) -> dict[str, PoolAccount]:
     """The account of each pool whose ledger has one."""
-    found = {}
-    for profile in sorted(fleet.store.profiles(), key=lambda one: one.key.name):
+    accounts = {}
+    for profile in sorted(fleet.store.profiles(), key=lambda profile: profile.key.name):
         if profile.account:
             gpus = count_nodes(profile.spec.node_selector, fleet.node_facts.items()).gpus
             most = max(gpus, key=lambda number: (gpus[number], number), default=0)
-            found[profile.key.name] = PoolAccount(rows=profile.account, gpus_per_node=most)
-    return found
+            accounts[profile.key.name] = PoolAccount(rows=profile.account, gpus_per_node=most)
+    return accounts
 
 
 def accounts_by_job(fleet: ClusterSeen) -> dict[str, PoolAccount]:
     """The first account that names a job, by the full name of the job."""
-    found: dict[str, PoolAccount] = {}
+    by_job: dict[str, PoolAccount] = {}
     for account in pool_accounts(fleet).values():
         for row in account.rows:
-            found.setdefault(row.job, account)
-    return found
+            by_job.setdefault(row.job, account)
+    return by_job
 
 
 def _order(line: JobLoss) -> tuple[float, float, Key]:
     """Sort key of a line: the largest loss first, then unknown losses by GPU time held."""
     spent = line.spending
-    lost = (
-        -1.0
-        if spent.gpu_hours_lost is None or spent.state is JobState.ASKS
-        else spent.gpu_hours_lost
-    )
-    return -lost, -spent.gpu_hours, spent.key
+    lost = None if spent.state is JobState.ASKS else spent.gpu_hours_lost
+    return 1.0 if lost is None else -lost, -spent.gpu_hours, spent.key

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mofa_operator.credentials import Credentials
 if TYPE_CHECKING:
     from mofa_operator.api import Api
-    from mofa_operator.fleet.fleet import ClusterSeen, Told
+    from mofa_operator.fleet.fleet import AnswerTexts, ClusterSeen
     from mofa_operator.keys import Key
     from mofa_operator.snapshot import JobSnapshot
 
@@ -96,7 +96,7 @@ class JobSeen:
     """The job that was named, or the TrainingJob that speaks for it."""
     snapshot: JobSnapshot
     """What it asks."""
-    told: Told
+    texts: AnswerTexts
     """What stands on it; empty = nobody has answered."""
 
 
@@ -140,7 +140,7 @@ def read_job(arguments: Namespace) -> JobSeen:
         if snapshot is None:
             raise UnknownName("job", arguments.job, ())
         return JobSeen(
-            fleet=fleet, key=meant, snapshot=snapshot, told=written_answer(fleet.jobs[meant])
+            fleet=fleet, key=meant, snapshot=snapshot, texts=written_answer(fleet.jobs[meant])
         )
 
     return read(arguments, asked)

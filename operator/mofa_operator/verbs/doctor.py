@@ -54,7 +54,7 @@ def run(arguments: Namespace) -> int:
             {
                 "about": diagnosis.about,
                 "weight": diagnosis.weight.value,
-                "found": diagnosis.found,
+                "found": diagnosis.finding,
                 "mend": diagnosis.mend,
             }
             for diagnosis in diagnoses
@@ -98,6 +98,6 @@ def _table(shown: list[Diagnosis], every: list[Diagnosis], *, asked: bool) -> Ta
             Column("found", align="left"),
             Column("what mends it", align="left", copied=True),
         ),
-        rows=tuple((one.about, one.weight.value, one.found, one.mend) for one in shown),
+        rows=tuple((one.about, one.weight.value, one.finding, one.mend) for one in shown),
         notes=tuple(notes),
     )

@@ -39,19 +39,19 @@ def run(arguments: Namespace) -> int:
 
     seen = cluster_options.read_job(arguments)
     fleet, key, snapshot = seen.fleet, seen.key, seen.snapshot
-    stance, told = handling_of(snapshot), seen.told
-    if not told and stance is Handling.ADVISE:
-        found = answer(snapshot.question).annotations
-        told = {name.removeprefix(PREFIX): text for name, text in found.items()}
+    stance, texts = handling_of(snapshot), seen.texts
+    if not texts and stance is Handling.ADVISE:
+        annotations = answer(snapshot.question).annotations
+        texts = {name.removeprefix(PREFIX): text for name, text in annotations.items()}
     job, speaker = fleet.jobs[key], fleet.speaker(key)
     held = fleet.jobs.get(speaker.target) if speaker is not None and speaker.target else None
     account = accounts_by_job(fleet).get((held or job).key.full_name)
-    spent = spending(held or job, speaker, told, fleet.now, pool_account=account)
+    spent = spending(held or job, speaker, texts, fleet.now, pool_account=account)
     document = {
         "job": f"{key.namespace}/{named(key)}",
         "stance": stance.name.lower(),
-        "answered_by": "the operator" if seen.told else "this command" if told else "nobody",
-        "answer": dict(told) | {"recommendation": json.loads(told.get("recommendation", "null"))},
+        "answered_by": "the operator" if seen.texts else "this command" if texts else "nobody",
+        "answer": dict(texts) | {"recommendation": json.loads(texts.get("recommendation", "null"))},
         "lost_gpu_hours": spent.gpu_hours_lost,
         "gpu_hours": spent.gpu_hours,
         "interruptions": _interruptions(speaker),
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
             {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
             for one in job.conditions
         ],
-        "change": change(spent, told, stance, job, speaker, shown=True),
+        "change": change(spent, texts, stance, job, speaker, shown=True),
     }
     output.emit(arguments.output, list(_tables(document)), document)
     return 0

@@ -14,7 +14,12 @@ from mofa_model.identity import identify
 from mofa_model.kinds import JOB_SET
 from mofa_model.kinds.patches import ARGUMENTS
 from mofa_operator.decide.job import job
-from mofa_operator.decide.launched import runs_advised, runs_annotation, runs_another, told
+from mofa_operator.decide.launched import (
+    launch_sentence,
+    runs_advised,
+    runs_annotation,
+    runs_another,
+)
 from mofa_operator.decision import Answer
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
 from mofa_operator.objects import live
@@ -112,7 +117,7 @@ def test_the_event_says_what_runs_once(words, reason):
 
 
 def test_nothing_is_said_of_pods_that_were_not_seen_or_that_nobody_wanted_to_change():
-    assert told(snapshot(None), ANSWER) == ""
+    assert launch_sentence(snapshot(None), ANSWER) == ""
     shot = snapshot(SeenLaunch(where="pod a-0", words=OTHER), mode="Annotate")
     assert not [one for one in job(shot, ANSWER, SETTINGS).notes if one.reason.startswith("Started")]  # fmt: skip
 

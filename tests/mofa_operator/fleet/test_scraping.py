@@ -21,7 +21,7 @@ def said(*monitors):
     found = []
     for one in checks(site):
         if one.about == "scraping":
-            found.append((one.weight.value, one.found.partition(" has ")[0], one.mend))
+            found.append((one.weight.value, one.finding.partition(" has ")[0], one.mend))
         if one.about == "pools":
             break
     return found
