@@ -3,16 +3,15 @@
     its job is to get a size first                   nothing, until it has one, or this is over
     nobody asks for advice, or it cannot be given    Ready, and why
     advice                                           Ready, with the advice as annotations of the
-                                                     pods, and with the node
-                                                     selector of the profile if the policy says so
+                                                     pods, and the profile's node selector if the
+                                                     policy says so
     nothing fits, or the objective is out of reach   as the policy says: Ready, Retry or Rejected
     `gate_longest` after there was room              Ready, whatever was decided
 
-The first Retry names no time, because Kueue (0.15, 0.16) keeps the room of a Workload that waits
-for a time, and gives the room of one without a time to others. Only a later Retry, when nobody else
-wanted the room, says how long to wait. Launch arguments are given in mode Apply alone, and only
-verified ones. Keys that pods have already are left alone, because Kueue refuses a key with
-two values.
+The first Retry names no time: then Kueue (0.15, 0.16) gives the room of the Workload to others, and
+keeps it where a time is named. Only a later Retry, when nobody else wanted the room, says how long
+to wait. Launch arguments are given in mode Apply alone, and only verified ones. A key that the pods
+have already is left out, because Kueue refuses a key with two values.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import CheckSnapshot, JobSnapshot
 from mofa_operator.words import Aspect, Reason
-from mofa_operator.workloads import LiveWorkload, Pods, asks
+from mofa_operator.workloads import LiveWorkload, asks
 
 READY, RETRY, REJECTED = "Ready", "Retry", "Rejected"
 _STATES: Final = {"Admit": READY, "Retry": RETRY, "Reject": REJECTED}
@@ -51,14 +50,13 @@ def is_ours(check: LiveObject) -> bool:
 
 
 def active(check: LiveObject, now: float) -> Written | None:
-    """The condition of an AdmissionCheck of ours; None where it stands.
+    """The new condition of an AdmissionCheck of ours; None where it has it already.
 
     `now` in seconds of the epoch [s]
     """
     parameters = part(check.body, "spec", "parameters")
-    reference = f"{parameters.get('kind')} {parameters.get('name')}"
     why = (
-        f"spec.parameters: {reference}: there are none; "
+        f"spec.parameters: {parameters.get('kind')} {parameters.get('name')}: there are none; "
         "what it does stands in AdvisorPolicies, under spec.admission"
     )
     condition = NewCondition(
@@ -67,41 +65,36 @@ def active(check: LiveObject, now: float) -> Written | None:
         Reason.INVALID_INPUT if parameters else Reason.ACTIVE,
         sentence(why) if parameters else "Workloads that wait for it are answered",
     )
-    stands = standing(check, Aspect.ACTIVE)
-    if stands is not None and (stands.state, stands.message) == (
-        condition.state,
-        condition.message,
-    ):
+    old = standing(check, Aspect.ACTIVE)
+    if old is not None and (old.state, old.message) == (condition.state, condition.message):
         return None
     return conditions(check, [condition], now)[0]
 
 
 def needs_answer(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
-    """Whether the model has to answer the question of a Workload; otherwise `answered`
-    gets None.
-    """
+    """Whether the model has to answer a Workload's question; else `answered` gets no answer."""
     return snapshot.question is not None and not _is_late(snapshot, settings) and _advised(snapshot)
 
 
 def answered(snapshot: CheckSnapshot, answer: Answer | None, settings: LoopSettings) -> CheckAnswer:
     """What to say of a Workload that waits for us."""
     if _is_late(snapshot, settings):
-        over = f"the longest wait, {settings.gate_longest:g} s, is over: without advice"
-        return _said(snapshot, READY, over)
+        why = f"the longest wait, {settings.gate_longest:g} s, is over: without advice"
+        return _check_answer(snapshot, READY, why)
     if not _advised(snapshot):
         return _unasked(snapshot, settings)
     if _is_unsized(snapshot):
         return _waits(snapshot, settings.backoff)  # with its size it gets another Workload
     if snapshot.question is None:
-        part_of_it = "there is room for a part of it, to which spec.cluster.nodes cannot be cut"
-        return _said(snapshot, READY, part_of_it)
+        why = "there is room for a part of it, to which spec.cluster.nodes cannot be cut"
+        return _check_answer(snapshot, READY, why)
     if answer is None:
         return _waits(snapshot, settings.backoff)
     return _judged(snapshot, answer, settings)
 
 
 def _is_unsized(snapshot: CheckSnapshot) -> bool:
-    """Whether its job asks for a size that can be written, and is not yet."""
+    """Whether its job asks for a size that is to be written, and is not written yet."""
     job = None if snapshot.job is None else subject_of(snapshot.job)
     if job is None or SIZE not in job.annotations or not isinstance(job.key.kind, JobKind):
         return False
@@ -114,24 +107,27 @@ def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> 
     try:
         rule = _rule(snapshot)
     except InputError as error:
-        return _said(snapshot, READY, f"without advice: {error}")
+        return _check_answer(snapshot, READY, f"without advice: {error}")
     if not answer.strategy:
-        if answer.reason == Reason.PROFILE_MISSING and (left := _settles(snapshot, settings)) > 0:
-            return _waits(snapshot, left)
+        wait = _settle_time(snapshot, settings)
+        if answer.reason == Reason.PROFILE_MISSING and wait > 0:
+            return _waits(snapshot, wait)
         state = _STATES[rule.no_layout] if answer.reason == Reason.NO_FEASIBLE_LAYOUT else READY
         why = answer.explanation if state != READY else f"without advice: {answer.explanation}"
-        return _said(snapshot, state, why, retry=rule.retry_seconds)
+        return _check_answer(snapshot, state, why, retry=rule.retry_seconds)
     least, expected = _objective(snapshot, rule), answer.predicted["ettr"].target
     low = "" if least is None or expected >= least else (
         f"an effective training time ratio of {expected:.3f} is expected, and {least:.3f} is the "
         "least"
     )  # fmt: skip
     if low and rule.below_ettr != "Admit":
-        return _said(snapshot, _STATES[rule.below_ettr], low, retry=rule.retry_seconds)
-    words, why = _told(snapshot, answer)
+        return _check_answer(snapshot, _STATES[rule.below_ettr], low, retry=rule.retry_seconds)
+    words, why = _pod_texts(snapshot, answer)
     selector = snapshot.selectors.get(answer.profile, {}) if rule.node_selector else {}
     message = joined([f"advised: {answer.annotations.get(_STRATEGY, '')}", low, why])
-    return _said(snapshot, READY, message, updates=_updates(snapshot.workload, words, selector))
+    return _check_answer(
+        snapshot, READY, message, updates=_updates(snapshot.workload, words, selector)
+    )
 
 
 def _rule(snapshot: CheckSnapshot) -> AdmissionRules:
@@ -143,11 +139,12 @@ def _rule(snapshot: CheckSnapshot) -> AdmissionRules:
 def _objective(snapshot: CheckSnapshot, rule: AdmissionRules) -> float | None:
     """Least effective training time ratio: a TrainingJob's own, else the policy's. [1]"""
     job = snapshot.job and snapshot.job.job
-    own = job.objective if isinstance(job, LiveTrainingJob) else None
-    return own if own is not None else None if rule.ettr is None else float(rule.ettr)
+    if isinstance(job, LiveTrainingJob) and job.objective is not None:
+        return job.objective
+    return None if rule.ettr is None else float(rule.ettr)
 
 
-def _told(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]:
+def _pod_texts(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]:
     """Annotations for the pods, and why the launch arguments are not among them."""
     words = {
         name: answer.annotations[name]
@@ -161,10 +158,8 @@ def _told(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]
         why = "its job is not there" if job is None else unproven(job, answer)
         if why:
             return words, why
-        sets = items(at(snapshot.workload.body, "spec", "podSets"))
-        read_by(
-            (f"podSets {text_of(pod_set.get('name'))}", pod_set.get("template")) for pod_set in sets
-        )
+        pod_sets = items(at(snapshot.workload.body, "spec", "podSets"))
+        read_by((f"podSets {text_of(row.get('name'))}", row.get("template")) for row in pod_sets)
         return words | pod_annotations(answer.arguments, ""), ""
     except InputError as error:
         return words, str(error)
@@ -175,20 +170,19 @@ def _updates(
 ) -> tuple[PodUpdate, ...]:
     """What the pods with GPUs get; all where none says that it has any."""
     asking = [pods for pods in workload.pods if asks(pods)] or list(workload.pods)
-    return tuple(_update(pods, words, selector) for pods in asking[:_MOST])
-
-
-def _update(pods: Pods, words: Mapping[str, str], selector: Mapping[str, str]) -> PodUpdate:
-    return PodUpdate(
-        name=pods.name,
-        annotations=_beside(pods.annotations, words),
-        node_selector=_beside(pods.spec.node_selector, selector),
+    return tuple(
+        PodUpdate(
+            name=pods.name,
+            annotations=_absent(pods.annotations, words),
+            node_selector=_absent(pods.spec.node_selector, selector),
+        )
+        for pods in asking[:_MOST]
     )
 
 
-def _beside(stands: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """The wanted keys that have no value yet."""
-    return {name: value for name, value in wanted.items() if name not in stands}
+def _absent(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """The wanted keys that are not present, with their values."""
+    return {name: value for name, value in wanted.items() if name not in present}
 
 
 def _advised(snapshot: CheckSnapshot) -> bool:
@@ -198,11 +192,10 @@ def _advised(snapshot: CheckSnapshot) -> bool:
 def _unasked(snapshot: CheckSnapshot, settings: LoopSettings) -> CheckAnswer:
     """Nobody asks for an answer; but a job or a policy may come a moment later."""
     job = snapshot.job
-    if (job is None or handling_of(job) is Handling.NOT_ASKED) and (
-        left := _settles(snapshot, settings)
-    ) > 0:
-        return _waits(snapshot, left)
-    return _said(snapshot, READY, f"without advice: {_why(job)}")
+    wait = _settle_time(snapshot, settings)
+    if wait > 0 and (job is None or handling_of(job) is Handling.NOT_ASKED):
+        return _waits(snapshot, wait)
+    return _check_answer(snapshot, READY, f"without advice: {_why(job)}")
 
 
 def _why(job: JobSnapshot | None) -> str:
@@ -221,8 +214,8 @@ def _is_late(snapshot: CheckSnapshot, settings: LoopSettings) -> bool:
     return snapshot.now >= _since(snapshot) + settings.gate_longest
 
 
-def _settles(snapshot: CheckSnapshot, settings: LoopSettings) -> float:
-    """How long what came with a job may still take to be seen. [s]"""
+def _settle_time(snapshot: CheckSnapshot, settings: LoopSettings) -> float:
+    """How long objects that were made together with a job may still take to be seen. [s]"""
     return _since(snapshot) + settings.settle - snapshot.now
 
 
@@ -231,13 +224,13 @@ def _since(snapshot: CheckSnapshot) -> float:
     return snapshot.workload.reserved_at or 0.0
 
 
-def _waits(snapshot: CheckSnapshot, again: float) -> CheckAnswer:
+def _waits(snapshot: CheckSnapshot, wait: float) -> CheckAnswer:
     return CheckAnswer(
-        key=snapshot.workload.key, checks=snapshot.checks, state="", requeue_after=again
+        key=snapshot.workload.key, checks=snapshot.checks, state="", requeue_after=wait
     )
 
 
-def _said(
+def _check_answer(
     snapshot: CheckSnapshot,
     state: str,
     why: str,

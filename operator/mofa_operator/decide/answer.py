@@ -1,7 +1,7 @@
 """The model's answer to a question, by the same calls as `mofa annotate` makes.
 
-Runs in a worker process. A question that cannot be understood has an answer too: InvalidInput, or
-NotTraining and its like, with its message. Only our own faults are raised.
+It runs in a worker process. A question that cannot be understood has an answer too, such as
+InvalidInput or NotTraining, with a message. Only faults of the program are raised.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 from mofa_operator.words import Reason
 
 MOSTLY: Final = 0.5
-"""Failure rates are said to be mostly assumption above this share of it. Ours. [1]"""
+"""Above this share of assumption, failure rates are said to be mostly assumption. Ours. [1]"""
 FOUND: Final[dict[str, Answer]] = {}
-"""Answers by inputs hash: questions that differ only in what the hash rounds away need no second
-search."""
+"""Answers by inputs hash. The hash rounds, so that nearly equal questions need one search."""
 MOST: Final = 512
 """Answers that are kept; the oldest goes first. [1]"""
 _WORDING: Final = (
@@ -97,19 +96,18 @@ def answer(question: Question) -> Answer:
         preliminary = _before_search(job_question)
         if preliminary.digest not in FOUND:
             chosen = sized(job_question)
-            FOUND[preliminary.digest] = _searched(
-                preliminary.digest, request_of(chosen), sizes_of(chosen)
-            )
+            request, sizes = request_of(chosen), sizes_of(chosen)
+            FOUND[preliminary.digest] = _searched(preliminary.digest, request, sizes)
             for oldest in list(FOUND)[:-MOST]:
                 del FOUND[oldest]
-        made = FOUND[preliminary.digest]
+        result = FOUND[preliminary.digest]
     except BatchMissing as error:
         return _by_batch(question, error, advise)
     except MofaError as error:
         return _invalid_input_answer(question, error)
     return replace(
-        made,
-        reason=ready_reason(made.outcome, preliminary.reason),
+        result,
+        reason=ready_reason(result.outcome, preliminary.reason),
         profile=preliminary.profile,
         framework_version=preliminary.framework_version,
     )
@@ -251,12 +249,12 @@ def _by_batch(
     item, around = placed(question)
     requests = by_batch(item, around, error)
     digest = batches_digest(_digest(question), requests, VERSION)
-    made = _without_advice(str(error), Reason.FACTS_MISSING, digest, error.status)
+    result = _without_advice(str(error), Reason.FACTS_MISSING, digest, error.status)
     if answer is None:
-        return replace(made, outcome="", explanation="", annotations={})
+        return replace(result, outcome="", explanation="", annotations={})
     annotations = of_batches(str(error), digest, VERSION, "", batch_rows(requests, answer))
     del annotations[PREFIX + "computed-at"]
-    return replace(made, explanation=annotations[PREFIX + "explanation"], annotations=annotations)
+    return replace(result, explanation=annotations[PREFIX + "explanation"], annotations=annotations)
 
 
 def _digest(question: Question, **more: bool) -> str:

@@ -1,22 +1,22 @@
 """What running jobs teach: a factor on the step time of a pool, and one on device memory.
 
-    taught(snapshot, answer)     what a job says of its pool: observed over predicted, uncalibrated
-    calibration(profile, live)   `status.calibration`, from what it remembers and what runs now
+    taught(snapshot, answer)     evidence of one job: observed over predicted, uncalibrated
+    calibration(profile, live)   `status.calibration`, from its stored evidence and what runs now
 
-Each job says x, the logarithm of its observed over its predicted step time, and the same of its
+Each job gives x, the logarithm of its observed over its predicted step time, and the same of its
 device memory where that is seen. `mofa_model.bands.system.system_factor` joins them, as at the
 desk, with weights 2^(-age / half-life): one job moves most of the way, three nearly all of it, and
 old evidence fades to a factor of 1.
 
-- x is taken against the prediction without the factor (`ratio_of`); otherwise a factor would work
-  against its own evidence.
+- x is taken against the prediction without the factor (`ratio_of`); otherwise a factor would undo
+  the evidence that it rests on.
 - An outlier says more of itself than of the pool. So x is clipped to `CLIP` prior deviations, to
   `ALONE` for a single job; jobs farther than `HUBER` job deviations from the median weigh less;
   jobs that disagree are trusted less.
 - Where several namespaces teach, each has one vote: the median of its jobs.
 
-A factor is part of every later question, and a job that was answered keeps its answer until a
-factor matters to it (`stored_answer`). So a factor moves in steps of two percent, at most once in
+A factor is part of every later question. A job that was answered keeps its answer until a changed
+factor changes its advice (`stored_answer`). So a factor moves in steps of two percent, at most once in
 `quiet` seconds, and one step a day where several namespaces teach. Between steps only the evidence
 beside it is renewed. Evidence of a job that has ended loses half its weight with each half-life,
 and is dropped at last.
@@ -71,7 +71,7 @@ MOST: Final = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learned:
-    """What jobs say together of the time of a step, or of device memory."""
+    """What all jobs together teach of the time of a step, or of device memory."""
 
     factor: Range
     """Observed over predicted, as it is expected of the next job, with its 80 % bounds. [1]"""
@@ -110,19 +110,13 @@ def learned(
     reach = prior_sd * min(CLIP, ALONE * len(votes))
     clipped = [max(-reach, min(reach, x)) for x, _ in votes]
     weights = _weights([weight for _, weight in votes], clipped, job_sd)
-    total_weight = sum(weights)
-    mean = (
-        sum(w * x for w, x in zip(weights, clipped, strict=True)) / total_weight
-        if total_weight
-        else 0.0
-    )
-    scatter = max(job_sd, _scatter(weights, clipped, mean))
+    scatter = max(job_sd, _scatter(weights, clipped))
     factor = system_factor(clipped, weights, scatter=scatter, systems=prior_sd)
     each = math.hypot(math.log(factor.upper / factor.target), EIGHTY * scatter)
     return Learned(factor=factor, each=each, job_count=len(evidence))
 
 
-def ratio_of(seen: float, expected: float, applied: float = 1.0) -> float:
+def ratio_of(observed: float, expected: float, applied: float = 1.0) -> float:
     """Logarithm of observed over predicted step time, without the prediction's factor, Ours. [1]
 
     Steps of 11.16 s that were predicted at 11.16 s with a factor of 1.116: the model alone still
@@ -131,24 +125,25 @@ def ratio_of(seen: float, expected: float, applied: float = 1.0) -> float:
     >>> round(ratio_of(11.16, 11.16, applied=1.116), 4) == round(math.log(1.116), 4)
     True
     """
-    return math.log(seen / expected * applied)
+    return math.log(observed / expected * applied)
 
 
 def remembered(
     evidence: Sequence[JobEvidence], new_evidence: JobEvidence, *, most: int = MOST
 ) -> tuple[JobEvidence, ...]:
-    """Evidence with one job's replaced or added; above `most`, one is dropped.
+    """The evidence, with that of one job replaced or added; above `most`, the oldest of the namespace
+    that has most is dropped.
 
     >>> first = JobEvidence(job="a/x", log_ratio=0.1, at=1.0)
     >>> later = JobEvidence(job="a/x", log_ratio=0.2, at=2.0)
-    >>> [one.log_ratio for one in remembered([first], later)]
+    >>> [entry.log_ratio for entry in remembered([first], later)]
     [0.2]
     """
-    standing = next((entry for entry in evidence if entry.job == new_evidence.job), new_evidence)
+    stored = next((entry for entry in evidence if entry.job == new_evidence.job), new_evidence)
     others = [entry for entry in evidence if entry.job != new_evidence.job]
-    latest = new_evidence if new_evidence.at >= standing.at else standing
+    latest = new_evidence if new_evidence.at >= stored.at else stored
     kept = sorted((*others, latest), key=lambda entry: (entry.at, entry.job))
-    while len(kept) > most:  # who fills a namespace with jobs drives out its own
+    while len(kept) > most:  # so that jobs by the dozen drive out only those of their own namespace
         count = Counter(entry.namespace for entry in kept)
         kept.remove(next(entry for entry in kept if count[entry.namespace] == max(count.values())))
     return tuple(kept)
@@ -160,20 +155,19 @@ def _votes(
     """The votes with their weights by age: one for each job, or for each of several namespaces.
 
     >>> ratios = (("a", 0.1), ("a", 0.3), ("b", 0.5))
-    >>> said = [JobEvidence(job=f"{one}/x", log_ratio=x, at=0.0) for one, x in ratios]
-    >>> _votes(said[:2], 0.0, HALF_LIFE), _votes(said, 0.0, HALF_LIFE)
+    >>> jobs = [JobEvidence(job=f"{name}/x", log_ratio=x, at=0.0) for name, x in ratios]
+    >>> _votes(jobs[:2], 0.0, HALF_LIFE), _votes(jobs, 0.0, HALF_LIFE)
     ([(0.1, 1.0), (0.3, 1.0)], [(0.2, 1.0), (0.5, 1.0)])
     """
     by_namespace: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for entry in evidence:
-        by_namespace[entry.namespace].append(
-            (entry.log_ratio, math.exp2(-max(0.0, now - entry.at) / half_life))
-        )
+        weight = math.exp2(-max(0.0, now - entry.at) / half_life)
+        by_namespace[entry.namespace].append((entry.log_ratio, weight))
     if len(by_namespace) < 2:
-        return [vote for jobs in by_namespace.values() for vote in jobs]
+        return [vote for votes in by_namespace.values() for vote in votes]
     return [
-        (median(x for x, _ in jobs), max(weight for _, weight in jobs))
-        for jobs in by_namespace.values()
+        (median(x for x, _ in votes), max(weight for _, weight in votes))
+        for votes in by_namespace.values()
     ]
 
 
@@ -183,19 +177,19 @@ def _weights(aged: Sequence[float], clipped: Sequence[float], job_sd: float) -> 
         return list(aged)
     middle = median(clipped)
     return [
-        w * min(1.0, HUBER * job_sd / max(abs(x - middle), 1e-300))
-        for w, x in zip(aged, clipped, strict=True)
+        weight * min(1.0, HUBER * job_sd / max(abs(x - middle), 1e-300))
+        for weight, x in zip(aged, clipped, strict=True)
     ]
 
 
-def _scatter(weights: Sequence[float], clipped: Sequence[float], mean: float) -> float:
+def _scatter(weights: Sequence[float], clipped: Sequence[float]) -> float:
     """Weighted scatter of the jobs about their mean. [1]"""
-    total_weight = sum(weights)
-    if len(weights) < 2 or not total_weight:
+    total = sum(weights)
+    if len(weights) < 2 or not total:
         return 0.0
-    return math.sqrt(
-        sum(w * (x - mean) ** 2 for w, x in zip(weights, clipped, strict=True)) / total_weight
-    )
+    weighted = list(zip(weights, clipped, strict=True))
+    mean = sum(weight * x for weight, x in weighted) / total
+    return math.sqrt(sum(weight * (x - mean) ** 2 for weight, x in weighted) / total)
 
 
 STEP: Final = 0.02
@@ -205,7 +199,7 @@ OLD: Final = 86400.0
 WORTHLESS: Final = 5 * HALF_LIFE
 """Age at which evidence is forgotten: it counts a thirty-second then. [s]"""
 _ROUNDING: Final = 1e-9
-"""By how much a step may be less than it is for the sake of the last bit. [1]"""
+"""By how much a step may fall short and still count, because of rounding. [1]"""
 INFLUENCE: Final = MOST_INFLUENCE / 100
 """Most that the factor moves in a day where several namespaces teach: who joins them cannot turn it
 at once. [1]"""
@@ -230,44 +224,40 @@ class TaughtCalibration:
 
 
 def taught(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> JobEvidence | None:
-    """How far a job's step and memory are from their predictions; None where it is not believed
-    yet.
+    """How far a job's step and memory are from their predictions; None where it teaches nothing.
 
-    It is believed where its pods run on the pool's nodes and its throughput is plausible and near
-    the prediction.
+    A job teaches where it has run for `quiet` seconds on the pool's nodes, with a throughput that
+    is plausible and near the prediction.
     """
     running, predicted = snapshot.running, predicted_tokens(answer)
-    seen = seen_tokens(running)
+    observed = seen_tokens(running)
     if not isinstance(snapshot.job, LiveTrainingJob) or running is None:
         return None
-    if runs_another(snapshot, answer):
-        return None
     if (
-        not seen
+        runs_another(snapshot, answer)
+        or not observed
         or not predicted
         or not running.on_pool
-        or doubted(seen, answer)
-        or seen / predicted < FARTHEST[0]
+        or doubted(observed, answer)
+        or observed / predicted < FARTHEST[0]
+        or running.since is None
+        or snapshot.now - running.since < settings.quiet
     ):
-        return None
-    if running.since is None or snapshot.now - running.since < settings.quiet:
         return None
     key, applied = snapshot.job.key, answer.says.learned or 1.0
     job = f"{key.namespace}/{key.name} {snapshot.job.uid}".strip()
-    ratio, memory = ratio_of(1 / seen, 1 / predicted, applied), _memory(running, answer)
+    ratio, memory = ratio_of(1 / observed, 1 / predicted, applied), _memory(running, answer)
     return JobEvidence(job=job, log_ratio=ratio, log_memory=memory, at=snapshot.now)
 
 
 def _memory(running: Running, answer: Answer) -> float | None:
     """What a job says of device memory; None where that is unseen or says nothing of its layout."""
-    seen, band = figure(running.memory_bytes), predicted_memory(answer)
-    if seen is None or band is None or not running.whole_device or answer.trainer in IN_ADVANCE:
+    observed, band = figure(running.memory_bytes), predicted_memory(answer)
+    if observed is None or band is None or not running.whole_device or answer.trainer in IN_ADVANCE:
         return None
-    if implausible(seen, answer):
+    if implausible(observed, answer) or not FARTHEST[0] <= observed / band.target <= FARTHEST[1]:
         return None
-    ratio = seen / band.target
-    near = FARTHEST[0] <= ratio <= FARTHEST[1]
-    return ratio_of(seen, band.target, answer.says.learned_memory or 1.0) if near else None
+    return ratio_of(observed, band.target, answer.says.learned_memory or 1.0)
 
 
 def calibration(
@@ -277,34 +267,31 @@ def calibration(
     settings: LoopSettings,
     influence: Mapping[str, float] = _NO_LIMITS,
 ) -> TaughtCalibration:
-    """What to remember, given a profile's status and what its running jobs say now.
+    """The calibration of a profile, from its status and what its running jobs teach now.
 
-    `influence` limits how much jobs of a namespace move a factor in a day; with 0 they are not
-    heard. [1]
+    `influence` limits how far jobs of a namespace move a factor in a day; those of a namespace with
+    0 do not count. [1]
     """
     status = profile.status
     current = [entry for entry in live if influence.get(entry.namespace, INFLUENCE)]
-    stands, written = status.calibration, profile.calibration
-    believed = (entry for entry in stands.taught if influence.get(entry.namespace, INFLUENCE))
+    stored, written = status.calibration, profile.calibration
+    believed = (entry for entry in stored.taught if influence.get(entry.namespace, INFLUENCE))
     before = [entry for entry in believed if now - entry.at < WORTHLESS]
     evidence = tuple(before)
     for entry in current:
         evidence = remembered(evidence, entry)
-    if not evidence:  # a ratio without any was set by somebody, and is left alone
-        kept = {} if stands.evidence else written
+    if not evidence:  # a ratio that never had any was set by somebody, and is left alone
+        kept = {} if stored.evidence else written
         return TaughtCalibration(written=kept, residual=status.residual if kept else "")
-    since = stands.moved_time or stands.time
-    step = _factor(evidence, stands.ratio, since, now, influence)
-    held = [replace(e, log_ratio=e.log_memory) for e in evidence if e.log_memory is not None]
-    spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
-    memory = _factor(held, stands.memory_ratio, since, now, influence, **spreads) if held else None
+    since = stored.moved_time or stored.time
+    step = _factor(evidence, stored.ratio, since, now, influence)
+    memory = _memory_factor(evidence, stored.memory_ratio, since, now, influence)
     moved = step.has_moved or (memory is not None and memory.has_moved)
-    wait = time_left(stands.time, settings.quiet, now)
-    if not moved and not _renewed(before, evidence, len(stands.evidence)):
-        return TaughtCalibration(written=written, residual=status.residual, requeue_after=AGAIN)
+    is_news = moved or _renewed(before, evidence, len(stored.evidence))
+    wait = time_left(stored.time, settings.quiet, now) if is_news else AGAIN
     if wait > 0:
         return TaughtCalibration(written=written, residual=status.residual, requeue_after=wait)
-    last = now if moved or since is None else since
+    moved_time = now if moved or since is None else since
     residual = ""
     if current:
         residual = f"{step.used * median(math.exp(-entry.log_ratio) for entry in current) - 1:.3f}"
@@ -316,7 +303,7 @@ def calibration(
             **_of_memory(memory),
             "jobs": step.learned.job_count,
             "time": moment(now),
-            **({"movedTime": moment(last)} if _are_several(evidence) else {}),
+            **({"movedTime": moment(moved_time)} if _are_several(evidence) else {}),
             "evidence": [_row(entry) for entry in evidence],
         },
         residual=residual,
@@ -326,7 +313,7 @@ def calibration(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Factor:
-    """A learned factor, and how far it may move now."""
+    """A learned factor, the one that is stored, and where it may move now."""
 
     learned: Learned
     current: float | None
@@ -334,10 +321,12 @@ class _Factor:
 
     @property
     def has_moved(self) -> bool:
+        """Whether it moves by a step."""
         return self.current is None or abs(self.aim / self.current - 1) >= STEP - _ROUNDING
 
     @property
     def used(self) -> float:
+        """The factor to write. [1]"""
         return self.aim if self.current is None or self.has_moved else self.current
 
 
@@ -356,6 +345,23 @@ def _factor(
         pull = _pulling(evidence, aim, current or 1.0, influence)
         aim = _bounded(aim, current or 1.0, since, now, pull)
     return _Factor(learned=fit, current=current, aim=aim)
+
+
+def _memory_factor(
+    evidence: Sequence[JobEvidence],
+    current: float | None,
+    since: float | None,
+    now: float,
+    influence: Mapping[str, float],
+) -> _Factor | None:
+    """The factor on device memory; None where no job tells its memory."""
+    of_memory = [
+        replace(entry, log_ratio=entry.log_memory)
+        for entry in evidence
+        if entry.log_memory is not None
+    ]
+    spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
+    return _factor(of_memory, current, since, now, influence, **spreads) if of_memory else None
 
 
 def _of_memory(memory: _Factor | None) -> Written:
@@ -385,26 +391,26 @@ def _are_several(evidence: Sequence[JobEvidence]) -> bool:
 
 
 def _pulling(
-    evidence: Sequence[JobEvidence], ratio: float, stands: float, influence: Mapping[str, float]
+    evidence: Sequence[JobEvidence], ratio: float, current: float, influence: Mapping[str, float]
 ) -> float:
     """The largest influence of a namespace whose jobs pull the factor towards a ratio. [1]"""
-    up = ratio > stands
-    pull = {entry.namespace for entry in evidence if (entry.log_ratio > math.log(stands)) == up}
-    return max((influence.get(namespace, INFLUENCE) for namespace in pull), default=INFLUENCE)
+    up = ratio > current
+    pulling = {entry.namespace for entry in evidence if (entry.log_ratio > math.log(current)) == up}
+    return max((influence.get(namespace, INFLUENCE) for namespace in pulling), default=INFLUENCE)
 
 
 def _bounded(
-    ratio: float, stands: float, since: float | None, now: float, influence: float
+    ratio: float, current: float, since: float | None, now: float, influence: float
 ) -> float:
-    """A factor after today's step: a whole one once enough days have passed, else none."""
-    most = INFLUENCE if since is None or (now - since) * influence >= DAY * INFLUENCE else 0.0
-    return max(stands * (1 - most), min(stands * (1 + most), ratio))
+    """The factor after today's step: a whole step once enough time has passed, else none. [1]"""
+    limit = INFLUENCE if since is None or (now - since) * influence >= DAY * INFLUENCE else 0.0
+    return max(current * (1 - limit), min(current * (1 + limit), ratio))
 
 
-def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stood: int) -> bool:
+def _renewed(before: list[JobEvidence], after: tuple[JobEvidence, ...], stored_count: int) -> bool:
     """Whether evidence came, went, changed, or is old while its job runs."""
     by_job = {entry.job: entry for entry in before}
-    if stood != len(before) or by_job.keys() != {entry.job for entry in after}:
+    if stored_count != len(before) or by_job.keys() != {entry.job for entry in after}:
         return True
     return any(
         entry.at - by_job[entry.job].at >= OLD

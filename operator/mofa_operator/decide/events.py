@@ -21,7 +21,7 @@ _NAMED: Final = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _LastAdvice:
-    """The advice that stands."""
+    """The advice that a job was given last."""
 
     digest: str = ""
     model: str = ""
@@ -50,9 +50,9 @@ def news(
 
 
 def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> Note | None:
-    """Advice that differs from the last one."""
-    before = _last_advice(snapshot)
-    if before.digest == answer.digest:
+    """The Event of advice that differs from the last advice."""
+    last = _last_advice(snapshot)
+    if last.digest == answer.digest:
         return None
 
     def note(reason: Happened, message: str, *, warning: bool = False) -> Note:
@@ -68,21 +68,21 @@ def _advised(snapshot: JobSnapshot, answer: Answer, material: float) -> Note | N
         return note(Happened.INVALID_INPUT, why, warning=True)
     if not answer.strategy:
         return note(Happened.NO_FEASIBLE_LAYOUT, why, warning=True)
-    if not before.strategy:
+    if not last.strategy:
         is_sure = answer.outcome == Status.RECOMMENDED.value
         return note(Happened.RECOMMENDED if is_sure else Happened.LOW_CONFIDENCE, why)
-    change, upgrade = _change(snapshot, before, answer, material), _upgrade(before, answer)
+    change, upgrade = _change(snapshot, last, answer, material), _upgrade(last, answer)
     if change:
         return note(Happened.RECOMMENDATION_CHANGED, joined([upgrade, change, why]))
     stays = f"{upgrade}; what it advises stays: {why}"
     return note(Happened.MODEL_CHANGED, stays) if upgrade else None
 
 
-def _upgrade(before: _LastAdvice, answer: Answer) -> str:
-    """A sentence that an older version of the model gave the last advice; empty where none did."""
-    now = answer.annotations.get(PREFIX + "model-version", "")
-    is_same = before.model in {"", now}
-    return "" if is_same else f"model {now} answers anew what {before.model} had answered"
+def _upgrade(last: _LastAdvice, answer: Answer) -> str:
+    """That another version of the model gave the last advice, in words; empty where none did."""
+    version = answer.annotations.get(PREFIX + "model-version", "")
+    is_same = last.model in {"", version}
+    return "" if is_same else f"model {version} answers anew what {last.model} had answered"
 
 
 def _last_advice(snapshot: JobSnapshot) -> _LastAdvice:
@@ -91,41 +91,41 @@ def _last_advice(snapshot: JobSnapshot) -> _LastAdvice:
     if isinstance(job, LiveTrainingJob):
         ready, status = standing(job, Aspect.READY), job.status
         if ready is not None and ready.reason == Reason.ANNOTATIONS_REFUSED:
-            return _LastAdvice()  # nobody was told yet
+            return _LastAdvice()  # it has reached nobody yet
         return _LastAdvice(
             digest=status.inputs_hash,
             model=status.model_version,
             strategy=status.strategy,
             interval=status.interval,
         )
-    stands = job.annotations
+    annotations = job.annotations
     return _LastAdvice(
-        digest=stands.get(PREFIX + "inputs-hash", ""),
-        model=stands.get(PREFIX + "model-version", ""),
-        strategy=stands.get(PREFIX + "strategy", ""),
-        interval=figure(stands.get(PREFIX + "checkpoint-interval-seconds")),
+        digest=annotations.get(PREFIX + "inputs-hash", ""),
+        model=annotations.get(PREFIX + "model-version", ""),
+        strategy=annotations.get(PREFIX + "strategy", ""),
+        interval=figure(annotations.get(PREFIX + "checkpoint-interval-seconds")),
     )
 
 
-def _change(snapshot: JobSnapshot, before: _LastAdvice, answer: Answer, material: float) -> str:
-    """What differs, from what to what; empty where nothing does that matters."""
-    after = answer.annotations.get(PREFIX + "strategy", "")
+def _change(snapshot: JobSnapshot, last: _LastAdvice, answer: Answer, material: float) -> str:
+    """What changed in the advice, from what to what; empty where nothing did that matters."""
+    strategy = answer.annotations.get(PREFIX + "strategy", "")
     is_of_status = isinstance(snapshot.job, LiveTrainingJob)  # whose interval has an upper end
     interval = answer.says.interval if is_of_status else answer.checkpoint_interval
     words = []
-    if before.strategy != after:
-        words.append(f"strategy from {before.strategy} to {after}")
-    if moved(before.interval, interval, material):
-        stood, now = before.interval or 0, interval or 0
-        words.append(f"checkpoint interval from {stood:.0f} s to {now:.0f} s")
+    if last.strategy != strategy:
+        words.append(f"strategy from {last.strategy} to {strategy}")
+    if moved(last.interval, interval, material):
+        old_interval, new_interval = last.interval or 0, interval or 0
+        words.append(f"checkpoint interval from {old_interval:.0f} s to {new_interval:.0f} s")
     return ", ".join(words)
 
 
-def _drift(snapshot: JobSnapshot, seen: ObservedStatus) -> Note | None:
-    """A job that begins to differ from its prediction: one Event each time."""
-    accurate, before = seen.new_conditions[1], standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
-    drifted = before is not None and before.reason == Reason.DRIFTING
-    if accurate.reason != Reason.DRIFTING or drifted:
+def _drift(snapshot: JobSnapshot, observed_status: ObservedStatus) -> Note | None:
+    """The Event with which a job begins to differ from its prediction."""
+    accurate = observed_status.new_conditions[1]
+    old = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
+    if accurate.reason != Reason.DRIFTING or (old is not None and old.reason == Reason.DRIFTING):
         return None
     return Note(
         reason=Happened.PREDICTION_DRIFT,
@@ -136,7 +136,7 @@ def _drift(snapshot: JobSnapshot, seen: ObservedStatus) -> Note | None:
 
 
 def _overwritten(changed: Mapping[str, str]) -> Note | None:
-    """Values of ours that somebody changed: one Event for equal changes."""
+    """The Event of annotations of ours that somebody changed; equal changes make one Event."""
     if not changed:
         return None
     names = [name.removeprefix(PREFIX) for name in sorted(changed)]

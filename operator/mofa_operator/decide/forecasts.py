@@ -1,10 +1,9 @@
-"""Forecasts of a pool and its jobs that are written down and scored. Pure.
+"""Forecasts of a pool and its jobs, which are stored and scored. Pure.
 
     the ledger's days ─▶ once a day a forecast of the next seven ─▶ `forecasts` of the FailureLedger
                                      └─▶ seven days later what came stands beside it
 
-A forecast is never changed once it is written; what came is added. So bands that do not hold are
-seen, and said.
+A stored forecast is never changed; what came is added to it. So it shows where bands do not hold.
 """
 
 from __future__ import annotations
@@ -46,24 +45,18 @@ def forecasts(
     jobs_today = {forecast.job for forecast in kept if forecast.date == today}
     yesterday = (calendar.fromisoformat(today) - timedelta(days=1)).isoformat()
 
-    def held(name: str) -> float:
+    def node_days(name: str) -> float:
         return sum(day.held for day in by_name[name].values())
 
-    jobs = sorted((name for name in by_name if name), key=lambda name: (-held(name), name))
+    jobs = sorted((name for name in by_name if name), key=lambda name: (-node_days(name), name))
     for name in ["", *jobs[:MOST_JOBS]]:
         past = by_name.get(name, {})
         if name in jobs_today or yesterday not in past:
             continue
         coming = prospect(days_on_end(past, today), WEEK)
         if coming is not None and past[yesterday].held > 0:
-            kept.append(
-                Forecast(
-                    date=today,
-                    job=name,
-                    ettr=coming.ettr,
-                    stops=coming.stops,
-                )
-            )
+            forecast = Forecast(date=today, job=name, ettr=coming.ettr, stops=coming.stops)
+            kept.append(forecast)
     return tuple(sorted(kept, key=lambda forecast: (forecast.date, forecast.job)))
 
 
@@ -111,16 +104,15 @@ def _scored(forecast: Forecast, by_name: Mapping[str, Mapping[str, TrainedDay]])
     first = calendar.fromisoformat(forecast.date)
     dates = [(first + timedelta(days=number)).isoformat() for number in range(int(WEEK))]
     days = by_name.get(forecast.job, {})
-    if any(date not in days for date in dates):
+    week = [days[date] for date in dates if date in days]
+    if len(week) < len(dates):
         return forecast
-    week = [days[date] for date in dates]
-    held = sum(day.held for day in week)
-    if held <= 0:
+    node_days = sum(day.held for day in week)
+    if node_days <= 0:
         return forecast
-    ettr = round(sum(day.kept for day in week) / held, FORECAST_DIGITS)
-    return replace(
-        forecast, came=ettr, came_stops=round(sum(day.stops for day in week), FORECAST_DIGITS)
-    )
+    ettr = round(sum(day.kept for day in week) / node_days, FORECAST_DIGITS)
+    stops = round(sum(day.stops for day in week), FORECAST_DIGITS)
+    return replace(forecast, came=ettr, came_stops=stops)
 
 
 def rows_of(weekly: Iterable[Forecast]) -> list[Written]:

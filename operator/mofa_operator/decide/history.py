@@ -1,11 +1,11 @@
-"""The past of a pool, judged, and the failure rates that follow.
+"""The failure history of a pool: whether it can be believed, and the failure rates that follow.
 
-A reading joins the ledger day by day (`decide.ledger`), so a server that forgets takes nothing
-away. When Prometheus is away, a series is missing or a reading cannot be, only the watch adds to
-the ledger, and the condition says so.
+A reading joins the ledger day by day (`decide.ledger`), so that nothing is lost when Prometheus
+forgets. While Prometheus is away, lacks a series or gives impossible numbers, only the watch adds
+to the ledger, and the condition says so.
 
-`status.failures` of a version without days, or written by hand, stands until the ledger has half
-its exposure or covers the window.
+`status.failures` that was written by hand, or by a version without days, stays until the ledger has
+half its exposure or covers the window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mofa_operator.snapshot import COVERED, History, NoHistory, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
 
 NOBODY: Final[ByClass] = {}
-"""Evidence of nobody."""
+"""No evidence."""
 Reports: TypeAlias = tuple[RateReport, ...]
 """A report for each class, and for their total."""
 _WORST_FIRST: Final = (
@@ -46,7 +46,7 @@ _NINETY: Final = 1.645
 _HALF: Final = 0.5
 """A reading with a smaller share of the remembered exposure is thin. Ours. [1]"""
 _LEAST: Final = 2 * DAY
-"""A shorter window is not kept by days: it is what Prometheus says of it. [s]"""
+"""A shorter window has no ledger of days: only what Prometheus answers counts. [s]"""
 _TEN_YEARS: Final = 315_360_000.0
 
 
@@ -55,32 +55,32 @@ class HistoryReading:
     """What one look says of the past."""
 
     history: History | None
-    """Evidence that may be remembered; None where nothing may."""
+    """Evidence to store; None where there is none to store."""
     condition: NewCondition
     """The condition HistoryComplete."""
     days: tuple[Day, ...]
     """The ledger, with what this look brought."""
     usable: bool = False
-    """Whether Prometheus, or the watch alone, said something that can be used."""
+    """Whether Prometheus, or else the watch, gave evidence that can be used."""
 
 
 def read(snapshot: ProfileSnapshot, old_history: History | None, window: float) -> HistoryReading:
-    """The past of a pool, given what is remembered; `window` is how far back it counts. [s]"""
+    """The past of a pool, given the stored history; `window` is how far back it counts. [s]"""
     return _Look(snapshot, old_history, window).reading()
 
 
 class _Look:
-    """One look, and all that it rests on."""
+    """One look at the past of a pool."""
 
-    def __init__(self, snapshot: ProfileSnapshot, before: History | None, window: float) -> None:
+    def __init__(self, snapshot: ProfileSnapshot, old: History | None, window: float) -> None:
         self._snapshot = snapshot
-        self._before = before
+        self._old = old
         self._window = window
         self._stored = snapshot.profile.days
         self._watched = snapshot.watched if window >= _LEAST else ()
 
     @cached_property
-    def _known(self) -> History | None:
+    def _stored_sum(self) -> History | None:
         """The sum of the stored ledger; few looks need it."""
         return ledger.history_of(self._stored, self._window)
 
@@ -89,8 +89,8 @@ class _Look:
         history, aspect = self._snapshot.history, Aspect.HISTORY_COMPLETE
         if history is None:
             reason, why = Reason.HISTORY_UNAVAILABLE, "it was not asked for yet"
-            stands = standing(self._snapshot.profile, aspect)
-            unread = stands or NewCondition(aspect, "Unknown", reason, why)
+            condition = standing(self._snapshot.profile, aspect)
+            unread = condition or NewCondition(aspect, "Unknown", reason, why)
             return HistoryReading(history=None, condition=unread, days=self._stored)
         if isinstance(history, NoHistory):
             reasons = {reason.value: reason for reason in Reason}
@@ -107,22 +107,22 @@ class _Look:
         days = ledger.merged(self._stored, history.days, self._watched, window, self._snapshot.now)
         return self._judged(history, ledger.history_of(days, history.window) or alone, days)
 
-    def _judged(self, history: History, fresh: History, days: tuple[Day, ...]) -> HistoryReading:
-        """The reading of a history whose numbers are possible: what of it is remembered,
-        and why.
-        """
-        before, incomplete = self._before, Reason.HISTORY_INCOMPLETE
-        more = joined(str(warning) for warning in history.warnings[:2])
-        has_lost_exposure = self._has_lost_exposure(fresh)
-        lost = [name for name in before.classes if name not in fresh.classes] if before else []
+    def _judged(
+        self, history: History, new_history: History, days: tuple[Day, ...]
+    ) -> HistoryReading:
+        """The reading of a history whose numbers are possible: what of it is stored, and why."""
+        old, incomplete = self._old, Reason.HISTORY_INCOMPLETE
+        warnings = joined(str(warning) for warning in history.warnings[:2])
+        has_lost_exposure = self._has_lost_exposure(new_history)
+        lost = [name for name in old.classes if name not in new_history.classes] if old else []
         is_bare = not history.classes or history.node_days <= 0
         if history.missing:
             message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
             if lost or has_lost_exposure or is_bare:
                 return self._without(Reason.SERIES_MISSING, message)
             counted = f"only class {', '.join(history.classes)} can be counted"
-            words = [message, counted, _covered(fresh)]
-            return self._with(fresh, days, "False", Reason.SERIES_MISSING, words)
+            words = [message, counted, _covered(new_history)]
+            return self._with(new_history, days, "False", Reason.SERIES_MISSING, words)
         if lost:
             message = f"class {', '.join(lost)} cannot be counted now: too few training pods run"
             return self._without(incomplete, message)
@@ -130,39 +130,41 @@ class _Look:
             what = "no node was watched" if history.node_days <= 0 else "no class could be counted"
             return self._without(incomplete, f"{what} in the window")
         if has_lost_exposure:
-            return self._without(incomplete, joined([_covered(fresh), more]), days)
+            return self._without(incomplete, joined([_covered(new_history), warnings]), days)
         state: State = "True"
         reason, message = Reason.COMPLETE, ""
-        if percent(fresh) < COVERED:
+        if percent(new_history) < COVERED:
             state, reason = "False", incomplete
             message = "only what was seen counts as exposure"
-        elif not ledger.failures(fresh):
+        elif not ledger.failures(new_history.classes):
             reason = Reason.NO_FAILURES_SEEN
             message = "no failure: rates come from the assumption, and from that exposure"
-        return self._with(fresh, days, state, reason, [_covered(fresh), message, more])
+        return self._with(
+            new_history, days, state, reason, [_covered(new_history), message, warnings]
+        )
 
     def _with(
-        self, fresh: History, days: tuple[Day, ...], state: State, reason: Reason, words: list[str]
+        self,
+        new_history: History,
+        days: tuple[Day, ...],
+        state: State,
+        reason: Reason,
+        words: list[str],
     ) -> HistoryReading:
-        """A reading whose evidence is remembered."""
+        """A reading whose evidence is stored."""
         condition = NewCondition(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
-        return HistoryReading(history=fresh, condition=condition, days=days, usable=True)
+        return HistoryReading(history=new_history, condition=condition, days=days, usable=True)
 
     def _without(
         self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
     ) -> HistoryReading:
-        """A reading that brings no evidence: what was remembered stays, with what the watch
-        saw since.
-        """
-        before = self._before
-        kept = (
-            "rates are the assumption's"
-            if before is None
-            else f"what was learned before is used, {_amount(before.node_days)}"
-        )
+        """A reading without evidence: the stored one stays, with what the watch has seen since."""
+        basis = "rates are the assumption's"
+        if self._old is not None:
+            basis = f"what was learned before is used, {_amount(self._old.node_days)}"
         if days is None:
             days = ledger.merged(self._stored, (), self._watched, self._window, self._snapshot.now)
-        condition = NewCondition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, kept]))
+        condition = NewCondition(Aspect.HISTORY_COMPLETE, "False", reason, joined([message, basis]))
         return HistoryReading(history=self._of_ledger(days), condition=condition, days=days)
 
     def _watch_alone(self, reading: HistoryReading) -> HistoryReading:
@@ -178,29 +180,28 @@ class _Look:
         return self._with(history, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
 
     def _of_ledger(self, days: tuple[Day, ...]) -> History | None:
-        """The sum of the ledger; None where the memory of before says more.
+        """The sum of the ledger; None where the stored history says more.
 
-        A watch's first hours say nothing until something fails: exposure alone is written once a
-        day is worth it.
+        Of the first hours of a watch only failures are written at once; exposure alone is written
+        once it is due.
         """
         ledger_sum = ledger.history_of(days, self._window)
         if ledger_sum is None or ledger_sum.node_days <= 0 or self._has_lost_exposure(ledger_sum):
             return None
-        if self._before is not None:
-            known_classes = set() if self._known is None else set(self._known.classes)
-            lost = set(self._before.classes) - set(ledger_sum.classes) - known_classes
+        if self._old is not None:
+            stored = set() if self._stored_sum is None else set(self._stored_sum.classes)
+            lost = set(self._old.classes) - set(ledger_sum.classes) - stored
             return None if lost else ledger_sum
         is_due = ledger.due(self._stored, days, self._snapshot.now)
-        return ledger_sum if ledger.failures(ledger_sum) or is_due else None
+        return ledger_sum if ledger.failures(ledger_sum.classes) or is_due else None
 
-    def _has_lost_exposure(self, fresh: History) -> bool:
+    def _has_lost_exposure(self, new_history: History) -> bool:
         """Whether a poorly covered window has under half of the remembered node-days."""
-        before = self._before
-        if before is None or percent(fresh) >= COVERED:
+        if self._old is None or percent(new_history) >= COVERED:
             return False
-        half = _HALF * before.node_days
-        ledger_has_lost = self._known is None or self._known.node_days < half
-        return fresh.node_days < half and ledger_has_lost
+        half = _HALF * self._old.node_days
+        ledger_has_lost = self._stored_sum is None or self._stored_sum.node_days < half
+        return new_history.node_days < half and ledger_has_lost
 
 
 def percent(history: History) -> int:
@@ -208,9 +209,9 @@ def percent(history: History) -> int:
     return round(100 * history.coverage)
 
 
-def _covered(fresh: History) -> str:
-    days = f"{fresh.window / DAY:.3g}"
-    return f"{percent(fresh)} % of {days} days are covered, {_amount(fresh.node_days)}"
+def _covered(history: History) -> str:
+    days = f"{history.window / DAY:.3g}"
+    return f"{percent(history)} % of {days} days are covered, {_amount(history.node_days)}"
 
 
 def _amount(node_days: float) -> str:
@@ -260,9 +261,9 @@ def assessed(
     past: Sequence[DatedEvidence] = (),
     present: ByClass = NOBODY,
 ) -> Reports:
-    """The check of a profile's assumptions against the evidence, safe to repeat at every look.
+    """The assumed failure rates of a profile, compared with the evidence.
 
-    The posterior blends as advice does: the assumptions are worth `priorWeight` failures in all,
+    The rates are blended as for advice: the assumptions are worth `priorWeight` failures in all,
     shared out by rate. A class that could not be counted keeps its assumption, and then there is
     no total.
     """
@@ -274,7 +275,7 @@ def assessed(
 
 
 def rows(history: History | None, reports: Reports) -> list[Written]:
-    """`status.failures`; empty where nothing was counted, because that is not a count of zero."""
+    """`status.failures`; empty where nothing was counted, which is not the same as zero failures."""
     if history is None:
         return []
     return [_row(history, report) for report in reports if report.name in history.classes]
@@ -299,11 +300,7 @@ def total(history: History | None, reports: Reports) -> Written:
 
 def verdict(history: History | None, reports: Reports) -> NewCondition:
     """The condition AssumptionsHold: the worst verdict of all classes and their total."""
-    worst = next(
-        candidate
-        for candidate in _WORST_FIRST
-        if any(report.verdict is candidate for report in reports)
-    )
+    worst = min((report.verdict for report in reports), key=_WORST_FIRST.index)
     states: dict[Verdict, State] = {
         Verdict.CONSISTENT: "True",
         Verdict.DRIFTS: "True",
@@ -332,12 +329,8 @@ def recoveries(spec: ClusterProfileSpec, history: History | None) -> dict[str, R
         evidence = None if history is None else history.classes.get(failure_class.name)
         mean = None if evidence is None else evidence.mean_recovery
         if evidence is not None and mean is not None:
-            error = (
-                float(failure_class.recovery_spread)
-                * mean
-                / max(1.0, float(evidence.failures)) ** 0.5
-            )
-            half = _NINETY * error
+            spread = float(failure_class.recovery_spread) * mean
+            half = _NINETY * (spread / max(1.0, float(evidence.failures)) ** 0.5)
             bounds[failure_class.name] = Range(
                 lower=max(0.0, mean - half), target=float(mean), upper=mean + half
             )
@@ -345,24 +338,24 @@ def recoveries(spec: ClusterProfileSpec, history: History | None) -> dict[str, R
 
 
 def contradiction(profile: LiveProfile, history: History | None, reports: Reports) -> Note | None:
-    """The Event for an assumption that history newly contradicts."""
+    """The Event of an assumption that the history contradicts and did not contradict before."""
     if history is None:
         return None
-    stands = standing(profile, Aspect.ASSUMPTIONS_HOLD)
-    before = {row.name: row.verdict for row in profile.status.rows}
-    worst = next(
-        (candidate.value for candidate in _WORST_FIRST if candidate.value in before.values()), ""
-    )
-    before[TOTAL] = worst if stands is None else str(stands.reason)
-    fresh = [
+    condition = standing(profile, Aspect.ASSUMPTIONS_HOLD)
+    verdicts = {row.name: row.verdict for row in profile.status.rows}
+    worst = next((word.value for word in _WORST_FIRST if word.value in verdicts.values()), "")
+    verdicts[TOTAL] = worst if condition is None else str(condition.reason)
+    contradicting = [
         report
         for report in reports
         if report.verdict in {Verdict.HIGHER, Verdict.LOWER}
-        and before.get(report.name) != report.verdict.value
+        and verdicts.get(report.name) != report.verdict.value
     ]
-    if not fresh:
+    if not contradicting:
         return None
-    report = max(fresh, key=lambda r: (r.verdict is Verdict.HIGHER, r.evidence))
+    report = max(
+        contradicting, key=lambda report: (report.verdict is Verdict.HIGHER, report.evidence)
+    )
     return Note(
         reason=Happened.ASSUMPTION_CONTRADICTED,
         message=_contradicted(report, history),
@@ -371,17 +364,17 @@ def contradiction(profile: LiveProfile, history: History | None, reports: Report
     )
 
 
-def _contradicted(report: RateReport, memory: History) -> str:
+def _contradicted(report: RateReport, history: History) -> str:
     which = "failures" if report.name == TOTAL else f"failures of class {report.name}"
     low, high = report.exact_lower or 0.0, report.exact_upper or 0.0
-    days = report.expected / report.assumed if report.assumed > 0 else memory.node_days
+    days = report.expected / report.assumed if report.assumed > 0 else history.node_days
     way = "higher" if report.verdict is Verdict.HIGHER else "lower"
     return (
         f"{which} are {way} than assumed: {1000 * report.assumed:.3g} in a thousand node-days are "
         "assumed, "
         f"{1000 * report.failures / max(days, 1e-9):.3g} were seen, between {1000 * low:.3g} and "
         f"{1000 * high:.3g} with 90 % confidence; {report.failures} in {days:,.0f} node-days, "
-        f"{percent(memory)} % of the window covered{f'; {_since(report)}' if report.since else ''}"
+        f"{percent(history)} % of the window covered{f'; {_since(report)}' if report.since else ''}"
     )
 
 
@@ -391,28 +384,31 @@ def _since(report: RateReport) -> str:
     return f"{which} {report.ratio or 0.0:.2g} times the assumed since {report.since}"
 
 
-def _row(memory: History, report: RateReport) -> Written:
+def _row(history: History, report: RateReport) -> Written:
     """A row of `status.failures`: counts, exposure, rates and verdict of one class."""
-    seen = memory.classes[report.name]
+    evidence = history.classes[report.name]
     row: Written = {
         "name": report.name,
-        "failures": seen.failures,
-        "exposureNodeDays": str(seen.node_days),
-        "windowSeconds": int(memory.window),
-        "coveragePercent": percent(memory),
+        "failures": evidence.failures,
+        "exposureNodeDays": str(evidence.node_days),
+        "windowSeconds": int(history.window),
+        "coveragePercent": percent(history),
         "assumed": _decimal(1000 * report.assumed),
         "priorWeightPercent": round(100 * min(1.0, max(0.0, report.prior_weight))),
         "verdict": report.verdict.value,
     }
-    if seen.others:
-        row["others"] = int(seen.others)
+    if evidence.others:
+        row["others"] = int(evidence.others)
     if report.since is not None:
         row["changedDate"] = report.since
-    if (report.present.failures, report.present.node_days) != (seen.failures, seen.node_days):
+    if (report.present.failures, report.present.node_days) != (
+        evidence.failures,
+        evidence.node_days,
+    ):
         row["presentFailures"] = _decimal(report.present.failures)
         row["presentNodeDays"] = _decimal(report.present.node_days)
-    if seen.mean_recovery is not None:
-        row["recoverySeconds"] = round(seen.mean_recovery)
+    if evidence.mean_recovery is not None:
+        row["recoverySeconds"] = round(evidence.mean_recovery)
     if report.lower is not None and report.mean is not None and report.upper is not None:
         row["rate"] = {
             "lower": _decimal(1000 * report.lower),

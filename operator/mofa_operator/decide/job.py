@@ -1,12 +1,12 @@
-"""A job's snapshot and its answer to a decision: annotations, status, at most one Event, figures.
+"""What to write about a job, by its answer: annotations, status, at most one Event, figures.
 
-    job(snapshot, answer)    the decision; silent where everything stands already
+    job(snapshot, answer)    the decision; it writes nothing where everything stands already
     failed(snapshot, why)    the decision where the model itself failed
     refused(snapshot, …)     the decision where the API server does not take the annotations
 
-Deciding twice writes once. What we wrote stands while the inputs hash is equal, even if a fresh
-answer differs in what the hash does not cover: the longer a pool is watched, the narrower are the
-bands. A value that somebody else wrote is put back.
+An equal decision is written once. What we wrote stays while the inputs hash is equal, even where a
+new answer differs in what the hash does not cover: bands get narrower the longer a pool is watched.
+A value that somebody else wrote is put back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from mofa_operator.words import OF_JOBS, Aspect, Happened, Reason
 
 HASH, COMPUTED = PREFIX + "inputs-hash", PREFIX + "computed-at"
 _AT_ONCE: Final = 0.5
-"""After which time a job is looked at again that asks anew. [s]"""
+"""Time until the next look at a job whose question has changed by what was seen of it. [s]"""
 _VERDICTS: Final = (
     "Consistent",
     "Drifts",
@@ -74,41 +74,40 @@ def _job(snapshot: JobSnapshot, answer: Answer | None, settings: LoopSettings) -
         return _cleared(snapshot, stance)
     if stance is not Handling.ADVISE or answer is None:
         return Decision(key=job.key, uid=job.uid, outcome=stance.value)
-    seen = observed_status(snapshot, answer, settings)
+    observation = observed_status(snapshot, answer, settings)
     computed = computed_at(snapshot, answer.digest)
     is_ours = isinstance(job, LiveTrainingJob)
     learned = {
         RUNS: runs_annotation(snapshot, answer),
         MEASURED: measured_annotation(snapshot, answer, settings.quiet),
     }
-    ends = {FINISH: one_line(part(seen.observed, "finish"))}
-    own = {RECORD: seen.record if is_ours else "", **ends}
-    made, target = _held(job, answer, computed, own, learned), None
+    ends = {FINISH: one_line(part(observation.observed, "finish"))}
+    run_record = {RECORD: observation.record if is_ours else "", **ends}
+    decision, target = _annotated(job, answer, computed, run_record, learned), None
     changed = _overwritten(job, answer, computed)
     if snapshot.target is not None and _takes(snapshot.target):
-        target = _held(snapshot.target, answer, computed, ends)
+        target = _annotated(snapshot.target, answer, computed, ends)
         changed = {**_overwritten(snapshot.target, answer, computed), **changed}
-    status = _status(snapshot, answer, seen, computed) if is_ours else None
+    status = _status(snapshot, answer, observation, computed) if is_ours else None
     if status is not None and same(job.standing, status):
         status = None
-    made = replace(made, target_decision=target, status=status)
+    decision = replace(decision, target_decision=target, status=status)
+    notes = launch_note(snapshot, answer)
+    if not decision.is_silent:
+        notes = (*news(snapshot, answer, observation, changed, settings.material), *notes)
     return replace(
-        made,
-        notes=(
-            *(() if made.is_silent else news(snapshot, answer, seen, changed, settings.material)),
-            *launch_note(snapshot, answer),
-        ),
-        figures=_figures(snapshot, answer, seen),
+        decision,
+        notes=notes,
+        figures=_figures(snapshot, answer, observation),
         outcome=answer.reason,
         digest=answer.digest,
-        # the answer is asked for anew, with what was seen
-        requeue_after=seen.requeue_after if _stands(job, learned) else _AT_ONCE,
+        requeue_after=observation.requeue_after if _stands(job, learned) else _AT_ONCE,
         taught=taught(snapshot, answer, settings),
     )
 
 
 def failed(snapshot: JobSnapshot, why: str) -> Decision:
-    """What to do where the model failed: earlier advice stands, and Ready says what happened."""
+    """The decision where the model failed: earlier advice stays, and Ready says what happened."""
     job, status, error = snapshot.job, None, Reason.INTERNAL_ERROR
     if isinstance(job, LiveTrainingJob) and handling_of(snapshot) is Handling.ADVISE:
         new_conditions = [NewCondition(Aspect.READY, "Unknown", error, why)]
@@ -128,12 +127,12 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
 
 
 def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: str) -> Decision:
-    """What to do where annotations are refused: the status has the answer, and Ready says why."""
+    """The decision where annotations are refused: the status has the answer, and Ready says why."""
     job, status, outcome = snapshot.job, None, Reason.ANNOTATIONS_REFUSED.value
-    seen = observed_status(snapshot, answer, settings)
-    figures = _figures(snapshot, answer, seen)
+    observation = observed_status(snapshot, answer, settings)
+    figures = _figures(snapshot, answer, observation)
     if isinstance(job, LiveTrainingJob):
-        status = _status(snapshot, answer, seen, computed_at(snapshot, answer.digest), why)
+        status = _status(snapshot, answer, observation, computed_at(snapshot, answer.digest), why)
         if same(job.standing, status):
             return Decision(key=job.key, uid=job.uid, figures=figures, outcome=outcome)
     message = sentence(why)
@@ -152,7 +151,7 @@ def refused(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings, why: 
 def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
     """Remove all annotations of ours from a job and its target; a TrainingJob's status says why."""
     job, status = snapshot.job, None
-    made, target = _removed(job), None
+    decision, target = _removed(job), None
     if snapshot.target is not None and _takes(snapshot.target):
         target = _removed(snapshot.target)
     if isinstance(job, LiveTrainingJob):
@@ -162,7 +161,7 @@ def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
         )
         status = of_generation(job, {"conditions": conditions(job, new_conditions, snapshot.now)})
     return replace(
-        made,
+        decision,
         target_decision=target,
         status=None if same(job.standing, status) else status,
         outcome=stance.value,
@@ -170,68 +169,68 @@ def _cleared(snapshot: JobSnapshot, stance: Handling) -> Decision:
 
 
 def computed_at(snapshot: JobSnapshot, digest: str) -> str:
-    """When an answer was computed: what the status or the job says for an equal hash, else now."""
-    job, stands = snapshot.job, snapshot.job.annotations
-    answers = [(stands.get(HASH), stands.get(COMPUTED, ""))]
+    """When an answer was computed: what the status or the job says of an equal hash, else now."""
+    job, annotations = snapshot.job, snapshot.job.annotations
+    stored = [(annotations.get(HASH), annotations.get(COMPUTED, ""))]
     if isinstance(job, LiveTrainingJob):
-        answers.insert(0, (job.status.inputs_hash, job.status.computed_time))
-    dated = (at for of, at in answers if of == digest and seconds(at) is not None)
-    return next(dated, moment(snapshot.now))
+        stored.insert(0, (job.status.inputs_hash, job.status.computed_time))
+    times = (time for hash_, time in stored if hash_ == digest and seconds(time) is not None)
+    return next(times, moment(snapshot.now))
 
 
 _NOTHING_LEARNED: Final = dict.fromkeys(SEEN, "")
 
 
 def _stands(job: LiveObject, texts: Mapping[str, str]) -> bool:
-    """Whether annotations stand on a job; an empty text is none."""
+    """Whether a job has these annotations; an empty text means that it has none."""
     return all(job.annotations.get(name, "") == text for name, text in texts.items())
 
 
-def _held(
+def _annotated(
     job: LiveObject,
     answer: Answer,
     computed: str,
-    own: Mapping[str, str],
+    run_record: Mapping[str, str],
     learned: Mapping[str, str] = _NOTHING_LEARNED,
 ) -> Decision:
-    """The annotations to write; none where they stand whole and untouched.
+    """The annotations to write; none where they stand complete and nobody changed them.
 
-    What we keep of a run as our `own`, and what was `learned` of it, join what stands.
+    With those of the answer stand our `run_record`, and what was `learned` of the run.
     """
-    more = {**own, **learned}
-    stands, hold = job.annotations, {**answer.annotations, COMPUTED: computed}
-    if stands.get(HASH) == answer.digest and not _differing(job, hold):
-        if _stands(job, more):
+    run_texts = {**run_record, **learned}
+    annotations, wanted = job.annotations, {**answer.annotations, COMPUTED: computed}
+    if annotations.get(HASH) == answer.digest and not _differing(job, wanted):
+        if _stands(job, run_texts):
             return Decision(key=job.key, uid=job.uid)
-        hold = {name: stands[name] for name in hold}
-    hold |= {name: text for name, text in more.items() if text}
-    stale = tuple(name for name in removal(stands) if name not in hold)
-    return Decision(key=job.key, uid=job.uid, hold=hold, drop=stale)
+        wanted = {name: annotations[name] for name in wanted}
+    wanted |= {name: text for name, text in run_texts.items() if text}
+    stale = tuple(name for name in removal(annotations) if name not in wanted)
+    return Decision(key=job.key, uid=job.uid, hold=wanted, drop=stale)
 
 
 def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
-    """Annotations of the answer that another writer changed or removed, with the writer. Empty
-    where the job did not carry this very answer: then its annotations are an older one.
+    """Annotations of this answer that another writer changed or removed, with the writer; empty where
+    the job has those of an older answer.
     """
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
-    stood = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
-    return differing if stood else {}
+    is_same_answer = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}
+    return differing if is_same_answer else {}
 
 
-def _differing(job: LiveObject, hold: Mapping[str, str]) -> dict[str, str]:
+def _differing(job: LiveObject, wanted: Mapping[str, str]) -> dict[str, str]:
     """Annotations that are missing or have another writer's value, with the writer."""
-    stands, foreign = job.annotations, job.foreign
+    annotations, foreign = job.annotations, job.foreign
     return {
         name: foreign.get(name, "")
-        for name, value in hold.items()
-        if name not in stands or (name in foreign and stands[name] != value)
+        for name, value in wanted.items()
+        if name not in annotations or (name in foreign and annotations[name] != value)
     }
 
 
 def _removed(job: LiveObject) -> Decision:
-    """The removal of everything of ours; none where nothing stands."""
-    gone = tuple(removal(job.annotations))
-    return Decision(key=job.key, uid=job.uid, hold={} if gone else None, drop=gone)
+    """The removal of all our annotations; no write where there are none."""
+    names = tuple(removal(job.annotations))
+    return Decision(key=job.key, uid=job.uid, hold={} if names else None, drop=names)
 
 
 def _takes(job: LiveObject) -> bool:
@@ -240,7 +239,11 @@ def _takes(job: LiveObject) -> bool:
 
 
 def _status(
-    snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus, computed: str, refusal: str = ""
+    snapshot: JobSnapshot,
+    answer: Answer,
+    observation: ObservedStatus,
+    computed: str,
+    refusal: str = "",
 ) -> Written:
     """The status of an advised TrainingJob; `refusal` says why its annotations do not stand."""
     ready, *others = _answered(snapshot, answer)
@@ -249,20 +252,20 @@ def _status(
     new_conditions = [
         ready,
         *others,
-        *seen.new_conditions,
-        seen.memory_condition,
+        *observation.new_conditions,
+        observation.memory_condition,
         *launch_verified(snapshot, answer),
     ]
     status: Written = {
         **answer.status,
         "computedTime": computed,
-        "health": seen.health,
+        "health": observation.health,
         "conditions": conditions(snapshot.job, new_conditions, snapshot.now),
     }
     if "inputs" in answer.status:
         status["inputs"] = _judged(answer.status["inputs"], snapshot.profile)
-    if seen.observed:
-        status["observed"] = dict(seen.observed)
+    if observation.observed:
+        status["observed"] = dict(observation.observed)
     return of_generation(snapshot.job, status)
 
 
@@ -278,44 +281,40 @@ def _judged(inputs: Written, profile: LiveProfile | None) -> Written:
 
 
 def _answered(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]:
-    """The first four conditions, which an answer decides."""
+    """The first four conditions of a job, which follow from its answer."""
     reason, doubts = Reason(answer.reason), list[str]()
     if reason is Reason.PRIOR_DOMINATED:
         doubts = ["failure rates are mostly assumption: little was counted yet"]
     is_advised = reason in {Reason.RECOMMENDED, Reason.LOW_CONFIDENCE, Reason.PRIOR_DOMINATED}
     why = joined([answer.explanation, *doubts, _target_caveat(snapshot)])
-    state: State = "Unknown"
-    enough = reason
-    because = "there is no advice"
+    sure = NewCondition(Aspect.CONFIDENCE_SUFFICIENT, "Unknown", reason, "there is no advice")
     if is_advised:
         is_sure = reason is Reason.RECOMMENDED
-        state, enough = ("True", Reason.SUFFICIENT) if is_sure else ("False", reason)
-        because = joined(doubts) or joined(answer.caveats)
-    unanswered = [Reason(status) for status in UNANSWERED]
-    valid = {
-        **{
-            status: NewCondition(Aspect.MODEL_VALID, "False", status, answer.explanation)
-            for status in unanswered
-        },
-        Reason.PROFILE_MISSING: NewCondition(
-            Aspect.MODEL_VALID, "Unknown", reason, answer.explanation
-        ),
-    }.get(reason, NewCondition(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD, ""))
+        state: State = "True" if is_sure else "False"
+        caveats = joined(doubts) or joined(answer.caveats)
+        sure = replace(
+            sure, state=state, reason=Reason.SUFFICIENT if is_sure else reason, message=caveats
+        )
+    valid = NewCondition(Aspect.MODEL_VALID, "True", Reason.UNDERSTOOD)
+    if reason in UNANSWERED:
+        valid = NewCondition(Aspect.MODEL_VALID, "False", reason, answer.explanation)
+    elif reason is Reason.PROFILE_MISSING:
+        valid = NewCondition(Aspect.MODEL_VALID, "Unknown", reason, answer.explanation)
     return [
         NewCondition(Aspect.READY, "True" if is_advised else "False", reason, why),
         valid,
         _history(snapshot.profile),
-        NewCondition(Aspect.CONFIDENCE_SUFFICIENT, state, enough, because),
+        sure,
     ]
 
 
 def _history(profile: LiveProfile | None) -> NewCondition:
-    """Condition HistoryComplete of a job: that of its profile, else unknown with the reason."""
+    """The condition HistoryComplete of a job: that of its profile, else unknown with a reason."""
     reason, why = Reason.HISTORY_UNAVAILABLE, "the ClusterProfile's history was not read yet"
     if profile is None:
         reason, why = Reason.PROFILE_MISSING, "the ClusterProfile does not exist"
-    stands = None if profile is None else standing(profile, Aspect.HISTORY_COMPLETE)
-    return stands or NewCondition(Aspect.HISTORY_COMPLETE, "Unknown", reason, why)
+    unknown = NewCondition(Aspect.HISTORY_COMPLETE, "Unknown", reason, why)
+    return unknown if profile is None else standing(profile, unknown.aspect) or unknown
 
 
 def _target_caveat(snapshot: JobSnapshot) -> str:
@@ -334,14 +333,16 @@ def _target_caveat(snapshot: JobSnapshot) -> str:
 
 
 def _should_train(snapshot: JobSnapshot) -> bool | None:
-    """Whether a job is there, and its steps would be seen: time without any is lost then."""
+    """Whether a job is there and its steps would be seen, so that time without any is lost; None
+    where nobody looked.
+    """
     if not snapshot.looked:
         return None
     return snapshot.running is not None or (snapshot.alive is not None and snapshot.alive.watched)
 
 
-def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> JobFigures:
-    """The figures of a job that metrics export."""
+def _figures(snapshot: JobSnapshot, answer: Answer, observation: ObservedStatus) -> JobFigures:
+    """The figures of a job for the metrics."""
     job = snapshot.job
     return JobFigures(
         key=job.key,
@@ -354,8 +355,8 @@ def _figures(snapshot: JobSnapshot, answer: Answer, seen: ObservedStatus) -> Job
         running=snapshot.running,
         residual=residual(snapshot.running, answer),
         memory_limits=limits(snapshot.running, answer),
-        step_due=seen.due,
+        step_due=observation.due,
         should_train=_should_train(snapshot),
-        health=seen.health,
+        health=observation.health,
         target=None if snapshot.target is None else snapshot.target.key,
     )

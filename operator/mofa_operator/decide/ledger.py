@@ -1,13 +1,12 @@
 """Evidence of failures by day, by week and in sum; nothing is counted twice. Pure.
 
-    a profile's days ─▶ merged(…) with what both witnesses say now ─▶ memory(…): their sum
-                           └─▶ ledger_status(…): what the FailureLedger keeps
+    a profile's days ─▶ merged(…) with what both witnesses say now ─▶ history_of(…): their sum
+                           └─▶ ledger_status(…): the status of the FailureLedger
 
 Two rules join the days:
 
 1. A new entry replaces the stored one unless it covers less of its day, or lacks a class that the
-   stored one saw. So a server that forgets a day takes nothing away, and data that arrives late is
-   taken.
+   stored one has. So a day that Prometheus forgets stays, and data that arrives late counts.
 2. For each day and class one witness counts, and nothing is added up across witnesses. A witness
    that saw jobs comes before one that saw only nodes; then the larger exposure counts, doubled for
    Prometheus, because it sees pods.
@@ -39,7 +38,7 @@ from mofa_operator.objects import LiveProfile, Written
 from mofa_operator.snapshot import History, NoHistory
 
 MOST_DAYS: Final = 400
-"""Days that are kept of each witness: the longest window, and some. [1]"""
+"""Days that are kept of each witness: more than the longest window has. [1]"""
 MOST_WEEKS: Final = 53
 """Weeks that are kept. [1]"""
 NAMED_DAYS: Final = 35
@@ -47,19 +46,19 @@ NAMED_DAYS: Final = 35
 MOST_JOBS: Final = 20
 """Jobs that the account of a day names: those that lost most. [1]"""
 QUARTER: Final = 21600.0
-"""Once this much more of a day is known, it is written, whatever it says. [s]"""
+"""Once so much more of a day is known, it is written even if nothing changed. [s]"""
 _AS_READ: Final = ("countedBy", "lasting")
 """Fields that only a look at Prometheus changes."""
 _COARSE: Final = 10.0
 """From this many node-days on, tenths are precise enough. [node d]"""
 _WRONG: Final = 0.01
-"""Possible error of the summed seconds of a week's days. [d]"""
+"""Rounding error of a week whose days are summed up. [d]"""
 
 
 def remembered(profile: LiveProfile) -> History | None:
     """The evidence in a profile's status; None where nothing was counted yet."""
     classes = profile.status.evidence
-    if not any(evidence.node_days for evidence in classes.values()):
+    if not exposure(classes):
         return None
     first = {row.name: row for row in profile.status.rows}[next(iter(classes))]
     return _history(classes, number(first.window_seconds), number(first.coverage_percent) / 100)
@@ -67,39 +66,45 @@ def remembered(profile: LiveProfile) -> History | None:
 
 def rounded(classes: ByClass, window: float, coverage: float) -> History:
     """Evidence rounded as the status writes it, so that it equals what is read back."""
-    seen = {name.value: classes[name] for name in RecoveryClass if name in classes}
-    for name, evidence in seen.items():
+
+    def rounded_evidence(evidence: FailureEvidence) -> FailureEvidence:
         mean = evidence.mean_recovery
         seconds = 0.0 if mean is None else float(evidence.recoveries * round(mean))
-        seen[name] = replace(
-            evidence, node_days=node_days(evidence.node_days), recovery_seconds=seconds
-        )
-    return _history(seen, round(window), coverage)
+        days = node_days(evidence.node_days)
+        return replace(evidence, node_days=days, recovery_seconds=seconds)
+
+    by_class = {
+        name.value: rounded_evidence(classes[name]) for name in RecoveryClass if name in classes
+    }
+    return _history(by_class, round(window), coverage)
 
 
 def _history(classes: ByClass, window: float, coverage: float) -> History:
     return History(
         classes=classes,
-        node_days=max((evidence.node_days for evidence in classes.values()), default=0.0),
+        node_days=exposure(classes),
         window=float(int(window)),
         coverage=min(100, round(100 * coverage)) / 100,
     )
 
 
-def failures(history: History) -> int:
+def exposure(classes: ByClass) -> float:
+    """Node-days that were watched: the most of any class. [node d]"""
+    return max((evidence.node_days for evidence in classes.values()), default=0.0)
+
+
+def failures(classes: ByClass) -> int:
     """Failures of all classes. [1]"""
-    return int(sum(evidence.failures for evidence in history.classes.values()))
+    return int(sum(evidence.failures for evidence in classes.values()))
 
 
 def differs(old_history: History, new_history: History, least: float) -> bool:
     """Whether any figure of the evidence changed by a share of `least` or more."""
 
     def figures(evidence: FailureEvidence | None) -> tuple[float | None, ...]:
-        return (
-            (None,) * 3
-            if evidence is None
-            else (evidence.node_days, evidence.interruptions, evidence.mean_recovery)
-        )
+        if evidence is None:
+            return None, None, None
+        return evidence.node_days, evidence.interruptions, evidence.mean_recovery
 
     pairs: list[tuple[float | None, float | None]] = [(old_history.coverage, new_history.coverage)]
     for name in RecoveryClass:
@@ -124,25 +129,22 @@ def merged(
     window: float,
     now: float,
 ) -> tuple[Day, ...]:
-    """The stored days with what both witnesses say now, within the window.
-
-    `window` and `now` in [s].
-    """
-    kept = {_order(day): day for day in stored_days}
+    """The stored days of the window, with what both witnesses say now. `window` and `now` in [s]."""
+    by_key = {_key(day): day for day in stored_days}
     for day in (*prometheus, *watched_days):
         classes = {
             name.value: as_written(day.classes[name])
             for name in RecoveryClass
             if name in day.classes
         }
-        fresh = replace(day, covered=float(round(day.covered)), classes=classes)
-        stored = kept.get(_order(fresh))
-        if stored is None or _replaces(stored, fresh):
-            kept[_order(fresh)] = fresh
+        new_day = replace(day, covered=float(round(day.covered)), classes=classes)
+        stored = by_key.get(_key(new_day))
+        if stored is None or _replaces(stored, new_day):
+            by_key[_key(new_day)] = new_day
     since, until = date_of(now - window), date_of(now + DAY)  # a clock may be a day wrong
     return tuple(
         day
-        for key, day in sorted(kept.items())
+        for key, day in sorted(by_key.items())
         if since <= key[0] <= until
         and (day.covered or any(evidence.interruptions for evidence in day.classes.values()))
     )
@@ -150,15 +152,15 @@ def merged(
 
 def history_of(days: Iterable[Day], window: float) -> History | None:
     """The sum of days; None where there are none. `window` in [s]."""
-    every = of_days(days)
-    if not every:
+    all_dated = of_days(days)
+    if not all_dated:
         return None
-    whole = reduce(together, (dated.classes for dated in every))
-    return rounded(whole, window, sum(dated.days for dated in every) * DAY / window)
+    total = reduce(together, (dated.classes for dated in all_dated))
+    return rounded(total, window, sum(dated.days for dated in all_dated) * DAY / window)
 
 
 def counts(days: Iterable[Day], name: str) -> Day | None:
-    """The entry of one day that counts for a class; None where none knows the class."""
+    """The entry of a day that counts for a class; None where none has the class."""
 
     def weight(day: Day) -> tuple[bool, float, bool]:
         is_server = day.witness == PROMETHEUS
@@ -169,44 +171,35 @@ def counts(days: Iterable[Day], name: str) -> Day | None:
 
 
 def due(stored_days: Iterable[Day], days: Iterable[Day], now: float) -> bool:
-    """Whether days alone are worth a write: one is complete, or much more of one is known.
-
-    `now` in [s].
-    """
-    covered_before = {_order(day): day.covered for day in stored_days}
+    """Whether days alone are worth a write: one is over, or much more of one is known. `now` in [s]."""
+    covered = {_key(day): day.covered for day in stored_days}
     today = date_of(now)
-    return any(
-        (more := day.covered - covered_before.get(_order(day), 0.0)) >= QUARTER
-        or (more > 0 and day.date < today)
-        for day in days
-    )
+    added = ((day, day.covered - covered.get(_key(day), 0.0)) for day in days)
+    return any(time >= QUARTER or (time > 0 and day.date < today) for day, time in added)
 
 
 def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
-    """The days to keep: of those that are over, only the entry that counts for each class.
-
-    `now` in [s].
-    """
-    today, kept = date_of(now), []
+    """The days to store: of those that are over, only the entries that count. `now` in [s]."""
+    today, counting = date_of(now), list[Day]()
     for date, entries in _by_date(days):
         if date >= today:
-            kept += entries
+            counting += entries
             continue
         for day in entries:
-            counted = {
-                n: evidence for n, evidence in day.classes.items() if counts(entries, n) is day
-            }
-            kept += [replace(day, classes=counted)] if counted or day.account else []
+            names = [name for name in day.classes if counts(entries, name) is day]
+            if names or day.account:
+                classes = {name: day.classes[name] for name in names}
+                counting.append(replace(day, classes=classes))
     since = date_of(now - NAMED_DAYS * DAY)
     named = (
         replace(day, account=_with_jobs(day.account, MOST_JOBS if day.date >= since else 0))
-        for day in kept
+        for day in counting
     )
-    return tuple(sorted(named, key=_order)[-2 * MOST_DAYS :])
+    return tuple(sorted(named, key=_key)[-2 * MOST_DAYS :])
 
 
 def _with_jobs(account: Sequence[NodeTime], most: int) -> tuple[NodeTime, ...]:
-    """The account of a day with the jobs that lost most; the others are one without a name."""
+    """The account of a day with the jobs that lost most; all others are summed under no name."""
     by_job: defaultdict[str, list[NodeTime]] = defaultdict(list)
     for row in account:
         by_job[row.job].append(row)
@@ -237,15 +230,15 @@ def written(days: Iterable[Day]) -> list[Written]:
 
 
 def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
-    """Days as dated evidence: of each day the entry that counts for a class."""
+    """Days as dated evidence; for each class the entry of the day that counts."""
     dated: list[DatedEvidence] = []
     for date, entries in _by_date(days):
-        seen = {
+        by_class = {
             name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None
         }
-        if seen:
-            classes = {name: day.classes[name] for name, day in seen.items()}
-            covered = max(day.covered for day in seen.values()) / DAY
+        if by_class:
+            classes = {name: day.classes[name] for name, day in by_class.items()}
+            covered = max(day.covered for day in by_class.values()) / DAY
             dated.append(DatedEvidence(date=date, days=covered, classes=classes))
     return dated
 
@@ -258,9 +251,8 @@ def of_profile(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
 def weeks_with(
     weeks: Iterable[DatedEvidence], stored_days: Iterable[Day], days: Iterable[Day]
 ) -> tuple[DatedEvidence, ...]:
-    """The weeks, with stored days that are older than all `days` now.
-
-    A week that `days` cover again is dropped.
+    """The weeks, with the stored days that are older than all `days` now; without those weeks that
+    `days` cover.
     """
     first = min((day.date for day in days), default="")
     by_monday = {
@@ -269,21 +261,21 @@ def weeks_with(
     for day in of_days(day for day in stored_days if day.date < first):
         monday = _monday(day.date)
         week = by_monday.get(monday, DatedEvidence(date=monday, days=0.0, classes={}))
-        whole = together(week.classes, day.classes)
-        classes = {name: as_written(evidence) for name, evidence in whole.items()}
+        total = together(week.classes, day.classes)
+        classes = {name: as_written(evidence) for name, evidence in total.items()}
         by_monday[monday] = replace(week, days=week.days + day.days, classes=classes)
     return tuple(by_monday[monday] for monday in sorted(by_monday)[-MOST_WEEKS:])
 
 
 def settled_days(profile: LiveProfile) -> SettledDays | None:
-    """What the ledger of a profile holds of Prometheus' days; None where it holds none whole."""
+    """The days of Prometheus in a profile's ledger that are settled; None where none is."""
     days = {day.date: day for day in profile.days if day.witness == PROMETHEUS}
     counted_by = profile.counted.get("countedBy")
     if not days or not isinstance(counted_by, str):
         return None
     until, node_days = calendar.fromisoformat(min(days)), 0.0
     while (day := days.get(until.isoformat())) is not None and day.settled:
-        node_days += max((evidence.node_days for evidence in day.classes.values()), default=0.0)
+        node_days += exposure(day.classes)
         until += timedelta(days=1)
     if until.isoformat() == min(days):
         return None
@@ -304,18 +296,18 @@ def ledger_status(
     history: History | NoHistory | None = None,
     forecast_rows: Sequence[Written] = (),
 ) -> Written | None:
-    """The status of a profile's FailureLedger; None where it says that already. `now` in [s]."""
+    """The status of a profile's FailureLedger; None where it is that already. `now` in [s]."""
     days = trimmed(new_days, now)
-    made = _status(days, weeks, now)
-    if made and forecast_rows:
-        made |= {"forecasts": list(forecast_rows)}
-    if made and isinstance(history, History) and history.counted_by:
-        made |= {"countedBy": history.counted_by}
-        made |= {"lasting": _lasting_rows(history.lasting)} if history.lasting else {}
-    elif made:
-        made |= {name: profile.counted[name] for name in _AS_READ if name in profile.counted}
-    says_it = same({**profile.counted, "time": ""}, {**made, "time": ""}) and not profile.unmoved
-    return None if says_it else made
+    status = _status(days, weeks, now)
+    if status and forecast_rows:
+        status |= {"forecasts": list(forecast_rows)}
+    if status and isinstance(history, History) and history.counted_by:
+        status |= {"countedBy": history.counted_by}
+        status |= {"lasting": _lasting_rows(history.lasting)} if history.lasting else {}
+    elif status:
+        status |= {name: profile.counted[name] for name in _AS_READ if name in profile.counted}
+    is_same = same({**profile.counted, "time": ""}, {**status, "time": ""})
+    return None if is_same and not profile.unmoved else status
 
 
 def ledger_is_due(profile: LiveProfile, new_days: Iterable[Day], now: float) -> bool:
@@ -324,7 +316,7 @@ def ledger_is_due(profile: LiveProfile, new_days: Iterable[Day], now: float) -> 
 
 
 def _lasting_in(rows: object) -> tuple[Lasting, ...]:
-    """What lasts, in rows; what cannot be read says nothing."""
+    """Incidents that last, from rows; rows that cannot be read are left out."""
     return tuple(
         Lasting(
             kind="job" if row["kind"] == "job" else "node",
@@ -341,7 +333,7 @@ def _lasting_in(rows: object) -> tuple[Lasting, ...]:
     )
 
 
-def _lasting_rows(every: Sequence[Lasting]) -> list[Written]:
+def _lasting_rows(incidents: Sequence[Lasting]) -> list[Written]:
     return [
         {
             "kind": incident.kind,
@@ -350,20 +342,19 @@ def _lasting_rows(every: Sequence[Lasting]) -> list[Written]:
             "cause": incident.cause.word,
             **({"nodes": list(incident.nodes)} if incident.nodes else {}),
         }
-        for incident in every
+        for incident in incidents
     ]
 
 
 def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> Written:
-    every = (*weeks, *of_days(days))
-    if not every:
+    all_dated = (*weeks, *of_days(days))
+    if not all_dated:
         return {}
-    whole = reduce(together, (dated.classes for dated in every))
-    longest = max((evidence.node_days for evidence in whole.values()), default=0.0)
+    total = reduce(together, (dated.classes for dated in all_dated))
     status: Written = {
-        "since": every[0].date,
-        "failures": int(sum(evidence.failures for evidence in whole.values())),
-        "nodeDays": as_text(node_days(longest)),
+        "since": all_dated[0].date,
+        "failures": failures(total),
+        "nodeDays": as_text(node_days(exposure(total))),
         "days": written(days),
         "weeks": [
             {
@@ -382,26 +373,25 @@ def _rows(classes: ByClass) -> list[Written]:
     return [row_of(name, classes[name]) for name in RecoveryClass if name in classes]
 
 
-def _replaces(stored: Day, fresh: Day) -> bool:
-    """Whether a new entry replaces the stored one.
-
-    The watch continues its own entries, so it always knows best.
+def _replaces(stored: Day, new_day: Day) -> bool:
+    """Whether a new entry replaces the stored one; one of the watch continues its own, and always
+    has all classes.
     """
-    sees_all = fresh.witness != PROMETHEUS or set(stored.classes) <= set(fresh.classes)
-    return fresh.covered >= stored.covered and sees_all
+    sees_all = new_day.witness != PROMETHEUS or set(stored.classes) <= set(new_day.classes)
+    return new_day.covered >= stored.covered and sees_all
 
 
 def _by_date(days: Iterable[Day]) -> list[tuple[str, list[Day]]]:
     ordered = sorted(days, key=lambda day: day.date)
-    return [(date, list(every)) for date, every in groupby(ordered, key=lambda day: day.date)]
+    return [(date, list(entries)) for date, entries in groupby(ordered, key=lambda day: day.date)]
 
 
-def _order(day: Day) -> tuple[str, str]:
+def _key(day: Day) -> tuple[str, str]:
     return day.date, day.witness
 
 
 def _days_from(date: str, until: str) -> float:
-    """Days between two dates, and what clocks may be wrong by. [d]"""
+    """Days between two dates, and the rounding error. [d]"""
     return (calendar.fromisoformat(until) - calendar.fromisoformat(date)).days + _WRONG
 
 

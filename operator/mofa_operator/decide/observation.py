@@ -1,10 +1,10 @@
-"""What a running job does, against its prediction: figures, conditions, and its health.
+"""What a running job does, compared with its prediction: figures, conditions, and its health.
 
-Figures have three digits and are seldom written: when one moved by `material` and `quiet` seconds
-have passed. The time of the last write stands beside them, so a restart forgets nothing. Conditions
-speak of the written figures, and so they do not flicker.
+Figures have three digits and are seldom written: when one has moved by `material` and `quiet`
+seconds have passed. The time of the last write is stored with them, so that a restart changes
+nothing. Conditions are about the written figures, so that they do not flicker.
 
-A step is due, counted from the last look, so that no step can be missed while nobody looks:
+The moment at which a step is due counts from the last look, so that none is missed meanwhile:
 
     a step          after `stuck_steps` times its predicted or observed time, whichever is longer,
                     and after `stuck_least` at least
@@ -43,13 +43,13 @@ from mofa_operator.snapshot import Alive, JobSnapshot, Running
 from mofa_operator.words import Aspect, Health, Reason
 
 DEVICE, ALLOCATOR = "Device", "Allocator"
-"""Source of the memory figure: the exporter of the device, or the trainer's allocator, which sees
-only a part."""
+"""Source of the memory figure: the exporter of the device, or the trainer's allocator, which knows
+of a part of it only."""
 STARTS: Final = 3.0
 """Mean recoveries of a whole job that its start may last. Ours. [1]"""
 MOST_COUNTED: Final = 10_000_000
-"""Most interruptions that a status holds; a tenant may claim more, and the whole status would be
-refused. [1]"""
+"""Most interruptions that a status holds. With more, which a tenant may claim, the API server would
+refuse the whole status. [1]"""
 MOST_MFU: Final = 0.9
 """No figure above this model FLOPs utilisation is believed: the best published runs reach 0.6 to
 0.7. Ours. [1]"""
@@ -95,7 +95,7 @@ class ObservedStatus:
     def health(self) -> str:
         """The column HEALTH.
 
-        Memory that cannot be means that other devices are seen, so the job is not Healthy.
+        An impossible figure of memory is one of other devices, and so the job is not Healthy.
         """
         word = _HEALTH.get(self.new_conditions[1].reason, "")
         is_doubtful = word == Health.HEALTHY and self.memory_condition.reason == Reason.IMPLAUSIBLE
@@ -107,32 +107,31 @@ def observed_status(
 ) -> ObservedStatus:
     """What to show of a running job: figures, conditions, and when to look again."""
     job, running = snapshot.job, snapshot.running
-    stands = job.observed if isinstance(job, LiveTrainingJob) else {}
+    old_status = job.observed if isinstance(job, LiveTrainingJob) else {}
     step_due = due(snapshot, answer, settings)
     is_watched = snapshot.alive is not None and snapshot.alive.watched
     shown_due = step_due if is_watched else None
     if not snapshot.looked or running is None:
-        unseen_conditions = _unseen(snapshot, step_due)
-        unseen = standing(job, Aspect.MEMORY_ACCURATE) if stands and not snapshot.looked else None
-        unseen = unseen or replace(
-            unseen_conditions[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown"
-        )
+        unseen = _unseen(snapshot, step_due)
+        memory = replace(unseen[1], aspect=Aspect.MEMORY_ACCURATE, state="Unknown")
+        if old_status and not snapshot.looked:
+            memory = standing(job, memory.aspect) or memory
         return ObservedStatus(
-            observed=stands,
+            observed=old_status,
             record=job.record,
-            new_conditions=unseen_conditions,
-            memory_condition=unseen,
+            new_conditions=unseen,
+            memory_condition=memory,
             due=shown_due,
         )
-    fresh = _written(running, residual(running, answer), snapshot.now)
-    old = job.status.observed if isinstance(job, LiveTrainingJob) else ObservedFigures()
-    new = glance(ObservedFigures, fresh)
-    wait = _wait(old, new, snapshot.now, settings) if stands else 0.0
+    new_status = _written(running, residual(running, answer), snapshot.now)
+    old_figures = job.status.observed if isinstance(job, LiveTrainingJob) else ObservedFigures()
+    new_figures = glance(ObservedFigures, new_status)
+    wait = _wait(old_figures, new_figures, snapshot.now, settings) if old_status else 0.0
     is_written = wait == 0
-    shown = new if is_written else old
-    available, accurate = _found(shown, snapshot, answer)
+    shown = new_figures if is_written else old_figures
+    available, accurate = _running(shown, snapshot, answer)
     return ObservedStatus(
-        observed=fresh | finish(snapshot, answer, running) if is_written else stands,
+        observed=new_status | finish(snapshot, answer, running) if is_written else old_status,
         record=running.record if is_written else job.record,
         new_conditions=(available, _stuck(snapshot, step_due) or accurate),
         memory_condition=memory_found(shown, answer),
@@ -143,8 +142,8 @@ def observed_status(
 
 def residual(running: Running | None, answer: Answer) -> float | None:
     """Observed over predicted throughput, minus one; None where nothing is predicted. [1]"""
-    seen, target = seen_tokens(running), predicted_tokens(answer)
-    return None if seen is None or not target else seen / target - 1
+    observed, target = seen_tokens(running), predicted_tokens(answer)
+    return None if observed is None or not target else observed / target - 1
 
 
 def seen_tokens(running: Running | None) -> float | None:
@@ -154,55 +153,50 @@ def seen_tokens(running: Running | None) -> float | None:
 
 def predicted_tokens(answer: Answer) -> float:
     """Predicted tokens per second of the layout that runs; 0 where nothing is predicted. [1/s]"""
-    band = _tokens(answer)
+    band = _predictions(answer).get("tokens_per_second")
     return 0.0 if band is None else max(0.0, band.target)
-
-
-def _tokens(answer: Answer) -> Range | None:
-    """Tokens per second of the layout in spec.current, else of the advised one. [1/s]"""
-    return _of_layout(answer).get("tokens_per_second")
 
 
 def predicted_memory(answer: Answer) -> Range | None:
     """Peak device memory of the layout in spec.current, else of the advised one. [B]"""
-    return _of_layout(answer).get("memory_bytes")
+    return _predictions(answer).get("memory_bytes")
 
 
-def _of_layout(answer: Answer) -> Mapping[str, Range]:
+def _predictions(answer: Answer) -> Mapping[str, Range]:
     """Predictions of the layout in spec.current, else of the advised one."""
     today = answer.says.current
     return answer.predicted if today is None else today.predicted
 
 
-def doubted(seen: float, answer: Answer) -> str:
+def doubted(observed: float, answer: Answer) -> str:
     """Why a throughput cannot be that of this job on its devices; empty where it can. [1/s]"""
     tokens, mfu = answer.predicted.get("tokens_per_second"), answer.predicted.get("mfu")
-    reached = mfu.target * seen / tokens.target if tokens and mfu and tokens.target else 0.0
+    reached = mfu.target * observed / tokens.target if tokens and mfu and tokens.target else 0.0
     if reached > MOST_MFU:
         return (
             f"that is an MFU of {100 * reached:.0f} %, and no more than {100 * MOST_MFU:.0f} % is "
             "believed"
         )
     target = predicted_tokens(answer)
-    if target and seen / target > FARTHEST[1]:
+    if target and observed / target > FARTHEST[1]:
         return (
-            f"that is {seen / target:.2g} times the prediction, and no more than {FARTHEST[1]:g} "
+            f"that is {observed / target:.2g} times the prediction, and no more than {FARTHEST[1]:g} "
             "times is believed"
         )
     return ""
 
 
-def implausible(seen: float, answer: Answer) -> str:
+def implausible(observed: float, answer: Answer) -> str:
     """Why so much memory in use cannot be; empty where it can. [B]"""
-    if seen <= 0:
+    if observed <= 0:
         return "a device that trains holds something"
-    return f"a device has {_gib(answer.device_bytes)}" if seen > answer.device_bytes else ""
+    return f"a device has {_gib(answer.device_bytes)}" if observed > answer.device_bytes else ""
 
 
 def limits(running: Running | None, answer: Answer) -> Mapping[str, float]:
-    """Limits of device memory: end of the prediction, and where allocators retry. [B]"""
-    seen = None if running is None else figure(running.memory_bytes)
-    if seen is None or implausible(seen, answer):
+    """Limits of device memory: the upper end of the prediction, and where allocators retry. [B]"""
+    observed = None if running is None else figure(running.memory_bytes)
+    if observed is None or implausible(observed, answer):
         return _NONE
     band = predicted_memory(answer)
     predicted = {} if band is None else {"prediction": band.upper}
@@ -213,11 +207,11 @@ DRIFT: Final = 0.15
 """Share by which a job is off its prediction from which on it drifts. Ours. [1]"""
 
 
-def drifts(seen: float, predicted: Range, *, drifting: bool = False) -> bool:
+def drifts(observed: float, predicted: Range, *, drifting: bool = False) -> bool:
     """Whether an observed throughput is outside its band and off the target by `DRIFT`.
 
-    The residual counts to the percent, as it is shown. A job that drifts does so until it is back
-    in the band or off by less than two thirds of that, so that the verdict does not
+    The residual is taken to the percent, as it is shown. A job that drifts goes on to drift until
+    it is back in the band, or off by less than two thirds of `DRIFT`: so the verdict does not
     flicker.
 
     >>> band = Range(lower=92.0, target=100.0, upper=110.0)
@@ -226,16 +220,16 @@ def drifts(seen: float, predicted: Range, *, drifting: bool = False) -> bool:
     >>> drifts(88.0, band, drifting=True)
     True
     """
-    if predicted.lower <= seen <= predicted.upper:
+    if predicted.lower <= observed <= predicted.upper:
         return False
-    off = round(abs(seen / predicted.target - 1), 2)
-    return off >= (DRIFT * 2 / 3 if drifting else DRIFT)
+    deviation = round(abs(observed / predicted.target - 1), 2)
+    return deviation >= (DRIFT * 2 / 3 if drifting else DRIFT)
 
 
 def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float | None:
     """When the next step is due, in seconds of the epoch; None where that cannot be said. [s]
 
-    A trainer that counts no steps is held to its first step alone: while it publishes a speed, it
+    Of a trainer that counts no steps only the first is waited for: while it publishes a speed, it
     trains.
     """
     alive, running = snapshot.alive, snapshot.running
@@ -259,10 +253,10 @@ def _has_stepped(alive: Alive) -> bool:
 
 
 def _step_seconds(alive: Alive, answer: Answer) -> float:
-    """The longest time of a step: as advised, as predicted of today's layout, as observed. [s]"""
-    advised, today = answer.predicted.get("step_seconds"), _of_layout(answer).get("step_seconds")
-    expected = [0.0 if predicted is None else predicted.target for predicted in (advised, today)]
-    return max(*map(number, expected), number(alive.step_seconds))
+    """The longest time of a step: predicted of the advice, of today's layout, or observed. [s]"""
+    bands = (figures.get("step_seconds") for figures in (answer.predicted, _predictions(answer)))
+    targets = [0.0 if band is None else band.target for band in bands]
+    return max(*map(number, targets), number(alive.step_seconds))
 
 
 def memory_found(figures: ObservedFigures, answer: Answer) -> NewCondition:
@@ -271,21 +265,21 @@ def memory_found(figures: ObservedFigures, answer: Answer) -> NewCondition:
     def condition(state: State, reason: Reason, message: str) -> NewCondition:
         return NewCondition(Aspect.MEMORY_ACCURATE, state, reason, message)
 
-    seen, band, room = figures.memory_bytes, predicted_memory(answer), answer.room_bytes
-    is_part = figures.memory_source == ALLOCATOR  # so it is held against upper ends alone
+    observed, band, room = figures.memory_bytes, predicted_memory(answer), answer.room_bytes
+    is_part = figures.memory_source == ALLOCATOR  # then it may be below the band
     is_too_large = band is not None and band.target > room
-    if band is None or (seen is None and not is_too_large):
-        reason = Reason.NO_OBSERVATION if seen is None else Reason.OBSERVED
+    if band is None or (observed is None and not is_too_large):
+        reason = Reason.NO_OBSERVATION if observed is None else Reason.OBSERVED
         unseen = "no series tells the device memory of its pods"
         return condition("Unknown", reason, "there is no prediction" if band is None else unseen)
     message = f"{_gib(band.target)} predicted ({_gib(band.lower)} to {_gib(band.upper)})"
-    if seen is not None:
+    if observed is not None:
         use = "reserved by its allocator" if is_part else "in use"
-        message = f"{_gib(seen)} are {use}, {message}"
-        if why := implausible(seen, answer):
+        message = f"{_gib(observed)} are {use}, {message}"
+        if why := implausible(observed, answer):
             message += f"; that cannot be: {why}; it teaches nothing"
             return condition("False", Reason.IMPLAUSIBLE, message)
-    is_short = seen is not None and seen >= PRESSED * room
+    is_short = observed is not None and observed >= PRESSED * room
     if is_short:
         message += (
             f"; from {_gib(PRESSED * room)} on allocators retry, which slows a run before it fails"
@@ -297,7 +291,8 @@ def memory_found(figures: ObservedFigures, answer: Answer) -> NewCondition:
         return condition("False", Reason.RUNS_ANYWAY, message)
     if is_short:
         return condition("False", Reason.SHORT_OF_MEMORY, message)
-    if (seen is not None and not (is_part or band.lower <= seen)) or (seen or 0.0) > band.upper:
+    lower = 0.0 if is_part else band.lower
+    if observed is not None and not lower <= observed <= band.upper:
         return condition("False", Reason.OUTSIDE_BAND, message)
     return condition("True", Reason.WITHIN_BAND, message)
 
@@ -307,18 +302,18 @@ def _gib(value: float) -> str:
 
 
 def _wait(
-    stands: ObservedFigures, fresh: ObservedFigures, now: float, settings: LoopSettings
+    old_figures: ObservedFigures, new_figures: ObservedFigures, now: float, settings: LoopSettings
 ) -> float | None:
-    """How long a new reading has to wait; None where it says nothing new. [s]"""
+    """How long new figures wait until they are written; None where they say nothing new. [s]"""
 
     def ratio(observed: ObservedFigures) -> float | None:
         return None if observed.residual is None else 1 + observed.residual
 
-    pairs = [(getattr(stands, name), getattr(fresh, name)) for name in _FIGURES]
-    pairs.append((ratio(stands), ratio(fresh)))
+    pairs = [(getattr(old_figures, name), getattr(new_figures, name)) for name in _FIGURES]
+    pairs.append((ratio(old_figures), ratio(new_figures)))
     if not any(moved(before, after, settings.material) for before, after in pairs):
         return None
-    return time_left(stands.time, settings.quiet, now)
+    return time_left(old_figures.time, settings.quiet, now)
 
 
 def _stuck(snapshot: JobSnapshot, step_due: float | None) -> NewCondition | None:
@@ -329,14 +324,14 @@ def _stuck(snapshot: JobSnapshot, step_due: float | None) -> NewCondition | None
     what = f"it is there since {moment(alive.since)}, and no step has finished"
     if alive.step_at is not None and _has_stepped(alive):
         what = f"no step has finished since {moment(alive.step_at)}"
-    late = f"{what}; one was due by {moment(step_due)}"
-    return NewCondition(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, late)
+    message = f"{what}; one was due by {moment(step_due)}"
+    return NewCondition(Aspect.PREDICTION_ACCURATE, "False", Reason.STUCK, message)
 
 
 def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[NewCondition, NewCondition]:
     """The conditions where no step advances, or nobody looked.
 
-    A first look that finds nothing says the same as no look, and so it causes no write.
+    A first look that finds nothing gives the same conditions as no look, and so causes no write.
     """
     alive, job = snapshot.alive, snapshot.job
     if snapshot.looked and alive is not None and step_due is not None:
@@ -349,19 +344,24 @@ def _unseen(snapshot: JobSnapshot, step_due: float | None) -> tuple[NewCondition
             return _both(Reason.STARTING, f"{there}; a first step is due by {moment(step_due)}")
     if snapshot.unseen:
         return _both(Reason.SERIES_REFUSED, snapshot.unseen, "False")
-    fresh = _both(Reason.NOT_RUNNING, "it was not seen running")
+    not_running = _both(Reason.NOT_RUNNING, "it was not seen running")
     was_seen = isinstance(job, LiveTrainingJob) and bool(job.observed)
     if (snapshot.looked and alive is None) or not was_seen:
-        return fresh
-    return standing(job, fresh[0].aspect) or fresh[0], standing(job, fresh[1].aspect) or fresh[1]
+        return not_running
+    available, accurate = not_running
+    return standing(job, available.aspect) or available, standing(job, accurate.aspect) or accurate
 
 
-def _found(
+def _running(
     shown: ObservedFigures, snapshot: JobSnapshot, answer: Answer
 ) -> tuple[NewCondition, NewCondition]:
     """The conditions of a job that runs."""
-    seen, source, band = shown.tokens_per_second, shown.source, _tokens(answer)
-    if seen is None:
+    observed, source, band = (
+        shown.tokens_per_second,
+        shown.source,
+        _predictions(answer).get("tokens_per_second"),
+    )
+    if observed is None:
         silent = f"it runs, but {source or 'its source'} shows no tokens per second"
         return _both(Reason.NO_OBSERVATION, silent, "False")
     visible = _available("True", Reason.OBSERVED, f"{source} shows its throughput")
@@ -374,15 +374,15 @@ def _found(
     today = answer.says.current
     is_other = today is not None and today.strategy not in {"", answer.says.strategy}
     message = (
-        f"{quantity(seen)} tokens/s are seen, {quantity(band.target)} predicted "
+        f"{quantity(observed)} tokens/s are seen, {quantity(band.target)} predicted "
         f"({quantity(band.lower)} to {quantity(band.upper)})"
         f"{' of the layout in spec.current' if is_other else ''}"
     )
-    if doubt := doubted(seen, answer):
+    if doubt := doubted(observed, answer):
         return accurate("False", Reason.IMPLAUSIBLE, f"{message}; {doubt}; it teaches nothing")
-    stands = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
-    drifting = stands is not None and stands.reason == Reason.DRIFTING
-    if drifts(seen, band, drifting=drifting):
+    condition = standing(snapshot.job, Aspect.PREDICTION_ACCURATE)
+    drifting = condition is not None and condition.reason == Reason.DRIFTING
+    if drifts(observed, band, drifting=drifting):
         return accurate("False", Reason.DRIFTING, message)
     return accurate("True", Reason.WITHIN_BAND, message)
 
@@ -399,14 +399,14 @@ def _both(
     return _available(available, reason, message), unknown
 
 
-def _written(running: Running, off: float | None, now: float) -> Written:
-    """What was observed of a job as `status.observed`; `off` is the residual."""
+def _written(running: Running, residual: float | None, now: float) -> Written:
+    """What was observed of a job, as `status.observed`."""
     tokens, step_time = figure(running.tokens_per_second), figure(running.step_seconds)
     interval, ettr = figure(running.checkpoint_interval), figure(running.ettr)
     since, memory = figure(running.since), figure(running.memory_bytes)
     source = DEVICE if running.whole_device else ALLOCATOR
     counts = sorted(
-        (key, min(n, MOST_COUNTED)) for key, n in running.interruptions.items() if n > 0
+        (key, min(count, MOST_COUNTED)) for key, count in running.interruptions.items() if count > 0
     )
     status: Written = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
@@ -415,7 +415,7 @@ def _written(running: Running, off: float | None, now: float) -> Written:
         "step": running.step if running.step is not None and running.step >= 0 else None,
         "checkpointIntervalSeconds": None if interval is None else round(interval),
         "ettr": None if ettr is None else f"{max(0.0, min(ettr, 1.0)):.3f}",
-        "residual": None if off is None else f"{off:.3f}",
+        "residual": None if residual is None else f"{residual:.3f}",
         "memoryBytes": None if memory is None else digits(max(0.0, memory)),
         "memorySource": None if memory is None else source,
         "interruptions": min(sum(running.interruptions.values()), MOST_COUNTED),

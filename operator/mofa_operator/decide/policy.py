@@ -33,8 +33,8 @@ class Handling(Enum):
     PAUSED = Reason.PAUSED.value
     """It stays as it is."""
     OWNED = "Owned"
-    """It is left alone: a TrainingJob names it and writes there, or a job of another kind made it
-    and is advised itself."""
+    """It is left alone: a TrainingJob names it and writes to it, or another job that is advised made
+    it."""
     GOING = "Going"
     """It is being deleted."""
     UNREAD = "Unread"
@@ -56,12 +56,12 @@ def handling_of(snapshot: JobSnapshot) -> Handling:
 
 
 def needs_answer(snapshot: JobSnapshot) -> bool:
-    """Whether a job is answered; for the others `decide.job` takes None."""
+    """Whether a job is answered; for the others `decide.job` gets None as answer."""
     return handling_of(snapshot) is Handling.ADVISE
 
 
 def is_paused(job: LiveObject) -> bool:
-    """Whether an object has the annotation that pauses us."""
+    """Whether an object has the annotation that pauses the operator."""
     return job.annotations.get(_PAUSED, "").lower() == "true"
 
 
@@ -78,23 +78,21 @@ def wants_apply(snapshot: JobSnapshot) -> bool:
 
 
 def raises_restarts(snapshot: JobSnapshot) -> bool:
-    """Whether an AdvisorPolicy allows the operator to raise a job's limit of restarts. Of a
-    TrainingJob none does.
+    """Whether an AdvisorPolicy lets the operator raise a job's limit of restarts; never for a
+    TrainingJob.
     """
     if isinstance(snapshot.job, LiveTrainingJob):
         return False
     around = Surroundings(profiles={}, policies=_policies(snapshot) or [])
-    policy = jobs.policy_of(Item(snapshot.question.job, None), around)
-    return policy is not None and policy.spec.restarts == "Raise"
+    applied = jobs.policy_of(Item(snapshot.question.job, None), around)
+    return applied is not None and applied.spec.restarts == "Raise"
 
 
 def _existing(snapshot: JobSnapshot) -> Handling:
-    """How a job of another kind is handled: by its own annotations, else by its
-    namespace's policy.
-    """
+    """How a job of another kind is handled: by its annotations, else by its namespace's policy."""
     annotations, policies = snapshot.job.annotations, _policies(snapshot)
-    is_own = any(PREFIX + key in annotations for key in ("mode", "model", "config-ref", "size"))
-    if policies is None and not is_own:
+    asks = any(PREFIX + key in annotations for key in ("mode", "model", "config-ref", "size"))
+    if policies is None and not asks:
         return Handling.UNREAD
     try:
         mode = _mode(snapshot, policies or [])
@@ -115,18 +113,18 @@ def _policies(snapshot: JobSnapshot) -> list[Object[AdvisorPolicySpec]] | None:
 
 def _mode(snapshot: JobSnapshot, policies: list[Object[AdvisorPolicySpec]]) -> str | None:
     item = Item(snapshot.question.job, None)
-    opted = frozenset({item.namespace} if snapshot.question.opted_in else ())
-    return jobs.mode_of(item, Surroundings(profiles={}, policies=policies, opted_in=opted))
+    opted_in = frozenset({item.namespace} if snapshot.question.opted_in else ())
+    return jobs.mode_of(item, Surroundings(profiles={}, policies=policies, opted_in=opted_in))
 
 
 def policy(snapshot: PolicySnapshot) -> Decision:
-    """What to write about a policy."""
-    stands, ready = snapshot.policy, _ready(snapshot)
-    fields = {"jobs": snapshot.job_count, "conditions": conditions(stands, [ready], snapshot.now)}
-    status = of_generation(stands, fields)
-    silent = stands.is_going or same(stands.standing, status)
+    """The decision about a policy: its status."""
+    live, ready = snapshot.policy, _ready(snapshot)
+    rows = conditions(live, [ready], snapshot.now)
+    status = of_generation(live, {"jobs": snapshot.job_count, "conditions": rows})
+    is_same = live.is_going or same(live.standing, status)
     return Decision(
-        key=stands.key, uid=stands.uid, status=None if silent else status, outcome=str(ready.reason)
+        key=live.key, uid=live.uid, status=None if is_same else status, outcome=str(ready.reason)
     )
 
 

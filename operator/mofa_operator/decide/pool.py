@@ -1,10 +1,10 @@
-"""A ClusterProfile's snapshot to a decision: its nodes at once, its history seldom.
+"""What to write about a ClusterProfile: its nodes at once, its history seldom.
 
-The status is the memory of history, and jobs read it from there; the days behind it are in the
-FailureLedger. Both are written the first time, when a verdict changes, and when a figure moved by
-`material` and `quiet` seconds have passed. Rates, verdicts and columns always follow from what is
-remembered. So a changed assumption shows at once, and a reading that waits for its time shows in
-the metrics alone.
+The status holds the sum of the history, from which jobs read it; the FailureLedger holds the days.
+Both are written the first time, when a verdict changes, and when a figure has moved by `material`
+and `quiet` seconds have passed. Rates, verdicts and columns always follow from the stored history.
+So a changed assumption shows at once, and a reading that is not yet written shows in the metrics
+alone.
 
 Where a job states no number of nodes, advice is for the size of its pool. Short losses of nodes do
 not change that size:
@@ -14,9 +14,9 @@ not change that size:
     a node first seen at the operator's start counts as in the stored size, for `steady` seconds
 
 Changes that are due within `settle_longest` seconds of each other are taken as one. A pool that is
-younger than `steady` seconds, or has no node yet, takes changes at once. The size and the time
-since which another number is ready are stored in the status, so a restarted operator goes on from
-there; of nodes deleted meanwhile nothing else is known.
+younger than `steady` seconds, or has no node yet, takes changes at once. The status stores the size,
+and since when another number of nodes is ready: that is all that a restarted operator knows of
+nodes that were deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ from mofa_operator.words import Aspect, Happened, Reason
 _NAMED: Final = 3
 """Nodes that a message names for each profile that shares them. [1]"""
 _SOON: Final = 1.0
-"""Until the next look, which takes out of the status what was moved to the ledger. [s]"""
+"""Time until the next look, which removes from the status what was moved to the ledger. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,18 +95,15 @@ class PoolSize:
 def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
     """The size of a pool, given the one that stands."""
     pool, nodes, now = snapshot.profile, snapshot.node_count, snapshot.now
-    old, since = _standing(pool)
-    size, wait = _size(snapshot, settings, old, since) if old else (nodes.ready, None)
+    old_size, since = _standing(pool)
+    size, wait = _size(snapshot, settings, old_size, since) if old_size else (nodes.ready, None)
     if nodes.ready == size:
         since = None
-    elif since is None or size != old or nodes.ready != pool.status.ready:
+    elif since is None or size != old_size or nodes.ready != pool.status.ready:
         since = now
     due = [at + settings.steady - now for at in _turns(nodes)]
-    again = min(
-        (wait_time for wait_time in (*due, wait) if wait_time is not None and wait_time > 0),
-        default=None,
-    )
-    return PoolSize(nodes=size, since=since, requeue_after=wait or again)
+    wait_for_turn = min((time for time in (*due, wait) if time and time > 0), default=None)
+    return PoolSize(nodes=size, since=since, requeue_after=wait or wait_for_turn)
 
 
 def _standing(pool: LiveProfile) -> tuple[int, float | None]:
@@ -120,31 +117,27 @@ def _standing(pool: LiveProfile) -> tuple[int, float | None]:
 
 
 def _size(
-    snapshot: ProfileSnapshot, settings: LoopSettings, old: int, since: float | None
+    snapshot: ProfileSnapshot, settings: LoopSettings, old_size: int, since: float | None
 ) -> tuple[int, float | None]:
     """The size, and the time until it can follow the nodes that are ready. [1, s]"""
     pool, nodes, now = snapshot.profile, snapshot.node_count, snapshot.now
     if pool.created is not None and now - pool.created < settings.steady:
-        return max(old, nodes.ready), None
+        return max(old_size, nodes.ready), None
     low, high = _bounds(nodes, now, settings.steady)
-    if low <= old <= high:
-        return old, None
+    if low <= old_size <= high:
+        return old_size, None
     edited = pool.generation is not None and pool.status.generation != pool.generation
-    if old > high and not edited:
+    if old_size > high and not edited:
         wait_for_known = nodes.known_since + settings.steady - now
-        seen = settings.steady if since is None else since + settings.steady - now
-        if (time_left := min(wait_for_known, seen)) > 0:  # some went while nobody looked
-            return old, time_left
+        wait_for_change = settings.steady if since is None else since + settings.steady - now
+        if (time_left := min(wait_for_known, wait_for_change)) > 0:  # some went while nobody looked
+            return old_size, time_left
     due = sorted(at + settings.steady - now for at in _turns(nodes))
-    over = [wait_time for wait_time in due if wait_time <= 0]
-    soon = [
-        wait_time
-        for wait_time in due
-        if over and 0 < wait_time <= over[0] + settings.settle_longest
-    ]
+    over = [wait for wait in due if wait <= 0]
+    soon = [wait for wait in due if over and 0 < wait <= over[0] + settings.settle_longest]
     if soon and not edited:
-        return old, soon[-1]
-    return low if old < low else high, None
+        return old_size, soon[-1]
+    return low if old_size < low else high, None
 
 
 def _bounds(nodes: NodeCount, now: float, steady: float) -> tuple[int, int]:
@@ -218,9 +211,7 @@ def exclusive(snapshot: ProfileSnapshot) -> NewCondition:
 
 
 def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
-    """The decision about a ClusterProfile: its status, ledger, Event, figures, and the
-    next look.
-    """
+    """What to write about a ClusterProfile, its figures, and when to look at it again."""
     pool = snapshot.profile
     if pool.is_going:
         return Decision(key=pool.key, uid=pool.uid)
@@ -228,38 +219,36 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     try:
         spec = parse(ClusterProfileSpec, pool.body.get("spec"), "spec")
     except InputError as error:
-        return _decided(snapshot, _unread(snapshot, size, str(error)), again=size.requeue_after)
-    before = remembered(pool)
-    reading = read(snapshot, before, float(spec.prometheus.window_seconds))
+        status = _unread(snapshot, size, str(error))
+        return _decided(snapshot, status, requeue_after=size.requeue_after)
+    old_history = remembered(pool)
+    reading = read(snapshot, old_history, float(spec.prometheus.window_seconds))
     weeks = weeks_with(pool.weeks, pool.days, reading.days)
     newest = (*weeks, *of_days(reading.days))
-    evidence = reading.history or before
-    reports_before = assessed(spec, before, of_profile(pool), pool.status.present)
+    evidence = reading.history or old_history
+    reports_before = assessed(spec, old_history, of_profile(pool), pool.status.present)
     reports_now = assessed(spec, evidence, newest)
     wait = _wait_before_writing(
-        before, reading.history, reports_before, reports_now, snapshot, settings
+        old_history, reading.history, reports_before, reports_now, snapshot, settings
     )
-    # A reading that says nothing new is written all the same where a day of the ledger is over.
+    # Where a day of the ledger is over, it is written even if the reading says nothing new.
     is_due = ledger_is_due(pool, reading.days, snapshot.now)
     pause = _quiet(snapshot, settings) if is_due and wait is None and pool.status.rows else None
     is_written = 0 in (wait, pause)
-    # A reading that waits for its time shows in the metrics alone: the status goes on with
-    # `before`.
-    kept, reports = (reading.history, reports_now) if wait == 0 else (before, reports_before)
-    if is_written and wait != 0:
-        reports = assessed(spec, before, newest, pool.status.present)
-    complete, stands = reading.condition, standing(pool, Aspect.HISTORY_COMPLETE)
-    if stands is not None and wait != 0 and _says_the_same(stands, complete):
-        complete = stands
+    if wait == 0:
+        history, reports = reading.history, reports_now
+    else:  # until a reading is written, it shows in the metrics alone
+        history, reports = old_history, reports_before
+        if is_written:
+            reports = assessed(spec, old_history, newest, pool.status.present)
+    complete, old_complete = reading.condition, standing(pool, Aspect.HISTORY_COMPLETE)
+    if old_complete is not None and wait != 0 and _says_the_same(old_complete, complete):
+        complete = old_complete
     nodes_ready = ready(spec, snapshot.node_count, size, settings)
-    new_conditions = [nodes_ready, complete, verdict(kept, reports), exclusive(snapshot)]
+    new_conditions = [nodes_ready, complete, verdict(history, reports), exclusive(snapshot)]
     learned = calibration(pool, snapshot.taught, snapshot.now, settings, snapshot.influence)
     soon = _SOON if is_written and pool.unmoved else None
-    again = [
-        wait_time
-        for wait_time in (wait, pause, soon, learned.requeue_after, size.requeue_after)
-        if wait_time
-    ]
+    waits = filter(None, (wait, pause, soon, learned.requeue_after, size.requeue_after))
     new_forecasts, account, ledger = pool.forecasts, pool.account, None
     if is_written:
         days = trimmed(reading.days, snapshot.now)
@@ -267,19 +256,13 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
         ledger = ledger_status(
             pool, reading.days, weeks, snapshot.now, snapshot.history, rows_of(new_forecasts)
         )
+    common = _common(snapshot, size, new_conditions)
     return _decided(
         snapshot,
-        _status(
-            snapshot,
-            _common(snapshot, size, new_conditions),
-            learned,
-            kept,
-            reports,
-            is_written=is_written,
-        ),
+        _status(snapshot, common, learned, history, reports, is_written=is_written),
         ledger=ledger,
-        event=contradiction(pool, kept, reports)
-        or _episode(complete, stands, usable=reading.usable),
+        event=contradiction(pool, history, reports)
+        or _episode(complete, old_complete, usable=reading.usable),
         figures=PoolFigures(
             snapshot=snapshot,
             history=evidence,
@@ -289,7 +272,7 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
             account=account,
             forecasts=new_forecasts,
         ),
-        again=min(again, default=None),
+        requeue_after=min(waits, default=None),
     )
 
 
@@ -297,66 +280,62 @@ def _status(
     snapshot: ProfileSnapshot,
     common: Written,
     learned: TaughtCalibration,
-    kept: History | None,
+    history: History | None,
     reports: Reports,
     *,
     is_written: bool,
 ) -> Written:
-    """The status with the history that is `kept`; its time is new where it `is_written` now."""
+    """The status with a history, whose time is new where it `is_written` now."""
     pool = snapshot.profile
-    taught = {
-        "calibration": _with_asked_factors(learned.written, snapshot),
-        "residual": learned.residual,
-    }
     status = {
         **common,
-        "failures": rows(kept, reports),
-        "total": total(kept, reports),
+        "failures": rows(history, reports),
+        "total": total(history, reports),
         **what_would_help(snapshot),
         **pool.unmoved,
-        **{name: value for name, value in taught.items() if value},
     }
-    if kept is not None:
-        stood = pool.status.history_time
-        is_new = is_written or seconds(stood) is None
-        status["historyTime"] = moment(snapshot.now) if is_new else stood
+    if factors := _with_asked_factors(learned.written, snapshot):
+        status["calibration"] = factors
+    if learned.residual:
+        status["residual"] = learned.residual
+    if history is not None:
+        time_before = pool.status.history_time
+        is_new = is_written or seconds(time_before) is None
+        status["historyTime"] = moment(snapshot.now) if is_new else time_before
     return status
 
 
 def _with_asked_factors(written: Written, snapshot: ProfileSnapshot) -> Written:
     """The learned calibration, with the factors in `asked` if every job was asked with them."""
     pool, factors = snapshot.profile, taught_factors(written)
-    kept = {name: value for name, value in written.items() if name != "asked"}
+    calibration = {name: value for name, value in written.items() if name != "asked"}
     are_in_use = factors == pool.factors and (snapshot.all_asked or pool.is_asked)
     is_asked = factors and (are_in_use or not snapshot.job_count)
-    return kept | {"asked": " ".join(factors.values())} if is_asked else kept
+    return calibration | {"asked": " ".join(factors.values())} if is_asked else calibration
 
 
-def _says_the_same(stands: NewCondition, complete: NewCondition) -> bool:
-    """Whether two readings differ in figures alone.
-
-    An overruled id that names no incident is more than that.
-    """
+def _says_the_same(old_complete: NewCondition, complete: NewCondition) -> bool:
+    """Whether two readings differ in figures alone, and not in overruled ids without incident."""
 
     def meaning(condition: NewCondition) -> object:
         unmatched = [text for text in condition.message.split("; ") if text.startswith(UNMATCHED)]
         return condition.state, condition.reason, unmatched
 
-    return meaning(stands) == meaning(complete)
+    return meaning(old_complete) == meaning(complete)
 
 
 def _wait_before_writing(
-    before: History | None,
-    fresh: History | None,
+    old_history: History | None,
+    new_history: History | None,
     reports_before: Reports,
     reports_now: Reports,
     snapshot: ProfileSnapshot,
     settings: LoopSettings,
 ) -> float | None:
     """How long a new reading waits until it is written; None where it says nothing new. [s]"""
-    if fresh is None:
+    if new_history is None:
         return None
-    if before is None:
+    if old_history is None:
         return 0.0
     if [(old.name, old.verdict) for old in reports_before] != [
         (new.name, new.verdict) for new in reports_now
@@ -367,7 +346,7 @@ def _wait_before_writing(
         for old, new in zip(reports_before, reports_now, strict=True)
         if old.name != TOTAL
     )
-    if has_moved or differs(before, fresh, settings.material):
+    if has_moved or differs(old_history, new_history, settings.material):
         return _quiet(snapshot, settings)
     return None
 
@@ -380,7 +359,7 @@ def _quiet(snapshot: ProfileSnapshot, settings: LoopSettings) -> float:
 def _common(
     snapshot: ProfileSnapshot, size: PoolSize, new_conditions: list[NewCondition]
 ) -> Written:
-    """The part that every status of a profile has: nodes, size and conditions."""
+    """What every status of a profile has: nodes, size and conditions."""
     count = snapshot.node_count
     nodes: Written = {
         "total": count.total,
@@ -395,7 +374,7 @@ def _common(
 
 
 def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
-    """The status where the spec cannot be read: what was learned stays."""
+    """The status of a profile whose spec cannot be read; what was learned stays in it."""
     invalid, pool = Reason.INVALID_INPUT, snapshot.profile
     learned = [
         standing(pool, aspect)
@@ -407,8 +386,8 @@ def _unread(snapshot: ProfileSnapshot, size: PoolSize, message: str) -> Written:
         *learned,
         exclusive(snapshot),
     ]
-    kept = ("calibration", "residual", "failures", "total", "days", "weeks", "historyTime", HELPS)
-    return _common(snapshot, size, new_conditions) | pool.kept(*kept)
+    fields = ("calibration", "residual", "failures", "total", "days", "weeks", "historyTime", HELPS)
+    return _common(snapshot, size, new_conditions) | pool.kept(*fields)
 
 
 def _decided(
@@ -418,27 +397,32 @@ def _decided(
     ledger: Written | None = None,
     event: Note | None = None,
     figures: PoolFigures | None = None,
-    again: float | None = None,
+    requeue_after: float | None = None,
 ) -> Decision:
     """The decision to write a status; an unchanged status is not written and makes no Event."""
-    silent = same(snapshot.profile.standing, status)
+    is_same = same(snapshot.profile.standing, status)
     return Decision(
         key=snapshot.profile.key,
         uid=snapshot.profile.uid,
-        status=None if silent else status,
+        status=None if is_same else status,
         ledger=ledger,
-        notes=() if event is None or silent else (event,),
+        notes=() if event is None or is_same else (event,),
         figures=figures,
         outcome=status["conditions"][0]["reason"],
-        requeue_after=again,
+        requeue_after=requeue_after,
     )
 
 
-def _episode(complete: NewCondition, stands: NewCondition | None, *, usable: bool) -> Note | None:
-    """The Event at the beginning of an episode in which the history has gaps or cannot be read."""
+def _episode(
+    complete: NewCondition, old_complete: NewCondition | None, *, usable: bool
+) -> Note | None:
+    """The Event with which a time begins in which the history has gaps or cannot be read."""
     if complete.state != "False" or complete.reason == Reason.NOT_CONFIGURED:
         return None
-    if stands is not None and (stands.reason, stands.state) == (complete.reason, "False"):
+    if old_complete is not None and (old_complete.reason, old_complete.state) == (
+        complete.reason,
+        "False",
+    ):
         return None
     has_gaps = usable or complete.reason == Reason.HISTORY_INCOMPLETE
     return Note(

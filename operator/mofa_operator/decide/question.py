@@ -1,4 +1,4 @@
-"""A job's question, understood as a TrainingJob; on the page with changed values."""
+"""A job's question as that of a TrainingJob; for the page also with changed values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NoProfile(InputError):
 
 
 def parsed_question(question: Question) -> JobQuestion:
-    """A question, understood; errors of `mofa_model.errors` say what cannot be."""
+    """A question, parsed; an error of `mofa_model.errors` says what is wrong in it."""
     if why := question.job.get(UNREAD):
         raise InputError(f"job: {why}")
     is_ours = question.job.get("kind") == "TrainingJob"
@@ -35,8 +35,8 @@ def parsed_question(question: Question) -> JobQuestion:
 
 
 def example() -> Request:
-    """A request with next to nothing to search: it loads all that later questions need."""
-    only_one = {"values": [1]}
+    """A request with hardly anything to search, which loads all that later questions need."""
+    one = {"values": [1]}
     job = {
         "model": {"preset": "llama3.1-8b"},
         "training": {
@@ -46,14 +46,14 @@ def example() -> Request:
             "framework": "megatron",
         },
         "cluster": {"profile": "warm", "nodes": 1},
-        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), only_one) | {"recompute": ["none"]},
+        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), one) | {"recompute": ["none"]},
     }
     profile = Profile(name="warm", spec=ClusterProfileSpec(gpu="h100"))
     return to_inputs(TrainingJobSpec.model_validate(job), profile)
 
 
 def _training_job(question: Question) -> JobQuestion:
-    """The question of a TrainingJob: its spec with its profile and model config, all parsed.
+    """The question of a TrainingJob: its spec, profile and model config.
 
     Errors name `spec` and not the job, because equal specs share one answer.
     """
@@ -71,15 +71,15 @@ def _training_job(question: Question) -> JobQuestion:
 
 
 def _existing(question: Question) -> JobQuestion:
-    """A job of another kind as the TrainingJob that it amounts to; a wrong mode is an error."""
+    """The question of a job of another kind, as that of a TrainingJob; a wrong mode is an error."""
     item, around = placed(question)
     jobs.mode_of(item, around)
     return jobs.question_of(item, around)
 
 
 def placed(question: Question) -> tuple[Item, Surroundings]:
-    """A job that is no TrainingJob, such as a JobSet, and the objects around it that its advice
-    rests on, in the form in which `mofa annotate` reads them from files.
+    """A job that is no TrainingJob, such as a JobSet, and the objects that its advice depends on, in
+    the form in which `mofa annotate` reads them from files.
     """
     item = Item(question.job, None)
     around = Surroundings(
@@ -107,7 +107,7 @@ PLACES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]]] = {
 
 
 def changed(questions: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
-    """The question with these values in place of the job's own."""
+    """The question with these values in place of those of the job."""
     if {"current", "planned"} <= changes.keys():
         raise InputError("spec.current: give today's layout or a planned one")
     spec = questions.spec.model_dump(by_alias=True, exclude_unset=True)
@@ -130,8 +130,8 @@ def changed(questions: JobQuestion, changes: Mapping[str, str]) -> JobQuestion:
 
 
 def by_parameter(error: MofaError, changes: Mapping[str, str]) -> dict[str, str]:
-    """The message of an error under the parameter that it names, one that was changed first; else
-    under an empty name.
+    """The message of an error by the parameter that it names, a changed one before others; by an
+    empty name where it names none.
     """
     message = str(error)
     for name in sorted(PLACES, key=lambda name: name not in changes):

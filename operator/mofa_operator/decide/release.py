@@ -63,7 +63,9 @@ def is_suspended(job: LiveObject) -> bool:
 
 
 def consents(job: LiveObject) -> bool:
-    """Whether an object itself lets its launch be written; the fence sees no policies."""
+    """Whether an object itself lets us write its launch: the fence, which knows no policies, asks the
+    same.
+    """
     return is_gated(job) or job.annotations.get(PREFIX + "mode") == "Apply"
 
 
@@ -74,16 +76,18 @@ def deadline(job: LiveObject, settings: LoopSettings) -> float:
 
 
 def guard(job: LiveObject) -> tuple[Operation, ...]:
-    """Tests of the patch: it is this very object, and it is still suspended if it is now."""
-    meant = test("/metadata/uid", job.uid)
-    return (meant, test(pointer(*_suspend(job.key.kind)), True)) if is_suspended(job) else (meant,)
+    """Tests of a patch: the object is the same, and still suspended where it is now."""
+    tests = [test("/metadata/uid", job.uid)]
+    if is_suspended(job):
+        tests.append(test(pointer(*_suspend(job.key.kind)), True))
+    return tuple(tests)
 
 
 def written(
     job: LiveObject, answer: Answer, beside: Sequence[Body] = (), *, restarts: bool = False
 ) -> tuple[Operation, ...]:
-    """The patch that writes the arguments, and with `restarts` raises the limit of these; empty
-    where they stand already.
+    """The patch that writes the arguments, and with `restarts` raises the limit of restarts; empty
+    where they are written already.
 
     `beside` holds the objects that the job names.
     """
@@ -103,11 +107,11 @@ def written(
             "arguments; name one"
         )
     steps = answer.annotations.get(INTERVAL, "")
-    made = kind.launch_patch(job.body, answer.arguments, steps, Beside(beside))
+    patch = kind.launch_patch(job.body, answer.arguments, steps, Beside(beside))
     needed = answer.annotations.get(RESTARTS, "")
     if restarts and needed.isdecimal():
-        made = [*made, *kind.restart_patch(job.body, int(needed))]
-    return (*guard(job), *made) if made else ()
+        patch = [*patch, *kind.restart_patch(job.body, int(needed))]
+    return (*guard(job), *patch) if patch else ()
 
 
 def unproven(job: LiveObject, answer: Answer) -> str:
@@ -117,24 +121,26 @@ def unproven(job: LiveObject, answer: Answer) -> str:
     """
     version = job.annotations.get(FRAMEWORK_VERSION) or answer.framework_version
     if not version:
-        references = demand_of(job.body).images
-        images = [image.rpartition("/")[2].partition("@")[0] for image in references]
+        references = (image.rpartition("/")[2] for image in demand_of(job.body).images)
+        images = [reference.partition("@")[0] for reference in references]
         tags = {image.partition(":")[2] for image in images if answer.trainer in image}
         version = tags.pop() if len(tags) == 1 else ""
     return unverified(answer.trainer, answer.arguments, version)
 
 
 def opened(job: LiveObject) -> tuple[Operation, ...]:
-    """The patch that removes our gates, and resumes what our own gate held."""
-    stands, waits = job.annotations, _names(job)
-    made: list[Operation] = []
-    if NAME in waits:
-        made += _changed(KUEUE, stands[KUEUE], ",".join(name for name in waits if name != NAME))
-    if stands.get(GATE) == SUSPEND:
-        made += _changed(GATE, SUSPEND, "")
-        if is_suspended(job) and KUEUE not in stands and _QUEUE not in job.labels:
-            made.append({"op": "replace", "path": pointer(*_suspend(job.key.kind)), "value": False})
-    return (*guard(job), *made)
+    """The patch that removes our gates, and resumes the job where our own gate held it."""
+    annotations, names = job.annotations, _names(job)
+    patch: list[Operation] = []
+    if NAME in names:
+        others = ",".join(name for name in names if name != NAME)
+        patch += _changed(KUEUE, annotations[KUEUE], others)
+    if annotations.get(GATE) == SUSPEND:
+        patch += _changed(GATE, SUSPEND, "")
+        if is_suspended(job) and KUEUE not in annotations and _QUEUE not in job.labels:
+            path = pointer(*_suspend(job.key.kind))
+            patch.append({"op": "replace", "path": path, "value": False})
+    return (*guard(job), *patch)
 
 
 def _changed(name: str, before: str, after: str) -> tuple[Operation, ...]:
@@ -146,7 +152,7 @@ def _changed(name: str, before: str, after: str) -> tuple[Operation, ...]:
 
 
 def _names(job: LiveObject) -> list[str]:
-    """Whom Kueue lets it wait for."""
+    """Names in Kueue's list of those whom a job waits for."""
     return [name.strip() for name in job.annotations.get(KUEUE, "").split(",") if name.strip()]
 
 
@@ -167,12 +173,11 @@ def with_release(
     if job is None:
         return decision
     wants = wants_apply(snapshot)
-    made, why = size_release(snapshot, job, answer)
-    if made is not None:
-        return replace(decision, release=made)
-    if why and decision.annotate:  # said once, with the advice
-        note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(f"no size is written: {why}"))
-        decision = replace(decision, notes=(*decision.notes, note))
+    release, why = size_release(snapshot, job, answer)
+    if release is not None:
+        return replace(decision, release=release)
+    if why:
+        decision = _with_skipped(decision, f"no size is written: {why}")
     if is_gated(job):
         wait = _wait(snapshot, job, wants, answer, settings)
         if wait > 0:
@@ -181,11 +186,18 @@ def with_release(
         return replace(decision, release=_gated(snapshot, job, wants, answer, settings))
     if not wants or answer is None or not answer.strategy or is_paused(job):
         return decision
-    made, why = _ungated(snapshot, job, answer)
-    if made is None and why and decision.annotate:  # said once, with the advice
-        note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(why))
-        return replace(decision, notes=(*decision.notes, note))
-    return replace(decision, release=made)
+    release, why = _ungated(snapshot, job, answer)
+    if release is None and why:
+        decision = _with_skipped(decision, why)
+    return replace(decision, release=release)
+
+
+def _with_skipped(decision: Decision, why: str) -> Decision:
+    """The decision, with the Event of why nothing is applied: once, together with the advice."""
+    if not decision.annotate:
+        return decision
+    note = Note(reason=Happened.APPLY_SKIPPED, message=sentence(why))
+    return replace(decision, notes=(*decision.notes, note))
 
 
 def size_release(
@@ -193,8 +205,8 @@ def size_release(
 ) -> tuple[Release | None, str]:
     """The release of a job with the size that was chosen for it, or why there is none.
 
-    One whose size was written, and whose controller may still have made something of another size,
-    has that made anew.
+    Once the size is written, what the job's controller may have made with another size is deleted,
+    so that it is made again.
     """
     kind, asks = job.key.kind, job.annotations.get(SIZE)
     if not asks or not isinstance(kind, JobKind) or not is_suspended(job) or is_paused(job):
@@ -229,7 +241,7 @@ def size_release(
 
 
 _WRITTEN: Final = 2
-"""Generation of a job whose size was written, and nothing else since."""
+"""Generation of a job whose spec was changed once: its size was written."""
 
 
 def _strategy(answer: Answer) -> str:
@@ -243,14 +255,11 @@ def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]
     job, aspect = subject_of(snapshot), Aspect.LAUNCH_VERIFIED
     if job is None or not answer.arguments:
         return [NewCondition(aspect, "Unknown", Reason.NOT_LAUNCHED)]
-    same = runs_advised(snapshot, answer)
-    if same is not None:
-        reason = Reason.RUNS_ADVISED if same else Reason.RUNS_OTHER
-        return [
-            NewCondition(
-                aspect, "True" if same else "False", reason, launch_sentence(snapshot, answer)
-            )
-        ]
+    is_advised = runs_advised(snapshot, answer)
+    state: State = "True" if is_advised else "False"
+    if is_advised is not None:
+        reason = Reason.RUNS_ADVISED if is_advised else Reason.RUNS_OTHER
+        return [NewCondition(aspect, state, reason, launch_sentence(snapshot, answer))]
     try:
         why = unproven(job, answer)
     except InputError as error:
@@ -258,7 +267,7 @@ def launch_verified(snapshot: JobSnapshot, answer: Answer) -> list[NewCondition]
     if not why and not is_suspended(job):
         why = "what its pods run is not seen: none runs, or pods may not be read (rbac.pods)"
         return [NewCondition(aspect, "True", Reason.VERIFIED, why)]
-    state: State = "False" if why else "True"
+    state = "False" if why else "True"
     return [NewCondition(aspect, state, Reason.NOT_VERIFIED if why else Reason.VERIFIED, why)]
 
 
@@ -287,14 +296,14 @@ def _wait(
     settings: LoopSettings,
 ) -> float:
     """How long a job still waits at a gate of ours; 0 or less = it is let go. [s]"""
-    left = deadline(job, settings) - snapshot.now
+    time_left = deadline(job, settings) - snapshot.now
     holds = {Handling.PAUSED, Handling.UNREAD, Handling.OWNED}
     if handling_of(snapshot) in holds or is_paused(job):
-        return left
+        return time_left
     if wants and answer is not None and answer.strategy:
         return 0.0
     created = job.created  # a policy or a profile may come a moment after the job
-    return 0.0 if created is None else min(left, created + settings.settle - snapshot.now)
+    return 0.0 if created is None else min(time_left, created + settings.settle - snapshot.now)
 
 
 def _gated(
@@ -312,9 +321,9 @@ def _gated(
         why = "it waits for nobody: it runs already, and our gate is taken away"
         note = Note(reason=Happened.APPLY_SKIPPED, message=why)
         return Release(key=job.key, uid=job.uid, free=free, note=note)
-    late = now >= deadline(job, settings)
+    is_late = now >= deadline(job, settings)
     launch, why = _launch(snapshot, job, wants, answer)
-    if late:
+    if is_late:
         launch, why = (), f"the longest wait, {settings.gate_longest:g} s, is over"
     note = _applied(launch, answer)
     if why:
@@ -326,7 +335,7 @@ def _gated(
         launch=launch,
         free=free,
         note=note,
-        outcome=EXPIRED if late else UNADVISED if why else RELEASED,
+        outcome=EXPIRED if is_late else UNADVISED if why else RELEASED,
         waited=waited,
     )
 
@@ -358,11 +367,11 @@ def _launch(
     if not answer.strategy or keeps(answer.says.odds.beats) or _runs_already(answer):
         return (), answer.explanation
     try:
-        made = written(job, answer, snapshot.beside, restarts=raises_restarts(snapshot))
-        why = unproven(job, answer) if made else ""
+        patch = written(job, answer, snapshot.beside, restarts=raises_restarts(snapshot))
+        why = unproven(job, answer) if patch else ""
     except InputError as error:
         return (), str(error)
-    return ((), why) if why else (made, "")
+    return ((), why) if why else (patch, "")
 
 
 def _runs_already(answer: Answer) -> bool:
@@ -374,11 +383,8 @@ def _runs_already(answer: Answer) -> bool:
 def _applied(launch: tuple[Operation, ...], answer: Answer | None) -> Note:
     """The Event that arguments were written. Whether the trainer takes them is not known here."""
     strategy = "" if answer is None else _strategy(answer)
-    places = list(
-        dict.fromkeys(
-            place_of(operation["path"]) for operation in launch if operation["op"] != "test"
-        )
-    )
+    changes = (operation for operation in launch if operation["op"] != "test")
+    places = list(dict.fromkeys(place_of(change["path"]) for change in changes))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     done = f"were written to {places[0]}{more}" if places else "stand in it already"
     return Note(

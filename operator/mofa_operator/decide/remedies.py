@@ -1,5 +1,5 @@
-"""What would help a pool, in its status: once a day its past is replayed, and the answer stands
-until the next one. Pure.
+"""What would help a pool, as a part of its status: once a day its past is replayed, and the answer
+stays until the next one. Pure.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def replay_is_due(profile: LiveProfile, now: float) -> bool:
 
 
 def what_would_help(snapshot: ProfileSnapshot) -> Written:
-    """What would have helped a pool, as a part of its status: the newest answer, else the one that
-    stands there; empty where there is none yet.
+    """What would have helped a pool, as a part of its status: the newest answer, else the stored one;
+    empty where there is none yet.
     """
     history = snapshot.history
     if not isinstance(history, History) or history.helps is None:
@@ -55,5 +55,5 @@ def what_would_help(snapshot: ProfileSnapshot) -> Written:
 
 
 def _text(value: float) -> str:
-    """A number to six digits, as a status has it; what rounding left of nothing is nothing."""
+    """A number to six digits, as a status has it; rounding errors about zero become zero."""
     return significant(round(value, 9), 6)

@@ -27,7 +27,7 @@ def moment(now: float) -> str:
 
 @lru_cache(maxsize=64)
 def _second(whole: int) -> str:
-    """Cached: one look writes the same moment many times."""
+    """A moment in UTC; cached, because one look writes the same moment many times."""
     return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -67,10 +67,7 @@ def same(standing: object, wanted: object) -> bool:
         return True
     if isinstance(standing, dict) and isinstance(wanted, dict):
         pairs = ((standing.get(name), wanted.get(name)) for name in standing.keys() | wanted.keys())
-        return all(
-            same(value, other) or (_is_nothing(value) and _is_nothing(other))
-            for value, other in pairs
-        )
+        return all(same(a, b) or (_is_nothing(a) and _is_nothing(b)) for a, b in pairs)
     if isinstance(standing, list | tuple) and isinstance(wanted, list | tuple):
         return len(standing) == len(wanted) and all(map(same, standing, wanted))
     return False
@@ -88,7 +85,7 @@ def moved(before: float | None, after: float | None, least: float) -> bool:
 
 
 def time_left(since: float | None, quiet: float, now: float) -> float:
-    """Time until what was written at a moment may be written again; 0 = that is unknown. [s]
+    """Time until what was written at `since` may be written again; 0 where that is unknown. [s]
 
     >>> time_left(1000.0, 600.0, 1500.0), time_left(None, 600.0, 1500.0)
     (100.0, 0.0)
@@ -97,7 +94,7 @@ def time_left(since: float | None, quiet: float, now: float) -> float:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Sentences as one text.
+    """Sentences that are not empty, as one text.
 
     >>> joined(["a", "", "b"])
     'a; b'
@@ -126,17 +123,17 @@ class NewCondition:
 
 
 def conditions(
-    stands: LiveObject, new_conditions: Iterable[NewCondition], now: float
+    live_object: LiveObject, new_conditions: Iterable[NewCondition], now: float
 ) -> list[Written]:
     """Conditions as rows; the time of one whose state stays is kept.
 
     `now` in seconds of the epoch. [s]
     """
-    by_type = {condition.type: condition for condition in stands.conditions}
+    by_type = {condition.type: condition for condition in live_object.conditions}
     rows: list[Written] = []
     for new_condition in new_conditions:
-        before = by_type.get(new_condition.aspect.value)
-        since = before.since if before is not None and before.status == new_condition.state else ""
+        old = by_type.get(new_condition.aspect.value)
+        since = old.since if old is not None and old.status == new_condition.state else ""
         row = {
             "type": new_condition.aspect.value,
             "status": new_condition.state,
@@ -144,25 +141,21 @@ def conditions(
             "message": sentence(new_condition.message),
             "lastTransitionTime": moment(now) if seconds(since) is None else since,
         }
-        rows.append(of_generation(stands, row))
+        rows.append(of_generation(live_object, row))
     return rows
 
 
-def of_generation(stands: LiveObject, status: Written) -> Written:
+def of_generation(live_object: LiveObject, status: Written) -> Written:
     """A status with the generation of its spec."""
-    generation = stands.generation
+    generation = live_object.generation
     return status if generation is None else status | {"observedGeneration": generation}
 
 
-def standing(stands: LiveObject, aspect: Aspect) -> NewCondition | None:
-    """The condition that stands; None where there is none that could be written again."""
-    condition = next(
-        (candidate for candidate in stands.conditions if candidate.type == aspect.value), None
-    )
-    if condition is None or condition.status not in ("True", "False", "Unknown"):
+def standing(live_object: LiveObject, aspect: Aspect) -> NewCondition | None:
+    """The condition of an object; None where it has none that could be written again."""
+    row = next((row for row in live_object.conditions if row.type == aspect.value), None)
+    if row is None or row.status not in ("True", "False", "Unknown"):
         return None
-    if not (
-        condition.reason.isascii() and condition.reason.isalnum() and condition.reason[:1].isupper()
-    ):
+    if not (row.reason.isascii() and row.reason.isalnum() and row.reason[:1].isupper()):
         return None
-    return NewCondition(aspect, condition.status, condition.reason[:64], condition.message)  # type: ignore[arg-type]
+    return NewCondition(aspect, row.status, row.reason[:64], row.message)  # type: ignore[arg-type]

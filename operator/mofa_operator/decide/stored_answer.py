@@ -1,12 +1,12 @@
-"""The answer that an object already carries: nothing is searched for where all is done.
+"""The answer that an object already has, so that an answered job needs no second search.
 
-    read_answer(snapshot, known)    the answer in the annotations; None if incomplete or changed
-    as_answered(question, job)      the question with what jobs had taught when it was answered
-    matters(stood, fresh, …)        whether an answer to what they teach now is worth a write
+    read_answer(snapshot, …)      the answer in the annotations; None if incomplete or changed
+    as_answered(question, job)    the question with what jobs had taught when it was answered
+    matters(old, new, …)          whether an answer to what they teach now is worth a write
 
-What is read back has the digits that were written. What running jobs teach belongs to the pool: a
-job takes it over only where that changes its strategy or its interval, or leads out of the band
-that it was given.
+The figures have the digits that were written. What running jobs teach belongs to the pool: a job
+takes it over only where that changes its strategy or its interval, or leads out of the band that
+was predicted for it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from mofa_operator.snapshot import JobSnapshot, Question
 from mofa_operator.words import Aspect, Reason
 
 _OPERATORS: Final = ("computedTime", "health", "conditions", "observed", "observedGeneration")
-"""What of a job's status is the operator's own, and no part of an answer."""
+"""Fields of a job's status that the operator adds; they are no part of an answer."""
 _FIGURES: Final = ("tokens_per_second", "step_seconds", "ettr", "mfu", "memory_bytes")
 
 
 def ready_reason(outcome: str, advised: str) -> str:
-    """Reason of the condition Ready; `advised` is the one of advice without caveats."""
+    """The reason of the condition Ready; `advised` is that of advice without caveats."""
     reasons = {
         Status.NO_RECOMMENDATION.value: Reason.NO_FEASIBLE_LAYOUT.value,
         Status.LOW_CONFIDENCE.value: Reason.LOW_CONFIDENCE.value,
@@ -116,14 +116,14 @@ def matters(old_answer: Answer, answer: Answer, material: float) -> bool:
 
 
 def _steps(answer: Answer) -> float | None:
-    """Its checkpoint interval in steps. [1]"""
+    """The checkpoint interval of an answer, in steps. [1]"""
     return figure(answer.annotations.get(PREFIX + "checkpoint-interval-steps"))
 
 
-def _is_within(band: Range | None, fresh: Range | None) -> bool:
-    if band is None or fresh is None:
-        return band is fresh
-    return band.lower <= fresh.target <= band.upper
+def _is_within(band: Range | None, new_band: Range | None) -> bool:
+    if band is None or new_band is None:
+        return band is new_band
+    return band.lower <= new_band.target <= band.upper
 
 
 def _is_whole(outputs: Mapping[str, str], recommendation: Body) -> bool:
@@ -136,7 +136,7 @@ def _is_whole(outputs: Mapping[str, str], recommendation: Body) -> bool:
 
 
 def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
-    """The answer with what a TrainingJob's status says of it."""
+    """The answer, completed from a TrainingJob's status; None where the status has another one."""
     status = job.kept()
     ready, sure = standing(job, Aspect.READY), standing(job, Aspect.CONFIDENCE_SUFFICIENT)
     if ready is None or sure is None or ready.reason != answer.reason:
@@ -163,14 +163,16 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
 
 
 def _of_existing(job: LiveObject, answer: Answer, recommendation: Body) -> Answer | None:
-    """The answer with what `recommendation` says; None where something needed had no room there."""
+    """The answer, completed from the annotation `recommendation`; None where that lacks something for
+    want of room.
+    """
     figures = {
         name: band for name, band in predicted_in(recommendation).items() if name in _FIGURES
     }
-    is_told = "launch" in recommendation or not answer.trainer or not consents(job)
-    if "current" in recommendation or (
-        answer.strategy and (len(figures) < len(_FIGURES) or not is_told)
-    ):
+    lacks_launch = answer.trainer and consents(job) and "launch" not in recommendation
+    if "current" in recommendation:
+        return None
+    if answer.strategy and (len(figures) < len(_FIGURES) or lacks_launch):
         return None
     odds = {
         name: chance
@@ -188,7 +190,7 @@ def _of_existing(job: LiveObject, answer: Answer, recommendation: Body) -> Answe
 
 
 def _factors(job: LiveObject) -> Written:
-    """`status.calibration` as it was when the job was answered; empty where nothing was learned."""
+    """`status.calibration` as it was when the job was answered; empty where there was none."""
     if isinstance(job, LiveTrainingJob):
         step, memory = job.status.learned, job.status.learned_memory
         spread = job.status.learned_spread

@@ -180,7 +180,7 @@ def kinds_of(word: str) -> list[Kind]:
         kind: (kind.kind.lower(), kind.plural, kind.resource) for kind in JOBS
     }
     names_by_kind[TRAINING_JOB] = (*names_by_kind[TRAINING_JOB], "tjob")
-    meant = [kind for kind, names in names_by_kind.items() if word.lower() in names]
-    if not meant:
+    kinds = [kind for kind, names in names_by_kind.items() if word.lower() in names]
+    if not kinds:
         raise UnknownName("kind", word, [kind.kind.lower() for kind in JOBS])
-    return meant
+    return kinds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mofa_model import presets
 from mofa_model.annotations import PREFIX, QUIET, UNANSWERED
@@ -93,14 +93,17 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
             nodes=group["nodes"],
             ready=group["ready"],
             gpus=group["nodes"] * group["gpus_per_node"],
-            notes=(
-                f"{group['nodes']} nodes with {group['product']} are of no pool: "
-                f"{_proposal(group['product'])}",
-            ),
+            notes=(_no_pool(group),),
         )
         for group in lone
     )
     return lines
+
+
+def _no_pool(group: Mapping[str, Any]) -> str:
+    """That nodes with equal GPUs are of no pool, and how to make one of them."""
+    product = group["product"]
+    return f"{group['nodes']} nodes with {product} are of no pool: {_proposal(product)}"
 
 
 def _proposal(product: str) -> str:
@@ -210,7 +213,10 @@ def _nodes(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     if fleet.node_facts and not any(facts.gpus for facts in fleet.node_facts.values()):
         yield broken(about, "no node offers GPUs", _FEATURES)
     elif not bare and not idle and fleet.node_facts:
-        yield ok(about, f"{sum(bool(f.gpus) for f in fleet.node_facts.values())} nodes offer GPUs")
+        yield ok(
+            about,
+            f"{sum(bool(facts.gpus) for facts in fleet.node_facts.values())} nodes offer GPUs",
+        )
 
 
 def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
@@ -316,6 +322,6 @@ def _jobs(site: Site) -> Iterator[Diagnosis]:
         yield broken(
             "jobs",
             f"{len(gated)} jobs wait at our gate, and no operator runs to let them go: "
-            f"{_few([k.name for k in gated])}",
+            f"{_few([key.name for key in gated])}",
             f"kubectl annotate -n {first.namespace} {named(first)} {PREFIX}gate-",
         )

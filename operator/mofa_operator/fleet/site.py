@@ -210,7 +210,9 @@ async def read_site(api: Api) -> Site:
     return Site(
         fleet=fleet,
         definitions={
-            kind: body for kind, (seen, body) in zip(OURS, definitions, strict=True) if seen
+            kind: body
+            for kind, (is_readable, body) in zip(OURS, definitions, strict=True)
+            if is_readable
         },
         installed={
             kind: listing

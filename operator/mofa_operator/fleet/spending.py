@@ -165,14 +165,14 @@ def spending(
     is that of the pool on which the job runs, where its ledger names the job.
     """
     recommendation, kind = _recommendation(texts), job.key.kind
-    seen = kind.observed(job.body, now) if isinstance(kind, JobKind) else Observation()
+    observation = kind.observed(job.body, now) if isinstance(kind, JobKind) else Observation()
     gpus, wrong = _gpus(job, recommendation, beside)
-    state = _state(job, speaker, seen)
-    seconds = _seconds(job, speaker, seen, state, now)
+    state = _state(job, speaker, observation)
+    seconds = _seconds(job, speaker, observation, state, now)
     begun = now - seconds
     stuck = min(_stuck(speaker, now), seconds) if state is JobState.RUNS else 0.0
     stopped = (
-        _stopped(speaker, seen, seconds - stuck, begun)
+        _stopped(speaker, observation, seconds - stuck, begun)
         if pool_account is None
         else min(pool_account.lost(job.key, begun, gpus), seconds - stuck)
     )
@@ -218,19 +218,23 @@ def _gpus(job: LiveObject, recommendation: _Recommendation, beside: Beside) -> t
     return int(recommendation.gpus), "" if recommendation.gpus else demand.unread
 
 
-def _state(job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation) -> JobState:
+def _state(job: LiveObject, speaker: LiveTrainingJob | None, observation: Observation) -> JobState:
     if not isinstance(job.key.kind, JobKind):
         runs = speaker is not None and speaker.status.observed.source
         return JobState.RUNS if runs else JobState.ASKS
-    if seen.ended is not None:
+    if observation.ended is not None:
         return JobState.ENDED
     path = job.key.kind.suspend
-    waits = seen.suspended is not None or (bool(path) and job.holds(("spec", *path)))
+    waits = observation.suspended is not None or (bool(path) and job.holds(("spec", *path)))
     return JobState.WAITS if waits else JobState.RUNS
 
 
 def _seconds(
-    job: LiveObject, speaker: LiveTrainingJob | None, seen: Observation, state: JobState, now: float
+    job: LiveObject,
+    speaker: LiveTrainingJob | None,
+    observation: Observation,
+    state: JobState,
+    now: float,
 ) -> float:
     """How long it held its GPUs since it was started or resumed; 0 where it holds none. [s]"""
     if state in {JobState.WAITS, JobState.ASKS}:
@@ -246,7 +250,7 @@ def _seconds(
             moment for moment in (job.created, started, moment_of(resumed)) if moment is not None
         ]
         since = max(moments, default=None)
-    until = now if seen.ended is None else seen.ended
+    until = now if observation.ended is None else observation.ended
     return max(0.0, until - since) if since is not None else 0.0
 
 
@@ -266,7 +270,7 @@ def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
 
 
 def _stopped(
-    speaker: LiveTrainingJob | None, seen: Observation, trained: float, begun: float
+    speaker: LiveTrainingJob | None, observation: Observation, trained: float, begun: float
 ) -> float | None:
     """Time lost to interruptions since the moment `begun`; None where that is unknown. [s]
 
@@ -277,7 +281,7 @@ def _stopped(
         room = any(interruption.cause in _MADE_ROOM for interruption in shown.interruptions_by)
         since = moment_of(shown.since)
         return None if room and since is not None and since < begun else min(shown.lost, trained)
-    counters = [counter for counter in seen.counters.values() if counter.exact]
+    counters = [counter for counter in observation.counters.values() if counter.exact]
     restarts = sum(counter.value * counter.recovery_class.seconds for counter in counters)
     return min(restarts, trained) if counters else None
 
@@ -290,9 +294,9 @@ def _slower(speaker: LiveTrainingJob | None, recommendation: _Recommendation) ->
         recommendation.target("tokens_per_second"),
         recommendation.target("step_seconds"),
     )
-    seen = None if speaker is None else speaker.status.observed.tokens_per_second
-    if seen is not None and advised > 0:
-        return max(0.0, 1.0 - seen / advised)
+    observed = None if speaker is None else speaker.status.observed.tokens_per_second
+    if observed is not None and advised > 0:
+        return max(0.0, 1.0 - observed / advised)
     if recommendation.current_seconds > 0 and step > 0:
         return max(0.0, 1.0 - step / recommendation.current_seconds)
     return None

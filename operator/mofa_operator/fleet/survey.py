@@ -130,8 +130,10 @@ def pool_accounts(fleet: ClusterSeen) -> dict[str, PoolAccount]:
     for profile in sorted(fleet.store.profiles(), key=lambda profile: profile.key.name):
         if profile.account:
             gpus = count_nodes(profile.spec.node_selector, fleet.node_facts.items()).gpus
-            most = max(gpus, key=lambda number: (gpus[number], number), default=0)
-            accounts[profile.key.name] = PoolAccount(rows=profile.account, gpus_per_node=most)
+            gpus_per_node = max(gpus, key=lambda number: (gpus[number], number), default=0)
+            accounts[profile.key.name] = PoolAccount(
+                rows=profile.account, gpus_per_node=gpus_per_node
+            )
     return accounts
 
 
