@@ -1,5 +1,5 @@
-"""The past of a pool for programs: what `mofa incidents -o json` prints, and what would help is
-replayed on.
+"""The past of a pool for programs: `mofa incidents -o json` prints it, and `what-would-help` replays
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mofa_operator.incidents.timelines import Span, length
 
 
 def past_document(seen_past: Past, start: float, end: float) -> dict[str, Any]:
-    """A past between two moments, in seconds of the epoch. [s]"""
+    """The document of a past between two moments, in seconds of the epoch. [s]"""
     by_node = {node: length(spans) / DAY for node, spans in sorted(seen_past.exposed.items())}
     return {
         "start": start,
@@ -42,7 +42,7 @@ def past_document(seen_past: Past, start: float, end: float) -> dict[str, Any]:
 
 
 def account_document(account: Sequence[NodeTime]) -> dict[str, Any]:
-    """The account for programs: by day, job, state and cause."""
+    """The document of an account: by day, job, state and cause."""
     return {
         "capacity_node_days": capacity(account),
         "node_days": {row.state.value: row.node_days for row in summed(account)},
@@ -66,7 +66,7 @@ def account_document(account: Sequence[NodeTime]) -> dict[str, Any]:
 def incident_document(
     incident: Incident, cordons: Mapping[str, Sequence[Span]] | None = None
 ) -> dict[str, Any]:
-    """One incident, with when its nodes were cordoned."""
+    """The document of an incident; `cordons` are those of each node."""
     document: dict[str, Any] = {
         "kind": incident.kind,
         incident.kind: incident.name,
@@ -83,10 +83,12 @@ def incident_document(
     if incident.deduced is not None:
         document["overruled"] = incident.deduced.word
     if incident.kind == "node" and cordons is not None:
-        out = [
-            a for a, b in cordons.get(incident.name, ()) if b > incident.start and a < incident.end
+        starts = [
+            cordon.start
+            for cordon in cordons.get(incident.name, ())
+            if cordon.end > incident.start and cordon.start < incident.end
         ]
-        document["in_use_seconds"] = max(0.0, min([*out, incident.end]) - incident.start)
+        document["in_use_seconds"] = max(0.0, min([*starts, incident.end]) - incident.start)
     if incident.cause.counts:
         document["recovery_seconds"] = incident.seconds
     if incident.kind != "node":

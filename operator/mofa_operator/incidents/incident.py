@@ -1,4 +1,4 @@
-"""An incident: what happened to a node, a domain or a job, when, why, and how we know."""
+"""An incident: what happened to a node, a domain or a job, when, why, and what shows it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final, Literal
 from mofa_model.errors import BadValue
 from mofa_model.spec.incident_causes import CAUSES, DRAIN, IncidentCause
 from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_operator.incidents.timelines import Span
 
 PHASES: Final[Mapping[str, str]] = {
     "detect": "from when training stopped to the end of the first container or pod",
@@ -21,9 +22,9 @@ PHASES: Final[Mapping[str, str]] = {
 }
 """The phases of a job's recovery, in order; it trains again after all but the last."""
 UNMATCHED: Final = "spec.incidents.overruled names no incident that was seen: "
-"""Beginning of the warning for an overruled id that no incident has."""
+"""How the warning begins for an overruled id that no incident has."""
 NEAR: Final = 600.0
-"""How far an incident's start may be from its id: it moves as more samples are seen. [s]"""
+"""How far an incident's start may be from its id: it moves as more samples are read. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,14 +48,14 @@ class Incident:
     recovery_class: RecoveryClass | None = None
     """Of a job: what had to be made anew."""
     lasts: bool = False
-    """Whether it was not over when it was looked at: its end is then the last moment that was read,
-    and its cause the one that is known so far."""
+    """Whether it is not over yet: then its end is the last moment that was read, and its cause is the
+    best that is known so far."""
     mended: float | None = None
     """When the host was booted to mend a fault of a part; None = it was not. [s]"""
     unsure: float = 0.0
     """How much earlier it may have begun, where nothing was sampled. [s]"""
     timed: bool = True
-    """Whether its end was seen; else the end is an estimate."""
+    """Whether its end was seen; otherwise the end is an estimate."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Time of each phase of `PHASES` that was seen. [s]"""
     stood: int = 0
@@ -74,27 +75,32 @@ class Incident:
 
     @property
     def charged(self) -> IncidentCause:
-        """The cause that pays for it: its own, or the fault, where a job was moved so that it
-        is repaired.
+        """The cause to which its cost is charged: its own, or the fault for whose repair a job was
+        moved.
         """
         if self.cause is DRAIN and self.fault is not None and self.fault.cause.counts:
             return self.fault.cause
         return self.cause
 
     @property
+    def span(self) -> Span:
+        """From its start to its end."""
+        return Span(self.start, self.end)
+
+    @property
     def seconds(self) -> float:
-        """How long it took. [s]"""
+        """How long it lasted. [s]"""
         return max(1.0, self.end - self.start)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFacts:
-    """What the cluster knows of a job, and no series tells."""
+    """What the cluster knows of a job, and what no series shows."""
 
     saves_every: float | None = None
     """Time between two saves; None = unknown. [s]"""
     saves_off: float = 0.0
-    """How far that may be off, of it. [1]"""
+    """Possible error of `saves_every`, as a share of it. [1]"""
     save_seconds: float | None = None
     """For how long a save holds up training; None = unknown. [s]"""
     wanted: bool = False
@@ -107,27 +113,25 @@ def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence
 
 
 def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
-    """Incidents with causes that a profile states by id; an id means the nearest incident of
-    its name.
-    """
+    """The incidents, with the causes that a profile states by id, which means the nearest of a name."""
     corrected = list(incidents)
     for text, word in stated.items():
-        near = [
-            (away, not incident.cause.counts, number)
+        candidates = [
+            (distance, not incident.cause.counts, number)
             for number, incident in enumerate(corrected)
-            if (away := time_apart(incident, text)) is not None
+            if (distance := time_apart(incident, text)) is not None
         ]
-        if near:
-            *_, number = min(near)
+        if candidates:
+            *_, number = min(candidates)
             corrected[number] = _with_cause(corrected[number], CAUSES[word])
     return corrected
 
 
 def time_apart(incident: Incident, text: str) -> float | None:
     """Time between an incident's start and the moment in an id; None for another incident. [s]"""
-    away = abs(incident.start - moment_of(text))
-    same = f"{incident.kind}/{incident.name}" == text.rpartition("@")[0]
-    return away if same and away <= NEAR else None
+    distance = abs(incident.start - moment_of(text))
+    is_same = f"{incident.kind}/{incident.name}" == text.rpartition("@")[0]
+    return distance if is_same and distance <= NEAR else None
 
 
 def moment_of(text: str) -> float:

@@ -1,8 +1,6 @@
-"""What lasts over the begin of the time that is read: repairs and outages of jobs whose beginning
-only the ledger knows.
+"""Repairs and outages of jobs that had begun before the time that is read. Only the ledger knows how.
 
-    read once ─▶ lasting(…, moment) ─▶ FailureLedger ─▶ begun_before, out_before ─▶ read from
-    there on
+one look ─▶ lasting(…, moment) ─▶ FailureLedger ─▶ begun_before, out_before ─▶ the next look
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from mofa_operator.incidents.job_outages import by_job
 from mofa_operator.incidents.timelines import NodeTimeline, PoolTimelines, Span, joined
 
 MOST: Final = 1000
-"""Incidents that are handed on, those that began last. [1]"""
+"""Most incidents that are handed on, the latest. [1]"""
 _TOLD: Final = "it had begun before, by the ledger"
 _LINGER: Final = 900.0
 """How long before a job was said to be out its pods may have gone. Ours. [s]"""
@@ -30,45 +28,43 @@ _TOGETHER: Final = 600.0
 def lasting(
     incidents: Sequence[Incident], timelines: PoolTimelines, at: float
 ) -> tuple[Lasting, ...]:
-    """What had begun at a moment and was not over, and the nodes of it. [s]"""
+    """What had begun before a moment and was not over, with its nodes. [s]"""
     by_name: dict[tuple[str, str], Lasting] = {}
+
+    def add(row: Lasting) -> None:
+        by_name.setdefault((row.kind, row.name), row)
+
+    pods = by_job(timelines.pod_timelines)
     for incident in sorted(
         incidents, key=lambda incident: (not incident.cause.counts, incident.start)
     ):
-        if not incident.start < at < incident.end or incident.cause in (
-            causes.OBSERVER,
-            causes.FLAP,
-        ):
+        since, cause = incident.start, incident.cause
+        if not since < at < incident.end or cause in (causes.OBSERVER, causes.FLAP):
             continue
         if incident.kind == "job":
-            pods = [pod for pod in timelines.pod_timelines.values() if pod.job == incident.name]
-            nodes = {pod.node for pod in pods if pod.created < incident.start < pod.last + _LINGER}
-            made = Lasting(
-                kind="job",
-                name=incident.name,
-                since=incident.start,
-                cause=incident.cause,
-                nodes=tuple(sorted(nodes - {""})) or incident.nodes,
-            )
-            by_name.setdefault(("job", incident.name), made)
+            nodes = {
+                pod.node
+                for pod in pods.get(incident.name, ())
+                if pod.created < since < pod.last + _LINGER
+            }
+            held = tuple(sorted(nodes - {""})) or incident.nodes
+            add(Lasting(kind="job", name=incident.name, since=since, cause=cause, nodes=held))
             continue
         for name in incident.nodes or (incident.name,):
-            made = Lasting(kind="node", name=name, since=incident.start, cause=incident.cause)
-            by_name.setdefault(("node", name), made)
+            add(Lasting(kind="node", name=name, since=since, cause=cause))
     for node in timelines.node_timelines.values():
-        for a, b in node.cordons:
-            if a < at < b:
-                made = Lasting(kind="node", name=node.name, since=a, cause=causes.DRAIN)
-                by_name.setdefault(("node", node.name), made)
-    latest = sorted(by_name.values(), key=lambda lasting: -lasting.since)[:MOST]
-    return tuple(sorted(latest, key=lambda lasting: (lasting.kind, lasting.name)))
+        for cordon in node.cordons:
+            if cordon.start < at < cordon.end:
+                add(Lasting(kind="node", name=node.name, since=cordon.start, cause=causes.DRAIN))
+    latest = sorted(by_name.values(), key=lambda row: -row.since)[:MOST]
+    return tuple(sorted(latest, key=lambda row: (row.kind, row.name)))
 
 
 def begun_before(
     incidents: Sequence[Incident], lasted: Sequence[Lasting], timelines: PoolTimelines
 ) -> list[Incident]:
-    """The incidents of nodes, with those that had begun before: their cause is what it was, but
-    where what is seen says more.
+    """The incidents of nodes, with those that had begun before. These keep their cause, unless the
+    samples show a closer one.
     """
     corrected = list(incidents)
     first = timelines.sampled[0].start
@@ -89,15 +85,14 @@ def begun_before(
             and (other.cause.counts or other.cause is causes.DRAIN)
         ]
         failure = next((other for other in same if other.cause.counts), None)
-        is_more = (
-            failure is not None and earlier.cause is causes.KUBELET_DOWN
-        )  # the boot time is told
-        cause = failure.cause if failure is not None and is_more else earlier.cause
+        cause = earlier.cause
+        if failure is not None and cause is causes.KUBELET_DOWN:  # samples now show the boot
+            cause = failure.cause
         evidence = () if failure is None else failure.evidence
         end = max([span.end, *(other.end for other in same)])
         corrected = [other for other in corrected if other not in same]
-        made = of_node(earlier.name, earlier.since, end, cause, _TOLD, *evidence)
-        corrected.append(replace(made, lasts=end >= timelines.sampled[-1].end - step))
+        joint = of_node(earlier.name, earlier.since, end, cause, _TOLD, *evidence)
+        corrected.append(replace(joint, lasts=end >= timelines.sampled[-1].end - step))
     return sorted(corrected, key=lambda incident: (incident.start, incident.name))
 
 
@@ -107,14 +102,13 @@ def out_before(
     timelines: PoolTimelines,
     facts: Mapping[str, JobFacts],
 ) -> list[Incident]:
-    """Outages of jobs that had begun before: until they run, or now where they still want to."""
+    """Outages of jobs that had begun before: until the job runs, or until now where it still waits."""
     outages = []
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
     pods = by_job(timelines.pod_timelines)
+    seen_jobs = {incident.name for incident in incidents if incident.start <= first}
     for earlier in lasted:
-        if earlier.kind != "job" or any(
-            i.name == earlier.name and i.start <= first for i in incidents
-        ):
+        if earlier.kind != "job" or earlier.name in seen_jobs:
             continue
         job_pods = pods.get(earlier.name, [])
         starts = sorted(pod.started for pod in job_pods if pod.started is not None)
@@ -126,7 +120,7 @@ def out_before(
             continue
         running = until
         if starts:
-            running = max(at for at in starts if at - starts[0] <= _TOGETHER)
+            running = max(start for start in starts if start - starts[0] <= _TOGETHER)
             made = min(made, *(pod.created for pod in job_pods if pod.started == starts[0]))
         phases = {"queue": max(0.0, made - earlier.since)}
         if job_pods:

@@ -1,4 +1,4 @@
-"""The past of a pool: incidents of its nodes and jobs, and the time in which we would see them."""
+"""The past of a pool: incidents of its nodes and jobs, and the time in which they would be seen."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Past:
     cordons: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """When each node took no new pods."""
     lasting: tuple[Lasting, ...] = ()
-    """What was not over at the moment that was asked for."""
+    """What was not over at `lasting_at`."""
 
     @property
     def pool_pods(self) -> list[PodTimeline]:
@@ -64,9 +64,13 @@ class Past:
     @property
     def phases(self) -> dict[str, tuple[float, ...]]:
         """Times of each phase of recovery from failures. [s]"""
-        failed = [i for i in self.incidents if i.kind == "job" and i.cause.counts]
-        times = {name: tuple(i.phases[name] for i in failed if name in i.phases) for name in PHASES}
-        return {name: seen for name, seen in times.items() if seen}
+        phases = [
+            failure.phases
+            for failure in self.incidents
+            if failure.kind == "job" and failure.cause.counts
+        ]
+        times = {name: tuple(spent[name] for spent in phases if name in spent) for name in PHASES}
+        return {name: seconds for name, seconds in times.items() if seconds}
 
 
 def past(
@@ -102,14 +106,14 @@ def past(
         training[pod.node] += spans
         job_seconds[pod.job] += sum(span.seconds for span in spans)
     first = timelines.sampled[0].start - timelines.sample_spacing
-    seen = [incident for incident in incidents if incident.start >= first]
+    in_time = (incident for incident in incidents if incident.start >= first)
     return Past(
         incidents=tuple(
-            sorted(seen, key=lambda incident: (incident.start, incident.kind, incident.name))
+            sorted(in_time, key=lambda incident: (incident.start, incident.kind, incident.name))
         ),
         exposed={
             name: node.exposed(
-                [Span(i.start, i.end) for i in by_node[name] if i.cause.counts],
+                [incident.span for incident in by_node[name] if incident.cause.counts],
                 rules.shortest_outage_seconds,
             )
             for name, node in nodes.items()
@@ -126,9 +130,7 @@ def past(
 
 
 def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimelines:
-    """The time lines, in which each node now has its pods and the taints that are
-    its configuration.
-    """
+    """The time lines, where each node also has its pods and the taints that are configuration."""
     on_node: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in timelines.pod_timelines.values():
         on_node[pod.node].append(pod)
@@ -137,7 +139,7 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
         {incident.name for incident in lasted if incident.kind == "node"},
     )
     keys, added = configured(nodes, on_node, repairing), additions(nodes)
-    node_timelines = {
+    with_pods = {
         name: replace(
             node,
             pod_timelines=tuple(on_node.get(name, ())),
@@ -146,14 +148,14 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
         )
         for name, node in nodes.items()
     }
-    return replace(timelines, node_timelines=node_timelines)
+    return replace(timelines, node_timelines=with_pods)
 
 
 def _of_nodes(
     timelines: PoolTimelines, rules: IncidentRules, lasted: Sequence[Lasting]
 ) -> list[Incident]:
-    """Incidents of nodes: of each alone, then what they share, what had begun before, and what
-    people overruled.
+    """Incidents of nodes: of each alone, joined where they share a cause, with what had begun before,
+    and with the causes that people state.
     """
     nodes, step = timelines.node_timelines, timelines.sample_spacing
     incidents = [incident for node in nodes.values() for incident in node_incidents(node, rules)]

@@ -1,4 +1,4 @@
-"""Time lines of nodes and pods: what Prometheus says of each, from first sample to last."""
+"""Time lines of nodes and pods: what Prometheus has of each, from the first sample to the last."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 _MANY: Final = 4
-"""Gaps between samples from which on the upper quartile is taken, and not the median. [1]"""
+"""From so many gaps between samples on, the upper quartile is taken instead of the median. [1]"""
 SILENCE: Final = 2.6
-"""A series was silent between two samples that are this many times the usual spacing apart. [1]"""
+"""A series was silent between two samples that are so many usual spacings apart. [1]"""
 HOST_SILENCE: Final = 1.6
-"""The same of exporters on a node: one missing sample may mean that the host was down. [1]"""
+"""The same for exporters on a node, where one missing sample may mean that the host was down. [1]"""
 _ABSENT: Final = 600.0
-"""Time without a node's object, before the last sample of all, from which it is deleted.
-Ours. [s]
-"""
+"""A node whose object was last seen so long before the last sample of any is deleted. Ours. [s]"""
 _BY_AUTOSCALER: Final = ("ToBeDeleted", "DeletionCandidate")
-"""Prefixes of the cluster autoscaler's taints. It puts the first on nodes that it drains, and the
-second on nodes that it may drain later."""
+"""Prefixes of the cluster autoscaler's taints: the first is on nodes that it drains, the second on
+nodes that it may drain later."""
 Point: TypeAlias = tuple[float, float]
 """A moment and a value. [s, …]"""
 
@@ -59,17 +57,26 @@ def without(stretch: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     >>> [tuple(span) for span in without([Span(0, 10)], [Span(2, 3), Span(8, 12)])]
     [(0, 2), (3, 8)]
     """
-    cut, remaining = joined(holes), []
-    for start, end in joined(stretch):
-        at = start
-        for a, b in cut:
-            if b > at and a < end:
-                if a > at:
-                    remaining.append(Span(at, a))
-                at = max(at, b)
-        if at < end:
-            remaining.append(Span(at, end))
+    cuts, remaining = joined(holes), []
+    for span in joined(stretch):
+        start = span.start
+        for hole in cuts:
+            if hole.end > start and hole.start < span.end:
+                if hole.start > start:
+                    remaining.append(Span(start, hole.start))
+                start = max(start, hole.end)
+        if start < span.end:
+            remaining.append(Span(start, span.end))
     return remaining
+
+
+def gaps_in(spans: Sequence[Span]) -> list[Span]:
+    """The times between spans, which are in order.
+
+    >>> [tuple(span) for span in gaps_in([Span(0, 2), Span(3, 8), Span(8, 12)])]
+    [(2, 3)]
+    """
+    return without([Span(spans[0].start, spans[-1].end)], spans)
 
 
 def overlap(spans: Iterable[Span], other_spans: Iterable[Span]) -> list[Span]:
@@ -78,12 +85,12 @@ def overlap(spans: Iterable[Span], other_spans: Iterable[Span]) -> list[Span]:
     >>> [tuple(span) for span in overlap([Span(0, 5), Span(8, 9)], [Span(3, 8.5)])]
     [(3, 5), (8, 8.5)]
     """
-    cut = joined(other_spans)
+    others = joined(other_spans)
     return [
-        Span(max(a, x), min(b, y))
-        for a, b in joined(spans)
-        for x, y in cut
-        if max(a, x) < min(b, y)
+        Span(max(span.start, other.start), min(span.end, other.end))
+        for span in joined(spans)
+        for other in others
+        if max(span.start, other.start) < min(span.end, other.end)
     ]
 
 
@@ -104,7 +111,7 @@ class ValueRun:
 def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
     """Usual time between two samples; 0 where there are too few. [s]
 
-    Two Prometheus servers that scrape in turns leave short and long gaps: the long one is the
+    Where two Prometheus servers scrape in turns, short and long gaps alternate; the long one is the
     spacing.
 
     >>> spacing_of([(0, 1), (20, 1), (120, 1), (140, 1), (240, 1)])
@@ -115,8 +122,7 @@ def spacing_of(points: Sequence[Point], least: float = 1.0) -> float:
 
 
 def slack_of_silence(spacing: float) -> float:
-    """How far off the ends of a silence of all nodes may be, which are read on a grid of a minute.
-    [s]
+    """Possible error of the ends of a silence of all nodes, which are read minute by minute. [s]
 
     >>> slack_of_silence(15.0), slack_of_silence(300.0)
     (180.0, 900.0)
@@ -144,7 +150,9 @@ def value_runs(
 
 
 def joined_runs(runs: Iterable[ValueRun], silence: float) -> tuple[ValueRun, ...]:
-    """Runs of several queries as one time line: samples count once; a `silence` ends a run. [s]"""
+    """Runs of several queries as one time line, where each sample counts once; a `silence` ends a run.
+    [s]
+    """
     merged: list[ValueRun] = []
     for run in sorted(runs, key=lambda run: (run.start, run.end)):
         last = merged[-1] if merged else None
@@ -164,8 +172,8 @@ def joined_runs(runs: Iterable[ValueRun], silence: float) -> tuple[ValueRun, ...
 def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Span]:
     """When a series had a value.
 
-    The value holds from halfway after the sample before to halfway before the next one, and at most
-    half the spacing.
+    The value lasts from halfway between the sample before and its first to halfway between its last
+    and the next, and at most half a spacing beyond either.
     """
     stretches: list[Span] = []
     half = spacing / 2
@@ -185,12 +193,12 @@ def spans_of(runs: Sequence[ValueRun], value: float, spacing: float) -> list[Spa
 class Signal:
     """One kind of series about nodes.
 
-    Reading every sample of a fleet costs too much: `read_when` says which aggregate shows that a
-    node's samples are needed.
+    To read every sample of a fleet costs too much. `read_when` says which sum over the time shows
+    that a node's samples are needed:
 
         low      a sample was 0, and 1 is the healthy value
         high     a sample was not 0, and 0 is the healthy value
-        rose     a sample was 1 that was not 1 throughout; a series that stands all day is not read
+        rose     a sample was 1, and not all were
         changed  samples differ
         recent   the value is a moment in the time that is read
     """
@@ -204,11 +212,11 @@ class Signal:
     on_host: bool = False
     """Whether an exporter on the node publishes it, which is silent while the host is down."""
     alone: str = ""
-    """What cannot be seen of a node without this series; empty where another shows it too."""
+    """What cannot be seen without this series; empty where another shows it too."""
 
     @property
     def silence(self) -> float:
-        """Times the usual spacing after which it was silent. [1]"""
+        """It was silent after so many usual spacings without a sample. [1]"""
         return HOST_SILENCE if self.on_host else SILENCE
 
 
@@ -248,9 +256,8 @@ PRESSURE: Final = Signal(
     parts=("condition",),
     read_when="rose",
 )
-"""A kubelet that runs short, and evicts pods; it says so for minutes, a pod's reason may
-be gone.
-"""
+"""A kubelet runs short and evicts pods. It says so for minutes, while a pod's own reason may never
+be sampled."""
 BOOT: Final = Signal(
     metric="node_boot_time_seconds",
     read_when="recent",
@@ -284,7 +291,7 @@ COUNTED: Final = Signal(
     metric="problem_counter", parts=("reason",), read_when="changed", on_host=True
 )
 HEARTBEATS: Final = (XID, COUNTED, DETECTED)
-"""Signals from the host whose silence shows that it was down, where no boot time is published."""
+"""Signals whose silence shows that the host was down, where no boot time is published."""
 SIGNALS: Final = (
     *(READY, CORDON, TAINT, ALLOCATABLE, PROBLEM, PRESSURE, BOOT),
     *(XID, XID_COUNT, REMAP, DETECTED, COUNTED),
@@ -301,12 +308,10 @@ class SignalTimeline:
     """Values of the signal's `parts` labels."""
     runs: tuple[ValueRun, ...]
     read: tuple[Span, ...] = ()
-    """When its samples were read: in all other time nothing changed. Empty: they all were."""
+    """When its samples were read; at all other times nothing changed. Empty = all were read."""
 
     def held(self) -> list[ValueRun]:
-        """Its runs of values; two equal ones become one where the samples between them were
-        not read.
-        """
+        """Its runs; two of one value become one where no sample between them was read."""
         held_runs: list[ValueRun] = []
         for run in self.runs:
             last = held_runs[-1] if held_runs else None
@@ -318,24 +323,24 @@ class SignalTimeline:
 
     def unread(self, start: float, end: float) -> bool:
         """Whether samples between two moments were not all read. [s]"""
-        return bool(self.read) and not any(a <= start and end <= b for a, b in self.read)
+        return bool(self.read) and not any(
+            span.start <= start and end <= span.end for span in self.read
+        )
 
     def read_until(self, at: float, last: float) -> float:
-        """Until when its samples were read on from a moment; all were read until `last`, where
-        nothing says what was. [s]
-        """
+        """Until when all its samples were read from a moment on; `last` where all were read. [s]"""
         if not self.read:
             return last
-        return max((b for a, b in self.read if a <= at <= b), default=at)
+        return max((span.end for span in self.read if span.start <= at <= span.end), default=at)
 
     def begins_read(self, at: float, slack: float) -> bool:
         """Whether reading began just before a moment, so that what was before is unknown. [s]"""
-        return any(a <= at <= a + slack for a, _ in self.read)
+        return any(span.start <= at <= span.start + slack for span in self.read)
 
 
 class _kept(cached_property[T]):  # noqa: N801 - a decorator
-    """As `cached_property`, but of a node where nothing happened nothing is kept: it follows at
-    once, and most of 10,000 nodes are such.
+    """As `cached_property`, but of a node where nothing happened nothing is kept: it is computed at
+    once, and most of 10,000 nodes are such, which saves memory.
     """
 
     def __get__(self, node: Any, owner: Any = None) -> Any:
@@ -351,7 +356,7 @@ class NodeTimeline:
     name: str
     timelines: tuple[SignalTimeline, ...]
     signals: frozenset[Signal] = frozenset()
-    """Signals whose exporter reports the node, also where nothing happened."""
+    """Signals that are published of the node, also where nothing happened."""
     spacing: Mapping[Signal, float]
     """Usual time between samples of a signal. [s]"""
     labels: Mapping[str, str]
@@ -365,9 +370,9 @@ class NodeTimeline:
     gpus: float = 0.0
     """GPUs that it offers at most; 0 = unknown. [1]"""
     configured: frozenset[str] = frozenset()
-    """Keys of taints that are configuration here and no cordon; empty text: unschedulable is."""
+    """Keys of taints that are configuration and no cordon; an empty text means unschedulable."""
     additions: tuple[float, ...] = ()
-    """When nodes joined its pool in which none was missing. [s]"""
+    """When nodes joined its pool while none was missing. [s]"""
 
     def of(self, signal: Signal) -> list[SignalTimeline]:
         """Time lines of a signal, one for each part of the node."""
@@ -391,9 +396,7 @@ class NodeTimeline:
 
     @_kept
     def cordons(self) -> list[Span]:
-        """Times in which the node accepted no new pods, without those that are
-        its configuration.
-        """
+        """When the node took no new pods, without what is configuration."""
         # the cluster autoscaler taints a node that it removes: that is no repair
         return self._closed(
             lambda key: not key.startswith(_BY_AUTOSCALER) and key not in self.configured
@@ -401,11 +404,11 @@ class NodeTimeline:
 
     @_kept
     def removals(self) -> list[Span]:
-        """Times in which the cluster autoscaler evicted what ran on the node, to delete it."""
+        """When the cluster autoscaler evicted what ran on the node, to delete it."""
         return self._closed(lambda key: key.startswith(_BY_AUTOSCALER[0]))
 
     def _closed(self, is_meant: Callable[[str], bool]) -> list[Span]:
-        """Times of cordons and taints whose keys a rule picks; unschedulable has none."""
+        """Times of the cordons and taints whose key `is_meant`; that of unschedulable is empty."""
         spans = [
             span
             for signal in (CORDON, TAINT)
@@ -416,9 +419,7 @@ class NodeTimeline:
         return joined(spans, 2 * self.sample_spacing)
 
     def pressure(self, start: float, end: float) -> str:
-        """What its kubelet ran short of in a time, as its condition is called; empty = of
-        nothing. [s]
-        """
+        """The condition by which its kubelet was short of something in a time; empty = none. [s]"""
         spacing = self.spacing.get(PRESSURE, self.sample_spacing)
         return next(
             (
@@ -439,59 +440,48 @@ class NodeTimeline:
         """When the node had no Node object for a while, and then one again."""
         if len(self.presence) == 1:
             return []
-        whole = [Span(self.presence[0].start, self.presence[-1].end)]
         step = self.sample_spacing
-        silences = without([Span(self.sampled[0].start, self.sampled[-1].end)], self.sampled)
-        unsure = [Span(a - 3 * step, b + 3 * step) for a, b in silences]
-        gaps = without(without(whole, self.presence), unsure)
+        silences = gaps_in(self.sampled)
+        unsure = [Span(span.start - 3 * step, span.end + 3 * step) for span in silences]
+        gaps = without(gaps_in(self.presence), unsure)
         return [span for span in gaps if span.seconds > SILENCE * step]
 
     @_kept
     def dark(self) -> list[Span] | None:
         """When exporters on the host were silent; None where none of them was read."""
-        lines = [line for signal in (BOOT, *HEARTBEATS) for line in self.of(signal)]
-        if not lines:
+        signal = next((signal for signal in (BOOT, *HEARTBEATS) if self.of(signal)), None)
+        if signal is None:
             return None
-        first = lines[0].signal
-        least = max(100.0, first.silence * self.gap(first))
-        gaps = [
-            Span(a.end, b.start)
-            for line in lines
-            if line.signal == first
-            for a, b in pairwise(line.runs)
-            if b.start - a.end > least and not line.unread(a.end, b.start)
-        ]
-        gaps += [
-            Span(last, until)
-            for line in lines
-            if line.signal == first
-            and (until := line.read_until(last := line.runs[-1].end, self.sampled[-1].end)) - last
-            > least
-        ]
-        return joined(gaps)
+        least = max(100.0, signal.silence * self.gap(signal))
+        silences: list[Span] = []
+        for line in self.of(signal):
+            gaps = (Span(run.end, after.start) for run, after in pairwise(line.runs))
+            silences += (gap for gap in gaps if gap.seconds > least and not line.unread(*gap))
+            last = line.runs[-1].end
+            until = line.read_until(last, self.sampled[-1].end)
+            silences += [Span(last, until)] if until - last > least else []
+        return joined(silences)
 
     @property
     def gone(self) -> float | None:
         """When it was deleted; None = it is still there. [s]"""
-        last, whole = self.presence[-1].end, self.sampled[-1].end
-        return last if whole - last > max(_ABSENT, 3 * self.sample_spacing) else None
+        last, until = self.presence[-1].end, self.sampled[-1].end
+        return last if until - last > max(_ABSENT, 3 * self.sample_spacing) else None
 
     @property
     def deletions(self) -> list[Span]:
-        """Times without its object, each from its deletion until it was made again. A deletion for
-        good has no length.
-        """
-        return [*self.away, *([Span(self.gone, self.gone)] if self.gone is not None else [])]
+        """Times from each deletion of its object until it was made again; no length = it was not."""
+        return [*self.away, *([] if self.gone is None else [Span(self.gone, self.gone)])]
 
     @property
     def joins(self) -> list[float]:
         """When its object was made, if that was seen. [s]"""
-        first, began = self.presence[0].start, self.sampled[0].start
-        came = [first] if first > began + 3 * self.sample_spacing else []
-        return [*came, *(span.end for span in self.away)]
+        first, since = self.presence[0].start, self.sampled[0].start
+        is_late = first > since + 3 * self.sample_spacing
+        return [*([first] if is_late else []), *(span.end for span in self.away)]
 
     def exposed(self, failing: list[Span], shortest_outage: float) -> list[Span]:
-        """When failures would count: ready, not cordoned, not failing; `shortest_outage` in [s]."""
+        """When a failure would count: ready, not cordoned, not `failing`; `shortest_outage` in [s]."""
         down = [span for span in self.not_ready if span.seconds >= shortest_outage]
         return without(self.presence, [*self.cordons, *down, *failing])
 
@@ -519,7 +509,7 @@ class PodTimeline:
     attempt: str = ""
     """Restart attempt of its job; empty for kinds of jobs that count none."""
     slot: str = ""
-    """Its place in the job: the pod that replaces it has the same."""
+    """Its place in the job, which the pod that replaces it takes."""
     node: str = ""
     """Its node; empty = unknown."""
     created: float = 0.0
@@ -528,7 +518,7 @@ class PodTimeline:
     last: float = 0.0
     """Its last sample. [s]"""
     over: float | None = None
-    """The first sample at which it had ended; None = it did not. [s]"""
+    """The first sample at which it had ended; None = it has not. [s]"""
     failed: bool = False
     succeeded: bool = False
     evicted: bool = False
@@ -546,7 +536,7 @@ class PodTimeline:
     """GPUs that it asks for; 0 = unknown. [1]"""
 
     def merged(self, other: PodTimeline) -> PodTimeline:
-        """The pod's time line, with what a later query saw of it."""
+        """The time line of the pod, with what a later query has of it."""
         exits = {(stop.container, round(stop.at)): stop for stop in (*self.exits, *other.exits)}
         flags = (
             *("failed", "succeeded", "evicted", "shut_down"),
@@ -571,25 +561,25 @@ class PodTimeline:
         return Span(start, max(start, self.ended(sample_spacing)))
 
     def ended(self, sample_spacing: float) -> float:
-        """When it ended, or half a step after it was last seen. [s]"""
+        """When it ended: half a spacing after its last sample, where no sample says it. [s]"""
         return self.over if self.over is not None else self.last + sample_spacing / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A time in which the steps of a job stood still; None = the end was not seen."""
+    """A time in which a job made no new steps."""
 
     stopped_at: float | None = None
-    """Half a step after the last one. [s]"""
+    """Half a step after the last one; None = unknown. [s]"""
     resumed_at: float | None = None
-    """The first sign of a new step; infinite = there was none yet. [s]"""
+    """The first sign of a new step; infinite = there was none yet, None = unknown. [s]"""
     redone_seconds: float = 0.0
     """Time of the steps that were trained again. [s]"""
     gap: float = 0.0
     """Time between two samples of the steps, by which both ends may be off. [s]"""
     lost_seconds: float | None = None
-    """Time in which no new step was made, standing or training again; None = it follows from the
-    others. [s]"""
+    """Time in which no new step was made, whether it stood or repeated steps; None = it follows from
+    the other fields. [s]"""
 
     @property
     def unsure(self) -> float:
@@ -605,7 +595,7 @@ class PoolTimelines:
     pod_timelines: Mapping[str, PodTimeline]
     """Pods of training jobs by uid, on any node."""
     gpu_busy: Mapping[str, Sequence[Span]]
-    """When the GPUs of a node worked, where that was asked."""
+    """When the GPUs of a node worked, where that was read."""
     stalls: Mapping[str, Sequence[Stall]]
     """When the steps of a job stood still, where they are published."""
     sampled: tuple[Span, ...]
@@ -618,4 +608,4 @@ class PoolTimelines:
     @property
     def silences(self) -> list[Span]:
         """When no node was sampled."""
-        return without([Span(self.sampled[0].start, self.sampled[-1].end)], self.sampled)
+        return gaps_in(self.sampled)
