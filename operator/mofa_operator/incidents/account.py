@@ -2,8 +2,8 @@
 
     there ─▶ dead ─▶ trains (kept or done again) ─▶ under repair ─▶ a job stands still ─▶ idle
 
-A node-second is given to the first of these that holds, so the states add up to the capacity. Jobs
-that share a node have the share of it that the GPUs are which their pods ask for.
+A node-second goes to the first of these that holds, so that the states add up to the capacity. Jobs
+on one node share it by the GPUs that their pods ask for.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from mofa_operator.incidents.timelines import (
 
 Item = TypeVar("Item")
 _NAMED: Final = 3
-"""Incidents that are named beside a sum. [1]"""
+"""Most incidents that are named with a sum. [1]"""
 _TOGETHER: Final = 600.0
-"""Pods that start within this time of a job's first are of one start. Ours. [s]"""
+"""Pods that start within this time of a job's first belong to one start. Ours. [s]"""
 USUAL_SAVES: Final = 1800.0
-"""Time between two saves of a job of which nobody says it. Ours. [s]"""
+"""Time between two saves of a job where it is not known. Ours. [s]"""
 _DEAD: Final = (causes.NODE_DOWN, causes.REBOOT, causes.NODE_LOST, causes.RACK_OUTAGE)
-"""Causes while which nothing runs on a node, whatever the API server says of its pods."""
+"""Causes during which nothing runs on a node, whatever the API server says of its pods."""
 _NO_OUTAGE: Final = (causes.OBSERVER, causes.FLAP)
-"""Causes while which a node that is said to be away works."""
+"""Causes during which a node works although it is said to be away."""
 _UNKNOWN: Final = 100
-"""So many saves more or fewer, and where in the last one a run ended is unknown. [1]"""
+"""From so many possible numbers of saves on, the time since the last one is unknown. [1]"""
 _TRAINING: Final = (NodeState.KEPT, NodeState.REDONE)
 """States in which a job trains, whatever becomes of its work."""
 _NO_STANDSTILL: Final = (causes.SIDECAR, causes.COMPLETED)
 
 
 class _Piece(NamedTuple):
-    """A time of one node."""
+    """A piece of one node's time."""
 
     span: Span
     state: NodeState
@@ -64,9 +64,9 @@ class _Piece(NamedTuple):
     incident: Incident | None = None
     estimated: bool = False
     part: float = 1.0
-    """How much of the node. [1]"""
+    """Share of the node. [1]"""
     saves: float = 0.0
-    """Share of the time in which a save held it up. [1]"""
+    """Share of the time in which saves held up training. [1]"""
 
 
 def account(
@@ -77,7 +77,7 @@ def account(
 ) -> tuple[NodeTime, ...]:
     """The account of a pool by day, job, state and cause.
 
-    `facts` are known of jobs by namespace/name; where they do not say how often a job saves,
+    `facts` is what is known of jobs by namespace/name; where it does not say how often a job saves,
     `saves_every` is the time between two saves. [s]
     """
     by_node: defaultdict[str, list[Incident]] = defaultdict(list)
@@ -88,31 +88,25 @@ def account(
         else:
             for name in incident.nodes or (incident.name,):
                 by_node[name].append(incident)
-    usual = _usual_loading(incidents)
+    loading = _usual_loading(incidents)
     on_node: defaultdict[str, list[_JobTime]] = defaultdict(list)
-    for name, pods in by_job(timelines.pod_timelines).items():
+    jobs = by_job(timelines.pod_timelines)
+    for name, pods in jobs.items():
         job_facts = facts.get(name, JobFacts())
         if job_facts.saves_every is None:
             job_facts = replace(job_facts, saves_every=saves_every)
-        job = _JobTime(timelines, name, pods, by_name[name], job_facts, usual)
+        job = _JobTime(timelines, name, pods, by_name[name], job_facts, loading)
         for node in job.nodes:
             on_node[node].append(job)
     waiting: defaultdict[str, list[_Piece]] = defaultdict(list)
-    present_jobs = {pod.job for pod in timelines.pod_timelines.values()}
     for incident in incidents:
-        if (
-            incident.kind == "job" and incident.lasts and incident.name not in present_jobs
-        ):  # its pods went long ago
+        if incident.kind == "job" and incident.lasts and incident.name not in jobs:
+            piece = _charged(incident.span, NodeState.QUEUE, incident)  # its pods went long ago
             for name in incident.nodes:
-                span = Span(incident.start, incident.end)
-                waiting[name].append(
-                    _Piece(span, NodeState.QUEUE, incident.charged.word, incident.name, incident)
-                )
+                waiting[name].append(piece)
 
     def claims(node: str) -> list[_Piece]:
-        """The pieces of a node's time that jobs hold; made node by node, to keep little
-        in memory.
-        """
+        """The pieces of a node's time that jobs hold; of one node at a time, to save memory."""
         return [*(piece for job in on_node[node] for piece in job.pieces(node)), *waiting[node]]
 
     pieces = (
@@ -123,18 +117,22 @@ def account(
     return _by_day(pieces)
 
 
+def _charged(
+    span: Span, state: NodeState, incident: Incident, *, estimated: bool = False
+) -> _Piece:
+    """A piece of time that an incident cost its job."""
+    return _Piece(span, state, incident.charged.word, incident.name, incident, estimated)
+
+
 def _usual_loading(incidents: Sequence[Incident]) -> float:
     """Median time from the last container's start to the first step. [s]"""
-    times = [
-        incident.phases["load"]
-        for incident in incidents
-        if incident.timed and "load" in incident.phases
-    ]
+    timed = (incident.phases for incident in incidents if incident.timed)
+    times = [phases["load"] for phases in timed if "load" in phases]
     return median_high(times) if times else LOADING
 
 
 class _Index(Generic[Item]):
-    """Things by their time: those of a moment are found without a look at all of them."""
+    """Items by their time: those of a moment are found without a look at all of them."""
 
     def __init__(self, items: Iterable[tuple[Span, Item]]) -> None:
         self._items = sorted(items, key=lambda pair: pair[0])
@@ -142,7 +140,7 @@ class _Index(Generic[Item]):
         self._ends = list(accumulate((span.end for span, _ in self._items), max))
 
     def near(self, span: Span) -> list[tuple[Span, Item]]:
-        """Items whose own span overlaps this one, in order of time."""
+        """Items whose span overlaps this one, in order of time."""
         first = bisect_right(self._ends, span.start)
         last = bisect_left(self._starts, span.end)
         return [pair for pair in self._items[first:last] if pair[0].end > span.start]
@@ -183,18 +181,18 @@ class _JobTime:
             key=lambda incident: incident.start,
         )
         held = _held(self._pods)
-        standing = joined(Span(stop.start, stop.end) for stop in self._stops)
+        standing = joined(stop.span for stop in self._stops)
         self._starts = self._first_starts(standing, held)
         away = joined([*standing, *(span for span, _ in self._starts)])
         self._absent = _Index((span, None) for span in away)
-        self._again = _Index(
-            (span, (stop, guessed)) for stop, spans, guessed in self._redone(away) for span in spans
+        self._redone = _Index(
+            (span, (stop, guessed)) for stop, spans, guessed in self._losses(away) for span in spans
         )
-        self._waited_on = [self._after(stop, held) for stop in self._stops]
+        self._waited_on = [self._nodes_after(stop, held) for stop in self._stops]
 
     @property
     def nodes(self) -> set[str]:
-        """Nodes that the job held, or that were kept free for it."""
+        """Nodes that the job held, or that waited for it."""
         return set(self._by_node).union(*self._waited_on)
 
     def pieces(self, node: str) -> Iterator[_Piece]:
@@ -208,20 +206,19 @@ class _JobTime:
         job_pods = self._by_node.get(node, ())
         for _, span in job_pods:
             trained = without([span], [hole for hole, _ in self._absent.near(span)])
-            again = self._again.near(span)
-            for part, (stop, guessed) in again:
-                for piece in overlap(trained, [part]):
-                    cause = stop.charged.word
-                    yield _Piece(piece, NodeState.REDONE, cause, self._name, stop, guessed)
-            for part in without(trained, [part for part, _ in again]):
+            redone = self._redone.near(span)
+            for redone_span, (stop, guessed) in redone:
+                for part in overlap(trained, [redone_span]):
+                    yield _charged(part, NodeState.REDONE, stop, estimated=guessed)
+            for part in without(trained, [redone_span for redone_span, _ in redone]):
                 yield _Piece(part, NodeState.KEPT, "", self._name, saves=saving)
         held = _held(job_pods)
-        for stop, after in zip(self._stops, self._waited_on, strict=True):
-            yield from self._standing(stop, held, waited_on=node in after)
-        for whole, running in self._starts:
-            for time, (pod, _) in held.near(whole):
-                for part in overlap([time], [whole]):
-                    phases = self._start_phases(pod.created, running, whole.end)
+        for stop, nodes in zip(self._stops, self._waited_on, strict=True):
+            yield from self._standing(stop, held, waited_on=node in nodes)
+        for start, running in self._starts:
+            for time, (pod, _) in held.near(start):
+                for part in overlap([time], [start]):
+                    phases = self._start_phases(pod.created, running, start.end)
                     for piece, state in _cut(part, phases):
                         guessed = state is NodeState.RENDEZVOUS
                         yield _Piece(piece, state, START, self._name, estimated=guessed)
@@ -229,28 +226,27 @@ class _JobTime:
     def _first_starts(
         self, standing: Sequence[Span], held: _Index[tuple[PodTimeline, Span]]
     ) -> list[tuple[Span, float]]:
-        """Starts of the job that follow no standstill: the time until its first step.
-
-        With each stands when its last container ran. [s]
+        """Starts of the job that follow no standstill, each with the moment when its last container ran;
+        a start ends with the first step. [s]
         """
         running = joined((span for _, span in self._pods), apart=self._step)
         stood = _Index((span, None) for span in standing)
         starts = []
         for begin, end in running:
             near = held.near(Span(begin - _TOGETHER, begin + _TOGETHER))
-            first = [pod_time for _, pod_time in near if abs(pod_time[1].start - begin) < _TOGETHER]
-            made = min((pod.created or begin for pod, _ in first), default=begin)
-            last = max((span.start for _, span in first), default=begin)
+            runs = [run for _, run in near if abs(run[1].start - begin) < _TOGETHER]
+            made = min((pod.created or begin for pod, _ in runs), default=begin)
+            last = max((span.start for _, span in runs), default=begin)
             if made and not stood.near(Span(begin - 1.0, begin + 1.0)):
                 starts.append((Span(made, min(last + self._loading, end)), last))
         return starts
 
-    def _redone(self, away: Sequence[Span]) -> list[tuple[Incident, list[Span], bool]]:
-        """Work that each standstill lost, and whether it is estimated.
+    def _losses(self, away: Sequence[Span]) -> list[tuple[Incident, list[Span], bool]]:
+        """The time of the work that each standstill lost, and whether it is estimated.
 
-        The steps say it where they are published. Else a run loses what came after its last save:
-        where somebody says how often it saves, the rest of its length, and otherwise half of the
-        usual time, and never more than half of the run.
+        The steps show it where they are published. Otherwise a run loses what came after its last
+        save: what is left of its length, where it is known how often it saves, else half of the
+        usual time between saves, and at most half of the run.
         """
         running = joined((span for _, span in self._pods), apart=self._step)
         trained = without(running, away)
@@ -269,46 +265,45 @@ class _JobTime:
                 lost = min(USUAL_SAVES, run) / 2
             else:
                 lost = work_lost(run, self._facts.saves_every, self._facts.saves_off)
-            spans, left = list[Span](), lost
-            for a, b in reversed(before):
-                end = min(b, stop.start)
-                spans.append(Span(max(a, end - left), end))
-                left -= spans[-1].seconds
-                if left <= 0:
+            spans: list[Span] = []
+            for span in reversed(before):
+                end = min(span.end, stop.start)
+                spans.append(Span(max(span.start, end - lost), end))
+                lost -= spans[-1].seconds
+                if lost <= 0:
                     break
             losses.append((stop, spans, not seen))
         return losses
 
     def _is_another(self, stop: Incident) -> bool:
-        """Whether the pods after an interruption are another run: they came late, and no save
-        is known.
+        """Whether the pods after an interruption are another run: they came late, and nobody says that
+        the job saves.
         """
         return self._facts.saves_every is None and stop.phases.get("queue", 0.0) > _TOGETHER
 
     def _standing(
         self, stop: Incident, held: _Index[tuple[PodTimeline, Span]], *, waited_on: bool
     ) -> Iterator[_Piece]:
-        """A node in a standstill: it is the job's own until its pod is gone, and for all of the
-        standstill where it has a pod after.
+        """The pieces of a node in a standstill: until the job's pod there is gone, and all of it where
+        the node is `waited_on`.
         """
         if self._frees_nodes:
             return
-        whole = Span(stop.start, stop.end)
-        for time, _ in held.near(whole):
-            for part in overlap([time], [whole]):
+        for time, _ in held.near(stop.span):
+            for part in overlap([time], [stop.span]):
                 yield from self._phased(stop, part)
         if waited_on:
-            yield from self._phased(stop, whole)
+            yield from self._phased(stop, stop.span)
 
-    def _after(self, stop: Incident, held: _Index[tuple[PodTimeline, Span]]) -> set[str]:
-        """Nodes that the job holds after a standstill, or that are kept free for it."""
+    def _nodes_after(self, stop: Incident, held: _Index[tuple[PodTimeline, Span]]) -> set[str]:
+        """Nodes that the job holds after a standstill, or that wait for it."""
         ends = held.near(Span(stop.end - 1.0, stop.end + 1.0))
         nodes = {pod.node for _, (pod, span) in ends if span.start <= stop.end < span.end + 1.0}
         return nodes | self._kept_free(stop) if stop.lasts else nodes
 
     def _kept_free(self, stop: Incident) -> set[str]:
-        """Nodes that wait for a job which is still out: where its new pods are to start, else where
-        those were that nobody replaced yet.
+        """Nodes that wait for a job which is still out: those of its new pods, else those of the pods
+        that are not replaced yet.
         """
         last = (place[-1] for place in self._places)
         latest = {pod.node for place in self._places for pod in place[-2:] if pod.node}
@@ -316,9 +311,10 @@ class _JobTime:
         return new or latest or set(stop.nodes)
 
     def _phased(self, stop: Incident, part: Span) -> Iterator[_Piece]:
+        """A part of a standstill, cut where one state ends and the next begins."""
         for piece, state in _cut(part, self._phases(stop)):
             guessed = state is NodeState.RENDEZVOUS and not (stop.timed or stop.lasts)
-            yield _Piece(piece, state, stop.charged.word, self._name, stop, guessed)
+            yield _charged(piece, state, stop, estimated=guessed)
 
     def _phases(self, stop: Incident) -> list[tuple[NodeState, float]]:
         """The states that follow each other in a standstill, each with its end. [s]"""
@@ -340,9 +336,7 @@ class _JobTime:
     def _start_phases(
         self, made: float, running: float, trained: float
     ) -> list[tuple[NodeState, float]]:
-        """States from new pods to the first step; time beyond a usual start is waiting for
-        a node.
-        """
+        """States from new pods to the first step; what is longer than usual is waiting for a node."""
         usual = min(self._usual_start, max(0.0, running - made))
         return [
             (NodeState.SPARE, running - usual),
@@ -360,9 +354,10 @@ def _held(pods: Iterable[tuple[PodTimeline, Span]]) -> _Index[tuple[PodTimeline,
 
 
 def work_lost(ran: float, every: float, off: float = 0.0) -> float:
-    """Work since the last save of a run, in the mean over times between saves that are `off` by a
-    share of them, all alike: what is left of the run, and half of the time where that is unknown.
-    Ours. [s]
+    """Work since the last save of a run: what is left of the run after whole times between saves.
+
+    These are known to a share `off`, over which the mean is taken; where that makes the number of
+    saves unknown, half of the time between two. Ours. [s]
 
     >>> work_lost(10_000, 3600), round(work_lost(10_000, 3600, 0.05))
     (2800, 2561)
@@ -385,32 +380,30 @@ def work_lost(ran: float, every: float, off: float = 0.0) -> float:
 def _parts(
     nodes: Mapping[str, NodeTimeline], runs: Sequence[tuple[PodTimeline, Span]]
 ) -> dict[str, float]:
-    """How much of each of its nodes a job has at most, by the GPUs that its pods ask for; of a node
-    that is not here it is all.
+    """The largest share of each node that a job has, by the GPUs that its pods ask for; nodes that it
+    has whole, or that are unknown, are left out.
     """
     turns: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for pod, span in runs:
         turns[pod.node] += [(span.start, pod.gpus), (span.end, -pod.gpus)]
     parts = {}
-    for name, every in turns.items():
-        most = max(accumulate(gpus for _, gpus in sorted(every)))
+    for name, changes in turns.items():
+        held = max(accumulate(gpus for _, gpus in sorted(changes)))
         offered = nodes[name].gpus if name in nodes else 0.0
-        if 0 < most < offered:
-            parts[name] = most / offered
+        if 0 < held < offered:
+            parts[name] = held / offered
     return parts
 
 
 def _share_of_saves(facts: JobFacts) -> float:
-    """Share of its time in which a save holds up a job. [1]"""
+    """Share of a job's time in which saves hold up training. [1]"""
     if not facts.saves_every or not facts.save_seconds:
         return 0.0
     return facts.save_seconds / (facts.saves_every + facts.save_seconds)
 
 
 def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimeline, Span]]:
-    """When each pod of one place in the job ran; it ends at the latest when its
-    successor begins.
-    """
+    """When each pod of one place in the job ran, at the latest until its successor was made."""
     for number, pod in enumerate(place):
         span = pod.running(step)
         if number + 1 < len(place):
@@ -421,15 +414,13 @@ def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimel
 
 
 def _cut(part: Span, phases: Sequence[tuple[NodeState, float]]) -> Iterator[tuple[Span, NodeState]]:
-    """A span cut where one state ends and the next begins; the last state holds to the
-    span's end.
-    """
-    at = part.start
+    """A span cut where one state ends and the next begins; the last lasts to the end of the span."""
+    start = part.start
     for number, (state, until) in enumerate(phases):
         end = part.end if number + 1 == len(phases) else min(until, part.end)
-        if end > at:
-            yield Span(at, end), state
-            at = end
+        if end > start:
+            yield Span(start, end), state
+            start = end
 
 
 def _of_node(
@@ -442,60 +433,52 @@ def _of_node(
         for incident in incidents
         if incident.cause in _DEAD
         for part in without(
-            [Span(incident.start, incident.end)],
-            [piece.span for piece in trains if piece.span.start > incident.start],
+            [incident.span], [piece.span for piece in trains if piece.span.start > incident.start]
         )
     ]
     broken = [
-        _Piece(
-            Span(incident.start, incident.end),
-            NodeState.REPAIR,
-            incident.charged.word,
-            incident=incident,
-        )
+        _Piece(incident.span, NodeState.REPAIR, incident.charged.word, incident=incident)
         for incident in incidents
         if incident.cause.counts or incident.cause is causes.DRAIN
     ]
-    false_alarms = [
-        Span(incident.start, incident.end) for incident in incidents if incident.cause in _NO_OUTAGE
-    ]
+    false_alarms = [incident.span for incident in incidents if incident.cause in _NO_OUTAGE]
     away = [span for span in node.not_ready if span.seconds >= causes.SHORTEST_OUTAGE]
     cordoned = [
         _Piece(span, NodeState.REPAIR, causes.DRAIN.word)
         for span in [*node.cordons, *without(away, false_alarms)]
     ]
     waiting = [piece for piece in claims if piece.state not in _TRAINING]
-    ranked = [*dead, *trains, *broken, *cordoned, *waiting]
-    yield from _first_of(ranked, _there(node))
+    present = without([Span(node.presence[0].start, node.presence[-1].end)], node.away)
+    yield from _first_of([*dead, *trains, *broken, *cordoned, *waiting], present)
 
 
-def _first_of(ranked: Sequence[_Piece], there: Sequence[Span]) -> Iterator[_Piece]:
-    """Cut a node's time into pieces: each moment has the highest-ranked piece that covers it, or
-    is idle.
+def _first_of(ranked: Sequence[_Piece], present: Sequence[Span]) -> Iterator[_Piece]:
+    """A node's time cut into pieces: each moment belongs to the first piece of the ranking that covers
+    it, or is idle.
     """
     by_start = sorted(range(len(ranked)), key=lambda number: ranked[number].span.start)
-    spans = [*(piece.span for piece in ranked), *there]
+    spans = [*(piece.span for piece in ranked), *present]
     moments = sorted({moment for span in spans for moment in span})
-    present = _Index((span, None) for span in there)
-    covering: list[int] = []
+    presence = _Index((span, None) for span in present)
+    covering: list[int] = []  # a heap of places in the ranking
     begun = 0
-    for at, until in pairwise(moments):
-        while begun < len(by_start) and ranked[by_start[begun]].span.start <= at:
+    for span in map(Span._make, pairwise(moments)):
+        while begun < len(by_start) and ranked[by_start[begun]].span.start <= span.start:
             heappush(covering, by_start[begun])
             begun += 1
-        while covering and ranked[covering[0]].span.end <= at:
+        while covering and ranked[covering[0]].span.end <= span.start:
             heappop(covering)
-        if not present.near(Span(at, until)):
+        if not presence.near(span):
             continue
         if covering and ranked[covering[0]].part >= 1.0:
-            yield ranked[covering[0]]._replace(span=Span(at, until))
+            yield ranked[covering[0]]._replace(span=span)
             continue
-        covering = sorted(number for number in covering if ranked[number].span.end > at)
-        yield from _shared(Span(at, until), [ranked[number] for number in covering])
+        covering = sorted(number for number in covering if ranked[number].span.end > span.start)
+        yield from _shared(span, [ranked[number] for number in covering])
 
 
 def _shared(span: Span, ranked: Iterable[_Piece]) -> Iterator[_Piece]:
-    """Share a span of a node's time among the pieces that cover it; each job gets its part once."""
+    """A span of a node's time shared among the pieces that cover it; each job gets its part once."""
     left, jobs = 1.0, set[str]()
     for piece in ranked:
         if left <= 0:
@@ -509,27 +492,21 @@ def _shared(span: Span, ranked: Iterable[_Piece]) -> Iterator[_Piece]:
         yield _Piece(span, NodeState.IDLE, NO_JOB, part=left)
 
 
-def _there(node: NodeTimeline) -> list[Span]:
-    """When a node had an object, sampled or not."""
-    whole = [Span(node.presence[0].start, node.presence[-1].end)]
-    return without(whole, node.away)
-
-
 def _by_day(pieces: Iterable[_Piece]) -> tuple[NodeTime, ...]:
-    """Pieces by day, job, state and cause."""
+    """The pieces summed by day, job, state and cause."""
     rows: defaultdict[tuple[str, str, NodeState, str], _Sum] = defaultdict(_Sum)
     for piece in pieces:
-        at, end = piece.span
-        while at < end:
-            until = min(end, (at // DAY + 1) * DAY)
-            date = datetime.fromtimestamp(at, UTC).date().isoformat()
-            time = (until - at) / DAY * piece.part
+        start, end = piece.span
+        while start < end:
+            until = min(end, (start // DAY + 1) * DAY)
+            date = datetime.fromtimestamp(start, UTC).date().isoformat()
+            time = (until - start) / DAY * piece.part
             if piece.saves:
                 save = piece._replace(state=NodeState.SAVING, cause=SAVES, estimated=True)
                 rows[date, piece.job, save.state, SAVES].add(time * piece.saves, save)
             row = rows[date, piece.job, piece.state, piece.cause]
             row.add(time * (1 - piece.saves), piece)
-            at = until
+            start = until
     return tuple(
         NodeTime(
             state=state,
@@ -546,7 +523,7 @@ def _by_day(pieces: Iterable[_Piece]) -> tuple[NodeTime, ...]:
 
 
 class _Sum:
-    """What pieces come to: 10,000 nodes have too many to keep them."""
+    """The sum of pieces, of which 10,000 nodes have too many to keep them."""
 
     __slots__ = ("costs", "estimated", "machines", "time")
 
@@ -572,7 +549,7 @@ class _Sum:
 
 
 def _machines(piece: _Piece) -> float:
-    """The chance that machines, not the program, caused a piece of time. [1]"""
+    """The chance that the machines, and not the program, caused a piece of time. [1]"""
     incident = piece.incident
     if incident is None:
         return 0.0
