@@ -161,7 +161,7 @@ CHAINS = {
         "mofa_model.advice.compose.advise",
         "mofa_operator.decide.answer._searched",
         "mofa_operator.decide.job._job",
-        "mofa_operator.decide.job._held",
+        "mofa_operator.decide.job._annotated",
     ),
     "ettr": (
         "mofa_operator.observe.history.node_series.NodeSeries._names",

@@ -101,20 +101,21 @@ class JobCauses:
         """`by_node` are the incidents of each node."""
         self._pool = pool
         self._by_node = by_node
-        self.unexplained: Mapping[str, Sequence[float]] = {}
-        """Starts of the outages of each job that ended in failure and that neither a node nor a
-        decision explains: given once all outages are known. Those of other jobs speak for the
-        machines. [s]
+        self.unexplained: dict[str, Sequence[float]] = {}
+        """Starts of each job's outages that ended in failure and that neither a node nor a decision
+        explains; filled in once all outages are known. Those of other jobs speak for the machines.
+        [s]
         """
-        self.mended: Mapping[str, Sequence[float]] = {}
-        """When loops of each job's starts ended, and it went on: given with them. [s]"""
+        self.mended: dict[str, Sequence[float]] = {}
+        """When loops of each job's starts ended and it went on; filled in with `unexplained`. [s]"""
 
     def is_unexplained(self, outage: JobOutage) -> bool:
         """Whether an outage ended in failure, and neither a node nor a decision explains it."""
-        ended = [place.pod for place in outage.outages if place.exit is None]
-        if ended and all(pod.succeeded for pod in ended):
-            return False
-        return self.fault(outage) is None and self.decision(outage, outage.start) is None
+        return (
+            not outage.has_succeeded
+            and self.fault(outage) is None
+            and self.decision(outage, outage.start) is None
+        )
 
     def deduction(
         self,

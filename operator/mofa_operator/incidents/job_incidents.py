@@ -1,6 +1,6 @@
 """Outages of jobs as incidents: when training stopped and went on, and in which phases.
 
-`job_causes` says why. Outages between which nothing was trained are one incident.
+`job_causes` finds out why. Outages between which nothing was trained are one incident.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from mofa_operator.incidents.node_incidents import OUTAGES
 from mofa_operator.incidents.timelines import PodTimeline, PoolTimelines, Stall
 
 COLLECTIVE: Final = 600.0
-"""Usual timeout of a collective, taken where nothing shows when training stopped. [s]"""
+"""Usual timeout of a collective, assumed where nothing shows when training stopped. [s]"""
 LOADING: Final = 240.0
 """Time from the last container's start to the first step, where the pool shows none. Ours. [s]"""
 _OFF: Final = 1.5
-"""Times between samples of steps by which the end of training may be off: what ends nearer to the
-end of its containers ended with them. Ours. [1]"""
+"""Training that stopped at most so many times between samples of its steps before its containers
+ended, ended with them. Ours. [1]"""
 
 
 class JobIncidents:
@@ -59,7 +59,8 @@ class JobIncidents:
         """Incidents of the jobs of these pods, in order."""
         incidents: list[Incident] = []
         outages: dict[str, list[JobOutage]] = {}
-        for job, members in sorted(by_job(pod_timelines).items()):
+        pods_of = by_job(pod_timelines)
+        for job, members in sorted(pods_of.items()):
             helpers = helper_exits(members)
             incidents += [
                 Incident(
@@ -72,30 +73,24 @@ class JobIncidents:
                 )
                 for helper in helpers
             ]
-            every = job_outages(job, members, helpers, self._pool)
-            outages[job] = self._joined_without_training(every)
-        self._causes.unexplained = {
-            job: [outage.start for outage in every if self._causes.is_unexplained(outage)]
-            for job, every in outages.items()
-        }
-        self._causes.mended = {
-            job: [
-                outage.running
-                for outage in every
-                if outage.rounds >= LOOP and outage.running is not None
-            ]
-            for job, every in outages.items()
-        }
-        for job, every in outages.items():
-            members = [pod for pod in pod_timelines.values() if pod.job == job]
-            incidents += self._of_job(every, self._runs(every, members))
-        return _with_usual_loading(sorted(incidents, key=lambda i: (i.start, i.name)))
+            separate = job_outages(job, members, helpers, self._pool)
+            outages[job] = self._joined_without_training(separate)
+        for job, of_job in outages.items():
+            unexplained = filter(self._causes.is_unexplained, of_job)
+            self._causes.unexplained[job] = [outage.start for outage in unexplained]
+            loops = (outage.running for outage in of_job if outage.rounds >= LOOP)
+            self._causes.mended[job] = [running for running in loops if running is not None]
+        for job, of_job in outages.items():
+            incidents += self._of_job(of_job, self._runs(of_job, pods_of[job]))
+        return _with_usual_loading(
+            sorted(incidents, key=lambda incident: (incident.start, incident.name))
+        )
 
     def _runs(
         self, outages: Sequence[JobOutage], pods: Sequence[PodTimeline]
     ) -> list[NeighbourRuns]:
         """The runs before and after each outage of a job."""
-        own = set(self._causes.unexplained[outages[0].job]) if outages else set()
+        unexplained = set(self._causes.unexplained[outages[0].job]) if outages else set()
         until = max((pod.last for pod in pods), default=0.0)
         lengths: list[float | None] = []
         afters: list[float] = []
@@ -107,18 +102,18 @@ class JobIncidents:
             begun = outage.running
             end = outages[number + 1].start if number + 1 < len(outages) else until
             afters.append(0.0 if begun is None else max(0.0, end - begun))
-        ended = [number for number, outage in enumerate(outages) if outage.start in own]
+        failed = [number for number, outage in enumerate(outages) if outage.start in unexplained]
         elsewhere = _lasted_elsewhere(outages, lengths, afters)
         return [
             NeighbourRuns(
                 before=lengths[number],
                 after=afters[number],
-                again=number + 1 in ended,
+                again=number + 1 in failed,
                 elsewhere=number in elsewhere,
-                after_next=lengths[number + 2] if {number + 1, number + 2} <= set(ended) else None,
+                after_next=lengths[number + 2] if {number + 1, number + 2} <= set(failed) else None,
                 lengths_near=tuple(
                     length
-                    for other in ended
+                    for other in failed
                     if 0 < abs(other - number) <= LOOP and (length := lengths[other]) is not None
                 ),
             )
@@ -180,11 +175,10 @@ class JobIncidents:
         last: float,
         earlier_faults: frozenset[str],
     ) -> Incident | None:
-        """The incident of an outage; None where nothing says that the job wants to go on, or
-        nothing was sampled before. `known` are the faults that stopped the job before, by id.
+        """The incident of an outage; None where nothing shows that the job is to go on, or nothing was
+        sampled before. `earlier_faults` are the faults that stopped the job before, by id.
         """
-        ended = [place.pod for place in outage.outages if place.exit is None]
-        if ended and all(pod.succeeded for pod in ended):
+        if outage.has_succeeded:
             return Incident(
                 kind="job",
                 name=outage.job,
@@ -210,7 +204,7 @@ class JobIncidents:
             resumed = max(resumed, running)
         deduction = self._causes.deduction(outage, neighbour_runs, stopped, last, earlier_faults)
         fault = deduction.fault
-        unseen = any(a <= outage.start <= b for a, b in self._pool.silences)
+        unseen = any(gap.start <= outage.start <= gap.end for gap in self._pool.silences)
         if fault is None and not outage.exits and unseen:
             return None  # the cause is unknown, so it is neither exposure nor a failure
         start, redone = self._began(outage, deduction, stall, last)
@@ -218,13 +212,13 @@ class JobIncidents:
             redone = max(0.0, stall.lost_seconds - (resumed - start))
         new = [pod.created for pod in outage.replacements]
         made = max(new, default=running if lasts else outage.start)
-        gone = [place for place in (*outage.outages, *outage.later) if place.exit is None]
-        left = min(made, max((place.start for place in gone), default=made))
-        seen = stopped is not None or fault is not None
+        emptied = [place.start for place in outage.every if place.exit is None]
+        drained = min(made, max(emptied, default=made))
+        is_seen = stopped is not None or fault is not None
         phases = {
-            "detect": outage.start - start if seen else None,
-            "drain": left - outage.start if gone else None,
-            "queue": made - left if gone else None,
+            "detect": outage.start - start if is_seen else None,
+            "drain": drained - outage.start if emptied else None,
+            "queue": made - drained if emptied else None,
             "start": running - max(made, outage.start) if new or not lasts else None,
             "load": None if resumed is None else resumed - running,
             "redo": redone or None,
@@ -267,16 +261,14 @@ class JobIncidents:
             if outage.start - stopped > _OFF * stall.gap:
                 return stopped, redone
             start = min(max(start, stopped - stall.gap / 2), max(stopped, outage.start))
-            if redone:  # it ended with what told its steps: the last ones were told to nobody
+            if redone:  # what publishes the steps ended too: the last steps were never sampled
                 redone += min(stall.gap, max(0.0, start - stopped - stall.gap / 2))
             return start, redone
-        again = fault is not None and fault.cause is causes.NIC and fault.start <= last
-        waited = fault is None and deduction.cause is causes.NCCL_TIMEOUT
-        if (again or waited) and outage.start - last > COLLECTIVE:
-            start -= (
-                COLLECTIVE  # all waited, for a link that is still down or for nobody knows what
-            )
-        return start, redone
+        # all waited, for a link that is still down or for something unknown
+        is_same_link = fault is not None and fault.cause is causes.NIC and fault.start <= last
+        is_timeout = fault is None and deduction.cause is causes.NCCL_TIMEOUT
+        waits = (is_same_link or is_timeout) and outage.start - last > COLLECTIVE
+        return start - COLLECTIVE if waits else start, redone
 
     @property
     def _until(self) -> float:
@@ -284,15 +276,11 @@ class JobIncidents:
         return self._pool.sampled[-1].end
 
     def _lasts(self, outage: JobOutage) -> bool:
-        """Whether a job that is out wants to go on: it waits, or its object is there and asks
-        for nodes.
-        """
+        """Whether a job that is out is to go on: it waits, or its object asks for nodes."""
         return self._facts.get(outage.job, JobFacts()).wanted or self._waits(outage)
 
     def _waits(self, outage: JobOutage) -> bool:
-        """Whether new pods of a job wait, or the rest of it has not waited for longer than for
-        a collective.
-        """
+        """Whether new pods of a job wait, or others still run and no timeout of a collective is over."""
         step = self._pool.sample_spacing
         alive = [
             pod
@@ -303,9 +291,7 @@ class JobIncidents:
         return waits or (bool(alive) and self._until - outage.start < HUNG)
 
     def _stall(self, outage: JobOutage, running: float) -> Stall:
-        """When a job trained last before an outage and first after it; by steps, or by
-        busy GPUs.
-        """
+        """When a job trained last before an outage and first after it, by steps or by busy GPUs."""
         start, step = outage.start, self._pool.sample_spacing
         slack = 2 * step + 60.0
         if outage.job in self._pool.stalls:
@@ -315,26 +301,32 @@ class JobIncidents:
                 if (stall.stopped_at or 0.0) <= start + slack
                 and (stall.resumed_at or 0.0) + stall.unsure >= start
             ]
-            return min(near, key=lambda s: abs(start - (s.stopped_at or 0.0)), default=Stall())
+            return min(
+                near, key=lambda stall: abs(start - (stall.stopped_at or 0.0)), default=Stall()
+            )
         busy = self._pool.gpu_busy
         spans = [span for node in outage.nodes for span in busy.get(node, ())]
-        if any(a < start and b > running for a, b in spans):
+        ends = [end for begin, end in spans if begin < start]
+        if any(end > running for end in ends):
             return Stall()
-        if running == self._until and any(a < start and b >= running - step for a, b in spans):
+        if running == self._until and any(end >= running - step for end in ends):
             return Stall(None, running)
         after = outage.nodes | {pod.node for pod in outage.replacements}
-        begins = [a for node in after for a, _ in busy.get(node, ())]
+        begins = [begin for node in after for begin, _ in busy.get(node, ())]
         return Stall(
-            max((b for a, b in spans if a < start and b <= start + slack), default=None),
-            min((a for a in begins if a > start and a >= running - 2 * step), default=None),
+            max((end for end in ends if end <= start + slack), default=None),
+            min(
+                (begin for begin in begins if begin > start and begin >= running - 2 * step),
+                default=None,
+            ),
         )
 
 
 def _lasted_elsewhere(
     outages: Sequence[JobOutage], lengths: Sequence[float | None], afters: Sequence[float]
 ) -> set[int]:
-    """Outages of a job that came again and again on the same nodes, until it went on unchanged with
-    another node, and lasted.
+    """Numbers of the outages that a job had again and again on the same nodes, until it went on
+    unchanged with another node, and lasted.
     """
     numbers: set[int] = set()
     first = 0
@@ -352,18 +344,17 @@ def _lasted_elsewhere(
 
 def _went_elsewhere(outage: JobOutage) -> bool:
     """Whether the same program went on with a node that it did not have."""
-    new = [(place.pod, place.next) for place in outage.replaced if place.next is not None]
+    pairs = [(place.pod, place.next) for place in outage.replaced if place.next is not None]
     unchanged = outage.level is RecoveryClass.POD or any(
         old.attempt.isdigit() and after.attempt.isdigit() and int(after.attempt) > int(old.attempt)
-        for old, after in new
+        for old, after in pairs
     )
-    return unchanged and any(after.node not in {"", *outage.nodes} for _, after in new)
+    return unchanged and any(after.node not in {"", *outage.nodes} for _, after in pairs)
 
 
 def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
-    """Whether an outage is the end of the one before.
-
-    The pod on the faulty node is moved; most others waited for it, gave up and started again.
+    """Whether an outage is the end of the one before: the pod on the faulty node is moved, and most
+    others, which had waited for it, gave up and started again.
     """
     if not outage.replaced or before.level is not RecoveryClass.PROCESS or before.running is None:
         return False
@@ -374,8 +365,8 @@ def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
 
 
 def _not_back(outage: JobOutage, fault: Incident) -> bool:
-    """Whether a job goes out again while its pod on a host that is away is still there: without it
-    no start before can have trained.
+    """Whether a job goes out again while one of its pods is still on a host that is away, so that no
+    start in between can have trained.
     """
     return (
         fault.cause in OUTAGES
@@ -391,8 +382,8 @@ def _never_mended(
     outage: JobOutage,
     incident: Incident | None,
 ) -> bool:
-    """Whether a loop of crashes lasted until somebody made the job anew: nothing shows that the
-    last start in it trained, and who mends a program starts it again.
+    """Whether a loop of crashes lasted until somebody mended the program and made the job anew; nothing
+    shows that the last start in the loop trained.
     """
     return (
         incident is not None
@@ -406,7 +397,9 @@ def _never_mended(
 
 
 def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
-    """Incidents whose end no step shows, ended by the median load time of the job or pool."""
+    """The incidents; where no step shows the end, it follows from the median loading time of the job,
+    else of the pool.
+    """
     loads: defaultdict[str, list[float]] = defaultdict(list)
     for incident in incidents:
         if "load" in incident.phases:
@@ -420,10 +413,10 @@ def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
     ]
 
 
-def _with_loading(incident: Incident, seen: Sequence[float] | None) -> Incident:
-    load = median(seen) if seen else LOADING
-    basis = (
-        f"the median of {len(seen)} that were seen" if seen else "a prior, for none was ever seen"
-    )
+def _with_loading(incident: Incident, loads: Sequence[float] | None) -> Incident:
+    load = median(loads) if loads else LOADING
+    basis = "a prior, for none was ever seen"
+    if loads:
+        basis = f"the median of {len(loads)} that were seen"
     evidence = f"nobody saw its first step: {load:.0f} s of loading are {basis}"
     return replace(incident, end=incident.end + load, evidence=(*incident.evidence, evidence))

@@ -1,7 +1,7 @@
-"""Outages of a job: times in which a place had no running pod; those that belong together are one.
+"""Outages of a job: times in which places of it had no running pod.
 
 A place is out from the end of its container or pod until the next one runs. Places that go out
-while others still are, or before training can have begun again, have the same cause.
+while others are out, or before training can have begun again, have one cause: they are one outage.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from mofa_operator.incidents.timelines import (
 )
 
 SETTLED: Final = 400.0
-"""Run time of all containers after which an end is a new outage: before, no training began. [s]"""
+"""A container that ends sooner after all ran is of the same outage: no training had begun. [s]"""
 WAITED: Final = 900.0
-"""Longest time after which places that still ran give up on one that went out: the timeout of a
-collective, and half of it more. [s]"""
+"""Longest time until the other places give up on one that went out: one and a half timeouts of a
+collective. [s]"""
 AT_ONCE: Final = 120.0
 """Time within which containers of one job end for one reason. [s]"""
 ALONE: Final = 900.0
-"""A container that restarts alone for this time is a helper beside the training. [s]"""
+"""A container that restarts and is alone in that for so long is a helper of the training. [s]"""
 LEFT_EMPTY: Final = 1800.0
-"""A place that is filled so much later than others that went out with it was not waited for. Ours.
-[s]"""
+"""Where a place is filled so much later than others that went out with it, nobody waited for it.
+Ours. [s]"""
 LANES: Final = 120.0
-"""Pods of one name that are made within this time stand side by side. [s]"""
+"""Pods of one name that are made within this time run side by side. [s]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class PlaceOutage:
     """When the next container ran; None = none did. [s]"""
     place: int
     pod: PodTimeline
-    """The pod that was there."""
+    """The pod that had run there."""
     exit: ContainerExit | None = None
-    """How its container ended, where it was started again in the same pod."""
+    """How its container ended, where that was started again in the same pod."""
     next: PodTimeline | None = None
     """The pod that replaced it."""
 
@@ -68,61 +68,64 @@ class JobOutage:
     """Places that went out again before the job trained."""
 
     @property
+    def every(self) -> tuple[PlaceOutage, ...]:
+        """Its outages of places, also the later ones."""
+        return (*self.outages, *self.later)
+
+    @property
     def start(self) -> float:
         """When the first place went out. [s]"""
         return self.outages[0].start
 
     def first_gone(self, sample_spacing: float) -> list[PodTimeline]:
-        """Pods that went first, as far as samples tell: a pod's last sample is late. [s]"""
+        """Pods that went first, as far as samples show it. [s]"""
         until = self.start + sample_spacing
-        return [
-            outage.pod for outage in self.outages if outage.exit is None and outage.start <= until
-        ]
+        return [place.pod for place in self.outages if place.exit is None and place.start <= until]
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it is the end of work: its pods ended, and all in success."""
+        ended = [place.pod for place in self.outages if place.exit is None]
+        return bool(ended) and all(pod.succeeded for pod in ended)
 
     @property
     def running(self) -> float | None:
         """When the last container ran again; None = not all did. [s]"""
-        ends = [outage.end for outage in self._last.values()]
-        seen = [end for end in ends if end is not None]
-        return max(seen) if len(seen) == len(ends) else None
+        ends = [place.end for place in self._last.values() if place.end is not None]
+        return max(ends) if len(ends) == len(self._last) else None
 
     @property
     def smaller(self) -> float | None:
-        """When a job ran again with fewer places than before: all had gone, and some got no new
-        pod. [s]
-        """
-        back = [outage.end for outage in self._last.values() if outage.end is not None]
-        waits = any(
-            outage.end is None and outage.next is not None for outage in self._last.values()
-        )
-        return max(back, default=None) if len(self._last) == self.places and not waits else None
+        """When a job ran again with fewer places: all had gone out, and some got no new pod. [s]"""
+        ends = [place.end for place in self._last.values() if place.end is not None]
+        waits = any(place.end is None and place.next for place in self._last.values())
+        return max(ends, default=None) if len(self._last) == self.places and not waits else None
 
     @property
     def _last(self) -> dict[int, PlaceOutage]:
         """The last outage of each place."""
-        return {outage.place: outage for outage in (*self.outages, *self.later)}
+        return {outage.place: outage for outage in self.every}
 
     def given_up(self, sample_spacing: float) -> float | None:
         """When the last of its new pods that never ran was gone; None = it had none. [s]"""
-        new = [outage.next for outage in self.replaced if outage.next is not None]
-        return max((pod.ended(sample_spacing) for pod in new if pod.started is None), default=None)
+        unstarted = (pod for pod in self.replacements if pod.started is None)
+        return max((pod.ended(sample_spacing) for pod in unstarted), default=None)
 
     @property
     def rounds(self) -> int:
         """How often a place lost its pod, in the median over places. [1]"""
-        counts = Counter(outage.place for outage in (*self.outages, *self.later))
+        counts = Counter(outage.place for outage in self.every)
         return sorted(counts.values())[len(counts) // 2]
 
     @property
     def replacements(self) -> list[PodTimeline]:
         """Pods that took the place of others."""
-        every = (*self.outages, *self.later)
-        return [outage.next for outage in every if outage.next is not None]
+        return [outage.next for outage in self.every if outage.next is not None]
 
     @property
     def replaced(self) -> list[PlaceOutage]:
         """Outages of places that got a new pod."""
-        return [outage for outage in (*self.outages, *self.later) if outage.next is not None]
+        return [outage for outage in self.every if outage.next is not None]
 
     @property
     def nodes(self) -> set[str]:
@@ -138,15 +141,15 @@ class JobOutage:
     @property
     def level(self) -> RecoveryClass:
         """Recovery class by what was replaced: no pod, some pods, or all pods of the job."""
-        new = {outage.place for outage in (*self.outages, *self.later) if outage.exit is None}
-        if not new:
+        emptied = {outage.place for outage in self.every if outage.exit is None}
+        if not emptied:
             return RecoveryClass.PROCESS
-        whole = min(self.places, len(self.pods_before))  # some places may have been left empty
-        return RecoveryClass.JOB if len(new) >= whole else RecoveryClass.POD
+        filled = min(self.places, len(self.pods_before))  # some places may have been empty before
+        return RecoveryClass.JOB if len(emptied) >= filled else RecoveryClass.POD
 
 
 class HelperExit(NamedTuple):
-    """A helper container, which restarted while the training went on."""
+    """A restart of a helper container, during which the training went on."""
 
     pod: PodTimeline
     exit: ContainerExit
@@ -158,7 +161,7 @@ def job_outages(
     helpers: Sequence[HelperExit],
     timelines: PoolTimelines,
 ) -> list[JobOutage]:
-    """Outages of a job, in order; restarts of helpers are none."""
+    """Outages of a job, in order; restarts of helpers are not among them."""
     by_place = places(pod_timelines)
     outages = [
         outage
@@ -196,19 +199,19 @@ def job_outages(
 
 
 def _left_empty(outage: PlaceOutage, outages: Sequence[PlaceOutage]) -> PlaceOutage:
-    """An outage of a place; where others that went out with it were made anew long before, nobody
-    replaced it: the job was smaller then.
+    """An outage of a place; as one that nobody ended where others that went out with it were filled
+    long before: then the job went on with fewer places.
     """
     if outage.next is None:
         return outage
-    filled = outage.next.created - LEFT_EMPTY
-    smaller = filled > outage.start and any(
+    until = outage.next.created - LEFT_EMPTY
+    is_left = until > outage.start and any(
         other.next is not None
-        and other.next.created < filled
+        and other.next.created < until
         and abs(other.start - outage.start) < AT_ONCE
         for other in outages
     )
-    return replace(outage, end=None, next=None) if smaller else outage
+    return replace(outage, end=None, next=None) if is_left else outage
 
 
 def _trained_between(first: float, start: float, stalls: Sequence[Stall]) -> bool:
@@ -236,42 +239,38 @@ def helper_exits(pod_timelines: Sequence[PodTimeline]) -> list[HelperExit]:
     if len(pod_timelines) < 2:
         return []
     exits = [HelperExit(pod, stop) for pod in pod_timelines for stop in pod.exits]
-    ends = [(pod, at) for pod in pod_timelines for at in (pod.over, pod.created) if at]
+    turns = [(pod, time) for pod in pod_timelines for time in (pod.over, pod.created) if time]
     training = _training_containers(exits)
 
-    def is_helper(pod: PodTimeline, container_exit: ContainerExit) -> bool:
+    def is_helper(pod: PodTimeline, stop: ContainerExit) -> bool:
         if pod.containers < 2:
             return False
-        for other, more in exits:
-            away = abs(more.at - container_exit.at)
-            may_train = not training or container_exit.container in training
-            if more.container != container_exit.container and away < ALONE and may_train:
+        may_train = not training or stop.container in training
+        for other, other_stop in exits:
+            distance = abs(other_stop.at - stop.at)
+            if other_stop.container != stop.container and distance < ALONE and may_train:
                 return False
-            if other is not pod and away < AT_ONCE:
+            if other is not pod and distance < AT_ONCE:
                 return False
-        return not any(
-            abs(at - container_exit.at) < AT_ONCE for other, at in ends if other is not pod
-        )
+        return not any(abs(at - stop.at) < AT_ONCE for other, at in turns if other is not pod)
 
     return [helper for helper in exits if is_helper(*helper)]
 
 
 def _training_containers(exits: Sequence[HelperExit]) -> set[str]:
-    """Names of containers that train: each ended in two pods at once, as ranks of one
-    program do.
-    """
+    """Names of containers that train: each ended in two pods at once, as ranks of a program do."""
     in_order = sorted(exits, key=lambda helper: (helper.exit.container, helper.exit.at))
     return {
-        a.exit.container
-        for a, b in pairwise(in_order)
-        if a.pod is not b.pod
-        and a.exit.container == b.exit.container
-        and b.exit.at - a.exit.at < AT_ONCE
+        first.exit.container
+        for first, second in pairwise(in_order)
+        if first.pod is not second.pod
+        and first.exit.container == second.exit.container
+        and second.exit.at - first.exit.at < AT_ONCE
     }
 
 
 def is_of_one(slot: str) -> bool:
-    """Whether one pod at a time fills a slot, because an index or a number names it.
+    """Whether a slot has one pod at a time, because its name has an index or a number.
 
     >>> is_of_one("llama-worker-3"), is_of_one("tune-gpu-worker")
     (True, False)
@@ -280,8 +279,8 @@ def is_of_one(slot: str) -> bool:
 
 
 def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
-    """Pods by the place that they fill in their job, in order. Where their names tell no place, a
-    new pod fills that of the pod that ended first.
+    """The pods of each place of a job, in order. Where names show no place, a new pod takes that of the
+    pod that ended first.
     """
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in sorted(pod_timelines, key=lambda pod: pod.created):
@@ -308,9 +307,7 @@ def _place_outages(
     helpers: Sequence[HelperExit],
     pool: PoolTimelines,
 ) -> list[PlaceOutage]:
-    """Outages of one place in a job: containers that restarted, and pods that ended or
-    were replaced.
-    """
+    """Outages of a place: containers that restarted, and pods that ended or were replaced."""
     outages, step, until = [], pool.sample_spacing, pool.sampled[-1].end
     for number, pod in enumerate(pods):
         after = pods[number + 1] if number + 1 < len(pods) else None
@@ -322,9 +319,10 @@ def _place_outages(
         ]
         end = pod.ended(step)
         if after is not None:
-            near = end + slack_of_silence(step)
+            latest = end + slack_of_silence(step)
             if after.created - end > 3 * step and any(
-                a <= near and b >= after.created for a, b in pool.silences
+                silence.start <= latest and silence.end >= after.created
+                for silence in pool.silences
             ):
                 end = after.created  # nothing was sampled when it went
             start = min(end, after.created)
