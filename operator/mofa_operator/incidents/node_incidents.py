@@ -1,7 +1,7 @@
 """What happened to one node: its outages, and faults of its parts.
 
-An outage or fault under a cordon that stood before it is planned work; a cordon that comes after it
-is its repair. Events that are close in time are one incident: an XID just before the host dies is
+An outage or fault under a cordon that was there before is planned work; a cordon that comes after
+is the repair. Events that are close in time are one incident: an XID just before the host dies is
 its first sign.
 """
 
@@ -32,11 +32,11 @@ from mofa_operator.incidents.timelines import (
     SignalTimeline,
     Span,
     ValueRun,
+    gaps_in,
     joined,
     length,
     overlap,
     slack_of_silence,
-    without,
 )
 
 GRACE: Final = 40.0
@@ -44,16 +44,16 @@ GRACE: Final = 40.0
 START_UP: Final = 90.0
 """Time from the boot until the node is ready again. [s]"""
 WAITED: Final = 4 * 3600.0
-"""A cordon that stands for longer while a job trains waits for its end: a host that dies meanwhile
+"""A cordon under which a job trains for longer waits for the job to end: a host that dies meanwhile
 was not taken down. Ours. [s]"""
 A_REBOOT: Final = 600.0
-"""Longest outage that is only a reboot; in a longer one somebody repaired something. [s]"""
+"""Longest outage that is only a reboot; during a longer one something was repaired. [s]"""
 SHUT_DOWN: Final = 240.0
 """Time from the end of work to the next boot, where the end was not seen. [s]"""
 TO_CORDON: Final = 8 * 3600.0
 """Longest time from a fault to the cordon for its repair. [s]"""
 BRIEF: Final = 360.0
-"""Duration of a fault that nobody repairs: what ran there starts again. [s]"""
+"""Duration of a fault without repair, after which what ran there starts again. [s]"""
 AGENT: Final = 60.0
 """How long before the first sign of a fault an agent's cordon for it may be seen: it reads the
 kernel's log at once, exporters and the kubelet's status follow. [s]"""
@@ -63,38 +63,37 @@ SHORT_NOTICE: Final = 120.0
 """The notice of clouds that evict pods in order before they take a machine back: AWS gives two
 minutes, others less. [s]"""
 FIRST: Final = 300.0
-"""How long before a cordon the node may join that comes in place of the cordoned one: an upgrade
-with nodes to spare has it first. Ours. [s]"""
+"""How long before a cordon the node may join that replaces the cordoned one: an upgrade with nodes to
+spare has it first. Ours. [s]"""
 MENDED: Final = 1800.0
-"""How long after a fault of a part a reboot is what mends it: that a host boots by itself within
-half an hour of another fault has a chance of one in ten thousand. Ours. [s]"""
+"""How long after a fault of a part a reboot counts as its repair: the chance that a host boots by
+itself within half an hour of another fault is one in ten thousand. Ours. [s]"""
 GPU_AWAY: Final = 600.0
-"""Time for which fewer GPUs are offered until one is lost: a device plugin starts sooner. [s]"""
+"""A GPU is lost if fewer are offered for so long: a device plugin starts in less. [s]"""
 DELETED: Final = 600.0
-"""Longest time between the end of an outage, or of a cordon, and the deletion of the node that it
-led to, beside some samples. Ours. [s]"""
+"""Longest time from the end of an outage or cordon to the deletion of the node to which it led, beside
+some samples. Ours. [s]"""
 _BOOTED: Final = 120.0
-"""How long before an outage was seen the boot may be dated that it is, beside two samples. Ours.
-[s]"""
+"""How long before an outage was seen its boot may be dated, beside two samples. Ours. [s]"""
 _EARLY: Final = 0.1
-"""Share of the time between samples by which one may come early. [1]"""
+"""How early a sample may come, as a share of the time between two. [1]"""
 _MOSTLY: Final = 0.8
-"""Share of the time for which a condition is true that means health, if its name does not say so.
-Ours. [1]"""
+"""A condition whose name does not tell means health if it is true for more than this share of the
+time. Ours. [1]"""
 _PODS_END: Final = (60.0, 900.0)
-"""How long before and after a fault that only a detector tells a pod ends, for it to be believed.
-Ours. [s]"""
+"""How long before and after a fault a pod must end for the fault to be believed, where only a
+detector shows it. Ours. [s]"""
 _CORDONED: Final = 1200.0
 """Longest time from a clean-up XID to the cordon that makes it a fault. Ours. [s]"""
 _WENT_ON: Final = 240.0
-"""Time for which the series of other GPUs go on until one whose series ended is lost. Ours. [s]"""
+"""A GPU whose series ended is lost if those of other GPUs go on for longer. Ours. [s]"""
 _DIVIDED: Final = 600.0
-"""How long before fewer GPUs are offered another resource may become more, for them to be divided
-anew. Ours. [s]"""
+"""GPUs were divided anew if another resource became more at most so long before fewer GPUs were
+offered. Ours. [s]"""
 _SIGN: Final = 240.0
-"""How long before an outage a fault is its first sign, beside two samples. [s]"""
+"""A fault so long before an outage is the first sign of it, beside two samples. [s]"""
 _FALLEN_OFF: Final = 900.0
-"""How long after an XID the series of its GPU may end for it to be the same fault. [s]"""
+"""Where the series of a GPU ends so long after its XID, both are one fault. [s]"""
 OUTAGES: Final = (causes.NODE_DOWN, causes.REBOOT, causes.KUBELET_DOWN, causes.NODE_LOST)
 """Causes of failures in which the whole node is away."""
 _LINK: Final = re.compile(r"(?<![a-z])nic|link|infiniband|\bib|rdma|roce|ethernet", re.IGNORECASE)
@@ -102,9 +101,7 @@ _GPU: Final = re.compile(
     r"gpu|xid|nvlink|nvswitch|nvidia|accelerat|(?<![a-z])ecc|memory.?integrity|interconnect",
     re.IGNORECASE,
 )
-"""Names of problems of GPUs: node-problem-detector's, those of clouds, NVIDIA's
-event categories.
-"""
+"""Names of problems of GPUs: node-problem-detector's, those of clouds, and NVIDIA's events."""
 _HEALTHY: Final = re.compile(r"(ready|healthy|available|passed|good|ok)$", re.IGNORECASE)
 """Conditions that are true where all is well, as AcceleratedHardwareReady of EKS."""
 _BY_PROGRAM: Final = re.compile(r"user|app", re.IGNORECASE)
@@ -121,31 +118,32 @@ NVSentinel, "Integration Guide", node conditions.
 
 def node_incidents(node: NodeTimeline, rules: IncidentRules) -> list[Incident]:
     """All incidents of a node, in order."""
-    near = 2 * node.sample_spacing + _SIGN
+    longest_sign = 2 * node.sample_spacing + _SIGN
     incidents: list[Incident] = []
     events = *_outages(node, rules.shortest_outage_seconds), *_faults(node, rules)
     for event in sorted(events, key=lambda event: event.start):
-        last = next(
-            (k for k in range(len(incidents) - 1, -1, -1) if incidents[k].cause.counts), None
-        )
-        both = (
-            _merged(incidents[last], event, near)
-            if event.cause.counts and last is not None
-            else None
-        )
-        if both is not None and last is not None:
-            incidents[last] = both
-        else:
+        last = len(incidents) - 1
+        while last >= 0 and not incidents[last].cause.counts:
+            last -= 1
+        joint = None
+        if event.cause.counts and last >= 0:
+            joint = _merged(incidents[last], event, longest_sign)
+        if joint is None:
             incidents.append(event)
+        else:
+            incidents[last] = joint
     return [_until_repaired(node, incident) for incident in incidents]
 
 
-def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
-    """Two failures of a node as one, or None; `near`: longest time from sign to outage. [s]"""
+def _merged(before: Incident, event: Incident, longest_sign: float) -> Incident | None:
+    """Two failures of a node as one; None where they are two.
+
+    `longest_sign` is the longest time from the first sign of an outage to it. [s]
+    """
     evidence = (*before.evidence, *event.evidence)
     was_outage, is_outage = before.cause in OUTAGES, event.cause in OUTAGES
     if is_outage and not was_outage:
-        if event.start - before.start <= near:  # it is the first sign of the outage
+        if event.start - before.start <= longest_sign:
             return replace(event, start=before.start, evidence=evidence)
         booted = event.cause in (causes.REBOOT, causes.NODE_DOWN)
         is_repair = booted and event.start <= before.start + MENDED
@@ -159,12 +157,13 @@ def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
         end = max(before.end, event.end)
         return replace(longest, start=before.start, end=end, evidence=evidence)
     if was_outage:  # exporters publish late what happened while the node was away
-        return replace(before, evidence=evidence) if event.start - before.end <= near else None
+        is_late = event.start - before.end <= longest_sign
+        return replace(before, evidence=evidence) if is_late else None
     if event.start > before.end:
         return None
     is_lost = (
         causes.GPU_LOST in (event.cause, before.cause)
-        and event.start - before.start < _FALLEN_OFF + near
+        and event.start - before.start < _FALLEN_OFF + longest_sign
     )
     return replace(
         before,
@@ -175,11 +174,12 @@ def _merged(before: Incident, event: Incident, near: float) -> Incident | None:
 
 
 def _until_repaired(node: NodeTimeline, incident: Incident) -> Incident:
-    """An outage with the cordon that followed: it lasts until that cordon ends."""
+    """The incident; an outage that a cordon followed lasts until the cordon ends."""
     if incident.cause not in OUTAGES or incident.cause is causes.NODE_LOST:
         return incident
+    since = incident.start - node.sample_spacing
     ends = [
-        b for a, b in node.cordons if incident.start - node.sample_spacing <= a <= incident.end < b
+        cordon.end for cordon in node.cordons if since <= cordon.start <= incident.end < cordon.end
     ]
     evidence = (*incident.evidence, "cordoned after it went not ready")
     return replace(incident, end=max(ends), evidence=evidence) if ends else incident
@@ -197,13 +197,13 @@ class _Boot:
 
 
 def _boots(node: NodeTimeline) -> list[_Boot]:
-    """Boots of a node, without those while it had no Node object: another machine made these."""
+    """Boots of a node, without those while it had no Node object: they are of another machine."""
     runs = sorted((run for line in node.of(BOOT) for run in line.runs), key=lambda run: run.start)
     boots, last, alive = [], node.presence[0].start, 0.0
     for run in runs:
         if run.value - last > 30.0:  # a clock that is set moves the boot time by seconds
             boot = _Boot(alive or run.value - SHUT_DOWN, run.value)
-            if not any(boot.alive < b and run.value > a for a, b in node.away):
+            if not any(boot.alive < gone.end and run.value > gone.start for gone in node.away):
                 boots.append(boot)
         last, alive = max(last, run.value), run.end
     return boots
@@ -213,43 +213,24 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
     """All outages of a node, planned or not; `shortest` is the least length without a boot. [s]"""
     boots, step, gap = _boots(node), node.sample_spacing, 3 * node.sample_spacing
     used: set[_Boot] = set()
-    deleted, joins = node.deletions, node.joins
+    deletions, joins = node.deletions, node.joins
     explained: set[Span] = set()
     for number, run in enumerate(node.ready):
-        if run.value or any(abs(run.start - at) <= gap for at in joins):
+        if run.value or any(abs(run.start - joined_at) <= gap for joined_at in joins):
             continue  # a machine that joins is not ready at first
         before = node.ready[number - 1] if number else None
         after = node.ready[number + 1] if number + 1 < len(node.ready) else None
         span = _bounds(node, run, before, after)
         last_ready = before.end if before is not None else span.start
-        took = next(
-            (
-                deletion
-                for deletion in deleted
-                if -gap <= deletion.start - span.end <= max(DELETED, gap)
-            ),
-            None,
+        deletion = next(
+            (gone for gone in deletions if -gap <= gone.start - span.end <= max(DELETED, gap)), None
         )
-        if took is not None:
-            explained.add(took)
-            in_order = _replaced_first(node, took.start, last_ready)
-            if in_order or _planned(node, last_ready, span.start, ahead=0.0):
-                yield _taken_away(node, took, last=span.start)
-            elif _shut_down(node.pod_timelines, span, node.sample_spacing):
-                evidence = "shut down in order while pods trained on it, then deleted"
-                yield of_node(node.name, span.start, took.end, causes.RECLAIMED, evidence)
-            else:
-                cause = causes.NODE_LOST if took.end == took.start else causes.NODE_DOWN
-                again = "" if took.end == took.start else ", and made again"
-                evidence = f"not ready, then deleted{again}"
-                yield of_node(node.name, span.start, took.end, cause, evidence)
+        if deletion is not None:
+            explained.add(deletion)
+            yield _deleted(node, span, last_ready, deletion)
             continue
         own = [
-            boot
-            for boot in boots
-            if span.start - 2 * node.sample_spacing - _BOOTED
-            <= boot.at
-            <= span.end + node.sample_spacing
+            boot for boot in boots if span.start - 2 * step - _BOOTED <= boot.at <= span.end + step
         ]
         used.update(own)
         span = _by_boots(run, span, own)
@@ -258,11 +239,11 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
             continue  # one late sample of an outage that is known
         surely = max(run.end - run.start, 0.0)
         most = span.seconds if before is None or after is None else after.start - before.end
-        long = surely >= shortest - _EARLY * node.sample_spacing or (
+        long = surely >= shortest - _EARLY * step or (
             most > shortest
             and (
                 span.seconds - GRACE > shortest
-                if node.sample_spacing <= shortest / 4
+                if step <= shortest / 4
                 else any(
                     shortest - step <= pod.ended(step) - span.start <= span.seconds + 2 * step
                     for pod in node.pod_timelines
@@ -273,13 +254,27 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
     for boot in boots:
         if boot not in used:
             yield _silent_reboot(node, boot)
-    for deletion in deleted:
+    for deletion in deletions:
         if deletion not in explained:
             yield _taken_away(node, deletion)
 
 
+def _deleted(node: NodeTimeline, span: Span, last_ready: float, deletion: Span) -> Incident:
+    """An outage after which the node was deleted."""
+    in_order = _replaced_first(node, deletion.start, last_ready)
+    if in_order or _planned(node, last_ready, span.start, ahead=0.0):
+        return _taken_away(node, deletion, last=span.start)
+    if _shut_down(node.pod_timelines, span, node.sample_spacing):
+        evidence = "shut down in order while pods trained on it, then deleted"
+        return of_node(node.name, span.start, deletion.end, causes.RECLAIMED, evidence)
+    is_back = deletion.end != deletion.start
+    cause = causes.NODE_DOWN if is_back else causes.NODE_LOST
+    evidence = f"not ready, then deleted{', and made again' if is_back else ''}"
+    return of_node(node.name, span.start, deletion.end, cause, evidence)
+
+
 def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
-    """Whether a pod that had not succeeded, or a container of one, ended in a time. [s]"""
+    """Whether a pod ended without success, or a container of a pod ended, between two moments. [s]"""
     return any(
         (not pod.succeeded and start <= (pod.last if pod.over is None else pod.over) <= end)
         or any(start <= stop.at <= end for stop in pod.exits)
@@ -288,20 +283,20 @@ def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
 
 
 def _shut_down(timelines: Sequence[PodTimeline], span: Span, step: float) -> bool:
-    """Whether a host ended its pods in order before it went away; `step` is between samples. [s]"""
+    """Whether a host shut its pods down in order before it went away; `step` is between samples. [s]"""
     first, last = span.start - GRACE - 2 * step, span.end + step
     return any(pod.shut_down and first <= pod.ended(step) <= last for pod in timelines)
 
 
-def _taken_away(node: NodeTimeline, deleted: Span, last: float = math.inf) -> Incident:
-    """A node whose object was deleted while nothing was wrong with it; `last` is when its machine
-    ended, where that was seen. [s]
+def _taken_away(node: NodeTimeline, deletion: Span, last: float = math.inf) -> Incident:
+    """The incident of a node whose object was deleted while nothing was wrong with it; `last` is when
+    its machine ended, where that was seen. [s]
 
-    A provider that takes a machine back tells it minutes before, and what trains there ends. Who
-    drains a node waits for longer, evicts its pods in order, has another node first, or makes it
-    again under its name.
+    A provider that takes a machine back gives notice minutes before, and what trains there ends.
+    Who drains a node waits for longer, evicts its pods in order, has another node first, or makes
+    the node again under its name.
     """
-    at, until = deleted
+    at, until = deletion
     step = node.sample_spacing
     begins = _cordons_before(node, at)
     begin = min(begins, default=at)
@@ -326,15 +321,15 @@ def _taken_away(node: NodeTimeline, deleted: Span, last: float = math.inf) -> In
 def _cordons_before(node: NodeTimeline, at: float) -> list[float]:
     """Starts of the cordons that led to the deletion of a node. [s]"""
     since = at - 3 * node.sample_spacing - DELETED
-    return [a for a, b in node.cordons if a < at and b >= since]
+    return [cordon.start for cordon in node.cordons if cordon.start < at and cordon.end >= since]
 
 
 def _replaced_first(node: NodeTimeline, at: float, last_ready: float = math.inf) -> bool:
-    """Whether another node joined before what trained on one had ended, which was deleted at a
-    moment and had been cordoned while it was ready. [s]
+    """Whether a deleted node had been cordoned while it was ready, and another joined before what
+    trained on it had ended; `at` is when it was deleted. [s]
 
-    Who swaps a machine waits for the new one before it evicts a pod: Karpenter where nodes drift
-    or are consolidated, upgrades with nodes to spare. On a notice, or where a node ends by age,
+    Who swaps a machine waits for the new one before evicting a pod: Karpenter where nodes drift or
+    are consolidated, and upgrades with nodes to spare. On a notice, or where a node ends by age,
     pods are evicted at once. Source: Karpenter, "Disruption".
     """
     step, begin = node.sample_spacing, min(_cordons_before(node, at), default=math.inf)
@@ -362,8 +357,8 @@ def _bounds(
 
 
 def _by_boots(run: ValueRun, span: Span, boots: Sequence[_Boot]) -> Span:
-    """An outage by its boots: samples of another exporter and the boot itself say more closely when
-    the host was alive for the last time, and when the node was ready again. [s]
+    """An outage bounded by its boots: they tell more closely when the host was last alive, and when the
+    node was ready again.
     """
     if not boots:
         return span
@@ -374,8 +369,8 @@ def _by_boots(run: ValueRun, span: Span, boots: Sequence[_Boot]) -> Span:
 def _outage(
     node: NodeTimeline, span: Span, last_ready: float, boots: Sequence[_Boot], *, long: bool
 ) -> Incident:
-    """An outage as an incident, with its cause: planned work, a reboot, a failed host, a kubelet
-    that was away, or a short flap.
+    """The incident of an outage: planned work, a reboot, a failed host, a kubelet that was away, or a
+    short flap.
     """
     start, end = span
     lasted = f"not ready for {span.seconds - GRACE:.0f} s"
@@ -394,27 +389,31 @@ def _outage(
 
 
 def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
-    """A boot between two samples of readiness, or while nothing was sampled.
+    """The incident of a boot between two samples of readiness, or while nothing was sampled.
 
-    Where nothing was sampled it went down at any time before the boot: what it cost is the time
-    from there until it was ready.
+    In the second case the host went down at any time before the boot, so that the incident begins
+    only `SHUT_DOWN` before it.
     """
     step = node.sample_spacing
     start, end = boot.alive + node.gap(BOOT) / 2, boot.at + START_UP
-    silences = without([Span(node.sampled[0].start, node.sampled[-1].end)], node.sampled)
     slack = slack_of_silence(step)
-    around = [b for a, b in silences if a - slack <= boot.alive and boot.at <= b + slack]
+    around = [
+        gap.end
+        for gap in gaps_in(node.sampled)
+        if gap.start - slack <= boot.alive and boot.at <= gap.end + slack
+    ]
     unseen = bool(around)
     if boot.at - boot.alive < A_REBOOT or unseen:
         start = max(start, boot.at - SHUT_DOWN)
     evidence = ["another boot time"]
     if unseen:
         evidence += ["nothing was sampled when it went down"]
-    if (
-        any(a <= boot.alive and boot.at <= b for a, b in node.cordons)
-        or any(abs(a - end_of) <= 3 * step for a, _ in node.cordons for end_of in around)
-        or _planned(node, min(boot.alive, start), start)
-    ):
+    is_cordoned = any(
+        (cordon.start <= boot.alive and boot.at <= cordon.end)
+        or any(abs(cordon.start - gap_end) <= 3 * step for gap_end in around)
+        for cordon in node.cordons
+    )
+    if is_cordoned or _planned(node, min(boot.alive, start), start):
         return of_node(node.name, start, end, causes.DRAIN, "another boot time under a cordon")
     cause = causes.NODE_DOWN if end - start > 2 * A_REBOOT else causes.REBOOT
     reboot = of_node(node.name, start, end, cause, *evidence)
@@ -422,22 +421,23 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
 
 
 def _planned(node: NodeTimeline, last_ready: float, start: float, ahead: float = AGENT) -> bool:
-    """Whether a cordon stood for a while when the node was last ready, and was no wait for a job
-    that still trained; `ahead` is how long it stood at least. [s]
+    """Whether a cordon had lasted for `ahead` when the node was last ready, and did not only wait for a
+    job that still trained. [s]
     """
     step = node.sample_spacing
     return any(
-        a <= last_ready - ahead
-        and b >= min(last_ready, start) - step
+        cordon.start <= last_ready - ahead
+        and cordon.end >= min(last_ready, start) - step
         and not (
-            start - a > WAITED and any(_trained(pod, a, start, step) for pod in node.pod_timelines)
+            start - cordon.start > WAITED
+            and any(_trained(pod, cordon.start, start, step) for pod in node.pod_timelines)
         )
-        for a, b in node.cordons
+        for cordon in node.cordons
     )
 
 
 def _trained(pod: PodTimeline, since: float, until: float, step: float) -> bool:
-    """Whether a pod ran throughout a time, to a sample. [s]"""
+    """Whether a pod ran from one moment to another, but for a sample. [s]"""
     span = pod.running(step)
     return pod.started is not None and span.start <= since and span.end >= until - step
 
@@ -446,7 +446,7 @@ def _trained(pod: PodTimeline, since: float, until: float, step: float) -> bool:
 
 
 class _Rise(NamedTuple):
-    """A value that appears; the last sample without it lies at `clean`. [s, s, s, 1]"""
+    """A value that appears at a moment, after the last sample without it at `clean`. [s, s, s, 1]"""
 
     clean: float
     at: float
@@ -455,7 +455,7 @@ class _Rise(NamedTuple):
 
 
 def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
-    """Incidents of a node's GPUs and links: Xids, lost GPUs, failed remapping, problems."""
+    """Incidents of a node's GPUs and links: XIDs, lost GPUs, failed remapping, problems."""
     yield from _xids(node, rules.xids)
     yield from _lost_gpus(node)
     for signal in (DETECTED, PROBLEM, REMAP):
@@ -464,14 +464,16 @@ def _faults(node: NodeTimeline, rules: IncidentRules) -> Iterator[Incident]:
             is_gpu = signal is REMAP or _GPU.search(name)
             if not (is_gpu or _LINK.search(name)) or _WARNING.search(name):
                 continue
-            gpu = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
+            cause = causes.GPU_LOST if _GONE.search(name) else causes.GPU_FATAL
+            if not is_gpu:
+                cause = causes.NIC
             evidence = "row remapping failed" if signal is REMAP else f"problem {name}"
             gauge = line
             if signal is PROBLEM and _is_health(line, node.presence):
                 runs = tuple(replace(run, value=1.0 - run.value) for run in line.runs)
                 gauge, evidence = replace(line, runs=runs), f"condition {name} is not true"
             for rise in _rises(node, gauge):
-                yield _fault(node, rise, gpu if is_gpu else causes.NIC, evidence)
+                yield _fault(node, rise, cause, evidence)
 
 
 def _is_health(line: SignalTimeline, presence: Sequence[Span]) -> bool:
@@ -480,20 +482,28 @@ def _is_health(line: SignalTimeline, presence: Sequence[Span]) -> bool:
         return True
     runs = line.held()
     first, last = runs[0].start, runs[-1].end
-    before = [Span(a, min(b, first)) for a, b in presence if line.unread(a, first) and a < first]
-    after = [Span(max(a, last), b) for a, b in presence if line.unread(last, b) and b > last]
-    unread = length(before) + length(after)  # it was true there as at its ends
+    before = [
+        Span(span.start, min(span.end, first))
+        for span in presence
+        if span.start < first and line.unread(span.start, first)
+    ]
+    after = [
+        Span(max(span.start, last), span.end)
+        for span in presence
+        if span.end > last and line.unread(last, span.end)
+    ]
+    unread = length(before) + length(after)  # there it was as at its ends, where it must be true
     true = sum(run.end - run.start for run in runs if run.value) + unread
     falls = runs[0].value and runs[-1].value and any(not run.value for run in runs)
     return bool(falls and true > _MOSTLY * (last - first + unread))
 
 
 def _rises(node: NodeTimeline, line: SignalTimeline) -> Iterator[_Rise]:
-    """Changes of a gauge to a new value other than 0; it repeats its last value in between."""
+    """Changes of a gauge to another value than 0; between two changes it repeats its value."""
     gap, first = node.spacing.get(line.signal, 0.0), line.runs[0]
     appears = (
         line.signal in (PROBLEM, XID_COUNT)
-        and any(a + 3 * gap + 60 < first.start <= b for a, b in node.presence)
+        and any(span.start + 3 * gap + 60 < first.start <= span.end for span in node.presence)
         and not line.begins_read(first.start, 3 * gap + 60)
     )
     if first.value and appears:
@@ -505,17 +515,17 @@ def _rises(node: NodeTimeline, line: SignalTimeline) -> Iterator[_Rise]:
             yield _Rise(run.start - gap if silent else before.end, at, run.end, run.value)
 
 
-def _told_xids(node: NodeTimeline) -> list[tuple[_Rise, int]]:
+def _published_xids(node: NodeTimeline) -> list[tuple[_Rise, int]]:
     """XIDs by DCGM's gauge of the last one, and by its count of each, in order."""
     near = 2 * node.gap(XID) + 60
     xids = [(rise, int(rise.value)) for line in node.of(XID) for rise in _rises(node, line)]
     for line in node.of(XID_COUNT):
         code, before = int(line.part[0]) if line.part[0].isdigit() else 0, 0.0
         for rise in _rises(node, line) if code else ():
-            same = any(
+            is_known = any(
                 code == other and abs(rise.at - known_rise.at) <= near for known_rise, other in xids
             )
-            if rise.value > before and not same:
+            if rise.value > before and not is_known:
                 xids.append((rise, code))
             before = rise.value
     return sorted(xids)
@@ -525,7 +535,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
     """Faults by XIDs of GPUs, as DCGM publishes them and node-problem-detector counts them."""
     gap = node.gap(XID)
     near = 2 * gap + 60
-    xids = _told_xids(node)
+    xids = _published_xids(node)
     counted = _counted(node)
     explained: list[float] = []
     for rise, code in xids:
@@ -549,7 +559,7 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
         if held and all(abs(rise.at - other.at) > near for other, _ in xids):
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR, "a GPU holds one of before")
         elif blind and (
-            any(0 < a - rise.at <= TO_CORDON for a, _ in node.cordons)
+            any(0 < cordon.start - rise.at <= TO_CORDON for cordon in node.cordons)
             or ended(node.pod_timelines, rise.clean - _PODS_END[0], rise.at + near + _PODS_END[1])
         ):
             yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR)
@@ -574,16 +584,17 @@ def _counted(node: NodeTimeline) -> list[_Rise]:
 def _clean_up(
     node: NodeTimeline, rise: _Rise, code: int, counted: Sequence[_Rise], near: float
 ) -> Incident:
-    """A clean-up XID alone tells nothing: the detector or a cordon soon after makes it a fault."""
+    """The incident of a clean-up XID: a fault only with the detector, or with a cordon soon after."""
     if any(abs(rise.at - other.at) <= near for other in counted):
         return _fault(node, rise, causes.GPU_FATAL, f"XID {code} over another", _DETECTOR)
-    if any(0 < a - rise.at <= _CORDONED + node.gap(XID) for a, _ in node.cordons):
+    longest = _CORDONED + node.gap(XID)
+    if any(0 < cordon.start - rise.at <= longest for cordon in node.cordons):
         return _fault(node, rise, causes.GPU_FATAL, f"XID {code}", "cordoned soon after")
     return of_node(node.name, rise.at, rise.at, causes.USER_XID, f"XID {code}")
 
 
 def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
-    """GPUs whose series end while other GPUs' go on, or that the kubelet no longer offers."""
+    """GPUs whose series end while those of others go on, or that the kubelet no longer offers."""
     gap, gpus = node.gap(XID), node.of(XID)
     for line in gpus:
         ends = [*(run.start for run in line.runs[1:]), node.sampled[-1].end]
@@ -626,24 +637,22 @@ def _lessened(runs: Sequence[ValueRun], most: float) -> Iterator[tuple[float, li
 
 
 def _divided(offered: Sequence[SignalTimeline], less: Sequence[ValueRun]) -> bool:
-    """Whether another resource became more meanwhile: GPUs were divided anew, and none was lost."""
+    """Whether another resource became more meanwhile: then GPUs were divided anew, and none is lost."""
     start, end = less[0].start - _DIVIDED, less[-1].end
-    return any(
-        start <= run.start <= end and run.value > before.value
-        for line in offered
-        for before, run in pairwise(line.runs)
-        if not any(low_run in line.runs for low_run in less)
-    ) or any(
-        start <= line.runs[0].start <= end and line.runs[0].value
-        for line in offered
-        if not any(low_run in line.runs for low_run in less)
-    )
+    for line in offered:
+        if any(run in line.runs for run in less):
+            continue
+        nothing = ValueRun(-math.inf, -math.inf, 0.0)
+        for before, run in pairwise((nothing, *line.runs)):
+            if start <= run.start <= end and run.value > before.value:
+                return True
+    return False
 
 
 def _fault(
     node: NodeTimeline, rise: _Rise, cause: causes.IncidentCause, *evidence: str
 ) -> Incident:
-    """A fault of a part: it lasts until the cordon for its repair ends, or `BRIEF` without one."""
+    """The incident of a fault, which lasts until the cordon for its repair ends, else for `BRIEF`."""
     step, at = node.sample_spacing, rise.at
     before = min(at - step, rise.clean - AGENT - step / 2)
     for cordon in node.cordons:
