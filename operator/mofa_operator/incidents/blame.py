@@ -1,8 +1,8 @@
-"""Whether the machines or the program made a job stop, where no node and nobody's decision did.
+"""Whether the machines or the program stopped a job, where no fault of a node and no decision did.
 
-An exit code alone tells little: torchrun ends with 1 whatever killed its workers. What tells more
-is what came before and after: a program that fails at one step fails there again when it resumes,
-and a fault of the machines rarely comes back after the same time.
+An exit code alone says little: torchrun ends with 1 whatever killed its workers. The runs before
+and after say more: a program that fails at one step fails there again when it resumes, and a fault
+of the machines rarely comes back after the same time.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 from mofa_model.units import HOUR
 
 REPLAY: Final = 3 * HOUR
-"""Training that lasted for longer passed the step at which it had stopped: jobs save more often
-than that. Ours. [s]"""
+"""A run that lasts for longer passes the step at which the job had stopped: jobs save more often than
+that. Ours. [s]"""
 SOON: Final = 600.0
 """A run that ends sooner has hardly trained: start-up, imports, first batches. Ours. [s]"""
 REPEATED: Final = 1.5 * HOUR
 """Longest time from a checkpoint to a step at which a program fails again and again. Ours. [s]"""
 ALIKE: Final = 0.015
-"""Share by which lengths of runs that end at one step differ, beside a minute. [1]"""
+"""Share by which the lengths of runs that end at one step differ, beside a minute. [1]"""
 WEIGHTS: Final[Mapping[str, float]] = {
     "prior": 0.5,
     "by_signal": 1.7,
@@ -54,27 +54,27 @@ class Signs:
     by_signal: bool = False
     """The first container to end was killed by a signal."""
     own_code: bool = False
-    """It chose its code, and others of the job ended with other codes: codes are the programs'."""
+    """It chose its exit code, and others of the job ended with other codes, so that codes say
+    something.
+    """
     waited: bool = False
-    """Work had stopped minutes before, or all aborted at once."""
+    """Work had stopped minutes before, or all containers aborted at once."""
     together: bool = False
     """Several containers ended within seconds with one code."""
     alike: bool = False
     """A run before or after ended after the same short time."""
     looping: bool = False
-    """Two or more runs beside it did."""
+    """Two or more runs near it ended after the same short time."""
     timed: bool = False
-    """Two or more runs beside it ended after the same hours: a program has a clock, or a leak."""
+    """Two or more runs near it ended after the same hours: a program has a clock, or a leak."""
     again: bool = False
-    """The next run ended within the hour that a job repeats, with no fault of a node."""
+    """The next run ended within an hour, with no fault of a node."""
     survived: bool = False
-    """It went on unchanged, and trained past where it had stopped."""
+    """It went on unchanged, and trained past the step at which it had stopped."""
     elsewhere: bool = False
-    """Again and again it stopped on the same nodes, and unchanged it lasted once one
-    was another.
-    """
+    """It stopped again and again on the same nodes, and lasted unchanged once one was replaced."""
     lasted: bool = False
-    """It had trained for hours: programs' errors show early."""
+    """It had trained for hours, while errors of programs show early."""
     sooner: bool = False
     """It had hardly trained."""
     program_xid: bool = False
@@ -109,7 +109,7 @@ _WORDS: Final = {
 
 
 def infrastructure_share(signs: Signs) -> float:
-    """The chance that machines, not the program, made a job stop.
+    """The chance that the machines, and not the program, made a job stop.
 
     >>> round(infrastructure_share(Signs(survived=True)), 2)
     0.79
@@ -132,8 +132,8 @@ def alike(ran: float, before: float) -> bool:
 
 
 def timed(ran: float, before: float) -> bool:
-    """Whether two long runs ended after the same time: once that is chance, twice a program's own
-    time. [s]
+    """Whether two long runs ended after the same time: one such pair is chance, two are a program's
+    clock. [s]
 
     >>> timed(43000, 43300), timed(43000, 44000), timed(1500, 1540)
     (True, False, False)

@@ -1,7 +1,7 @@
 """Why jobs went out.
 
-The cause is looked for in this order: what happened to its nodes, what somebody decided, how its
-containers ended. Where only that is known, signs for the machines and for the program are
+The cause is looked for in this order: what happened to the job's nodes, what somebody decided, how
+its containers ended. Where only the last is known, signs for the machines and for the program are
 weighed (`blame`).
 """
 
@@ -24,7 +24,7 @@ from mofa_operator.incidents.node_incidents import DELETED
 from mofa_operator.incidents.timelines import PoolTimelines, Span, overlap
 
 STALLED: Final = 240.0
-"""Idle time before the end of a process from which on it waited for something. [s]"""
+"""A process that was idle for longer before its end had waited for something. [s]"""
 HUNG: Final = 1800.0
 """Time without work that no timeout of a collective explains. [s]"""
 AT_ONCE: Final = 150.0
@@ -32,35 +32,33 @@ AT_ONCE: Final = 150.0
 REACTION: Final = 1500.0
 """Longest time from what happens to a node to the end of what ran there. [s]"""
 AHEAD: Final = 900.0
-"""How long after an outage a fault may be dated that caused it: its series lag behind. [s]"""
+"""How long after an outage the fault that caused it may be dated: its series come late. [s]"""
 DRAINING: Final = 480.0
 """Longest time from a cordon to the eviction of what runs there. [s]"""
 TOGETHER: Final = 120.0
-"""Longest time between containers or jobs that stop for one reason. Ours. [s]"""
+"""Longest time between the ends of containers or jobs that stop for one reason. Ours. [s]"""
 AGAIN: Final = 300.0
 """Longest time that a kubelet waits before it starts a container again. [s]"""
 _TAKEN: Final = (-60.0, 300.0)
-"""When pods of another job are made that took the nodes of an outage, from its start on.
-Ours. [s]
-"""
+"""From when to when after the start of an outage another job makes the pods that took its nodes. Ours.
+[s]"""
 _LAST_OWN: Final = 128
-"""Exit codes above it are signals, to which a shell adds it."""
+"""A shell adds this to the number of a signal: higher exit codes are signals."""
 _EVICTS: Final = 200.0
-"""Shortest time from when a kubelet is away until its pods are evicted, as far as samples tell. [s]
-"""
+"""Shortest time until the pods of a kubelet that is away are evicted, as far as samples show it. [s]"""
 LOOP: Final = 3
-"""Starts that did not last from which on it is a crash loop. [1]"""
+"""So many starts that did not last are a crash loop. [1]"""
 OWN_CODES: Final = range(1, _LAST_OWN)
-"""Exit codes that a program chooses; higher ones are signals."""
+"""Exit codes that a program chooses."""
 _ABORTED: Final = 134
 """SIGABRT, with which NCCL's watchdog ends a process."""
 _ENDED_IN_TIME: Final = {0, 124}
-"""Exit codes that say that the work or its time was over: 0 of a program, 124 of GNU `timeout`."""
+"""Exit codes of work that is done or whose time is over: 0 of a program, 124 of GNU `timeout`."""
 _WEIGHED: Final = (
     *(causes.USER_CRASH, causes.PROCESS_CRASH, causes.NCCL_TIMEOUT),
     causes.HANG,
 )
-"""Causes that rest on nothing but how containers and pods ended. Other signs can overturn them."""
+"""Causes that follow only from how containers and pods ended; other signs can overrule them."""
 _ASKED_TO_END: Final = (None, 0, 137, 143)
 """Exit codes of containers that were told to end: unknown, success, SIGKILL, SIGTERM."""
 
@@ -73,7 +71,7 @@ class Deduction:
     evidence: tuple[str, ...]
     fault: Incident | None = None
     share: float | None = None
-    """The chance that the machines did it, where signs were weighed; None = no doubt. [1]"""
+    """The chance that the machines did it, where signs were weighed; None = there is no doubt. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,13 +83,13 @@ class NeighbourRuns:
     after: float
     """How long it ran afterwards, as far as was seen."""
     again: bool
-    """Whether the run after ended with no fault of a node and by nobody's decision."""
+    """Whether the run after it ended unexplained too: with no fault of a node, by nobody's decision."""
     lengths_near: tuple[float, ...]
-    """Lengths of the runs next to it that ended so."""
+    """Lengths of the runs near it that ended unexplained."""
     after_next: float | None
-    """Length of the run after the next, where both ended so."""
+    """Length of the run after the next, where both ended unexplained."""
     elsewhere: bool
-    """Whether short runs on the same nodes ended when it went on elsewhere, and then lasted."""
+    """Whether runs on the same nodes were short until it went on elsewhere, and then lasted."""
 
 
 class JobCauses:
@@ -125,10 +123,12 @@ class JobCauses:
         last: float,
         earlier_faults: frozenset[str],
     ) -> Deduction:
-        """Why a job went out. `stopped` is when its work stopped, None = unknown; `last` until when
-        all before was over; `known` are the faults that stopped it before, by id. [s]
+        """Why a job went out.
+
+        `stopped` is when its work stopped, None = unknown; `last` is when all incidents before were
+        over; `earlier_faults` are the faults that stopped it before, by id. [s]
         """
-        by_fault = decided = None
+        by_fault = None
         fault = self.fault(outage)
         if fault is not None and self._came_after_a_drain(outage, fault):
             fault = None
@@ -148,9 +148,9 @@ class JobCauses:
             if not repaired:
                 return by_fault
             evidence = f"{repaired}, whose {fault.cause.word} had stopped it before"
-            more = () if decided is None else decided.evidence
+            decision = () if decided is None else decided.evidence
             share = float(fault.cause.counts)
-            return Deduction(causes.DRAIN, (evidence, *more), fault, share)
+            return Deduction(causes.DRAIN, (evidence, *decision), fault, share)
         exits = outage.exits
         if any(place.pod.out_of_memory and not place.pod.exits for place in outage.outages) or any(
             stop.reason == "OOMKilled" for stop in exits
@@ -169,7 +169,7 @@ class JobCauses:
             place.pod.failed for place in outage.outages
         )
         if likely.cause not in _WEIGHED or (moved and not exits):
-            return likely  # a pod that is made anew alone had no say in it
+            return likely  # a single pod that was made anew without failing did not cause it
         return self._weighed(outage, neighbour_runs, likely)
 
     def _weighed(
@@ -195,19 +195,16 @@ class JobCauses:
         codes = {stop.code for stop in exits}
         first = exits[0].code if exits else None
         waited = likely is causes.NCCL_TIMEOUT or likely is causes.HANG
-        same = outage.level is not RecoveryClass.JOB or any(
+        is_unchanged = outage.level is not RecoveryClass.JOB or any(
             place.pod.attempt and place.next is not None and place.next.attempt != place.pod.attempt
             for place in outage.replaced
         )
         before = neighbour_runs.before
-        leads = neighbour_runs.after_next is not None and alike(
-            neighbour_runs.after, neighbour_runs.after_next
-        )
-        repeats = (
-            0
-            if before is None
-            else sum(alike(before, other) for other in neighbour_runs.lengths_near)
-        )
+        after, after_next = neighbour_runs.after, neighbour_runs.after_next
+        lengths = () if before is None else neighbour_runs.lengths_near
+        is_first_alike = after_next is not None and alike(after, after_next)
+        repeats = sum(alike(before or 0.0, other) for other in lengths)
+        longest = REPLAY if before is None else min(REPLAY, max(HOUR, 3 * before))
         near = [
             incident
             for node in outage.nodes
@@ -229,44 +226,40 @@ class JobCauses:
             and len(exits) > 1
             and len(codes) == 1
             and exits[-1].at - exits[0].at < TOGETHER,
-            alike=repeats > 0 or leads,
+            alike=repeats > 0 or is_first_alike,
             looping=repeats >= LOOP - 1,
-            timed=before is not None
-            and sum(timed(before, other) for other in neighbour_runs.lengths_near) >= LOOP - 1,
-            again=neighbour_runs.again and neighbour_runs.after <= HOUR,
-            survived=same
-            and neighbour_runs.after
-            >= (REPLAY if before is None else min(REPLAY, max(HOUR, 3 * before))),
+            timed=sum(timed(before or 0.0, other) for other in lengths) >= LOOP - 1,
+            again=neighbour_runs.again and after <= HOUR,
+            survived=is_unchanged and after >= longest,
             lasted=before is not None and before > REPLAY,
             sooner=before is not None and before < SOON,
             program_xid=any(incident.cause is causes.USER_XID for incident in near),
             elsewhere=neighbour_runs.elsewhere,
-            neighbours=not repeats and not leads and self._others_did_so(outage),
+            neighbours=not repeats and not is_first_alike and self._others_did_so(outage),
             node_record=record,
         )
 
     def _others_did_so(self, outage: JobOutage) -> bool:
-        """Whether another job stopped within two minutes of this one, and neither a node nor a
-        person stopped it; or starts of both failed until they went on together.
+        """Whether another job stopped unexplained within two minutes of this one, or starts of both
+        failed until both went on at one time.
         """
 
-        def near(others: Mapping[str, Sequence[float]], moment: float, apart: float) -> bool:
+        def is_near(others: Mapping[str, Sequence[float]], moment: float, apart: float) -> bool:
             return any(
-                abs(at - moment) <= apart
+                abs(other - moment) <= apart
                 for job, moments in others.items()
                 if job != outage.job
-                for at in moments
+                for other in moments
             )
 
         went_on = outage.running if outage.rounds >= LOOP else None
-        return near(self.unexplained, outage.start, TOGETHER) or (
-            went_on is not None and near(self.mended, went_on, AGAIN + TOGETHER)
+        return is_near(self.unexplained, outage.start, TOGETHER) or (
+            went_on is not None and is_near(self.mended, went_on, AGAIN + TOGETHER)
         )
 
     def stops(self, fault: Incident) -> bool:
-        """Whether a fault of a node stops what trains there when it begins.
-
-        Where only the kubelet is away, containers go on until their pods are evicted.
+        """Whether a fault of a node stops at once what trains there; while only the kubelet is away,
+        containers go on until their pods are evicted.
         """
         if fault.cause is not causes.KUBELET_DOWN:
             return True
@@ -282,7 +275,7 @@ class JobCauses:
         )
 
     def fault(self, outage: JobOutage) -> Incident | None:
-        """The nearest incident of a node that the job ran on, also one overruled as no failure."""
+        """The nearest failure of a node that the job ran on, also one that was overruled as none."""
         slack = 2 * self._pool.sample_spacing + 60.0
         last = outage.outages[-1].start
         near = [
@@ -305,72 +298,72 @@ class JobCauses:
         return min(near, key=unlikely, default=None)
 
     def _cordoned(self, outage: JobOutage, stopped: float) -> tuple[str, float] | None:
-        """The node whose cordon ended what ran there, and when it was cordoned: however long
-        before, where the node was then deleted. [s]
+        """The node whose cordon ended what ran there, and when it was cordoned: any time before, where
+        the node was deleted afterwards. [s]
         """
-        asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
+        was_asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
         slack = self._pool.sample_spacing
         timelines = self._pool.node_timelines
-        for node in sorted(outage.nodes & timelines.keys()) if outage.replaced else ():
-            took = any(
-                0 <= deletion.start - stopped <= DELETED for deletion in timelines[node].deletions
-            )
-            longest = math.inf if asked and took else DRAINING + slack
-            for cordon in (*timelines[node].cordons, *timelines[node].removals):
-                if -(slack if asked else 0.0) <= stopped - cordon.start <= longest:
-                    return node, cordon.start
+        for name in sorted(outage.nodes & timelines.keys()) if outage.replaced else ():
+            node = timelines[name]
+            was_deleted = any(0 <= gone.start - stopped <= DELETED for gone in node.deletions)
+            longest = math.inf if was_asked and was_deleted else DRAINING + slack
+            for cordon in (*node.cordons, *node.removals):
+                if -(slack if was_asked else 0.0) <= stopped - cordon.start <= longest:
+                    return name, cordon.start
         return None
 
     def _pressure(self, outage: JobOutage) -> str:
-        """What ran short on a node whose pod ended first, in words; empty where nothing did."""
+        """The shortage on a node whose pod ended first, in words; empty where there was none."""
         step = self._pool.sample_spacing
         slack = 2 * step + 60.0
         for pod in outage.first_gone(step):
-            host = self._pool.node_timelines.get(pod.node)
-            short = host and host.pressure(outage.start - slack, outage.start + slack)
-            if short:
-                return f"a pod went while {pod.node} had {short}"
+            node = self._pool.node_timelines.get(pod.node)
+            pressure = node and node.pressure(outage.start - slack, outage.start + slack)
+            if pressure:
+                return f"a pod went while {pod.node} had {pressure}"
         return ""
 
     def _repaired(self, outage: JobOutage, fault: Incident, decided: Deduction | None) -> str:
-        """How a repair stopped a job, in words; empty = it did not.
+        """How the repair of a fault stopped a job, in words; empty = it did not.
 
-        A job left a node in order, or its host was booted: the fault is counted where it began, and
-        that somebody repairs it is a drain.
+        The job left the node in order, or the host was booted. The fault counts where it began; its
+        repair is a drain.
         """
         slack = AT_ONCE + 2 * self._pool.sample_spacing
         if fault.mended is not None and abs(outage.start - fault.mended) <= slack:
             return f"{fault.name} was booted"
         faulty = fault.nodes or (fault.name,)
-        gone = outage.first_gone(self._pool.sample_spacing)
-        moved = any(pod.node in faulty and not pod.failed for pod in gone)
+        first_pods = outage.first_gone(self._pool.sample_spacing)
+        moved = any(pod.node in faulty and not pod.failed for pod in first_pods)
         return f"moved off {fault.name}" if moved and decided is not None else ""
 
     def _came_after_a_drain(self, outage: JobOutage, fault: Incident) -> bool:
-        """Whether a fault began only after the outage, which a cordon of another node explains."""
+        """Whether a fault began after the outage, and a cordon of another node explains that."""
         cordoned = self._cordoned(outage, outage.start) if outage.start < fault.start else None
         return cordoned is not None and cordoned[0] not in (fault.name, *fault.nodes)
 
     def decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
-        """A preemption, drain, eviction or a limit of its own; `stopped` is when work
-        stopped. [s]
+        """A preemption, a drain, an eviction or a limit of the job's own; None where there was none.
+
+        `stopped` is when work stopped. [s]
         """
-        gone = [place.pod for place in outage.outages]
-        nodes = outage.nodes
-        if any(pod.preempted for pod in gone):
+        pods = [place.pod for place in outage.outages]
+        if any(pod.preempted for pod in pods):
             return Deduction(causes.PREEMPTION, ("a pod was preempted",))
         if (cordoned := self._cordoned(outage, stopped)) is not None:
-            node, at = cordoned
-            before = max(0.0, outage.start - at)
+            node, cordoned_at = cordoned
+            before = max(0.0, outage.start - cordoned_at)
             return Deduction(causes.DRAIN, (f"{node} was cordoned {before:.0f} s before",))
-        if any(pod.drained for pod in gone):
+        if any(pod.drained for pod in pods):
             return Deduction(causes.DRAIN, ("a pod was evicted through the API server",))
-        if any(pod.evicted for pod in gone):
+        if any(pod.evicted for pod in pods):
             return Deduction(causes.EVICTION, ("a pod was evicted",))
-        if short := self._pressure(outage):
-            return Deduction(causes.EVICTION, (short,))
+        if pressure := self._pressure(outage):
+            return Deduction(causes.EVICTION, (pressure,))
         if not outage.replaced and (code := _of_a_limit(outage)) is not None:
             return Deduction(causes.TIME_LIMIT, (f"all its containers ended with {code}",))
+        nodes = outage.nodes
         taken: defaultdict[str, set[str]] = defaultdict(set)
         for pod in self._pool.pod_timelines.values():
             follows = _TAKEN[0] <= pod.created - outage.start <= _TAKEN[1]
@@ -382,8 +375,8 @@ class JobCauses:
 
 
 def _of_a_limit(outage: JobOutage) -> int | None:
-    """The exit code of all containers, where the program ended as it was told to: in success, after
-    its own limit of time, or by `timeout`; None where they did not.
+    """The exit code of all containers, where the program ended as intended: in success, after its own
+    limit of time, or by `timeout`; None otherwise.
     """
     codes = {stop.code for stop in outage.exits}
     return next(iter(codes)) if len(codes) == 1 and codes <= _ENDED_IN_TIME else None
@@ -399,18 +392,18 @@ def _by_exits(outage: JobOutage, idle: float | None) -> Deduction:
     if at_once and (first.code == _ABORTED or (idle is not None and idle > STALLED)):
         evidence = f"all {len(exits)} containers ended with {first.code} at once"
         return Deduction(causes.NCCL_TIMEOUT, (evidence,))
-    own = first.code is not None and first.code in OWN_CODES
     evidence = f"the first container to end exited with {first.code}"
-    return Deduction(causes.USER_CRASH if own else causes.PROCESS_CRASH, (evidence,))
+    by_program = first.code is not None and first.code in OWN_CODES
+    return Deduction(causes.USER_CRASH if by_program else causes.PROCESS_CRASH, (evidence,))
 
 
 def _by_pods(outage: JobOutage, idle: float | None) -> Deduction:
     """The cause by how pods were replaced; `idle` is the time without work before. [s]"""
     if idle is not None and idle > STALLED:
-        hung = idle > HUNG
-        evidence = f"no work for {idle / 60:.0f} min, then its pods "
-        evidence += "were replaced" if hung else "ended"
-        return Deduction(causes.HANG if hung else causes.NCCL_TIMEOUT, (evidence,))
+        cause, end = causes.NCCL_TIMEOUT, "ended"
+        if idle > HUNG:
+            cause, end = causes.HANG, "were replaced"
+        return Deduction(cause, (f"no work for {idle / 60:.0f} min, then its pods {end}",))
     failed = any(place.pod.failed for place in outage.outages)
     restarted = any(
         place.next is not None
@@ -419,10 +412,9 @@ def _by_pods(outage: JobOutage, idle: float | None) -> Deduction:
         and int(place.next.attempt) > int(place.pod.attempt)
         for place in outage.replaced
     )
-    if failed or restarted or outage.level is not RecoveryClass.JOB:
-        evidence = (
-            "a pod failed, no node did" if failed else "its pods were replaced, no node failed"
-        )
-        return Deduction(causes.PROCESS_CRASH, (evidence,))
+    if failed:
+        return Deduction(causes.PROCESS_CRASH, ("a pod failed, no node did",))
+    if restarted or outage.level is not RecoveryClass.JOB:
+        return Deduction(causes.PROCESS_CRASH, ("its pods were replaced, no node failed",))
     evidence = "all its pods were deleted and made again, and none had failed"
     return Deduction(causes.RESUBMISSION, (evidence,))
