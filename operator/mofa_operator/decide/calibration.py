@@ -16,10 +16,10 @@ old evidence fades to a factor of 1.
 - Where several namespaces teach, each has one vote: the median of its jobs.
 
 A factor is part of every later question. A job that was answered keeps its answer until a changed
-factor changes its advice (`stored_answer`). So a factor moves in steps of two percent, at most once in
-`quiet` seconds, and one step a day where several namespaces teach. Between steps only the evidence
-beside it is renewed. Evidence of a job that has ended loses half its weight with each half-life,
-and is dropped at last.
+factor changes its advice (`stored_answer`). So a factor moves in steps of two percent, at most once
+in `quiet` seconds, and one step a day where several namespaces teach. Between steps only the
+evidence beside it is renewed. Evidence of a job that has ended loses half its weight with each
+half-life, and is dropped at last.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def ratio_of(observed: float, expected: float, applied: float = 1.0) -> float:
 def remembered(
     evidence: Sequence[JobEvidence], new_evidence: JobEvidence, *, most: int = MOST
 ) -> tuple[JobEvidence, ...]:
-    """The evidence, with that of one job replaced or added; above `most`, the oldest of the namespace
-    that has most is dropped.
+    """The evidence, with that of one job replaced or added; above `most`, the oldest of the
+    namespace that has most is dropped.
 
     >>> first = JobEvidence(job="a/x", log_ratio=0.1, at=1.0)
     >>> later = JobEvidence(job="a/x", log_ratio=0.2, at=2.0)

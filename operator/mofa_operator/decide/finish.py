@@ -19,8 +19,8 @@ from mofa_operator.snapshot import JobSnapshot, Running
 
 
 def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
-    """`finish` of `status.observed`; empty where the tokens, the step or two weeks of the account are
-    unknown.
+    """`finish` of `status.observed`; empty where the tokens, the step or two weeks of the account
+    are unknown.
     """
     training_days = training_left(answer, running)
     if training_days is None or snapshot.profile is None:

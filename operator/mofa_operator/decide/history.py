@@ -275,7 +275,7 @@ def assessed(
 
 
 def rows(history: History | None, reports: Reports) -> list[Written]:
-    """`status.failures`; empty where nothing was counted, which is not the same as zero failures."""
+    """`status.failures`; empty where nothing was counted, which is not zero failures."""
     if history is None:
         return []
     return [_row(history, report) for report in reports if report.name in history.classes]

@@ -209,8 +209,8 @@ def _annotated(
 
 
 def _overwritten(job: LiveObject, answer: Answer, computed: str) -> Mapping[str, str]:
-    """Annotations of this answer that another writer changed or removed, with the writer; empty where
-    the job has those of an older answer.
+    """Annotations of this answer that another writer changed or removed, with the writer; empty
+    where the job has those of an older answer.
     """
     differing = _differing(job, {**answer.annotations, COMPUTED: computed})
     is_same_answer = job.annotations.get(HASH) == answer.digest or set(differing) == {HASH}

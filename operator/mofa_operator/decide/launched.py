@@ -82,7 +82,7 @@ def runs_annotation(snapshot: JobSnapshot, answer: Answer) -> str:
 
 
 def measured_annotation(snapshot: JobSnapshot, answer: Answer, quiet: float) -> str:
-    """The value of the annotation `measured-step-seconds`, for jobs of other kinds than TrainingJob.
+    """The value of the annotation `measured-step-seconds`, for a job that is no TrainingJob.
 
     It is the step time of today's layout as the answer knows it, once that has run for `quiet`
     seconds; it is written anew where it moved by more than MOVED. The step time of a TrainingJob
@@ -103,8 +103,8 @@ def measured_annotation(snapshot: JobSnapshot, answer: Answer, quiet: float) -> 
 
 
 def _learned(snapshot: JobSnapshot, answer: Answer) -> str:
-    """Launch arguments for the shape, batch and sequence of a trainer's series; empty where the answer
-    lacks no facts.
+    """Launch arguments for the shape, batch and sequence of a trainer's series; empty where the
+    answer lacks no facts.
     """
     running = snapshot.running
     if running is None or answer.reason != Reason.FACTS_MISSING:

@@ -129,7 +129,7 @@ def merged(
     window: float,
     now: float,
 ) -> tuple[Day, ...]:
-    """The stored days of the window, with what both witnesses say now. `window` and `now` in [s]."""
+    """The stored days of the window, with what both witnesses say now. Times in [s]."""
     by_key = {_key(day): day for day in stored_days}
     for day in (*prometheus, *watched_days):
         classes = {
@@ -171,7 +171,7 @@ def counts(days: Iterable[Day], name: str) -> Day | None:
 
 
 def due(stored_days: Iterable[Day], days: Iterable[Day], now: float) -> bool:
-    """Whether days alone are worth a write: one is over, or much more of one is known. `now` in [s]."""
+    """Whether days are worth a write: one is over, or much more of one is known. `now` in [s]."""
     covered = {_key(day): day.covered for day in stored_days}
     today = date_of(now)
     added = ((day, day.covered - covered.get(_key(day), 0.0)) for day in days)

@@ -180,8 +180,8 @@ def doubted(observed: float, answer: Answer) -> str:
     target = predicted_tokens(answer)
     if target and observed / target > FARTHEST[1]:
         return (
-            f"that is {observed / target:.2g} times the prediction, and no more than {FARTHEST[1]:g} "
-            "times is believed"
+            f"that is {observed / target:.2g} times the prediction, and no more than "
+            f"{FARTHEST[1]:g} times is believed"
         )
     return ""
 

@@ -33,8 +33,8 @@ class Handling(Enum):
     PAUSED = Reason.PAUSED.value
     """It stays as it is."""
     OWNED = "Owned"
-    """It is left alone: a TrainingJob names it and writes to it, or another job that is advised made
-    it."""
+    """It is left alone: a TrainingJob names it and writes to it, or another job that is advised
+    made it."""
     GOING = "Going"
     """It is being deleted."""
     UNREAD = "Unread"

@@ -14,9 +14,9 @@ not change that size:
     a node first seen at the operator's start counts as in the stored size, for `steady` seconds
 
 Changes that are due within `settle_longest` seconds of each other are taken as one. A pool that is
-younger than `steady` seconds, or has no node yet, takes changes at once. The status stores the size,
-and since when another number of nodes is ready: that is all that a restarted operator knows of
-nodes that were deleted meanwhile.
+younger than `steady` seconds, or has no node yet, takes changes at once. The status stores the
+size, and since when another number of nodes is ready: that is all that a restarted operator knows
+of nodes that were deleted meanwhile.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ def _existing(question: Question) -> JobQuestion:
 
 
 def placed(question: Question) -> tuple[Item, Surroundings]:
-    """A job that is no TrainingJob, such as a JobSet, and the objects that its advice depends on, in
-    the form in which `mofa annotate` reads them from files.
+    """A job that is no TrainingJob, such as a JobSet, and the objects that its advice depends on,
+    in the form in which `mofa annotate` reads them from files.
     """
     item = Item(question.job, None)
     around = Surroundings(

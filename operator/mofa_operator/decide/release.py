@@ -63,8 +63,8 @@ def is_suspended(job: LiveObject) -> bool:
 
 
 def consents(job: LiveObject) -> bool:
-    """Whether an object itself lets us write its launch: the fence, which knows no policies, asks the
-    same.
+    """Whether an object itself lets us write its launch: the fence, which knows no policies, asks
+    the same.
     """
     return is_gated(job) or job.annotations.get(PREFIX + "mode") == "Apply"
 

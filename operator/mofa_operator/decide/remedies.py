@@ -22,8 +22,8 @@ def replay_is_due(profile: LiveProfile, now: float) -> bool:
 
 
 def what_would_help(snapshot: ProfileSnapshot) -> Written:
-    """What would have helped a pool, as a part of its status: the newest answer, else the stored one;
-    empty where there is none yet.
+    """What would have helped a pool, as a part of its status: the newest answer, else the stored
+    one; empty where there is none yet.
     """
     history = snapshot.history
     if not isinstance(history, History) or history.helps is None:

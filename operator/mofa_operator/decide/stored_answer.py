@@ -163,8 +163,8 @@ def _of_training_job(job: LiveTrainingJob, answer: Answer) -> Answer | None:
 
 
 def _of_existing(job: LiveObject, answer: Answer, recommendation: Body) -> Answer | None:
-    """The answer, completed from the annotation `recommendation`; None where that lacks something for
-    want of room.
+    """The answer, completed from the annotation `recommendation`; None where that lacks something
+    for want of room.
     """
     figures = {
         name: band for name, band in predicted_in(recommendation).items() if name in _FIGURES

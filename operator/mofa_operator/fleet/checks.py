@@ -96,8 +96,9 @@ def _scraping(site: Site) -> Iterator[Diagnosis]:
         kind = text_of(body.get("kind")).lower()
         yield weaker(
             "scraping",
-            f"{kind} {namespace}/{name} has honorLabels: its targets may say that they are of another "
-            "namespace, and jobs there are contested; set overrideHonorLabels in the Prometheus",
+            f"{kind} {namespace}/{name} has honorLabels: its targets may say that they are of "
+            "another namespace, and jobs there are contested; set overrideHonorLabels in the "
+            "Prometheus",
             f"kubectl edit -n {namespace} {kind} {name}",
         )
 

@@ -152,7 +152,7 @@ def named(key: Key) -> str:
 
 
 def job_named(text: str, jobs: Collection[Key], namespace: str) -> Key:
-    """The job that NAME or KIND/NAME names; a TrainingJob before the job that its targetRef names."""
+    """The job that NAME or KIND/NAME names; a TrainingJob before the job of its targetRef."""
     word, slash, name = text.rpartition("/")
     kinds = kinds_of(word) if slash else JOBS
     local = [key for key in jobs if key.namespace == namespace]

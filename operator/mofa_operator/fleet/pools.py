@@ -1,4 +1,4 @@
-"""The pools of a cluster with their nodes and GPUs, and what pools, policies and jobs lack. Pure."""
+"""The pools of a cluster, and what pools, policies and jobs lack. Pure."""
 
 from __future__ import annotations
 
@@ -309,11 +309,11 @@ def _policies(fleet: ClusterSeen) -> Iterator[Diagnosis]:
 def _jobs(site: Site) -> Iterator[Diagnosis]:
     fleet = site.fleet
     for key, job in sorted(fleet.jobs.items()):
-        annotations = written_answer(job)
-        if annotations.get("status") in {*UNANSWERED} - QUIET:
+        texts = written_answer(job)
+        if texts.get("status") in {*UNANSWERED} - QUIET:
             yield broken(
                 "jobs",
-                f"{key.namespace}/{key.name} cannot be answered: {annotations.get('explanation', '')}",
+                f"{key.namespace}/{key.name} cannot be answered: {texts.get('explanation', '')}",
                 f"kubectl edit -n {key.namespace} {named(key)}",
             )
     gated = [key for key, job in sorted(fleet.jobs.items()) if is_gated(job)]

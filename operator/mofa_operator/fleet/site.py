@@ -251,7 +251,7 @@ _EVENT: Final = Kind("", "v1", "Event", "events")
 
 
 def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
-    """Rights that the operator needs: (verb, group, resource); `kinds` are those that it watches."""
+    """Rights that the operator needs: (verb, group, resource); `kinds` are those it watches."""
     kinds = tuple(kinds)
     for kind in (
         NODE,
@@ -273,7 +273,7 @@ def needed(kinds: Iterable[Kind]) -> Iterator[tuple[str, str, str]]:
 def lacking(
     roles: Sequence[Body], bindings: Sequence[Body], deployed: Deployed, kinds: Iterable[Kind]
 ) -> list[str]:
-    """Rights that an operator needs and lacks; a Role in a namespace counts as a ClusterRole does."""
+    """Rights that an operator needs and lacks; a Role counts like a ClusterRole."""
     by_reference = {
         (text_of(role.get("kind")), text_of(at(role, "metadata", "namespace")), named(role)): role
         for role in roles

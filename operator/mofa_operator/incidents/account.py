@@ -226,8 +226,8 @@ class _JobTime:
     def _first_starts(
         self, standing: Sequence[Span], held: _Index[tuple[PodTimeline, Span]]
     ) -> list[tuple[Span, float]]:
-        """Starts of the job that follow no standstill, each with the moment when its last container ran;
-        a start ends with the first step. [s]
+        """Starts of the job that follow no standstill, each with the moment when its last container
+        ran; a start ends with the first step. [s]
         """
         running = joined((span for _, span in self._pods), apart=self._step)
         stood = _Index((span, None) for span in standing)
@@ -276,16 +276,16 @@ class _JobTime:
         return losses
 
     def _is_another(self, stop: Incident) -> bool:
-        """Whether the pods after an interruption are another run: they came late, and nobody says that
-        the job saves.
+        """Whether the pods after an interruption are another run: they came late, and nobody says
+        that the job saves.
         """
         return self._facts.saves_every is None and stop.phases.get("queue", 0.0) > _TOGETHER
 
     def _standing(
         self, stop: Incident, held: _Index[tuple[PodTimeline, Span]], *, waited_on: bool
     ) -> Iterator[_Piece]:
-        """The pieces of a node in a standstill: until the job's pod there is gone, and all of it where
-        the node is `waited_on`.
+        """The pieces of a node in a standstill: until the job's pod there is gone, and all of it
+        where the node is `waited_on`.
         """
         if self._frees_nodes:
             return
@@ -302,8 +302,8 @@ class _JobTime:
         return nodes | self._kept_free(stop) if stop.lasts else nodes
 
     def _kept_free(self, stop: Incident) -> set[str]:
-        """Nodes that wait for a job which is still out: those of its new pods, else those of the pods
-        that are not replaced yet.
+        """Nodes that wait for a job which is still out: those of its new pods, else those of the
+        pods that are not replaced yet.
         """
         last = (place[-1] for place in self._places)
         latest = {pod.node for place in self._places for pod in place[-2:] if pod.node}
@@ -336,7 +336,7 @@ class _JobTime:
     def _start_phases(
         self, made: float, running: float, trained: float
     ) -> list[tuple[NodeState, float]]:
-        """States from new pods to the first step; what is longer than usual is waiting for a node."""
+        """States from new pods to the first step; time beyond the usual is a wait for a node."""
         usual = min(self._usual_start, max(0.0, running - made))
         return [
             (NodeState.SPARE, running - usual),
@@ -380,8 +380,8 @@ def work_lost(ran: float, every: float, off: float = 0.0) -> float:
 def _parts(
     nodes: Mapping[str, NodeTimeline], runs: Sequence[tuple[PodTimeline, Span]]
 ) -> dict[str, float]:
-    """The largest share of each node that a job has, by the GPUs that its pods ask for; nodes that it
-    has whole, or that are unknown, are left out.
+    """The largest share of each node that a job has, by the GPUs that its pods ask for; nodes that
+    it has whole, or that are unknown, are left out.
     """
     turns: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for pod, span in runs:
@@ -414,7 +414,7 @@ def _spans(place: Sequence[PodTimeline], step: float) -> Iterator[tuple[PodTimel
 
 
 def _cut(part: Span, phases: Sequence[tuple[NodeState, float]]) -> Iterator[tuple[Span, NodeState]]:
-    """A span cut where one state ends and the next begins; the last lasts to the end of the span."""
+    """A span cut where one state ends and the next begins; the last lasts to its end."""
     start = part.start
     for number, (state, until) in enumerate(phases):
         end = part.end if number + 1 == len(phases) else min(until, part.end)
@@ -453,8 +453,8 @@ def _of_node(
 
 
 def _first_of(ranked: Sequence[_Piece], present: Sequence[Span]) -> Iterator[_Piece]:
-    """A node's time cut into pieces: each moment belongs to the first piece of the ranking that covers
-    it, or is idle.
+    """A node's time cut into pieces: each moment belongs to the first piece of the ranking that
+    covers it, or is idle.
     """
     by_start = sorted(range(len(ranked)), key=lambda number: ranked[number].span.start)
     spans = [*(piece.span for piece in ranked), *present]
@@ -478,7 +478,7 @@ def _first_of(ranked: Sequence[_Piece], present: Sequence[Span]) -> Iterator[_Pi
 
 
 def _shared(span: Span, ranked: Iterable[_Piece]) -> Iterator[_Piece]:
-    """A span of a node's time shared among the pieces that cover it; each job gets its part once."""
+    """A span of a node's time, shared among the pieces that cover it; a job gets its part once."""
     left, jobs = 1.0, set[str]()
     for piece in ranked:
         if left <= 0:

@@ -15,8 +15,8 @@ from typing import Final
 from mofa_model.units import HOUR
 
 REPLAY: Final = 3 * HOUR
-"""A run that lasts for longer passes the step at which the job had stopped: jobs save more often than
-that. Ours. [s]"""
+"""A run that lasts for longer passes the step at which the job had stopped: jobs save more often
+than that. Ours. [s]"""
 SOON: Final = 600.0
 """A run that ends sooner has hardly trained: start-up, imports, first batches. Ours. [s]"""
 REPEATED: Final = 1.5 * HOUR

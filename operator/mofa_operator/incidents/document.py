@@ -1,5 +1,5 @@
-"""The past of a pool for programs: `mofa incidents -o json` prints it, and `what-would-help` replays
-it.
+"""The past of a pool for programs: `mofa incidents -o json` prints it, and `what-would-help`
+replays it.
 """
 
 from __future__ import annotations

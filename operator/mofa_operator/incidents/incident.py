@@ -48,8 +48,8 @@ class Incident:
     recovery_class: RecoveryClass | None = None
     """Of a job: what had to be made anew."""
     lasts: bool = False
-    """Whether it is not over yet: then its end is the last moment that was read, and its cause is the
-    best that is known so far."""
+    """Whether it is not over yet: then its end is the last moment that was read, and its cause is
+    the best that is known so far."""
     mended: float | None = None
     """When the host was booted to mend a fault of a part; None = it was not. [s]"""
     unsure: float = 0.0
@@ -113,7 +113,7 @@ def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence
 
 
 def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
-    """The incidents, with the causes that a profile states by id, which means the nearest of a name."""
+    """The incidents, with the causes that a profile states by id, for the nearest of the name."""
     corrected = list(incidents)
     for text, word in stated.items():
         candidates = [

@@ -40,12 +40,12 @@ TOGETHER: Final = 120.0
 AGAIN: Final = 300.0
 """Longest time that a kubelet waits before it starts a container again. [s]"""
 _TAKEN: Final = (-60.0, 300.0)
-"""From when to when after the start of an outage another job makes the pods that took its nodes. Ours.
-[s]"""
+"""From when to when after the start of an outage another job makes the pods that took its nodes.
+Ours. [s]"""
 _LAST_OWN: Final = 128
 """A shell adds this to the number of a signal: higher exit codes are signals."""
 _EVICTS: Final = 200.0
-"""Shortest time until the pods of a kubelet that is away are evicted, as far as samples show it. [s]"""
+"""Shortest time until the pods of a kubelet that is away are evicted, by the samples. [s]"""
 LOOP: Final = 3
 """So many starts that did not last are a crash loop. [1]"""
 OWN_CODES: Final = range(1, _LAST_OWN)
@@ -71,7 +71,7 @@ class Deduction:
     evidence: tuple[str, ...]
     fault: Incident | None = None
     share: float | None = None
-    """The chance that the machines did it, where signs were weighed; None = there is no doubt. [1]"""
+    """The chance that the machines did it, where signs were weighed; None = no doubt. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +83,7 @@ class NeighbourRuns:
     after: float
     """How long it ran afterwards, as far as was seen."""
     again: bool
-    """Whether the run after it ended unexplained too: with no fault of a node, by nobody's decision."""
+    """Whether the run after it ended without a fault of a node and without a decision."""
     lengths_near: tuple[float, ...]
     """Lengths of the runs near it that ended unexplained."""
     after_next: float | None
@@ -105,7 +105,7 @@ class JobCauses:
         [s]
         """
         self.mended: dict[str, Sequence[float]] = {}
-        """When loops of each job's starts ended and it went on; filled in with `unexplained`. [s]"""
+        """When loops of each job's starts ended; filled in together with `unexplained`. [s]"""
 
     def is_unexplained(self, outage: JobOutage) -> bool:
         """Whether an outage ended in failure, and neither a node nor a decision explains it."""
@@ -258,8 +258,8 @@ class JobCauses:
         )
 
     def stops(self, fault: Incident) -> bool:
-        """Whether a fault of a node stops at once what trains there; while only the kubelet is away,
-        containers go on until their pods are evicted.
+        """Whether a fault of a node stops at once what trains there; while only the kubelet is
+        away, containers go on until their pods are evicted.
         """
         if fault.cause is not causes.KUBELET_DOWN:
             return True
@@ -275,7 +275,7 @@ class JobCauses:
         )
 
     def fault(self, outage: JobOutage) -> Incident | None:
-        """The nearest failure of a node that the job ran on, also one that was overruled as none."""
+        """The nearest failure of a node that the job ran on; one may be overruled as none."""
         slack = 2 * self._pool.sample_spacing + 60.0
         last = outage.outages[-1].start
         near = [
@@ -298,8 +298,8 @@ class JobCauses:
         return min(near, key=unlikely, default=None)
 
     def _cordoned(self, outage: JobOutage, stopped: float) -> tuple[str, float] | None:
-        """The node whose cordon ended what ran there, and when it was cordoned: any time before, where
-        the node was deleted afterwards. [s]
+        """The node whose cordon ended what ran there, and when it was cordoned: any time before,
+        where the node was deleted afterwards. [s]
         """
         was_asked = all(stop.code in _ASKED_TO_END for stop in outage.exits)
         slack = self._pool.sample_spacing
@@ -344,7 +344,7 @@ class JobCauses:
         return cordoned is not None and cordoned[0] not in (fault.name, *fault.nodes)
 
     def decision(self, outage: JobOutage, stopped: float) -> Deduction | None:
-        """A preemption, a drain, an eviction or a limit of the job's own; None where there was none.
+        """A preemption, a drain, an eviction or the job's own limit; None where there was none.
 
         `stopped` is when work stopped. [s]
         """
@@ -375,8 +375,8 @@ class JobCauses:
 
 
 def _of_a_limit(outage: JobOutage) -> int | None:
-    """The exit code of all containers, where the program ended as intended: in success, after its own
-    limit of time, or by `timeout`; None otherwise.
+    """The exit code of all containers, where the program ended as intended: in success, after its
+    own limit of time, or by `timeout`; None otherwise.
     """
     codes = {stop.code for stop in outage.exits}
     return next(iter(codes)) if len(codes) == 1 and codes <= _ENDED_IN_TIME else None

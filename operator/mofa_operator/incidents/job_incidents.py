@@ -175,8 +175,8 @@ class JobIncidents:
         last: float,
         earlier_faults: frozenset[str],
     ) -> Incident | None:
-        """The incident of an outage; None where nothing shows that the job is to go on, or nothing was
-        sampled before. `earlier_faults` are the faults that stopped the job before, by id.
+        """The incident of an outage; None where nothing shows that the job is to go on, or nothing
+        was sampled before. `earlier_faults` are the faults that stopped the job before, by id.
         """
         if outage.has_succeeded:
             return Incident(
@@ -280,7 +280,7 @@ class JobIncidents:
         return self._facts.get(outage.job, JobFacts()).wanted or self._waits(outage)
 
     def _waits(self, outage: JobOutage) -> bool:
-        """Whether new pods of a job wait, or others still run and no timeout of a collective is over."""
+        """Whether new pods of a job wait, or others still run and no collective has timed out."""
         step = self._pool.sample_spacing
         alive = [
             pod
@@ -365,8 +365,8 @@ def _gave_up(before: JobOutage, outage: JobOutage, fault: Incident) -> bool:
 
 
 def _not_back(outage: JobOutage, fault: Incident) -> bool:
-    """Whether a job goes out again while one of its pods is still on a host that is away, so that no
-    start in between can have trained.
+    """Whether a job goes out again while one of its pods is still on a host that is away, so that
+    no start in between can have trained.
     """
     return (
         fault.cause in OUTAGES
@@ -382,8 +382,8 @@ def _never_mended(
     outage: JobOutage,
     incident: Incident | None,
 ) -> bool:
-    """Whether a loop of crashes lasted until somebody mended the program and made the job anew; nothing
-    shows that the last start in the loop trained.
+    """Whether a loop of crashes lasted until somebody mended the program and made the job anew;
+    nothing shows that the last start in the loop trained.
     """
     return (
         incident is not None
@@ -397,8 +397,8 @@ def _never_mended(
 
 
 def _with_usual_loading(incidents: list[Incident]) -> list[Incident]:
-    """The incidents; where no step shows the end, it follows from the median loading time of the job,
-    else of the pool.
+    """The incidents; where no step shows the end, it follows from the median loading time of the
+    job, else of the pool.
     """
     loads: defaultdict[str, list[float]] = defaultdict(list)
     for incident in incidents:

@@ -279,8 +279,8 @@ def is_of_one(slot: str) -> bool:
 
 
 def places(pod_timelines: Sequence[PodTimeline]) -> list[list[PodTimeline]]:
-    """The pods of each place of a job, in order. Where names show no place, a new pod takes that of the
-    pod that ended first.
+    """The pods of each place of a job, in order. Where names show no place, a new pod takes that of
+    the pod that ended first.
     """
     by_slot: defaultdict[str, list[PodTimeline]] = defaultdict(list)
     for pod in sorted(pod_timelines, key=lambda pod: pod.created):

@@ -1,4 +1,4 @@
-"""Repairs and outages of jobs that had begun before the time that is read. Only the ledger knows how.
+"""Repairs and outages of jobs that began before the time that is read: the ledger tells of them.
 
 one look ─▶ lasting(…, moment) ─▶ FailureLedger ─▶ begun_before, out_before ─▶ the next look
 """
@@ -102,7 +102,7 @@ def out_before(
     timelines: PoolTimelines,
     facts: Mapping[str, JobFacts],
 ) -> list[Incident]:
-    """Outages of jobs that had begun before: until the job runs, or until now where it still waits."""
+    """Outages of jobs that had begun before: until the job runs, or until now where it waits."""
     outages = []
     first, until = timelines.sampled[0].start, timelines.sampled[-1].end
     pods = by_job(timelines.pod_timelines)

@@ -63,16 +63,16 @@ SHORT_NOTICE: Final = 120.0
 """The notice of clouds that evict pods in order before they take a machine back: AWS gives two
 minutes, others less. [s]"""
 FIRST: Final = 300.0
-"""How long before a cordon the node may join that replaces the cordoned one: an upgrade with nodes to
-spare has it first. Ours. [s]"""
+"""How long before a cordon the node may join that replaces the cordoned one: an upgrade with nodes
+to spare has it first. Ours. [s]"""
 MENDED: Final = 1800.0
 """How long after a fault of a part a reboot counts as its repair: the chance that a host boots by
 itself within half an hour of another fault is one in ten thousand. Ours. [s]"""
 GPU_AWAY: Final = 600.0
 """A GPU is lost if fewer are offered for so long: a device plugin starts in less. [s]"""
 DELETED: Final = 600.0
-"""Longest time from the end of an outage or cordon to the deletion of the node to which it led, beside
-some samples. Ours. [s]"""
+"""Longest time from the end of an outage or cordon to the deletion of the node to which it led,
+beside some samples. Ours. [s]"""
 _BOOTED: Final = 120.0
 """How long before an outage was seen its boot may be dated, beside two samples. Ours. [s]"""
 _EARLY: Final = 0.1
@@ -274,7 +274,7 @@ def _deleted(node: NodeTimeline, span: Span, last_ready: float, deletion: Span) 
 
 
 def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
-    """Whether a pod ended without success, or a container of a pod ended, between two moments. [s]"""
+    """Whether a pod without success, or a container of a pod, ended between two moments. [s]"""
     return any(
         (not pod.succeeded and start <= (pod.last if pod.over is None else pod.over) <= end)
         or any(start <= stop.at <= end for stop in pod.exits)
@@ -283,14 +283,14 @@ def ended(timelines: Sequence[PodTimeline], start: float, end: float) -> bool:
 
 
 def _shut_down(timelines: Sequence[PodTimeline], span: Span, step: float) -> bool:
-    """Whether a host shut its pods down in order before it went away; `step` is between samples. [s]"""
+    """Whether a host shut its pods down in order before it went away; `step`: of samples. [s]"""
     first, last = span.start - GRACE - 2 * step, span.end + step
     return any(pod.shut_down and first <= pod.ended(step) <= last for pod in timelines)
 
 
 def _taken_away(node: NodeTimeline, deletion: Span, last: float = math.inf) -> Incident:
-    """The incident of a node whose object was deleted while nothing was wrong with it; `last` is when
-    its machine ended, where that was seen. [s]
+    """The incident of a node whose object was deleted while nothing was wrong with it; `last` is
+    when its machine ended, where that was seen. [s]
 
     A provider that takes a machine back gives notice minutes before, and what trains there ends.
     Who drains a node waits for longer, evicts its pods in order, has another node first, or makes
@@ -357,8 +357,8 @@ def _bounds(
 
 
 def _by_boots(run: ValueRun, span: Span, boots: Sequence[_Boot]) -> Span:
-    """An outage bounded by its boots: they tell more closely when the host was last alive, and when the
-    node was ready again.
+    """An outage bounded by its boots: they tell more closely when the host was last alive, and when
+    the node was ready again.
     """
     if not boots:
         return span
@@ -369,8 +369,8 @@ def _by_boots(run: ValueRun, span: Span, boots: Sequence[_Boot]) -> Span:
 def _outage(
     node: NodeTimeline, span: Span, last_ready: float, boots: Sequence[_Boot], *, long: bool
 ) -> Incident:
-    """The incident of an outage: planned work, a reboot, a failed host, a kubelet that was away, or a
-    short flap.
+    """The incident of an outage: planned work, a reboot, a failed host, a kubelet that was away, or
+    a short flap.
     """
     start, end = span
     lasted = f"not ready for {span.seconds - GRACE:.0f} s"
@@ -421,8 +421,8 @@ def _silent_reboot(node: NodeTimeline, boot: _Boot) -> Incident:
 
 
 def _planned(node: NodeTimeline, last_ready: float, start: float, ahead: float = AGENT) -> bool:
-    """Whether a cordon had lasted for `ahead` when the node was last ready, and did not only wait for a
-    job that still trained. [s]
+    """Whether a cordon had lasted for `ahead` when the node was last ready, and did not only wait
+    for a job that still trained. [s]
     """
     step = node.sample_spacing
     return any(
@@ -446,7 +446,7 @@ def _trained(pod: PodTimeline, since: float, until: float, step: float) -> bool:
 
 
 class _Rise(NamedTuple):
-    """A value that appears at a moment, after the last sample without it at `clean`. [s, s, s, 1]"""
+    """A value that appears; the last sample without it is at `clean`. [s, s, s, 1]"""
 
     clean: float
     at: float
@@ -584,7 +584,7 @@ def _counted(node: NodeTimeline) -> list[_Rise]:
 def _clean_up(
     node: NodeTimeline, rise: _Rise, code: int, counted: Sequence[_Rise], near: float
 ) -> Incident:
-    """The incident of a clean-up XID: a fault only with the detector, or with a cordon soon after."""
+    """The incident of a clean-up XID: a fault only if the detector or a cordon confirms it."""
     if any(abs(rise.at - other.at) <= near for other in counted):
         return _fault(node, rise, causes.GPU_FATAL, f"XID {code} over another", _DETECTOR)
     longest = _CORDONED + node.gap(XID)
@@ -637,7 +637,7 @@ def _lessened(runs: Sequence[ValueRun], most: float) -> Iterator[tuple[float, li
 
 
 def _divided(offered: Sequence[SignalTimeline], less: Sequence[ValueRun]) -> bool:
-    """Whether another resource became more meanwhile: then GPUs were divided anew, and none is lost."""
+    """Whether another resource became more meanwhile: then GPUs were only divided anew."""
     start, end = less[0].start - _DIVIDED, less[-1].end
     for line in offered:
         if any(run in line.runs for run in less):
@@ -652,7 +652,7 @@ def _divided(offered: Sequence[SignalTimeline], less: Sequence[ValueRun]) -> boo
 def _fault(
     node: NodeTimeline, rise: _Rise, cause: causes.IncidentCause, *evidence: str
 ) -> Incident:
-    """The incident of a fault, which lasts until the cordon for its repair ends, else for `BRIEF`."""
+    """The incident of a fault: until the cordon for its repair ends, else for `BRIEF`."""
     step, at = node.sample_spacing, rise.at
     before = min(at - step, rise.clean - AGENT - step / 2)
     for cordon in node.cordons:

@@ -154,8 +154,8 @@ def _with_pods(timelines: PoolTimelines, lasted: Sequence[Lasting]) -> PoolTimel
 def _of_nodes(
     timelines: PoolTimelines, rules: IncidentRules, lasted: Sequence[Lasting]
 ) -> list[Incident]:
-    """Incidents of nodes: of each alone, joined where they share a cause, with what had begun before,
-    and with the causes that people state.
+    """Incidents of nodes: of each alone, joined where they share a cause, with what had begun
+    before, and with the causes that people state.
     """
     nodes, step = timelines.node_timelines, timelines.sample_spacing
     incidents = [incident for node in nodes.values() for incident in node_incidents(node, rules)]

@@ -29,7 +29,7 @@ from mofa_operator.incidents.timelines import (
 )
 
 _MOST: Final = 0.5
-"""What more than this share of a pool's nodes have in common does not come from single nodes. [1]"""
+"""What more than this share of a pool's nodes have in common is not of single nodes. [1]"""
 _DOMAIN: Final = 3
 """Fewest nodes of an outage of a domain: two may fail at once by chance. [1]"""
 _PAIR: Final = 2
@@ -52,8 +52,8 @@ def configured(
     pod_timelines: Mapping[str, Sequence[PodTimeline]],
     repairing: AbstractSet[str] = frozenset(),
 ) -> Callable[[str], frozenset[str]]:
-    """A function from a node's name to the keys of its taints that are configuration and no cordon; an
-    empty text means unschedulable. `pod_timelines` are those of each node.
+    """A function from a node's name to the keys of its taints that are configuration and no cordon;
+    an empty text means unschedulable. `pod_timelines` are those of each node.
 
     A cordon is a change. A taint is configuration where a node that is not known to be in repair
     has it throughout, where most of the pool has it for days, or where training pods are placed
@@ -176,8 +176,8 @@ def seen_by_observer(
 
 
 def _unless_work_went_on(incident: Incident, node: NodeTimeline) -> Incident:
-    """The incident; one that only an agent reports becomes a note where it stopped nothing: what trained
-    there went on for an hour more, and nobody cordoned the node.
+    """The incident; one that only an agent reports becomes a note where it stopped nothing: what
+    trained there went on for an hour more, and nobody cordoned the node.
     """
     start, until = incident.start, incident.start + HOUR
     before = start - 60 - node.sample_spacing

@@ -14,7 +14,7 @@ _MANY: Final = 4
 SILENCE: Final = 2.6
 """A series was silent between two samples that are so many usual spacings apart. [1]"""
 HOST_SILENCE: Final = 1.6
-"""The same for exporters on a node, where one missing sample may mean that the host was down. [1]"""
+"""The same for exporters on a node: one missing sample may mean that the host was down. [1]"""
 _ABSENT: Final = 600.0
 """A node whose object was last seen so long before the last sample of any is deleted. Ours. [s]"""
 _BY_AUTOSCALER: Final = ("ToBeDeleted", "DeletionCandidate")
@@ -150,8 +150,8 @@ def value_runs(
 
 
 def joined_runs(runs: Iterable[ValueRun], silence: float) -> tuple[ValueRun, ...]:
-    """Runs of several queries as one time line, where each sample counts once; a `silence` ends a run.
-    [s]
+    """Runs of several queries as one time line, where each sample counts once; a `silence` ends a
+    run. [s]
     """
     merged: list[ValueRun] = []
     for run in sorted(runs, key=lambda run: (run.start, run.end)):
@@ -470,7 +470,7 @@ class NodeTimeline:
 
     @property
     def deletions(self) -> list[Span]:
-        """Times from each deletion of its object until it was made again; no length = it was not."""
+        """Times from each deletion of its object until it was made again; of no length if never."""
         return [*self.away, *([] if self.gone is None else [Span(self.gone, self.gone)])]
 
     @property
@@ -481,7 +481,7 @@ class NodeTimeline:
         return [*([first] if is_late else []), *(span.end for span in self.away)]
 
     def exposed(self, failing: list[Span], shortest_outage: float) -> list[Span]:
-        """When a failure would count: ready, not cordoned, not `failing`; `shortest_outage` in [s]."""
+        """When a failure would count: while ready, neither cordoned nor failing. Times in [s]."""
         down = [span for span in self.not_ready if span.seconds >= shortest_outage]
         return without(self.presence, [*self.cordons, *down, *failing])
 
@@ -578,8 +578,8 @@ class Stall:
     gap: float = 0.0
     """Time between two samples of the steps, by which both ends may be off. [s]"""
     lost_seconds: float | None = None
-    """Time in which no new step was made, whether it stood or repeated steps; None = it follows from
-    the other fields. [s]"""
+    """Time in which no new step was made, whether it stood or repeated steps; None = it follows
+    from the other fields. [s]"""
 
     @property
     def unsure(self) -> float:
