@@ -30,7 +30,7 @@ from mofa_operator.control.run import Operator
 from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.decide.observation import _wait
 from mofa_operator.decide.observation import due as step_due
-from mofa_operator.decide.pool import pool_size
+from mofa_operator.decide.pool_size import pool_size
 from mofa_operator.decide.release import deadline
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, Key
 from mofa_operator.objects import ObservedFigures, live

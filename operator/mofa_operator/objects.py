@@ -147,11 +147,6 @@ class ConditionRow(NamedTuple):
     """When the status last changed."""
 
 
-def condition(row: Mapping[str, object]) -> ConditionRow:
-    """A row of a status as a condition."""
-    return ConditionRow(*(text_of(row.get(name)) for name in _CONDITION))
-
-
 class JobSpec(Shape):
     """What of a TrainingJob's spec is read beside the question."""
 
@@ -413,7 +408,14 @@ class LiveObject:
     @cached_property
     def conditions(self) -> tuple[ConditionRow, ...]:
         """Conditions of its status."""
-        return tuple(map(condition, items(at(self.body, "status", "conditions"))))
+        return tuple(
+            ConditionRow(*(text_of(row.get(name)) for name in _CONDITION))
+            for row in items(at(self.body, "status", "conditions"))
+        )
+
+    def condition(self, type_: str) -> ConditionRow | None:
+        """The condition of a type; None where it has none."""
+        return next((row for row in self.conditions if row.type == type_), None)
 
     @property
     def record(self) -> str:

@@ -1,4 +1,5 @@
-"""Forecasts of a pool and its jobs, which are stored and scored. Pure.
+"""Forecasts of a pool and its jobs, which are stored and scored; and when a running job will finish.
+Pure.
 
     the ledger's days ─▶ once a day a forecast of the next seven ─▶ `forecasts` of the FailureLedger
                                      └─▶ seven days later what came stands beside it
@@ -15,14 +16,21 @@ from datetime import date as calendar
 from datetime import timedelta
 from typing import Any, Final
 
+from mofa_model.kinds.shape import at
 from mofa_model.reliability.prospects import (
+    LEAST_DAYS,
     WEEK,
     TrainedDay,
+    finish_days,
     prospect,
 )
 from mofa_model.spec.account import NodeState
+from mofa_model.units import DAY, Range
+from mofa_operator.decide.status import moment
+from mofa_operator.decision import Answer
 from mofa_operator.evidence import FORECAST_DIGITS, PROMETHEUS, Day, Forecast, date_of
-from mofa_operator.objects import Written
+from mofa_operator.objects import Written, figure
+from mofa_operator.snapshot import JobSnapshot, Running
 
 MOST_JOBS: Final = 10
 """Jobs that are forecast: those that hold most. [1]"""
@@ -90,10 +98,10 @@ def trained_days(days: Iterable[Day], before: str) -> dict[str, dict[str, Traine
 
 def days_on_end(by_date: Mapping[str, TrainedDay], until: str) -> list[TrainedDay]:
     """The days before a date that follow each other."""
-    at, consecutive = calendar.fromisoformat(until) - timedelta(days=1), []
-    while (day := by_date.get(at.isoformat())) is not None:
+    date, consecutive = calendar.fromisoformat(until) - timedelta(days=1), []
+    while (day := by_date.get(date.isoformat())) is not None:
         consecutive.append(day)
-        at -= timedelta(days=1)
+        date -= timedelta(days=1)
     return consecutive[::-1]
 
 
@@ -134,9 +142,54 @@ def rows_of(weekly: Iterable[Forecast]) -> list[Written]:
     ]
 
 
-def _quantiles(band: Any) -> Written:
+def _quantiles(band: Range) -> Written:
     return {"p10": _text(band.lower), "p50": _text(band.target), "p90": _text(band.upper)}
 
 
 def _text(value: float) -> str:
     return f"{value:.{FORECAST_DIGITS}f}".rstrip("0").rstrip(".")
+
+
+def finish(snapshot: JobSnapshot, answer: Answer, running: Running) -> Written:
+    """`finish` of `status.observed`; empty where the tokens, the step or two weeks of the account
+    are unknown.
+    """
+    training_days = training_left(answer, running)
+    if training_days is None or snapshot.profile is None:
+        return {}
+    today = date_of(snapshot.now)
+    by_job = trained_days(snapshot.profile.days, before=today)
+    names = [job.key.full_name for job in (snapshot.target, snapshot.job) if job is not None]
+    pasts = [days_on_end(by_job.get(name, {}), today) for name in (*names, "")]
+    # its own days where they are enough, else those of the pool, which come last
+    past = next((days for days in pasts if len(days) >= LEAST_DAYS), pasts[-1])
+    days_left = finish_days(past, training_days)
+    if days_left is None:
+        return {}
+    quantiles = {"p10": days_left.lower, "p50": days_left.target, "p90": days_left.upper}
+    moments = {name: moment(snapshot.now + days * DAY) for name, days in quantiles.items()}
+    dates = {name: text[:10] for name, text in moments.items()}
+    return {"finish": {**moments, "days": one_line(dates)}}
+
+
+def one_line(finish: Mapping[str, Any]) -> str:
+    """The likeliest moment of the end of training, with its band, as text; empty without one.
+
+    >>> one_line({"p10": "2026-12-02", "p50": "2026-12-04", "p90": "2026-12-09"})
+    '2026-12-04 (2026-12-02 to 2026-12-09)'
+    """
+    early, likely, late = (finish.get(name) for name in ("p10", "p50", "p90"))
+    return f"{likely} ({early} to {late})" if early and likely and late else ""
+
+
+def training_left(answer: Answer, running: Running) -> float | None:
+    """Days of training that are left at the observed pace, without stops; None = unknown. [d]"""
+    duration = figure(at(answer.status, "recommendation", "predicted", "durationSeconds", "target"))
+    step_seconds = figure(running.step_seconds)
+    ettr, step = (answer.predicted.get(name) for name in ("ettr", "step_seconds"))
+    if not duration or not step_seconds or ettr is None or step is None or running.step is None:
+        return None
+    if duration < 0 or step_seconds < 0 or step.target <= 0 or running.step < 0:
+        return None
+    steps = duration * ettr.target / step.target
+    return max(0.0, steps - running.step) * step_seconds / DAY

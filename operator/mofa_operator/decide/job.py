@@ -28,7 +28,7 @@ from mofa_model.annotations import (
 from mofa_model.kinds.shape import part
 from mofa_operator.decide.calibration import taught
 from mofa_operator.decide.events import news
-from mofa_operator.decide.finish import one_line
+from mofa_operator.decide.forecasts import one_line
 from mofa_operator.decide.launched import launch_note, measured_annotation, runs_annotation
 from mofa_operator.decide.observation import ObservedStatus, limits, observed_status, residual
 from mofa_operator.decide.policy import Handling, handling_of, is_paused

@@ -26,7 +26,7 @@ from mofa_model.manifest.advised import quantity
 from mofa_model.manifest.failure_history import number
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import GIB, Range
-from mofa_operator.decide.finish import finish
+from mofa_operator.decide.forecasts import finish
 from mofa_operator.decide.status import (
     NewCondition,
     State,

@@ -5,23 +5,10 @@ Both are written the first time, when a verdict changes, and when a figure has m
 and `quiet` seconds have passed. Rates, verdicts and columns always follow from the stored history.
 So a changed assumption shows at once, and a reading that is not yet written shows in the metrics
 alone.
-
-Where a job states no number of nodes, advice is for the size of its pool. Short losses of nodes do
-not change that size:
-
-    a node that is away                       counts until it was away for `steady` seconds
-    a new node                                counts once it was there for `steady` seconds
-    a node first seen at the operator's start counts as in the stored size, for `steady` seconds
-
-Changes that are due within `settle_longest` seconds of each other are taken as one. A pool that is
-younger than `steady` seconds, or has no node yet, takes changes at once. The status stores the
-size, and since when another number of nodes is ready: that is all that a restarted operator knows
-of nodes that were deleted meanwhile.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mofa_model import presets
@@ -30,7 +17,6 @@ from mofa_model.manifest.cluster_profile import ClusterProfileSpec
 from mofa_model.manifest.inputs import gpus_of_node
 from mofa_model.manifest.parsing import parse
 from mofa_model.reliability.observed import TOTAL
-from mofa_operator.decide.availability import availability
 from mofa_operator.decide.calibration import TaughtCalibration, calibration
 from mofa_operator.decide.forecasts import forecasts, rows_of
 from mofa_operator.decide.history import (
@@ -53,6 +39,7 @@ from mofa_operator.decide.ledger import (
     trimmed,
     weeks_with,
 )
+from mofa_operator.decide.pool_size import PoolSize, availability, pool_size, stored_size
 from mofa_operator.decide.remedies import HELPS, what_would_help
 from mofa_operator.decide.status import (
     NewCondition,
@@ -69,7 +56,7 @@ from mofa_operator.decide.status import (
 from mofa_operator.decision import Decision, Note, PoolFigures
 from mofa_operator.evidence import account_of
 from mofa_operator.incidents.incident import UNMATCHED
-from mofa_operator.objects import LiveProfile, Written, seconds, taught_factors
+from mofa_operator.objects import Written, seconds, taught_factors
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
 from mofa_operator.words import Aspect, Happened, Reason
@@ -78,81 +65,6 @@ _NAMED: Final = 3
 """Nodes that a message names for each profile that shares them. [1]"""
 _SOON: Final = 1.0
 """Time until the next look, which removes from the status what was moved to the ledger. [s]"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolSize:
-    """A pool's size."""
-
-    nodes: int
-    """Nodes that advice is for. [1]"""
-    since: float | None = None
-    """Since when another number of nodes is ready, in seconds of the epoch; None = the same. [s]"""
-    requeue_after: float | None = None
-    """Time until the size may change. [s]"""
-
-
-def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
-    """The size of a pool, given the one that stands."""
-    pool, nodes, now = snapshot.profile, snapshot.node_count, snapshot.now
-    old_size, since = _standing(pool)
-    size, wait = _size(snapshot, settings, old_size, since) if old_size else (nodes.ready, None)
-    if nodes.ready == size:
-        since = None
-    elif since is None or size != old_size or nodes.ready != pool.status.ready:
-        since = now
-    due = [at + settings.steady - now for at in _turns(nodes)]
-    wait_for_turn = min((time for time in (*due, wait) if time and time > 0), default=None)
-    return PoolSize(nodes=size, since=since, requeue_after=wait or wait_for_turn)
-
-
-def _standing(pool: LiveProfile) -> tuple[int, float | None]:
-    """The stored size, 0 where there is none, and since when as many nodes are ready as now.
-
-    Version 0.1.0 stored ready nodes.
-    """
-    status = pool.status
-    size = status.ready if status.steady is None else status.steady
-    return int(size or 0), seconds(status.since)
-
-
-def _size(
-    snapshot: ProfileSnapshot, settings: LoopSettings, old_size: int, since: float | None
-) -> tuple[int, float | None]:
-    """The size, and the time until it can follow the nodes that are ready. [1, s]"""
-    pool, nodes, now = snapshot.profile, snapshot.node_count, snapshot.now
-    if pool.created is not None and now - pool.created < settings.steady:
-        return max(old_size, nodes.ready), None
-    low, high = _bounds(nodes, now, settings.steady)
-    if low <= old_size <= high:
-        return old_size, None
-    edited = pool.generation is not None and pool.status.generation != pool.generation
-    if old_size > high and not edited:
-        wait_for_known = nodes.known_since + settings.steady - now
-        wait_for_change = settings.steady if since is None else since + settings.steady - now
-        if (time_left := min(wait_for_known, wait_for_change)) > 0:  # some went while nobody looked
-            return old_size, time_left
-    due = sorted(at + settings.steady - now for at in _turns(nodes))
-    over = [wait for wait in due if wait <= 0]
-    soon = [wait for wait in due if over and 0 < wait <= over[0] + settings.settle_longest]
-    if soon and not edited:
-        return old_size, soon[-1]
-    return low if old_size < low else high, None
-
-
-def _bounds(nodes: NodeCount, now: float, steady: float) -> tuple[int, int]:
-    """The least and the largest size that agree with what each node did lately. [1]"""
-
-    def lately(turns: tuple[float, ...]) -> int:
-        return sum(now - at < steady for at in turns)
-
-    came, gone = lately(nodes.unsure_there), lately(nodes.unsure_away)
-    low = nodes.ready - lately(nodes.joined) - came + lately(nodes.away)
-    return low, low + came + gone
-
-
-def _turns(nodes: NodeCount) -> tuple[float, ...]:
-    return (*nodes.away, *nodes.joined, *nodes.unsure_there, *nodes.unsure_away)
 
 
 def ready(
@@ -367,7 +279,9 @@ def _common(
         "cordoned": count.cordoned,
         "steady": size.nodes,
         **({} if size.since is None else {"since": moment(size.since)}),
-        **availability(snapshot.profile, _standing(snapshot.profile)[0], size.nodes, snapshot.now),
+        **availability(
+            snapshot.profile, stored_size(snapshot.profile)[0], size.nodes, snapshot.now
+        ),
     }
     condition_rows = conditions(snapshot.profile, new_conditions, snapshot.now)
     return of_generation(snapshot.profile, {"nodes": nodes, "conditions": condition_rows})

@@ -153,7 +153,7 @@ def of_generation(live_object: LiveObject, status: Written) -> Written:
 
 def standing(live_object: LiveObject, aspect: Aspect) -> NewCondition | None:
     """The condition of an object; None where it has none that could be written again."""
-    row = next((row for row in live_object.conditions if row.type == aspect.value), None)
+    row = live_object.condition(aspect.value)
     if row is None or row.status not in ("True", "False", "Unknown"):
         return None
     if not (row.reason.isascii() and row.reason.isalnum() and row.reason[:1].isupper()):

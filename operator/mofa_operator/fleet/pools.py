@@ -64,7 +64,7 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
         nodes = count_nodes(profile.spec.node_selector, fleet.node_facts.items())
         members |= set(nodes.names)
         jobs = held.get(profile.key.name, [])
-        status = profile.status
+        status, verdict = profile.status, profile.condition(Aspect.ASSUMPTIONS_HOLD)
         lines.append(
             PoolLine(
                 pool=profile.key.name,
@@ -77,7 +77,7 @@ def pools(fleet: ClusterSeen) -> list[PoolLine]:
                 assumed=status.assumed,
                 observed=status.observed,
                 coverage=None if status.coverage_percent is None else status.coverage_percent / 100,
-                verdict=_verdict(profile),
+                verdict="" if verdict is None else verdict.reason,
                 notes=tuple(
                     condition.message
                     for condition in profile.conditions
@@ -111,17 +111,6 @@ def _proposal(product: str) -> str:
     if not presets.meanings("devices", product):
         return "make a ClusterProfile of them whose spec.gpu is one of `mofa presets devices`"
     return f"mofa profile --gpu {product} --label {PRODUCT}={product} | kubectl apply -f -"
-
-
-def _verdict(profile: LiveProfile) -> str:
-    return next(
-        (
-            condition.reason
-            for condition in profile.conditions
-            if condition.type == Aspect.ASSUMPTIONS_HOLD
-        ),
-        "",
-    )
 
 
 def _held(fleet: ClusterSeen) -> dict[str, list[int]]:

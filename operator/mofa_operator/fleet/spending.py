@@ -243,12 +243,9 @@ def _seconds(
         since = moment_of(speaker.status.observed.since) if speaker is not None else None
     else:
         started = moment_of(at(job.body, "status", "startTime"))
-        resumed = next(
-            (condition.since for condition in job.conditions if condition.type == "Suspended"), ""
-        )
-        moments = [
-            moment for moment in (job.created, started, moment_of(resumed)) if moment is not None
-        ]
+        suspended = job.condition("Suspended")
+        resumed = moment_of("" if suspended is None else suspended.since)
+        moments = [moment for moment in (job.created, started, resumed) if moment is not None]
         since = max(moments, default=None)
     until = now if observation.ended is None else observation.ended
     return max(0.0, until - since) if since is not None else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from mofa_model.units import HOUR
@@ -23,28 +23,31 @@ REPEATED: Final = 1.5 * HOUR
 """Longest time from a checkpoint to a step at which a program fails again and again. Ours. [s]"""
 ALIKE: Final = 0.015
 """Share by which the lengths of runs that end at one step differ, beside a minute. [1]"""
-WEIGHTS: Final[Mapping[str, float]] = {
-    "prior": 0.5,
-    "by_signal": 1.7,
-    "own_code": -2.0,
-    "waited": 4.0,
-    "together": 0.0,
-    "alike": -2.9,
-    "looping": -2.6,
-    "timed": -6.1,
-    "again": -0.3,
-    "survived": 0.8,
-    "elsewhere": 7.0,
-    "lasted": 0.4,
-    "sooner": -2.0,
-    "program_xid": -2.0,
-    "neighbours": 1.8,
-    "node_record": 0.5,
+PRIOR: Final = 0.5
+"""Logarithm of the odds that the machines did it, without any sign: fitted with the weights. [1]"""
+SIGNS: Final[Mapping[str, tuple[float, str]]] = {
+    "by_signal": (1.7, "the first container was killed"),
+    "own_code": (-2.0, "the first container exited by itself"),
+    "waited": (4.0, "all had waited for something"),
+    "together": (0.0, "all ended at once"),
+    "alike": (-2.9, "runs beside it were as long"),
+    "looping": (-2.6, "again and again"),
+    "timed": (-6.1, "runs beside it ended after the same hours"),
+    "again": (-0.3, "it stopped again soon"),
+    "survived": (0.8, "it went on unchanged"),
+    "elsewhere": (7.0, "it lasted once a pod went to another node"),
+    "lasted": (0.4, "it had trained for hours"),
+    "sooner": (-2.0, "it had hardly trained"),
+    "program_xid": (-2.0, "a GPU reported an error that programs make"),
+    "neighbours": (1.8, "another job stopped too"),
+    "node_record": (0.5, "its nodes had shown trouble before"),
 }
-"""What each sign adds to the logarithm of the odds that the machines did it: what tools/blame.py
-fits on 51,000 stops of 3,000 made histories of three kinds of launchers, to a digit. Ours: that
-waiting is worth 4 (fitted 5.6, where no program ever waits), a node's record 0.5 and another node 7
-(neither is made: a program that fails again and again does so on every node)."""
+"""What each sign adds to the logarithm of the odds that the machines did it, and the sign in words.
+
+tools/blame.py fits the weights on 51,000 stops of 3,000 made histories of three kinds of launchers,
+to a digit. Ours: that waiting is worth 4 (fitted 5.6, where no program ever waits), a node's record
+0.5 and another node 7 (neither is made: a program that fails again and again does so on every
+node)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,26 +89,7 @@ class Signs:
 
     def words(self) -> str:
         """Names of the signs that were seen."""
-        return ", ".join(_WORDS[sign.name] for sign in fields(self) if getattr(self, sign.name))
-
-
-_WORDS: Final = {
-    "by_signal": "the first container was killed",
-    "own_code": "the first container exited by itself",
-    "waited": "all had waited for something",
-    "together": "all ended at once",
-    "alike": "runs beside it were as long",
-    "looping": "again and again",
-    "timed": "runs beside it ended after the same hours",
-    "again": "it stopped again soon",
-    "survived": "it went on unchanged",
-    "elsewhere": "it lasted once a pod went to another node",
-    "lasted": "it had trained for hours",
-    "sooner": "it had hardly trained",
-    "program_xid": "a GPU reported an error that programs make",
-    "neighbours": "another job stopped too",
-    "node_record": "its nodes had shown trouble before",
-}
+        return ", ".join(words for name, (_, words) in SIGNS.items() if getattr(self, name))
 
 
 def infrastructure_share(signs: Signs) -> float:
@@ -116,9 +100,7 @@ def infrastructure_share(signs: Signs) -> float:
     >>> round(infrastructure_share(Signs(alike=True, again=True)), 2)
     0.06
     """
-    odds = WEIGHTS["prior"] + sum(
-        WEIGHTS[sign.name] for sign in fields(signs) if getattr(signs, sign.name)
-    )
+    odds = PRIOR + sum(weight for name, (weight, _) in SIGNS.items() if getattr(signs, name))
     return 1 / (1 + math.exp(-odds))
 
 
