@@ -154,9 +154,8 @@ class FactSources(NamedTuple):
 
 def read_facts(sources: FactSources) -> FactSheet:
     """The facts of a job."""
-    settings = [
-        setting for setting in sources.settings if not is_secret(setting.path, setting.value)
-    ]
+    settings = [item for item in sources.settings if not is_secret(item.path, item.value)]
+    sources = sources._replace(settings=settings)
     facts: dict[str, Fact] = {}
     disagree: list[str] = []
     _of_devices(facts, sources)
@@ -165,7 +164,7 @@ def read_facts(sources: FactSources) -> FactSheet:
     }
     complete_neox(shape, settings)
     rest = complete_megatron(shape, settings, sources.trainer)
-    model = _model(sources._replace(settings=settings), shape)
+    model = _model(sources, shape)
     if model is not None:
         facts["model"] = model
         disagree += _other_depth(model, shape)
@@ -180,16 +179,14 @@ def read_facts(sources: FactSources) -> FactSheet:
     ):
         if fact := whole_number(settings, keys, disagree, name.replace("_", " ")):
             facts[name] = fact
-    if "steps" not in facts and (
-        steps := number_at(settings, "training.steps")
-    ):  # as torchtitan has it
-        facts["steps"] = steps
-    _batches(facts, settings, sources, disagree)
+    if steps := number_at(settings, "training.steps"):  # as torchtitan has it
+        facts.setdefault("steps", steps)
+    _batches(facts, sources, disagree)
     if precision := _precision(settings):
         facts["precision"] = precision
     if parallel := _parallel(settings, sources.trainer):
         facts["parallel"] = parallel
-    _derived(facts, settings, sources, disagree)
+    _derived(facts, sources, disagree)
     _of_adapters(facts, settings, sources.trainer)
     if sources.trainer and sources.trainer != "none":
         facts["trainer"] = Fact(sources.trainer, sources.image[1])
@@ -266,17 +263,17 @@ def _flavored(settings: Sequence[Setting]) -> Fact | None:
     """A model given in two settings, its family and its flavor or size: `llama3` and `8B`, as
     torchtitan has them, or `llama3` and `8`.
     """
+    by_path = {setting.path: setting for setting in reversed(settings)}  # the first one counts
     families = {"model.name": "model.flavor", "module": "flavor", "model_name": "model_flavor"}
-    for family, flavor in (*families.items(), ("model_name", "model_size")):
-        first = next((setting for setting in settings if setting.path == family), None)
-        second = next((setting for setting in settings if setting.path == flavor), None)
-        if first is not None and second is not None:
-            size = f"{second.value}{'b' * (flavor == 'model_size' and second.value.isdigit())}"
-            both = f"{first.value}-{_VARIANT.sub('', size.lower())}"
-            if flavor == "model_size" and not is_known(both):
-                continue
-            if not PLACEHOLDER.search(both):
-                return Fact(both.lower().replace("_", "-"), second.where)
+    for family_path, path in (*families.items(), ("model_name", "model_size")):
+        family, flavor = by_path.get(family_path), by_path.get(path)
+        if family is None or flavor is None:
+            continue
+        is_size = path == "model_size"
+        size = f"{flavor.value}{'b' * (is_size and flavor.value.isdigit())}"
+        model = f"{family.value}-{_VARIANT.sub('', size.lower())}"
+        if not PLACEHOLDER.search(model) and (is_known(model) or not is_size):
+            return Fact(model.lower().replace("_", "-"), flavor.where)
     return None
 
 
@@ -302,27 +299,20 @@ def _shaped(sources: FactSources, shape: Mapping[str, Fact]) -> Fact | None:
     differ by their names alone, the first.
     """
     keys = (*TOKENIZER_WORDS, "model_type", *_MODEL)
-    named = (
-        setting
+    hint = " ".join(
+        "pythia" if setting.key == NEOX else setting.value
         for setting in sources.settings
-        if setting.key in keys or setting.path == "model.name"
+        if setting.key in {*keys, NEOX} or setting.path == "model.name"
     )
-    hint = " ".join(setting.value for setting in named)
-    if any(setting.key == NEOX for setting in sources.settings):
-        hint += " pythia"
-    whole = sizes_of(shape)
-    presets_found = presets_of_shape(whole, hint)
-    if len(presets_found) == 1:
-        return Fact(presets_found[0], shape["layers"].source)
+    fitting = presets_of_shape(sizes_of(shape), hint)
+    if len(fitting) == 1:
+        return Fact(fitting[0], shape["layers"].source)
     files = ((in_a_name(text), where) for text, where in sources.words)
-    every = [*_copied(sources), *files]
-    copied = (Fact(name, where) for name, where in every if model_preset(name) in presets_found)
-    if (chosen := next(copied, None)) is not None:
-        return chosen
-    same = presets_found and all(
-        presets.model(preset) == presets.model(presets_found[0]) for preset in presets_found
-    )
-    return Fact(presets_found[0], shape["layers"].source) if same else None
+    for name, where in (*_copied(sources), *files):
+        if model_preset(name) in fitting:
+            return Fact(name, where)
+    same = fitting and all(presets.model(name) == presets.model(fitting[0]) for name in fitting)
+    return Fact(fitting[0], shape["layers"].source) if same else None
 
 
 def _copied(sources: FactSources) -> list[tuple[str, str]]:
@@ -333,35 +323,31 @@ def _copied(sources: FactSources) -> list[tuple[str, str]]:
 
 
 def _named(settings: Sequence[Setting], keys: Sequence[str]) -> Fact | None:
-    having = [
-        setting
-        for setting in settings
-        if setting.key in keys and (name_of(setting.value, setting.key))
-    ]
-    having.sort(key=lambda setting: (ORIGINS.index(setting.origin), keys.index(setting.key)))
-    return next(
-        (Fact(name_of(setting.value, setting.key), setting.where) for setting in having), None
-    )
+    """The model that the first of some keys names."""
+    named = [setting for setting in settings if setting.key in keys]
+    named.sort(key=lambda setting: (ORIGINS.index(setting.origin), keys.index(setting.key)))
+    facts = (Fact(name_of(setting.value, setting.key), setting.where) for setting in named)
+    return next((fact for fact in facts if fact.value), None)
 
 
-def _batches(
-    facts: dict[str, Fact], settings: Sequence[Setting], sources: FactSources, disagree: list[str]
-) -> None:
+_OF_DEEPSPEED: Final = frozenset(
+    {"train_micro_batch_size_per_gpu", "zero_optimization"}
+    | {"stage3_gather_16bit_weights_on_model_save"}
+)
+
+
+def _batches(facts: dict[str, Fact], sources: FactSources, disagree: list[str]) -> None:
     """The global batch and that of one device, by the options that say them."""
-    deepspeed = {setting.key for setting in settings if setting.origin == "file"} & {
-        "train_micro_batch_size_per_gpu", "zero_optimization",
-        "stage3_gather_16bit_weights_on_model_save",
-    }  # fmt: skip
+    settings = sources.settings
+    deepspeed = _OF_DEEPSPEED & {item.key for item in settings if item.origin == "file"}
     if fact := whole_number(settings, _GLOBAL, disagree, "global batch"):
         facts["global_batch"] = fact
     if fact := whole_number(settings, _MICRO, disagree, "micro batch"):
         facts["micro_batch"] = fact
-        if whole := whole_number(
-            settings, ("bs",)
-        ):  # MBS and BS, as examples of Megatron-LM call them
+        # MBS and BS, as examples of Megatron-LM call them
+        if whole := whole_number(settings, ("bs",)):
             facts.setdefault("global_batch", whole)
-    whole = whole_number(settings, ("train_batch_size",))
-    if whole is not None:
+    if whole := whole_number(settings, ("train_batch_size",)):
         of_step = deepspeed or sources.trainer == "levanter" or "micro_batch" in facts
         name = "global_batch" if of_step else "micro_batch"
         facts.setdefault(name, whole)
@@ -377,23 +363,23 @@ def _batches(
             facts["micro_batch"] = plain
 
 
-def _derived(
-    facts: dict[str, Fact], settings: Sequence[Setting], sources: FactSources, disagree: list[str]
-) -> None:
+_ONCE: Final = frozenset({"axolotl", "llama-factory", "trl", "torchtune", "torchtitan"})
+"""Trainers that accumulate once where nobody says it."""
+
+
+def _derived(facts: dict[str, Fact], sources: FactSources, disagree: list[str]) -> None:
     """The global batch from what one device computes, and whether it contradicts what is said."""
     if sources.trainer == "maxtext":
-        _of_maxtext(facts, settings, sources)
+        _of_maxtext(facts, sources)
         return
     accumulation, micro = facts.get("accumulation"), facts.get("micro_batch")
-    ranks = _ranks(facts, settings, sources)
+    ranks = _ranks(facts, sources)
     if micro is None or not ranks:
         return
-    defaulted = any(setting.key in HUGGING_FACE for setting in settings) or sources.trainer in {
-        "axolotl", "llama-factory", "trl", "torchtune", "torchtitan",
-    }  # fmt: skip
-    plain = sources.trainer == "fsdp-script" and not any(
-        setting.origin == "file" for setting in settings
-    )
+    keys = {setting.key for setting in sources.settings}
+    defaulted = bool(HUGGING_FACE & keys) or sources.trainer in _ONCE
+    files = any(setting.origin == "file" for setting in sources.settings)
+    plain = sources.trainer == "fsdp-script" and not files
     if accumulation is None and not defaulted and not plain:
         return
     times = accumulation.value if accumulation else 1
@@ -411,11 +397,11 @@ def _derived(
         )
 
 
-def _ranks(facts: Mapping[str, Fact], settings: Sequence[Setting], sources: FactSources) -> int:
+def _ranks(facts: Mapping[str, Fact], sources: FactSources) -> int:
     """Ranks by which a micro-batch with its accumulation is multiplied; 0 = unknown. [1]"""
     if "devices" not in facts:
         return 0
-    if {setting.key for setting in settings} >= _OF_NANOGPT:
+    if {setting.key for setting in sources.settings} >= _OF_NANOGPT:
         return 1
     ranks = int(facts["devices"].value) * sources.device_request.per_chip
     parallel = facts["parallel"].value if "parallel" in facts else {}
@@ -424,28 +410,25 @@ def _ranks(facts: Mapping[str, Fact], settings: Sequence[Setting], sources: Fact
     return ranks
 
 
-def _of_maxtext(facts: dict[str, Fact], settings: Sequence[Setting], sources: FactSources) -> None:
+def _of_maxtext(facts: dict[str, Fact], sources: FactSources) -> None:
     """The global batch of a MaxText job: its batch for one device, times all devices.
 
     A device may train a part of a sequence only: then its batch is below 1.
     """
-    text = next((setting for setting in settings if setting.key == "per_device_batch_size"), None)
-    devices, accumulation = facts.get("devices"), facts.get("accumulation")
+    texts = (item.value for item in sources.settings if item.key == "per_device_batch_size")
+    text, devices = next(texts, None), facts.get("devices")
     if devices is None or text is None or "global_batch" in facts:
         return
     try:
-        each = float(text.value)
+        each = float(text)
     except ValueError:
         return
-    total = (
-        each
-        * devices.value
-        * sources.device_request.per_chip
-        * (accumulation.value if accumulation else 1)
-    )
+    per_chip = sources.device_request.per_chip
+    times = facts["accumulation"].value if "accumulation" in facts else 1
+    total = each * devices.value * per_chip * times
     if total >= 1 and total == int(total):
-        chips = f"{devices.value} x {sources.device_request.per_chip} devices"
-        facts["global_batch"] = Fact(int(total), f"derived: {text.value} x {chips}")
+        words = f"derived: {text} x {devices.value} x {per_chip} devices"
+        facts["global_batch"] = Fact(int(total), words)
 
 
 _OF_NANOGPT: Final = frozenset({"n_layer", "n_embd", "block_size", "gradient_accumulation_steps"})
@@ -456,20 +439,16 @@ def _precision(settings: Sequence[Setting]) -> Fact | None:
     """The format of matrix products by a job's settings: FP8 where it is on, else the one that
     is named.
     """
-    switched = [setting for setting in settings if setting.key in _SWITCHES]
-    off = switched and all(setting.value.lower() in OFF for setting in switched)
+    switches = [setting.value.lower() for setting in settings if setting.key in _SWITCHES]
+    off = switches and all(value in OFF for value in switches)
     for setting in [] if off else settings:
         value = setting.value.lower()
         names_fp8 = "fp8" in value or "float8" in value or "fp8" in setting.key
         if setting.key in _EIGHT and value not in OFF and names_fp8:
             return Fact("fp8", setting.where)
     for setting in settings:
-        if setting.key in _FLAGS and setting.value.lower() in {
-            "true",
-            "1",
-            "yes",
-            _AUTO.get(setting.key),
-        }:
+        yes = {"true", "1", "yes", _AUTO.get(setting.key)}
+        if setting.key in _FLAGS and setting.value.lower() in yes:
             return Fact(_FLAGS[setting.key], setting.where)
         if setting.key in _DTYPES and (kind := precision_of(setting.value)):
             return Fact(kind, setting.where)
@@ -486,15 +465,13 @@ def _parallel(settings: Sequence[Setting], trainer: str) -> Fact | None:
         sizes = {name: fact for name, fact in sizes.items() if fact.value > 1}
     if not sizes:
         return None
-    return Fact(
-        {name: fact.value for name, fact in sizes.items()}, next(iter(sizes.values())).source
-    )
+    first = next(iter(sizes.values()))
+    return Fact({name: fact.value for name, fact in sizes.items()}, first.source)
 
 
 def _rank(settings: Sequence[Setting]) -> Fact | None:
-    beside = any(
-        setting.key == "lora_alpha" for setting in settings
-    )  # as PEFT and Unsloth name both
+    # PEFT and Unsloth call the rank `r`, beside a `lora_alpha`.
+    beside = any(setting.key == "lora_alpha" for setting in settings)
     for setting in settings:
         inside = beside or re.search(r"lora|peft", setting.path.rpartition(".")[0])
         if setting.key in {"r", "rank"} and inside and (value := number(setting.value)):
@@ -528,9 +505,8 @@ def _targets(settings: Sequence[Setting]) -> Fact | None:
                 targets = targets_of(names, setting.key)
             except InputError:  # adapters beside others are not priced
                 continue
-            return Fact(
-                "all" if targets == ALL_LINEAR else ",".join(sorted(targets)), setting.where
-            )
+            layers = "all" if targets == ALL_LINEAR else ",".join(sorted(targets))
+            return Fact(layers, setting.where)
     return None
 
 
