@@ -198,43 +198,77 @@ class _Walker:
         return [text for text in texts[1:] if texts[0] == "tee" and not text.startswith("-")]
 
     def _command(self, node: Any, inside: tuple[Call, ...], stdin: Traced) -> bool | None:
+        """Follow a command of any form; returns whether it succeeds, None where unknown."""
         if node is None:
             return True
-        kind = node["Type"]
-        if kind not in _COMMANDS:
-            return None
-        succeeds: bool | None = getattr(self, _COMMANDS[kind])(node, inside, stdin)
-        return succeeds
+        match node["Type"]:
+            case "CallExpr":
+                return self._simple(node, inside, stdin)
+            case "Block":
+                return self._statements(node.get("Stmts") or (), inside)
+            case "Subshell":
+                return self._subshell(node, inside)
+            case "TimeClause":
+                return self._statement(node["Stmt"], inside) if node.get("Stmt") else True
+            case "BinaryCmd":
+                return self._pair(node, inside)
+            case "IfClause":
+                return self._if(node, inside)
+            case "ForClause":
+                self._for(node, inside)
+            case "WhileClause":
+                self._while(node, inside)
+            case "CaseClause":
+                return self._case(node, inside)
+            case _:
+                return self._declaration(node)
+        return True
 
-    def _CallExpr(self, node: Any, inside: tuple[Call, ...], stdin: Traced) -> bool | None:
+    def _declaration(self, node: Any) -> bool | None:
+        """Follow what starts no other command; returns whether it succeeds, None where unknown."""
+        match node["Type"]:
+            case "FuncDecl":
+                self._functions[node["Name"]["Value"]] = node["Body"]
+            case "DeclClause":
+                for assignment in node.get("Args") or ():
+                    if "Name" in assignment and not assignment.get("Naked"):
+                        self._words.assign(assignment)
+            case "LetClause":
+                for expression in node.get("Exprs") or ():
+                    self._words.try_arithmetic(expression)
+            case "ArithmCmd":
+                value = self._words.try_arithmetic(node["X"])
+                return None if value is None else value != 0
+            case "TestClause":
+                return self._test(node["X"])
+            case _:
+                return None
+        return True
+
+    def _simple(self, node: Any, inside: tuple[Call, ...], stdin: Traced) -> bool | None:
         """Follow a simple command with the assignments before it; returns whether it succeeds, None
         if unknown.
         """
-        rows = node.get("Args") or ()
+        rows, variables = node.get("Args") or (), self._words.variables
         assigned = node.get("Assigns") or ()
         if not rows:
             for assignment in assigned:
                 self._words.assign(assignment)
-            made = [
-                self._words.variables.get(assignment["Name"]["Value"]) for assignment in assigned
-            ]
-            return (
-                None
-                if any(isinstance(value, Traced) and "$(" in value.text for value in made)
-                else True
-            )
+            values = (variables.get(assignment["Name"]["Value"]) for assignment in assigned)
+            is_unknown = any(isinstance(value, Traced) and "$(" in value.text for value in values)
+            return None if is_unknown else True
         words = self._words.fields(rows)
         kept = {}
         for assignment in assigned:
             name = assignment["Name"]["Value"]
-            kept[name] = self._words.variables.get(name)
+            kept[name] = variables.get(name)
             self._words.assign(assignment)
-            self.walked.passed[name] = self._words.variables[name]
-        before, self._passed = self._passed, {**self._passed}
-        for name in kept:
-            given_value = self._words.variables[name]
-            if isinstance(given_value, Traced):
-                self._passed[name] = given_value
+            self.walked.passed[name] = variables[name]
+        before = self._passed
+        passed = {name: variables[name] for name in kept}
+        self._passed = before | {
+            name: value for name, value in passed.items() if isinstance(value, Traced)
+        }
         try:
             return self._call(words, self._words.place(rows[0]), inside, stdin) if words else True
         finally:
@@ -247,10 +281,7 @@ class _Walker:
                 else:
                     self._words.variables[name] = value
 
-    def _Block(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
-        return self._statements(node.get("Stmts") or (), inside)
-
-    def _Subshell(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+    def _subshell(self, node: Any, inside: tuple[Call, ...]) -> bool | None:
         before = dict(self._words.variables)
         try:
             return self._statements(node.get("Stmts") or (), inside)
@@ -259,10 +290,7 @@ class _Walker:
         finally:
             self._words.variables = before
 
-    def _TimeClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
-        return self._statement(node["Stmt"], inside) if node.get("Stmt") else True
-
-    def _BinaryCmd(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+    def _pair(self, node: Any, inside: tuple[Call, ...]) -> bool | None:
         op = node["Op"]
         first = self._statement(node["X"], inside)
         if op in {"|", "|&"}:
@@ -280,7 +308,7 @@ class _Walker:
         finally:
             self._branches -= 1
 
-    def _IfClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+    def _if(self, node: Any, inside: tuple[Call, ...]) -> bool | None:
         holds = self._statements(node["Cond"], inside) if node.get("Cond") else True
         if holds is None and self._every:
             branches = [node.get("Then") or (), *_otherwise(node)]
@@ -291,7 +319,7 @@ class _Walker:
         if holds or is_new or (holds is None and node.get("Else")):
             return self._conditional(node.get("Then") or (), inside)
         if other := node.get("Else"):
-            return self._IfClause(other, inside, EMPTY)
+            return self._if(other, inside)
         return True
 
     def _asks_for_nothing(self, row: Any) -> bool:
@@ -315,34 +343,31 @@ class _Walker:
         self._words.variables = kept if stay and kept is not None else before
         return None
 
-    def _ForClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+    def _for(self, node: Any, inside: tuple[Call, ...]) -> None:
         loop = node["Loop"]
-        if loop["Type"] == "WordIter":
-            items = self._words.fields(loop.get("Items") or ())
-            if not items:
-                return True
-            before = len(self.walked.followed)
-            self._words.variables[loop["Name"]["Value"]] = items[0]
+        if loop["Type"] != "WordIter":
+            if init := loop.get("Init"):
+                self._words.try_arithmetic(init)
             self._once(node, inside)
-            named = [call for call in self.walked.followed[before:] if not _is_small(call)]
-            if len(items) > 1 and named:
-                line = self._words.line(self._words.place(node))
-                self.walked.notes.append(
-                    f"line {line}: a loop over {len(items)} values; the first is read, "
-                    f"{items[0].text}"
-                )
-            return True
-        if init := loop.get("Init"):
-            self._words.try_arithmetic(init)
+            return
+        items = self._words.fields(loop.get("Items") or ())
+        if not items:
+            return
+        before = len(self.walked.followed)
+        self._words.variables[loop["Name"]["Value"]] = items[0]
         self._once(node, inside)
-        return True
+        if len(items) > 1 and any(
+            call.texts[0] not in _SMALL for call in self.walked.followed[before:]
+        ):
+            line = self._words.line(self._words.place(node))
+            self.walked.notes.append(
+                f"line {line}: a loop over {len(items)} values; the first is read, {items[0].text}"
+            )
 
-    def _WhileClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+    def _while(self, node: Any, inside: tuple[Call, ...]) -> None:
         holds = self._statements(node.get("Cond") or (), inside)
-        holds = None if holds is None else holds != bool(node.get("Until"))
-        if holds:
+        if holds is not None and holds != bool(node.get("Until")):
             self._once(node, inside)
-        return True
 
     def _once(self, node: Any, inside: tuple[Call, ...]) -> None:
         try:
@@ -351,7 +376,7 @@ class _Walker:
             if left.what != "loop":
                 raise
 
-    def _CaseClause(self, node: Any, inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
+    def _case(self, node: Any, inside: tuple[Call, ...]) -> bool | None:
         word = self._words.text(node["Word"])
         value = self._words.resolved(word)
         items: list[Any] = node.get("Items") or []
@@ -362,28 +387,6 @@ class _Walker:
             if value is not None and any(_matches(value, pattern) for pattern in patterns):
                 return self._conditional(item.get("Stmts") or (), inside)
         return True
-
-    def _FuncDecl(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
-        self._functions[node["Name"]["Value"]] = node["Body"]
-        return True
-
-    def _DeclClause(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
-        for argument in node.get("Args") or ():
-            if "Name" in argument and not argument.get("Naked"):
-                self._words.assign(argument)
-        return True
-
-    def _LetClause(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
-        for expression in node.get("Exprs") or ():
-            self._words.try_arithmetic(expression)
-        return True
-
-    def _ArithmCmd(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
-        value = self._words.try_arithmetic(node["X"])
-        return None if value is None else value != 0
-
-    def _TestClause(self, node: Any, _inside: tuple[Call, ...], _stdin: Traced) -> bool | None:
-        return self._test(node["X"])
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -397,8 +400,7 @@ class _Walker:
         if name in self._functions and self._depth < _DEEPEST:
             return self._function(name, words[1:], inside)
         if name in _BUILTINS:
-            succeeds: bool | None = getattr(self, _BUILTINS[name])(words, inside, stdin)
-            return succeeds
+            return self._builtin(words, inside, stdin)
         if name in _SILENT:
             if self._every:
                 self.walked.followed.append(Call(tuple(words), place, inside))
@@ -439,7 +441,34 @@ class _Walker:
         finally:
             self._depth -= 1
 
-    def _do_eval(self, words: list[Traced], inside: tuple[Call, ...], _stdin: Traced) -> None:
+    def _builtin(self, words: list[Traced], inside: tuple[Call, ...], stdin: Traced) -> bool | None:
+        """What the shell does by itself."""
+        texts = [word.text for word in words]
+        match texts[0]:
+            case "eval":
+                self._eval(words, inside)
+                return None
+            case "[" | "test":
+                ends = texts[0] == "[" and texts[-1] == "]"
+                return self._plain_test(texts[1:-1] if ends else texts[1:])
+            case "read":
+                return self._read(words[1:], stdin)
+            case "set" if "--" in texts:
+                self._words.arguments = words[texts.index("--") + 1 :]
+            case "shift":
+                self._words.arguments = self._words.arguments[1:]
+            case "unset":
+                for name in texts[1:]:
+                    self._words.variables.pop(name, None)
+            case "break" | "continue":
+                raise _Left("loop")
+            case "exit" | "return":
+                if self._branches == 0:
+                    raise _Left("script" if texts[0] == "exit" else "function")
+                return None
+        return True
+
+    def _eval(self, words: list[Traced], inside: tuple[Call, ...]) -> None:
         blank = traced(" ")
         line = joined(part for word in words[1:] for part in (word, blank))
         try:
@@ -447,30 +476,9 @@ class _Walker:
         except InputError:
             self.walked.followed.append(Call(tuple(words[1:]), words[0].place, inside))
 
-    def _do_test(self, words: list[Traced], _inside: object, _stdin: object) -> bool | None:
-        texts = [word.text for word in words[1:]]
-        if words[0].text == "[" and texts and texts[-1] == "]":
-            texts.pop()
-        return self._plain_test(texts)
-
-    def _do_set(self, words: list[Traced], _inside: object, _stdin: object) -> bool:
-        texts = [word.text for word in words]
-        if "--" in texts:
-            self._words.arguments = words[texts.index("--") + 1 :]
-        return True
-
-    def _do_shift(self, _words: list[Traced], _inside: object, _stdin: object) -> bool:
-        self._words.arguments = self._words.arguments[1:]
-        return True
-
-    def _do_unset(self, words: list[Traced], _inside: object, _stdin: object) -> bool:
-        for word in words[1:]:
-            self._words.variables.pop(word.text, None)
-        return True
-
-    def _do_read(self, words: list[Traced], _inside: object, stdin: Traced) -> bool | None:
-        names = [word.text for word in words[1:] if re.fullmatch(r"[A-Za-z_]\w*", word.text)]
-        as_array = any(re.fullmatch(r"-\w*a\w*", word.text) for word in words[1:])
+    def _read(self, words: list[Traced], stdin: Traced) -> bool | None:
+        names = [word.text for word in words if re.fullmatch(r"[A-Za-z_]\w*", word.text)]
+        as_array = any(re.fullmatch(r"-\w*a\w*", word.text) for word in words)
         if not stdin.text or "$(" in stdin.text:
             return False
         signs = self._words.variables.get("IFS")
@@ -483,17 +491,6 @@ class _Walker:
         for number, name in enumerate(names):
             self._words.variables[name] = parts[number] if number < len(parts) else EMPTY
         return True
-
-    def _do_exit(self, _words: list[Traced], _inside: object, _stdin: object) -> None:
-        if self._branches == 0:
-            raise _Left("script")
-
-    def _do_return(self, _words: list[Traced], _inside: object, _stdin: object) -> None:
-        if self._branches == 0:
-            raise _Left("function")
-
-    def _do_leave(self, _words: list[Traced], _inside: object, _stdin: object) -> None:
-        raise _Left("loop")
 
     # --- tests --------------------------------------------------------------------------------
 
@@ -552,37 +549,12 @@ class _Walker:
         return False
 
 
-_BUILTINS: Final = {
-    "eval": "_do_eval",
-    "[": "_do_test",
-    "test": "_do_test",
-    "set": "_do_set",
-    "shift": "_do_shift",
-    "unset": "_do_unset",
-    "read": "_do_read",
-    "exit": "_do_exit",
-    "return": "_do_return",
-    "break": "_do_leave",
-    "continue": "_do_leave",
-}
-"""What the shell does by itself, by the words that call it."""
-_COMMANDS: Final = {
-    "CallExpr": "_CallExpr",
-    "Block": "_Block",
-    "Subshell": "_Subshell",
-    "TimeClause": "_TimeClause",
-    "BinaryCmd": "_BinaryCmd",
-    "IfClause": "_IfClause",
-    "ForClause": "_ForClause",
-    "WhileClause": "_WhileClause",
-    "CaseClause": "_CaseClause",
-    "FuncDecl": "_FuncDecl",
-    "DeclClause": "_DeclClause",
-    "LetClause": "_LetClause",
-    "ArithmCmd": "_ArithmCmd",
-    "TestClause": "_TestClause",
-}
-"""What follows each form of a command, by the parser's words."""
+_BUILTINS: Final = frozenset(
+    {"eval", "[", "test", "set", "shift", "unset", "read", "exit", "return", "break", "continue"}
+)
+"""Words that call what the shell does by itself."""
+_SMALL: Final = frozenset({"cp", "mv", "ln", "scp", "rsync", "scancel", "scontrol", "pip"})
+"""Programs whose repeats in a loop are not noted."""
 _SILENT: Final = frozenset(
     {":", "true", "false", "echo", "printf", "cd", "mkdir", "export", "trap", "ulimit", "wait"}
     | {"sleep", "umask", "pushd", "popd", "shopt", "alias", "type", "hash", "clear", "module", "ml"}
@@ -600,10 +572,6 @@ def _otherwise(node: Any) -> list[list[Any]]:
         branches.append([*(other.get("Cond") or ()), *(other.get("Then") or ())])
         node = other
     return branches
-
-
-def _is_small(call: Call) -> bool:
-    return call.texts[0] in {"cp", "mv", "ln", "scp", "rsync", "scancel", "scontrol", "pip"}
 
 
 def _matches(value: str, pattern: str) -> bool:
