@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -119,7 +119,8 @@ OTHER_MODELS: Final = re.compile(
     r"|\w*diffusion|sdxl|sd\d{2}|wan\d?[\d.]*|unet\w*|vit|clip|whisper|wav2vec\w*|yolo\w*"
     r"|segment\w*|swin\w*|llava|vlm|image-?classif\w*|text-?classif\w*|classifier|audio|speech|asr"
     r"|\w?tts|video|dlrm|molecul\w*|geneformer|evo2|alphafold|openfold|aurora|weather|ctr|xgboost"
-    r"|horovod|mlp|cosmos|lerobot|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet|inpaint\w*|speech\w*|vision\w*"
+    r"|horovod|mlp|cosmos|lerobot|dreambooth|text[-_]?(to|2)[-_]?(image|video|music)|controlnet"
+    r"|inpaint\w*|speech\w*|vision\w*"
     r"|sentence[-_]?transformers?|(flag)?embed(ding|der)s?|bge|mpnet|rerank\w*|flux\.?1?"
     r"|detectron\w*|maskrcnn|ssd|unet|graphcast|gnn)(?![a-z])",
     re.IGNORECASE,
@@ -132,20 +133,17 @@ _TUNES: Final = re.compile(
 )
 _SEEING: Final = re.compile(r"[-_]vl(?![a-z])|vision|[-_]omni|multimodal", re.IGNORECASE)
 """Names of models of language and images."""
-_NAMES: Final = (
-    (
-        re.compile(
-            r"quanti[sz]|compressor|convert|download|preprocess|tokeni[sz]|merge|dataset"
-            r"|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"
-        ),
-        JobClass.EVALUATION,
+_NAMES: Final[Mapping[JobClass, re.Pattern[str]]] = {
+    JobClass.EVALUATION: re.compile(
+        r"quanti[sz]|compressor|convert|download|preprocess|tokeni[sz]|merge|dataset"
+        r"|evaluat|(^|-)eval(-|$)|data-(proc|prep|load)"
     ),
-    (
-        re.compile(r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d(?![a-z])"),
-        JobClass.INFERENCE,
+    JobClass.INFERENCE: re.compile(
+        r"infer|serv(e|ing)|predict|vllm|sglang|tgi|triton|llm-d(?![a-z])"
     ),
-    (re.compile(r"bench|nccl|perf-?test"), JobClass.HPC),
-)
+    JobClass.HPC: re.compile(r"bench|nccl|perf-?test"),
+}
+"""Words in names of pods and containers that tell of a class."""
 
 
 def clues_of_runtime(name: str, where: str) -> list[Clue]:
@@ -189,13 +187,7 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
     """
     texts, program = command.texts, command.program
     first = texts[0].rpartition("/")[2]
-    line = " ".join((first, *texts[1:2])) if first != program.rpartition("/")[2] else first
-    named: tuple[str, ...] = (
-        first,
-        line,
-        program,
-        f"{first} {texts[1]}" if len(texts) > 1 else first,
-    )
+    named: tuple[str, ...] = (first, program, " ".join((first, *texts[1:2])))
     if program == "nemo":  # its last word says whether it tunes
         at = texts.index(program)
         program = " ".join(texts[at : at + 3])
@@ -218,26 +210,22 @@ def _of_command(command: ProgramCall) -> Iterator[Clue]:
         named += tuple(text for text in texts[1:] if not text.startswith("-") and "=" not in text)
     if first in _OF_MPI and not any(_INTERPRETED.search(text) for text in texts):
         named += tuple(texts)
-        if not any(row.forms.search(name) for row in _rows("program") for name in named):
+        if not any(any(map(row.forms.search, named)) for row in _rows("program")):
             says = "a binary under MPI, as HPC programs are"
             yield Clue(JobClass.HPC, says, 40, "", _plain(program), command.where)
             return
     for row in _rows("program"):
-        if any(row.forms.search(name) for name in named):
-            shown = next((name for name in (program, first) if row.forms.search(name)), "")
-            shown = shown or next(name for name in reversed(named) if row.forms.search(name))
+        if any(map(row.forms.search, named)):
+            shown = next(filter(row.forms.search, (program, first, *reversed(named))))
             yield Clue(
                 row.job_class, row.says, row.weight,
                 (row.trainer if row.trainer != "custom" else launcher) or row.trainer or launcher,
                 _plain(shown), command.where,
             )  # fmt: skip
             return
-    if program != first or launcher or first.startswith(("torchrun", "python", "mpirun")):
-        yield Clue(
-            "", "a program that is not known", UNKNOWN, launcher, _plain(program), command.where
-        )
-    else:
-        yield Clue("", "a program that is not known", NAMELESS, "", _plain(program), command.where)
+    starts = program != first or launcher or first.startswith(("torchrun", "python", "mpirun"))
+    says, weight = "a program that is not known", UNKNOWN if starts else NAMELESS
+    yield Clue("", says, weight, launcher, _plain(program), command.where)
 
 
 def _of_image(image: str, where: str) -> Iterator[Clue]:
@@ -249,77 +237,32 @@ def _of_image(image: str, where: str) -> Iterator[Clue]:
 
 
 _IMAGES: Final = "a library for images or sound"
-_LIBRARIES: Final = (
-    (
-        re.compile(r"\b(GRPO|PPO|DPO|RLOO|ORPO|KTO)Trainer\b|import (verl|openrlhf)\b"),
-        JobClass.RL,
-        "trl",
-        "an RL or preference trainer",
-    ),
-    (re.compile(r"\bSFTTrainer\b"), JobClass.FINE_TUNING, "trl", "TRL's SFTTrainer"),
-    (
-        re.compile(r"\bllamafactory\b|llama-factory", re.IGNORECASE),
-        JobClass.FINE_TUNING,
-        "llama-factory",
-        "LLaMA-Factory",
-    ),
-    (
-        re.compile(r"\b(torchtune|axolotl|llamafactory|unsloth)\b"),
-        JobClass.FINE_TUNING,
-        "",
-        "a library for fine-tuning",
-    ),
-    *(
-        (re.compile(rf"\b\w+\.{what}_recipe\("), job_class, "nemo", "a recipe of NeMo")
-        for what, job_class in (
-            ("pretrain", JobClass.PRE_TRAINING),
-            ("finetune", JobClass.FINE_TUNING),
-        )
-    ),
-    (
-        re.compile(r"\bmegatron\.bridge\.recipes\b.*_(finetune|sft|peft)_config\b"),
-        JobClass.FINE_TUNING,
-        "megatron-bridge",
-        "a recipe of Megatron Bridge",
-    ),
-    (
-        re.compile(r"\bmegatron\.bridge\b"),
-        JobClass.PRE_TRAINING,
-        "megatron-bridge",
-        "Megatron Bridge",
-    ),
-    (
-        re.compile(r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()"),
-        JobClass.FINE_TUNING,
-        "",
-        "a Trainer of a causal language model",
-    ),
-    (
-        re.compile(r"estimate_zero\w+|lm_eval"),
-        JobClass.EVALUATION,
-        "",
-        "an estimate or an evaluation",
-    ),
-    (
-        re.compile(
-            r"from vllm import|import vllm|from sglang|\bpipeline\(\s*[\"']|\.map_batches\("
-        ),
-        JobClass.INFERENCE,
-        "",
-        "a library for inference",
-    ),
-    (
-        re.compile(
-            r"torchvision|FashionMNIST|MNIST|CIFAR10|resnet\d+"
-            r"|import (monai|timm|diffusers|torchaudio|ultralytics)"
-            r"|from (monai|timm|diffusers|torchaudio|ultralytics)[. ]",
-            re.IGNORECASE,
-        ),
-        JobClass.OTHER_TRAINING,
-        "",
-        _IMAGES,
-    ),
-)
+_MEDIA: Final = "monai|timm|diffusers|torchaudio|ultralytics"
+_TUNING, _PRE, _RL = JobClass.FINE_TUNING, JobClass.PRE_TRAINING, JobClass.RL
+_LIBRARIES: Final = tuple(
+    (re.compile(form), job_class, trainer, says)
+    for form, job_class, trainer, says in (
+        (r"\b(GRPO|PPO|DPO|RLOO|ORPO|KTO)Trainer\b|import (verl|openrlhf)\b",
+         _RL, "trl", "an RL or preference trainer"),
+        (r"\bSFTTrainer\b", _TUNING, "trl", "TRL's SFTTrainer"),
+        (r"(?i)\bllamafactory\b|llama-factory", _TUNING, "llama-factory", "LLaMA-Factory"),
+        (r"\b(torchtune|axolotl|llamafactory|unsloth)\b",
+         _TUNING, "", "a library for fine-tuning"),
+        (r"\b\w+\.pretrain_recipe\(", _PRE, "nemo", "a recipe of NeMo"),
+        (r"\b\w+\.finetune_recipe\(", _TUNING, "nemo", "a recipe of NeMo"),
+        (r"\bmegatron\.bridge\.recipes\b.*_(finetune|sft|peft)_config\b",
+         _TUNING, "megatron-bridge", "a recipe of Megatron Bridge"),
+        (r"\bmegatron\.bridge\b", _PRE, "megatron-bridge", "Megatron Bridge"),
+        (r"AutoModelForCausalLM(?=[\s\S]*\bTrainer\()",
+         _TUNING, "", "a Trainer of a causal language model"),
+        (r"estimate_zero\w+|lm_eval", JobClass.EVALUATION, "", "an estimate or an evaluation"),
+        (r"from vllm import|import vllm|from sglang|\bpipeline\(\s*[\"']|\.map_batches\(",
+         JobClass.INFERENCE, "", "a library for inference"),
+        (rf"(?i)torchvision|MNIST|CIFAR10|resnet\d+|import ({_MEDIA})|from ({_MEDIA})[. ]",
+         JobClass.OTHER_TRAINING, "", _IMAGES),
+    )
+)  # fmt: skip
+"""What Python sources import, with the class and the trainer that it tells of."""
 
 
 def _of_sources(contents: Contents) -> Iterator[Clue]:
@@ -392,9 +335,8 @@ def class_of(
     job_class = JobClass(best.job_class) if best.job_class else None
     text = f"{best.found} {' '.join(models)} {' '.join(names)}"
     if job_class in {JobClass.OTHER_TRAINING, JobClass.FINE_TUNING, JobClass.PRE_TRAINING, None}:
-        speaks = (speaks and (learns or job_class is not None)) or (
-            asks_model and job_class is JobClass.FINE_TUNING
-        )
+        speaks = speaks and (learns or job_class is not None)
+        speaks = speaks or (asks_model and job_class is JobClass.FINE_TUNING)
         job_class, why = _training(
             job_class,
             best,
@@ -413,23 +355,18 @@ def class_of(
         by_name, reason_by_name = _by_name(names, best, device_request, reason)
         job_class, reason = by_name or job_class, reason_by_name
     idle = job_class is JobClass.OTHER and best.weight <= WAITS
-    if (
-        not device_request.vendor
-        and not elsewhere
-        and (idle or job_class in {None, JobClass.OTHER_TRAINING})
-    ):
-        return ClassVerdict(
-            JobClass.CPU, f"no container asks for an accelerator; {reason}", trainer, True
-        )
+    without_devices = idle or job_class in {None, JobClass.OTHER_TRAINING}
+    if without_devices and not device_request.vendor and not elsewhere:
+        reason = f"no container asks for an accelerator; {reason}"
+        return ClassVerdict(JobClass.CPU, reason, trainer, True)
     if job_class is None:
         inline = best.found == "python -c"
         empty = not best.found or best.weight < NAMELESS
         small = JobClass.HPC if device_request.vendor else JobClass.CPU
         job_class = JobClass.OTHER if empty else small if inline else JobClass.OTHER_TRAINING
         return ClassVerdict(job_class, reason, trainer, False, empty or learns)
-    return ClassVerdict(
-        job_class, reason, trainer, best.weight > UNKNOWN and not reason.endswith(_UNNAMED)
-    )
+    sure = best.weight > UNKNOWN and not reason.endswith(_UNNAMED)
+    return ClassVerdict(job_class, reason, trainer, sure)
 
 
 def _by_name(
@@ -438,10 +375,8 @@ def _by_name(
     """What the names of an object say where nothing else does."""
     if best.weight > UNKNOWN:
         return None, reason
-    classes = (
-        job_class for form, job_class in _NAMES if any(form.search(name.lower()) for name in names)
-    )
-    job_class = next(classes, None)
+    lower = [name.lower() for name in names]
+    job_class = next((kind for kind, form in _NAMES.items() if any(map(form.search, lower))), None)
     if not device_request.vendor and job_class is not JobClass.EVALUATION:
         return None, reason
     return job_class, f"{reason}; its name says {job_class}" if job_class else reason
@@ -470,18 +405,13 @@ def _training(
     seeing = next((model for model in models if _SEEING.search(model)), "")
     if seeing and job_class is not None:
         return JobClass.OTHER_TRAINING, f"{seeing} sees images as well"
-    if (
-        network := OTHER_MODELS.search(" ".join([best.found, *architectures]))
-    ) is not None:  # whatever else its options name
+    if network := OTHER_MODELS.search(" ".join([best.found, *architectures])):
         return JobClass.OTHER_TRAINING, f"{network.group()} is no language model"
     other = OTHER_MODELS.search(f"{best.found} {' '.join(models)}") or (
         None if language else OTHER_MODELS.search(text)
     )
-    if (
-        job_class in {JobClass.FINE_TUNING, JobClass.PRE_TRAINING}
-        and best.weight > UNKNOWN
-        and best.weight not in BY_SCRIPT_NAME
-    ):
+    is_known = best.weight > UNKNOWN and best.weight not in BY_SCRIPT_NAME
+    if job_class in {JobClass.FINE_TUNING, JobClass.PRE_TRAINING} and is_known:
         if other and not language:
             return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"
         named = _TUNES.search(f"{best.found} {text}") is not None
@@ -494,13 +424,11 @@ def _training(
     if other and not language:
         return JobClass.OTHER_TRAINING, f"{other.group()} is no language model"
     if language or speaks or LANGUAGE_MODELS.search(_TINY.sub("llama", text)):
-        weak = any(clue.job_class == JobClass.FINE_TUNING for clue in evidence)
+        clue = any(clue.job_class == JobClass.FINE_TUNING for clue in evidence)
         named = _TUNES.search(text) is not None
-        tunes = job_class is JobClass.FINE_TUNING or weak or repeats or named
-        reason = (
-            f"it names {language}" if language else "its settings are those of a language model"
-        )
-        return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), reason
+        tunes = job_class is JobClass.FINE_TUNING or clue or repeats or named
+        shows = f"it names {language}" if language else "its settings are those of a language model"
+        return (JobClass.FINE_TUNING if tunes else JobClass.PRE_TRAINING), shows
     library = next((clue for clue in evidence if clue.says == _IMAGES), None)
     if library is not None and job_class:
         return JobClass.OTHER_TRAINING, f"{library.where} imports {library.says}"

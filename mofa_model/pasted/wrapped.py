@@ -29,28 +29,18 @@ _TRAINER_LINES: Final[Mapping[str, re.Pattern[str]]] = {
     "max_steps": re.compile(r"Total optimization steps = ([\d,]+)"),
 }
 """What the Trainer of transformers prints before it begins. Source: transformers, trainer.py."""
-_TITAN_DEGREES: Final = {
-    "pp": "pipeline_parallel",
-    "tp": "tensor_parallel",
-    "cp": "context_parallel",
-    "ep": "expert_parallel",
-    "dp_replicate": "data_parallel_replicate",
-    "dp_shard": "data_parallel_shard",
-}
-_TITAN: Final = (
-    (
-        "Building device mesh",
-        {word: f"parallelism.{axis}_degree" for word, axis in _TITAN_DEGREES.items()},
-    ),
-    (
-        "Trainer is initialized",
-        {
-            "local batch size": "training.local_batch_size",
-            "global batch size": "training.global_batch_size",
-            "sequence length": "training.seq_len",
-        },
-    ),
-)
+_TITAN: Final[Mapping[str, Mapping[str, str]]] = {
+    "Building device mesh": {
+        "pp": "parallelism.pipeline_parallel_degree", "tp": "parallelism.tensor_parallel_degree",
+        "cp": "parallelism.context_parallel_degree", "ep": "parallelism.expert_parallel_degree",
+        "dp_replicate": "parallelism.data_parallel_replicate_degree",
+        "dp_shard": "parallelism.data_parallel_shard_degree",
+    },
+    "Trainer is initialized": {
+        "local batch size": "training.local_batch_size", "sequence length": "training.seq_len",
+        "global batch size": "training.global_batch_size",
+    },
+}  # fmt: skip
 """What torchtitan prints before it begins: words of a line, and the settings that they are. Source:
 torchtitan, train.py.
 """
@@ -218,7 +208,7 @@ def _of_titan(line: str) -> list[str]:
     """The settings in a line that torchtitan prints."""
     return [
         f"{setting}: {value[1]}"
-        for begins, words in _TITAN
+        for begins, words in _TITAN.items()
         if begins in line
         for word, setting in words.items()
         if (value := re.search(rf"\b{word}[ =](\d+)", line))
