@@ -35,11 +35,11 @@ _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _SPAWNS: Final = re.compile(r"(gaudi|xla)_spawn\.py$|torch/distributed/(run|launch)\.py$")
 """Scripts that start the script behind them, once for each device."""
 _NO_PYTHON: Final = frozenset({"--no-python", "--no_python"})
-"""How torchrun is told that what it starts is no Python."""
+"""Options that tell torchrun that the program is no Python."""
 _STARTERS: Final = frozenset(
     {"bash", "sh", "source", ".", "exec", "nohup", "env", "time", "sudo", "tini", "dumb-init"}
 )
-"""Programs that do nothing by themselves but to start what their other words say."""
+"""Programs that only start the program in their other words."""
 
 
 class PlacedWord(NamedTuple):

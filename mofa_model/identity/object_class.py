@@ -52,14 +52,16 @@ _LEARNS: Final = re.compile(
     r"|weight_decay|optimi[sz]er|optim|adam\w*|gradient_accumulation\w*|grad_accum\w*|save_steps"
     r"|lora_\w+|grad_clip|\w*train_(micro_)?batch_size\w*|micro_batch_size|training_args)$"
 )
-"""Options that only training has: without one a program that is not known does not learn."""
+"""Options that only training has: an unknown program without any of them does not train."""
 _EPOCHS: Final = frozenset(
     {"num_train_epochs", "num_epochs", "epochs", "max_epochs", "max_duration"}
 )
 _SPEAKS: Final = frozenset(
     {"sequence_length", "accumulation", "micro_batch", "global_batch", "shape", "parallel"}
 )
-"""Facts that the training of language models has; three of them tell it apart."""
+"""Facts that only the training of language models has; two of them, one about the batch, tell it
+apart.
+"""
 
 
 def verdict_of(

@@ -59,11 +59,11 @@ def pods_of_object(
         pods.append(PodForm(where="spec", spec={"containers": []}, count=whole, counted=count))
         at = len(pods) - 1
     if own or not pods[at].containers:
-        pods[at] = _laid(pods[at], own)
+        pods[at] = _with_trainer(pods[at], own)
     return pods
 
 
-def _laid(pod: PodForm, own: Mapping[str, Any]) -> PodForm:
+def _with_trainer(pod: PodForm, own: Mapping[str, Any]) -> PodForm:
     """A pod with a TrainJob's own section as its container."""
     rows = pod.spec.get("containers") or [{}]
     at = next((at for at, step in enumerate(rows) if step.get("name") == "node"), 0)

@@ -18,7 +18,7 @@ from mofa_model.records import dataclass
 from mofa_model.yaml_text import StreamReader
 
 _DEEPEST: Final = 24
-"""Levels of an object that are read. [1]"""
+"""Most levels of an object that are read. [1]"""
 _MOST: Final = 256
 """Pods of different form that are read of one object. [1]"""
 _COUNTS: Final = ("replicas", "parallelism", "numOfHosts", "count")
@@ -109,7 +109,9 @@ class PodForm:
 
     @property
     def selector(self) -> dict[str, str]:
-        """Labels of its nodes, by node selector and by an affinity without a choice."""
+        """Labels that its nodes have: by its node selector, and by an affinity with one
+        alternative.
+        """
         required = part(
             part(self.spec, "affinity", "nodeAffinity"),
             "requiredDuringSchedulingIgnoredDuringExecution",
@@ -170,7 +172,7 @@ def with_parameters(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         for name, values_of_one in values.items()
         if len(values_of_one) == 1
     }
-    filled: Mapping[str, Any] = _with(spec, single, 0) if single else spec
+    filled: Mapping[str, Any] = _filled(spec, single, 0) if single else spec
     return filled
 
 
@@ -190,15 +192,15 @@ def _parameters(node: object, depth: int) -> Iterator[tuple[str, str]]:
         yield from _parameters(inner, depth + 1)
 
 
-def _with(node: Any, values: Mapping[str, str], depth: int) -> Any:
+def _filled(node: Any, values: Mapping[str, str], depth: int) -> Any:
     """A part of a workflow with the values of parameters."""
     if isinstance(node, str):
         return _PARAMETER.sub(lambda match: values.get(match[1], match.group()), node)
     if depth > _DEEPEST or not isinstance(node, list | Mapping):
         return node
     if isinstance(node, list):
-        return [_with(item, values, depth + 1) for item in node]
-    return {key: _with(inner, values, depth + 1) for key, inner in node.items()}
+        return [_filled(item, values, depth + 1) for item in node]
+    return {key: _filled(inner, values, depth + 1) for key, inner in node.items()}
 
 
 _PARAMETER: Final = re.compile(r"\{\{\s*(?:workflow|inputs)\.parameters\.([\w-]+)\s*\}\}")
@@ -257,8 +259,8 @@ def _pods_in(
                 where=where, spec={"containers": [step if name == "script" else value[name]]}
             )
     if isinstance(value.get("manifest"), str):  # a step of a workflow makes an object
-        yield from _made(value["manifest"], f"{where}.manifest", depth)
-    count, counted = _times(value, where, count, counted)
+        yield from _pods_of_manifest(value["manifest"], f"{where}.manifest", depth)
+    count, counted = _pod_count(value, where, count, counted)
     for key, inner in value.items():
         inner_count, inner_counted = count, counted
         if key == "workerTemplate" and (size := value.get("size")) is not None:
@@ -276,10 +278,10 @@ def _pods_in(
         )
 
 
-def _times(
+def _pod_count(
     value: Mapping[str, Any], where: str, count: int | None, counted: str
 ) -> tuple[int | None, str]:
-    """Pods of what stands in a mapping, and the field that says so."""
+    """How many pods a template makes, and the field that says so."""
     if not any(name in value for name in (*_TEMPLATES, "leaderWorkerTemplate", "groupName")):
         return count, counted
     for name in _COUNTS:
@@ -310,7 +312,7 @@ def initializes_model(form: PodForm) -> bool:
     return form.labels.get(_TRAINER_STEP) == "model-initializer"
 
 
-def _made(text: str, where: str, depth: int) -> Iterator[PodForm]:
+def _pods_of_manifest(text: str, where: str, depth: int) -> Iterator[PodForm]:
     reader = StreamReader(where)
     try:
         bodies = [reader.value(node) for node in reader.documents(text)]

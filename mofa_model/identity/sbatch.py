@@ -73,7 +73,7 @@ class BatchScript:
     walked: Walked
     """What it would run, every character of it with its place."""
     contents: Contents
-    """The same as other readers of commands take it."""
+    """The same, in the form that readers of commands take."""
     settings: tuple[Setting, ...]
     """Every option, variable and key of a file, those that count first."""
     launch_found: LaunchFound | None
@@ -349,7 +349,7 @@ class _Asked:
 
 
 def _of_steps(steps: Sequence[Step]) -> Fact | None:
-    """Nodes of the step that takes the most, where only srun says them."""
+    """Nodes of the largest step, where only srun says them."""
     having = [
         Fact(int(step.options["nodes"]), step.where)
         for step in steps

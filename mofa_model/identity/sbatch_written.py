@@ -49,17 +49,19 @@ _GPUS: Final = re.compile(
 )
 _ELASTIC: Final = re.compile(r"(?P<least>\d+):(?P<most>\d+)")
 """Nodes of an elastic torchrun."""
-_MEETS: Final = frozenset({"rdzv_endpoint", "master_addr"})
+_MEETING: Final = frozenset({"rdzv_endpoint", "master_addr"})
 """What tells torchrun where its nodes meet."""
-_HERE: Final = re.compile(r"--(rdzv|master)[-_](endpoint|addr)=(localhost|127\.0\.0\.1)(:.*)?")
-_PERHAPS: Final[Mapping[str, int]] = {"nodes": 0, "gpus": 1, "ngpus": 1, "n_gpus": 1, "device": 1}
-"""Options of programs that may say the job's nodes (0) or a node's GPUs (1)."""
+_LOCAL_MEETING: Final = re.compile(
+    r"--(rdzv|master)[-_](endpoint|addr)=(localhost|127\.0\.0\.1)(:.*)?"
+)
+_AMBIGUOUS: Final[Mapping[str, int]] = {"nodes": 0, "gpus": 1, "ngpus": 1, "n_gpus": 1, "device": 1}
+"""Options of unknown programs that may mean the job's nodes (0) or a node's GPUs (1)."""
 _COUNT: Final = re.compile(r"(?P<before>(?:[A-Za-z][\w.-]*:)?)(?P<count>\d+)")
 _SIZES: Final = frozenset({"nodes", "gres", "gpus-per-node"})
 _FOLLOWS: Final = frozenset(
     {"gpus", "gpus-per-task", "ntasks", "ntasks-per-node", "ntasks-per-gpu"}
 )
-"""Options that say what the layout says."""
+"""Options that follow from the layout, and may not be given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ class SlurmJob:
             if value < 1:
                 raise BadValue(name, value, "give one or more")
         for name, text in self.sbatch_options.items():
-            right = _right(name, text, self.nodes, self.gpus_per_node)
+            right = _required(name, text, self.nodes, self.gpus_per_node)
             if right:
                 raise BadValue(f"--sbatch: --{name}", text, right)
 
@@ -98,8 +100,8 @@ def asked_options(text: str) -> dict[str, str]:
     return {directive.name: directive.value.text for directive in read.directive_list}
 
 
-def _right(name: str, text: str, nodes: int, gpus: int) -> str:
-    """What an option has to say that follows from the layout; empty = it does, or need not.
+def _required(name: str, text: str, nodes: int, gpus: int) -> str:
+    """What is wrong with an option that the layout decides; empty = nothing.
 
     >>> _right("gres", "gpu:h100:4", 2, 8)
     'the layout is for 8 GPUs of each node'
@@ -114,7 +116,7 @@ def _right(name: str, text: str, nodes: int, gpus: int) -> str:
 
 
 class _Size(NamedTuple):
-    """Nodes, and what stands on each."""
+    """The size of a job: nodes, and what each has."""
 
     nodes: int
     gpus: int
@@ -133,12 +135,12 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
     if script.components > 1:
         return ScriptChanged(text=text, left=("a heterogeneous job is left alone",))
     size, wanted = _sizes(script, job)
-    head = list(_of_directives(script, job, size, wanted))
+    head = list(_directive_edits(script, job, size, wanted))
     new = [edit for edit in head if edit.start == edit.end]
     changed = [edit for edit in head if edit.start < edit.end]
     edits = dict[int, Edit]()
     left = list[str]()
-    for edit in (*changed, *_of_commands(script, size, wanted)):
+    for edit in (*changed, *_command_edits(script, size, wanted)):
         other = edits.setdefault(edit.start, edit)
         if other.text != edit.text:
             left.append(
@@ -152,9 +154,9 @@ def changed_batch(text: str, name: str, job: SlurmJob) -> ScriptChanged:
         after = read_script(made, name)
     except InputError:  # pragma: no cover - numbers for numbers leave a script readable
         return ScriptChanged(text=text, left=("its numbers could not be changed",))
-    left += _not_as_wanted(after, size, wanted)
+    left += _contradictions(after, size, wanted)
     if wanted.nodes != size.nodes:
-        left += dict.fromkeys(_of_launchers(after, size, wanted))
+        left += dict.fromkeys(_launcher_gaps(after, size, wanted))
     if _layout(script) != _layout(after):
         left.append("a variable that was changed also says the layout: write that out as well")
     return ScriptChanged(text=made, changes=tuple(changes), left=tuple(left))
@@ -215,7 +217,7 @@ def _value(name: str, text: str, size: _Size, wanted: _Size) -> tuple[int, int, 
     return None
 
 
-def _of_directives(
+def _directive_edits(
     script: BatchScript, job: SlurmJob, size: _Size, wanted: _Size
 ) -> Iterator[Edit]:
     last = {directive.name: directive for directive in script.directives}
@@ -255,7 +257,7 @@ def _edits_of(name: str, value: Traced, size: _Size, wanted: _Size) -> Iterator[
     yield Edit(start, start + until - begin, new, name)
 
 
-def _of_commands(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[Edit]:
+def _command_edits(script: BatchScript, size: _Size, wanted: _Size) -> Iterator[Edit]:
     """Changes in options of srun and of launchers, and in variables."""
     calls = [part for call in script.walked.followed for part in (*call.outer_calls, call)]
     for call in calls:
@@ -306,7 +308,7 @@ def _change(script: BatchScript, edit: Edit) -> ScriptChange:
     return ScriptChange(edit.line_number(script.text), edit.name, before, after)
 
 
-def _not_as_wanted(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
+def _contradictions(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
     """Sentences on parts of the changed script that still contradict the job's size."""
     for fault in after.faults[:1]:
         yield f"line {fault.line_number}: {fault.message}"
@@ -357,8 +359,10 @@ def _other_counts(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[st
                 ):
                     option = word.text.partition("=")[0]
                     yield f"{option} is {value.text}, and the layout needs {right}"
-            old, new = [(size.nodes, wanted.nodes), (size.gpus, wanted.gpus)][_PERHAPS.get(name, 0)]
-            if name in _PERHAPS and value is not None and value.text == str(old) != str(new):
+            old, new = [(size.nodes, wanted.nodes), (size.gpus, wanted.gpus)][
+                _AMBIGUOUS.get(name, 0)
+            ]
+            if name in _AMBIGUOUS and value is not None and value.text == str(old) != str(new):
                 yield f"--{name} is {old}: if the program means the job's, tell it {new}"
         bare = [word.text for word in without_variables(words)]
         started = [text for text in bare if text.endswith(".sh")][:1]
@@ -373,15 +377,15 @@ def _other_counts(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[st
             )
 
 
-def _of_launchers(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
-    """What launchers of a script with other nodes are not told."""
+def _launcher_gaps(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[str]:
+    """Sentences on launchers that are not told how the changed number of nodes meets."""
     for call in after.walked.followed:
         words = [word.text for word in without_variables(call.traced_words)]
         name = next((launcher for launcher in _named_launchers(words)), "")
         if not name or wanted.nodes == 1:
             continue
         options = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words}
-        is_local = any(_HERE.fullmatch(word) for word in words)
+        is_local = any(_LOCAL_MEETING.fullmatch(word) for word in words)
         if name == "accelerate":
             by_file = "config_file" in options and "num_machines" not in options
             if by_file and "main_process_ip" not in options:
@@ -395,7 +399,7 @@ def _of_launchers(after: BatchScript, size: _Size, wanted: _Size) -> Iterator[st
                     f"accelerate is not told how {wanted.nodes} nodes meet: "
                     "give it --num_machines, --machine_rank and --main_process_ip"
                 )
-        elif is_local or (size.nodes == 1 and not options & _MEETS):
+        elif is_local or (size.nodes == 1 and not options & _MEETING):
             yield (
                 f"torchrun is not told how {wanted.nodes} nodes meet: "
                 "give it --rdzv-backend c10d and --rdzv-endpoint with the first node's address"

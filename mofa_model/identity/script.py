@@ -323,7 +323,9 @@ class _Walker:
         return True
 
     def _asks_for_nothing(self, row: Any) -> bool:
-        """Whether a condition is that a program fails of which nobody sees the output."""
+        """Whether a condition is `! program > /dev/null`, which asks whether something is
+        missing.
+        """
         to = [
             self._words.text(redirection["Word"]).text
             for redirection in row.get("Redirs") or ()
@@ -334,7 +336,9 @@ class _Walker:
     def _all_ways(
         self, branches: Sequence[Iterable[Any]], inside: tuple[Call, ...], *, stay: bool
     ) -> bool | None:
-        """Every branch of which only a machine can choose; what the first one sets may `stay`."""
+        """Follow every branch, because only a machine can choose one; what the first branch sets
+        may `stay`.
+        """
         before, kept = dict(self._words.variables), None
         for rows in branches:
             self._words.variables = dict(before)
@@ -566,7 +570,7 @@ _OF_FILES: Final = frozenset(f"-{letter}" for letter in "abcdefghkprstuwxGLNOS")
 
 
 def _otherwise(node: Any) -> list[list[Any]]:
-    """The commands behind `elif` and `else`; the condition of an `elif` comes before its branch."""
+    """The branches behind `elif` and `else`; that of an `elif` begins with its condition."""
     branches = list[list[Any]]()
     while other := node.get("Else"):
         branches.append([*(other.get("Cond") or ()), *(other.get("Then") or ())])

@@ -15,12 +15,12 @@ from mofa_model.pasted.recognise import PastedKind, options_of, starter_of
 
 
 def _switched(value: str, *keys: str) -> Rule:
-    """The rule by which a fact has a value where one of some switches is on."""
+    """A rule: the fact has this value where one of these switches is on."""
     return lambda lookup: fact_at(lookup.on(*keys), value)
 
 
 def _by_value(meaning: Meaning, *keys: str) -> Rule:
-    """The rule by which a fact is what the setting means that counts among some keys."""
+    """A rule: the fact is the meaning of the first setting among these keys."""
     return lambda lookup: fact_at(lookup.first(*keys), meaning)
 
 
@@ -56,7 +56,7 @@ _DTYPES: Final = (
 
 
 def _by_type(lookup: Lookup) -> Fact | None:
-    """The precision of a key for types; FP32 is not priced, so that it is none."""
+    """The precision that a key for types says; FP32 counts as none, because it is not priced."""
     if lookup.kind is PastedKind.MODEL:
         return None
     return first_fact(lookup.each(_DTYPES), lambda value: precision_of(value).replace("fp32", ""))
@@ -238,7 +238,7 @@ def _offload(lookup: Lookup) -> Fact | None:
 _UPDATE_RULES: Final = (
     "adafactor", "lion", "muon", "adamw", "adam", "sgd", "shampoo", "sophia", "galore",
 )  # fmt: skip
-"""Each before those whose name is a part of its own."""
+"""A longer name stands before the shorter one that is a part of it."""
 
 
 def rule_of(value: str) -> str:

@@ -32,7 +32,7 @@ _ALL: Final = (
 _IN_PROGRAM: Final = frozenset(
     {"verl", "nemo", "nemo-launcher", "openrlhf", "lit-gpt", "nemo-automodel", "megatron-bridge"}
 )
-"""Trainers whose program itself is told its nodes and devices."""
+"""Trainers whose program has options for its nodes and devices."""
 _STARTS: Final = frozenset({"ms-swift", "llama-factory", "axolotl"})
 """Trainers that start a process on each device by themselves."""
 _MEET: Final = frozenset({"nnodes", "hostfile", "rdzv_endpoint", "num_nodes", "master_addr"})
@@ -98,7 +98,7 @@ def _of_starter(
 
 
 def _is_alone(contents: Contents) -> bool:
-    """Whether no variable says where the processes of several nodes meet."""
+    """Whether the job runs on one node: no variable says where several nodes meet."""
     return not {"MASTER_ADDR", "NODE_RANK", "NNODES", "RANK"} & contents.variables.keys()
 
 

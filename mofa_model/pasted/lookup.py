@@ -24,12 +24,12 @@ _ASIDE: Final = (
     "|reward|critic|embedding|tokenizer_config|monitoring|dataloader_val|dataset_val|profiler"
     "|benchmark|sampling"
 )
-"""Sections of what is not trained."""
+"""Sections of settings that do not describe the trained model."""
 _OTHERS: Final = {
     "verl": r"actor_rollout_ref\.(ref|rollout)(?=\.)",
     "nemo-automodel": "rollout|ref",
 }
-"""Further ones of trainers whose trained model stands in a section that others have for another."""
+"""Further such sections by trainer, where they differ from those of most trainers."""
 
 
 @cache
@@ -61,16 +61,16 @@ def number(text: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """Settings of one input, with what they belong to."""
+    """The settings of one pasted text, looked up by key."""
 
     settings: tuple[Setting, ...]
     trainer: str
     kind: PastedKind
     text: str
     name: str
-    """What places in the text are called."""
+    """The name under which places in the text are reported."""
     call: ProgramCall | None = None
-    """The command that trains; None of a file."""
+    """The command that trains; None where the text is a file of settings."""
 
     @property
     def place(self) -> str:
@@ -79,18 +79,20 @@ class Lookup:
 
     @property
     def program(self) -> str:
-        """The command up to its program and the two words behind it; empty of a file."""
+        """The command up to its program and the two words behind it; empty where there is no
+        command.
+        """
         if self.call is None:
             return ""
         return " ".join(self.call.texts[: program_at(self.call)[0] + 3])
 
     def keys(self, fact: str) -> Sequence[str]:
-        """The keys by which the trainer's files and options say a fact."""
+        """The keys under which the trainer's files and options state a fact."""
         return keys_of(self.trainer)[fact]
 
     def each(self, keys: Sequence[str]) -> Iterator[Setting]:
-        """Settings of some keys, the first key first. Of one key's options the last counts first,
-        and of a file's keys the one that is least deep.
+        """All settings with these keys, in the order of the keys. Of one key, the last option comes
+        first; then a file's settings, the least nested one first.
         """
         for key in keys:
             same = [setting for setting in self.settings if _has(setting.path, key)]
@@ -101,11 +103,11 @@ class Lookup:
             )
 
     def first(self, *keys: str) -> Setting | None:
-        """The setting that counts, among several keys for one thing; None without any."""
+        """The first setting with one of these keys; None where there is none."""
         return next(self.each(keys), None)
 
     def whole(self, keys: Sequence[str]) -> Fact | None:
-        """The first whole number above zero of some keys."""
+        """The first whole number above zero under one of these keys."""
         for setting in self.each(keys):
             value = number(setting.value)
             if value is not None and value > 0:
@@ -113,18 +115,18 @@ class Lookup:
         return None
 
     def on(self, *keys: str) -> Setting | None:
-        """The first of some switches that is on."""
+        """The first of these switches that is on; None where all are off."""
         switches = filter(None, map(self.first, keys))
         return next((switch for switch in switches if switch.value.lower() not in OFF), None)
 
     def at(self, pattern: str) -> Setting | None:
-        """The first setting whose path has a pattern in it."""
+        """The first setting whose path matches a pattern; None where none does."""
         return next(
             (setting for setting in self.settings if re.search(pattern, setting.path)), None
         )
 
     def has(self, *keys: str) -> bool:
-        """Whether one of some keys is there."""
+        """Whether a setting has one of these keys."""
         return any(setting.key in keys for setting in self.settings)
 
     def of_training(self) -> Lookup:
@@ -162,23 +164,23 @@ def _of_text(settings: Sequence[Setting]) -> list[Setting]:
 
 
 Rule = Callable[[Lookup], Fact | None]
-"""What one way of saying a fact says."""
+"""One way to find a fact."""
 Meaning = str | Callable[[str], str]
-"""What a setting means, whatever its value, or by its value; empty = it says nothing."""
+"""The meaning of a setting: a fixed word, or a function of its value; empty = none."""
 
 
 def first_of(rules: Sequence[Rule], lookup: Lookup) -> Fact | None:
-    """The answer of the first rule that has one; None where none has."""
+    """The fact that the first rule finds; None where no rule finds any."""
     return next((fact for rule in rules if (fact := rule(lookup)) is not None), None)
 
 
 def first_fact(settings: Iterable[Setting], meaning: Meaning) -> Fact | None:
-    """The fact of the first setting that means anything; None where none does."""
+    """The meaning of the first setting that has one; None where none has."""
     return next(filter(None, (fact_at(setting, meaning) for setting in settings)), None)
 
 
 def fact_at(setting: Setting | None, meaning: Meaning) -> Fact | None:
-    """What a setting means, with its place; None without the setting, or where it means nothing."""
+    """The meaning of a setting with its place; None without a setting or a meaning."""
     if setting is None:
         return None
     value = meaning if isinstance(meaning, str) else meaning(setting.value)

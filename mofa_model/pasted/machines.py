@@ -21,7 +21,7 @@ _PRODUCT: Final = (
     r"(?:GB200|GB300|GH200|B200|B300|H100|H200|H800|H20|A100|A800|V100|MI\d{3}X?|L40S?|L4|A10G?"
     r"|A40|A30|T4|RTX[ -]?\w+|TPU[ -]?v\d\w?)"
 )
-SPOKEN: Final = re.compile(
+_DEVICE_IN_WORDS: Final = re.compile(
     r"(?<![\w.])(?P<count>\d+)?\s?(?:[xX×]\s?)?(?:NVIDIA |AMD )?"
     rf"(?P<gpu>{_PRODUCT})(?:s\b|(?![\w]))"
     r"(?:[ -]?(?:SXM\d?|PCIe|HBM\d?e?))*(?:[ -]?\(?(?P<memory>\d+) ?G[iB]?B?\)?)?",
@@ -79,12 +79,12 @@ def _asked(options: Mapping[str, Fact]) -> dict[str, Fact]:
             add(name, devices[0], option)
             add("gpu", devices[1].lower(), option)
     if "constraint" in options and "gpu" not in facts:
-        device = SPOKEN.search(re.sub("[_&]", " ", options["constraint"].value))
+        device = _DEVICE_IN_WORDS.search(re.sub("[_&]", " ", options["constraint"].value))
         add("gpu", _device(device) if device else "", "constraint")
     if "gpus-per-task" in options and "gpus_per_node" not in facts and "tasks_per_node" in facts:
         gpus_per_task = _whole(options["gpus-per-task"].value) or 0
         add("gpus_per_node", gpus_per_task * facts["tasks_per_node"].value, "gpus-per-task")
-    _counted(facts)
+    _add_counts(facts)
     return facts
 
 
@@ -93,8 +93,10 @@ def _as_gres(text: str) -> str:
     return text if text.startswith(("gpu", "gres")) or "," in text else f"gpu:{text}"
 
 
-def _counted(facts: dict[str, Fact]) -> None:
-    """Add nodes from tasks, and devices of a node from those of the job."""
+def _add_counts(facts: dict[str, Fact]) -> None:
+    """Add the nodes that follow from tasks, and the devices of a node that follow from the
+    job's.
+    """
     tasks_per_node, tasks = facts.get("tasks_per_node"), facts.get("tasks")
     if "nodes" not in facts and tasks_per_node and tasks and tasks.value > tasks_per_node.value:
         nodes, rest = divmod(tasks.value, tasks_per_node.value)
@@ -111,8 +113,10 @@ def _device(match: re.Match[str]) -> str:
     return f"{match['gpu'].lower().replace(' ', '-')}{f'-{memory}gb' if memory else ''}"
 
 
-def spoken(text: str, name: str) -> dict[str, Fact]:
-    """Devices that comments name, where all that name any name the same one."""
+def in_comments(text: str, name: str) -> dict[str, Fact]:
+    """Counts of nodes and devices in comments; also the device, where all comments name the same
+    one.
+    """
     facts: dict[str, Fact] = {}
     devices: dict[str, Fact] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -120,7 +124,7 @@ def spoken(text: str, name: str) -> dict[str, Fact]:
         if comment is None:
             continue
         where = f"{name}:{number}, a comment"
-        for device in SPOKEN.finditer(comment[1]):
+        for device in _DEVICE_IN_WORDS.finditer(comment[1]):
             if device["count"]:
                 devices.setdefault(device["gpu"].lower(), Fact(_device(device), where))
         for pattern, fact in _IN_COMMENTS:
@@ -130,15 +134,15 @@ def spoken(text: str, name: str) -> dict[str, Fact]:
         if pair and "nodes" not in facts:
             facts["nodes"] = Fact(int(pair[1]), where)
             facts["gpus_per_node"] = Fact(int(pair[2]), where)
-        _of_nodes(facts, comment[1], where)
+        _add_comment_counts(facts, comment[1], where)
     if len(devices) == 1:
         facts["gpu"] = next(iter(devices.values()))
     return facts
 
 
-def _of_nodes(facts: dict[str, Fact], comment: str, where: str) -> None:
-    """`8xA100 machine` and `(8 H100/node)` say devices of a node, `16 H100 nodes` nodes, `128 H100
-    GPUs` devices.
+def _add_comment_counts(facts: dict[str, Fact], comment: str, where: str) -> None:
+    """Add what a comment counts: devices of a node (`8xA100 machine`, `(8 H100/node)`), nodes (`16
+    H100 nodes`), devices (`128 H100 GPUs`).
     """
     device = rf"(?<![\w.])(\d+)\s?[xX×]?\s?(?:NVIDIA )?{_PRODUCT}s?\b"
     whole = rf"(?<![\w.])(\d+) {_PRODUCT} GPUs\b(?!\W*(?:per|a|each|in|of)\b|/)"
@@ -199,7 +203,7 @@ def _rounded(memory: int) -> int:
 
 
 _COLUMNS: Final = frozenset({"NODELIST", "NODES", "STATE", "GRES"})
-_TYPED: Final = r"(?:([\w.-]*[a-zA-Z][\w.-]*)[:=])?(\d+)"
+_TYPE_AND_COUNT: Final = r"(?:([\w.-]*[a-zA-Z][\w.-]*)[:=])?(\d+)"
 """Type and number of GPUs."""
 
 
@@ -226,7 +230,7 @@ def of_sinfo(text: str, name: str) -> dict[str, Fact]:
     gres = max(groups, key=lambda gres: ("gpu" in gres, groups[gres]))
     where = f"{name}:{rows[1][0]}"
     facts = {"nodes": Fact(groups[gres], where)}
-    if device := re.search(f"gpu:{_TYPED}", gres):
+    if device := re.search(f"gpu:{_TYPE_AND_COUNT}", gres):
         facts["gpus_per_node"] = Fact(int(device[2]), where)
         if device[1]:
             facts["gpu"] = Fact(device[1].lower(), where)
@@ -242,13 +246,13 @@ def of_scontrol(text: str, name: str) -> dict[str, Fact]:
         if node_count := re.search(r"\bNumNodes=(\d+)", line):
             facts.setdefault("nodes", Fact(int(node_count[1]), where))
         per_node = "TresPerNode" in line or "Gres=" in line or bool(nodes)
-        for pattern in (r"gres/gpu:?([\w.-]*?)[=:](\d+)", rf"\bGres=gpu:{_TYPED}"):
+        for pattern in (r"gres/gpu:?([\w.-]*?)[=:](\d+)", rf"\bGres=gpu:{_TYPE_AND_COUNT}"):
             for device in re.finditer(pattern, line):
                 count = Fact(int(device[2]), where)
                 facts.setdefault("gpus_per_node" if per_node else "gpus", count)
                 if device[1]:
                     facts.setdefault("gpu", Fact(device[1].lower(), where))
-        if asked := re.search(rf"TresPerNode=\S*gpu[:=]{_TYPED}", line):
+        if asked := re.search(rf"TresPerNode=\S*gpu[:=]{_TYPE_AND_COUNT}", line):
             facts["gpus_per_node"] = Fact(int(asked[2]), where)
             if asked[1] and asked[1] != "gpu":
                 facts["gpu"] = Fact(asked[1].lower(), where)

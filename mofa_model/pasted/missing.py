@@ -14,7 +14,9 @@ _WHOLE: Final = ("layers", "hidden", "heads")
 
 
 def missing(pasted_facts: PastedFacts) -> list[str]:
-    """What nobody says: device, number of devices, model, sequence, batch, in this order."""
+    """What the texts leave open: device, number of devices, model, sequence, batch, in this
+    order.
+    """
     facts = pasted_facts.facts
     if pasted_facts.other:
         return ["not a language model"]
@@ -34,7 +36,8 @@ def missing(pasted_facts: PastedFacts) -> list[str]:
 
 
 def _of_two_sizes(device: Fact) -> bool:
-    """Whether a device that a text names without its memory has it in sizes far apart, as A100 has.
+    """Whether a device is sold with very different memory sizes, as A100 is, and the text does not
+    say which.
 
     >>> _of_two_sizes(Fact("a100", "x")), _of_two_sizes(Fact("h100", "x"))
     (True, False)

@@ -10,7 +10,7 @@ from mofa_model.identity.named_models import model_preset
 
 _SIZE: Final = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bt]")
 _USUAL: Final = ("llama", "qwen", "gpt", "mistral", "gemma")
-"""Families whose shape a size alone is given, the most usual first."""
+"""Families that people mean by a size alone, the most usual first."""
 
 
 def preset_named(name: str) -> str:
@@ -56,8 +56,8 @@ def newest(name: str) -> str:
 
 
 def alike(name: str) -> str:
-    """The preset whose family and size a name has, as those of tuned models have, or whose size it
-    is; empty where none is one.
+    """The preset with the family and size in a tuned model's name, or with that size alone; empty
+    where there is none.
 
     >>> alike("open-r1/Qwen2.5-Math-7B-RoPE-300k"), alike("DeepSeek-V3-config-verl"), alike("x/y")
     ('qwen2.5-7b', 'deepseek-v3', '')

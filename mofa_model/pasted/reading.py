@@ -45,16 +45,16 @@ class Pasted(NamedTuple):
 
     text: str
     name: str
-    """What places in it are called: its file."""
+    """Its file's name, under which places in it are reported."""
     is_inside: bool = False
     """Whether the text was taken out of another one, as the code of a page is."""
     run: RunSeen = RunSeen.UNSEEN
-    """What it shows of a run."""
+    """What the text shows of a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PastedFacts:
-    """What texts say together."""
+    """The facts of several pasted texts together."""
 
     kind: PastedKind
     trainer: str
@@ -70,7 +70,7 @@ class PastedFacts:
     parts: tuple[tuple[str, PastedKind], ...] = ()
     """The texts by their names, with their kinds."""
     run: RunSeen = RunSeen.UNSEEN
-    """What the texts show of a run of what they say."""
+    """What the texts show of a run."""
     is_batch_open: bool = False
     """Whether a variable that nobody sets says how many micro-batches a step has."""
 
@@ -106,19 +106,23 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
     training: Pasted | None = None
     for pasted, kind in order:
         if kind.is_script:
-            part = _of_script(pasted, kind, scripts, files)
-            if training is not None and part.command is not None and _apart(training, pasted):
+            part = _script_facts(pasted, kind, scripts, files)
+            if (
+                training is not None
+                and part.command is not None
+                and _are_two_trainings(training, pasted)
+            ):
                 others.append(f"{pasted.name} starts another training, which the answer leaves out")
                 continue
             readings.append(part)
             training = training or (pasted if part.command is not None else None)
         elif kind.is_machine:
-            readings.append(_of_machine(pasted, kind))
+            readings.append(_machine_facts(pasted, kind))
         elif kind is not PastedKind.UNKNOWN and not _is_read(pasted, readings):
-            readings.append(_of_file(pasted, kind))
+            readings.append(_file_facts(pasted, kind))
     if not readings:
         readings.append(PastedFacts(kind=PastedKind.UNKNOWN, trainer="", facts={}))
-    together = _together(readings, tuple((pasted.name, kind) for pasted, kind in kinds))
+    together = _merged(readings, tuple((pasted.name, kind) for pasted, kind in kinds))
     # Texts that contradict each other are of two runs.
     run_seen = max(
         (pasted.run for pasted in texts), key=lambda run: run.value, default=RunSeen.UNSEEN
@@ -127,23 +131,23 @@ def read(texts: Sequence[Pasted]) -> PastedFacts:
     return replace(together, run=run, disagree=(*others, *together.disagree))
 
 
-def _apart(pasted: Pasted, other: Pasted) -> bool:
-    """Whether neither of two scripts names the other, so that each starts a training of its own."""
+def _are_two_trainings(pasted: Pasted, other: Pasted) -> bool:
+    """Whether two scripts start two trainings: neither names the other."""
     pairs = ((pasted, other), (other, pasted))
     return not any(PurePosixPath(named.name).name in by.text for by, named in pairs)
 
 
 def _is_read(pasted: Pasted, readings: Sequence[PastedFacts]) -> bool:
-    """Whether a script that was read has this file among its own."""
+    """Whether a script that was read before has already read this file."""
     sources = (fact.source for reading in readings for fact in reading.facts.values())
     return any(source.startswith(f"{pasted.name}:") for source in sources)
 
 
-def _together(
+def _merged(
     readings: Sequence[PastedFacts], parts: tuple[tuple[str, PastedKind], ...]
 ) -> PastedFacts:
-    """Facts of several pasted parts as one; where two differ the first holds, and the difference
-    is told.
+    """The facts of several texts as one. Where two texts differ the first one counts, and the
+    contradiction is reported.
     """
     facts = dict[str, Fact]()
     disagree = [contradiction for reading in readings for contradiction in reading.disagree]
@@ -179,7 +183,7 @@ def _together(
 # ---------------------------------------------------------------------------- machines and files
 
 
-def _of_machine(pasted: Pasted, kind: PastedKind) -> PastedFacts:
+def _machine_facts(pasted: Pasted, kind: PastedKind) -> PastedFacts:
     readers = {
         PastedKind.NVIDIA_SMI: machines.of_nvidia_smi,
         PastedKind.SINFO: machines.of_sinfo,
@@ -192,24 +196,24 @@ def _settings_of(pasted: Pasted, kind: PastedKind) -> list[Setting]:
     """The settings of a file; tokens and passwords are none."""
     readers = {PastedKind.TOML: settings.of_toml, PastedKind.PYTHON: settings.of_python}
     reader = readers.get(kind, settings.of_yaml)
-    return [setting for setting in reader(pasted.text, pasted.name) if not _secret(setting)]
+    return [setting for setting in reader(pasted.text, pasted.name) if not _is_secret(setting)]
 
 
-def _secret(setting: Setting) -> bool:
-    """Whether a setting is a token or a password; a number and a truth are none."""
+def _is_secret(setting: Setting) -> bool:
+    """Whether a setting is a token or a password; numbers and switches never are."""
     plain = re.fullmatch(r"[\d.eE+-]{1,12}|true|false", setting.value)
     return plain is None and is_secret(setting.path, setting.value)
 
 
-def _of_file(pasted: Pasted, kind: PastedKind) -> PastedFacts:
+def _file_facts(pasted: Pasted, kind: PastedKind) -> PastedFacts:
     """The facts of a trainer's file of settings; comments in it may name the GPUs."""
     own = _settings_of(pasted, kind)
     trainer = trainer_of_file(own, pasted.text, kind)
     lookup = Lookup(
         settings=tuple(own), trainer=trainer, kind=kind, text=pasted.text, name=pasted.name
     )
-    facts = _facts(lookup)
-    comments = machines.spoken(pasted.text, pasted.name)
+    facts = _facts_of_settings(lookup)
+    comments = machines.in_comments(pasted.text, pasted.name)
     bare = not {"gpus", "nodes", "gpus_per_node"} & facts.keys()
     if bare or trainer in {"nemo-automodel", "torchtune"}:
         facts = {**comments, **facts}
@@ -224,20 +228,20 @@ def _of_file(pasted: Pasted, kind: PastedKind) -> PastedFacts:
 # ---------------------------------------------------------------------------- scripts
 
 
-def _of_script(
+def _script_facts(
     pasted: Pasted, kind: PastedKind, scripts: Mapping[str, str],
     files: Sequence[tuple[Pasted, PastedKind]],
 ) -> PastedFacts:  # fmt: skip
     """Facts from a pasted script, and from the files beside it that its command names."""
     contents, batch = follow(pasted.text, pasted.name, scripts)
     slurm = {} if batch is None else machines.asked_of_slurm(batch)
-    call = _call_of(contents)
+    call = _training_call(contents)
     if call is not None:
         contents.variables |= {own.name: own for own in call.own_variables}
     if not slurm and call is not None and "srun" in call.texts[: program_at(call)[0]]:
         slurm = machines.asked_of_srun(call)
     launch, options = ([], []) if call is None else options_of(call)
-    own = [setting for setting in options if not _secret(setting)]
+    own = [setting for setting in options if not _is_secret(setting)]
     named = [pair for pair in files if names_file(call, pair[0].name)]
     beside = [setting for pair in named for setting in _settings_of(*pair)]
     of_starter = [
@@ -245,7 +249,7 @@ def _of_script(
         for setting in launch
         if call is not None and starter_of(call) == "accelerate" and _SHARES.match(setting.key)
     ]
-    everything = (*own, *of_starter, *beside, *_written(contents, pasted.name))
+    everything = (*own, *of_starter, *beside, *_written_settings(contents, pasted.name))
     trainer = trainer_of(call, own, contents, pasted.text)
     for pair in named:
         of_file = trainer_of_file(_settings_of(*pair), pair[0].text, pair[1])
@@ -259,10 +263,10 @@ def _of_script(
         name=pasted.name,
         call=call,
     )
-    facts = _facts(lookup)
-    facts |= _of_variables(contents, facts, trainer)
+    facts = _facts_of_settings(lookup)
+    facts |= _variable_facts(contents, facts, trainer)
     facts |= devices_of(slurm, launch, contents, lookup)
-    for name, fact in machines.spoken(pasted.text, pasted.name).items():
+    for name, fact in machines.in_comments(pasted.text, pasted.name).items():
         if name == "gpu" or not (slurm or call):
             facts.setdefault(name, fact)
     return PastedFacts(
@@ -271,8 +275,8 @@ def _of_script(
         facts=facts,
         command=call,
         settings=everything,
-        other=_other(call, lookup),
-        disagree=(*_contradictions(own), *_cut(pasted)),
+        other=_other_model(call, lookup),
+        disagree=(*_contradictions(own), *_comment_in_command(pasted)),
     )
 
 
@@ -280,14 +284,14 @@ _SHARES: Final = re.compile(r"(use_)?fsdp|zero_stage$|offload_|mixed_precision$"
 """Options of Accelerate's own that say how ranks share their states, and in what precision."""
 
 
-def _call_of(contents: Contents) -> ProgramCall | None:
-    """The command that trains: of those that look most like it the first."""
+def _training_call(contents: Contents) -> ProgramCall | None:
+    """The command that trains: the first of those that look most like training."""
     ranks = [(trains(call), call) for call in contents.program_calls]
     best = max((rank for rank, _ in ranks), default=0)
     return next((call for rank, call in ranks if best and rank >= max(2, best - 12)), None)
 
 
-def _written(contents: Contents, name: str) -> list[Setting]:
+def _written_settings(contents: Contents, name: str) -> list[Setting]:
     """Settings of files that a script writes."""
     written = [
         setting
@@ -295,7 +299,7 @@ def _written(contents: Contents, name: str) -> list[Setting]:
         if re.search(r"\.(ya?ml|json|toml)$", source.name) or source.text.lstrip()[:1] == "{"
         for setting in settings.of_yaml(source.text, name)
     ]
-    return [setting._replace(where=name) for setting in written if not _secret(setting)]
+    return [setting._replace(where=name) for setting in written if not _is_secret(setting)]
 
 
 def _contradictions(options: Sequence[Setting]) -> Iterable[str]:
@@ -316,7 +320,7 @@ _COMPARED: Final = frozenset(
 )
 
 
-def _cut(pasted: Pasted) -> Iterable[str]:
+def _comment_in_command(pasted: Pasted) -> Iterable[str]:
     if line := cut_by_comment(pasted.text):
         yield (
             f"{pasted.name}:{line}: for a shell this comment ends the command; "
@@ -324,7 +328,7 @@ def _cut(pasted: Pasted) -> Iterable[str]:
         )
 
 
-def _other(call: ProgramCall | None, lookup: Lookup) -> str:
+def _other_model(call: ProgramCall | None, lookup: Lookup) -> str:
     """Why a script trains no language model, where its program names another one."""
     if call is None or lookup.has("model_name_or_path", "base_model", "num_attention_heads"):
         return ""
@@ -349,9 +353,9 @@ _VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def _of_variables(contents: Contents, facts: Mapping[str, Fact], trainer: str) -> dict[str, Fact]:
-    """Facts that variables say by their names, where the options of a trainer of Megatron's family
-    stand in a script that is not here.
+def _variable_facts(contents: Contents, facts: Mapping[str, Fact], trainer: str) -> dict[str, Fact]:
+    """Facts by the usual names of variables, for a Megatron trainer whose options stand in a script
+    that was not pasted.
     """
     if not trainer.startswith("megatron") or {"seq", "layers"} & facts.keys():
         return {}
@@ -365,7 +369,7 @@ def _of_variables(contents: Contents, facts: Mapping[str, Fact], trainer: str) -
 # ---------------------------------------------------------------------------- facts of settings
 
 
-def _facts(lookup: Lookup) -> dict[str, Fact]:
+def _facts_of_settings(lookup: Lookup) -> dict[str, Fact]:
     own = lookup.of_training()
     names = [*_COUNTED, *(("gpus", "nodes", "gpus_per_node") if lookup.call is None else ())]
     facts = {name: fact for name in names if (fact := own.whole(own.keys(name)))}

@@ -58,7 +58,7 @@ _MODEL_KEYS: Final = (
     {"n_embd", "n_head"},
     {"hidden_size", "num_attention_heads"},
 )
-"""Keys of which a model's configuration has those of one row."""
+"""A model's configuration has all keys of one row."""
 _TRAINS: Final = frozenset(
     {"learning_rate", "per_device_train_batch_size", "train_batch_size", "optimizer", "trainer"}
     | {"training", "output_dir", "dataset", "max_steps", "num_train_epochs"}
@@ -210,14 +210,14 @@ class TrainerRow(NamedTuple):
     programs: str
     """Pattern of the program, module or script of a command."""
     options: tuple[str, ...]
-    """Options of which one is enough, where the program tells nothing."""
+    """Options of which one is enough, where the program is not known."""
     marks: tuple[tuple[str, ...], ...]
     """Places of a file; of one alternative all have to be there."""
     imports: str
     """Pattern of a Python source; empty = none is the trainer's."""
 
     def has_program(self, text: str, flags: int = 0) -> bool:
-        """Whether a text names the trainer's program."""
+        """Whether a text has the name of the trainer's program in it."""
         return re.search(self.programs, text, flags) is not None
 
 
@@ -256,8 +256,8 @@ _ASIDE: Final = re.compile(
 
 
 def program_at(call: ProgramCall) -> tuple[int, str]:
-    """Where in a command the program stands that trains, and what it is; the command's end where
-    there is none. A module stands behind `-m`.
+    """Index and name of the program in a command that trains, a module stands behind `-m`; the
+    command's end where there is none.
     """
     texts = call.texts
     for way in (_python_program, _command_line, _shell_script):
@@ -273,7 +273,7 @@ _STARTS_PYTHON: Final = re.compile(
 
 
 def _python_program(texts: Sequence[str]) -> tuple[int, str] | None:
-    """The first file or module of Python that does not only start another one."""
+    """The first Python file or module, without those that only start another one."""
     rest = iter(pairwise([*enumerate(texts), (len(texts), "")]))
     for (index, text), (behind, following) in rest:
         if text in {"-m", "--module"} and following:
@@ -359,7 +359,7 @@ _DEEPSPEED_OPTIONS: Final = frozenset(
     | {"deepspeed_activation_checkpointing"}
 )
 _MENTIONED: Final = frozenset({"olmo", "pytorch-ddp", "pytorch-fsdp", "transformers", "nemo"})
-"""Trainers that scripts of others mention too."""
+"""Trainers whose names also stand in scripts of other trainers."""
 
 
 def trainer_of(

@@ -28,11 +28,11 @@ class Followed(NamedTuple):
 
     contents: Contents
     batch_script: BatchScript | None
-    """As Slurm reads it; None where no shell can read it."""
+    """The script as Slurm reads it; None where no shell can read it."""
 
 
 def unknown(text: str) -> bool:
-    """Whether a part of a value is only known in a run."""
+    """Whether a value has a variable or a command in it that only a run resolves."""
     return bool(_OPEN.search(text))
 
 
@@ -86,10 +86,9 @@ def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
 
 
 def as_meant(text: str) -> str:
-    r"""A script as its author means it, every character at its place.
-
-    A comment between the lines of a command ends the command for a shell; here the command goes on.
-    What is to be filled in is one word.
+    r"""A script as its author means it; no character moves. A comment between the lines of a
+    command ends it for a shell; here the command goes on. A placeholder, `<PATH TO D>`, becomes one
+    word.
 
     >>> as_meant("a \\\n# b\n  --c <PATH TO D>")
     'a \\\n  \\\n  --c _PATH_TO_D_'

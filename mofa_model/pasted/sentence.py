@@ -34,7 +34,7 @@ _NODE_WORDS: Final = frozenset(_WORDS["nodes"])
 _GPU_WORDS: Final = frozenset(_WORDS["gpus"])
 _LENGTHS: Final = frozenset({"day", "epoch", "hour", "hr", "minute", "month", "week", "year"})
 _SMALL: Final = frozenset({"micro", "local", "device", "per-device"})
-"""Words before a batch that is of one rank."""
+"""Words before `batch` that mean the batch of one rank."""
 _TODAY: Final = frozenset(_WORDS["today"])
 _BETWEEN: Final = frozenset(_WORDS["between"])
 _KEYED: Final = {
@@ -43,7 +43,7 @@ _KEYED: Final = {
 _COUNTS: Final = vocabulary("counts")
 _PARALLEL: Final = {"tensor": "tp", "pipeline": "pp", "context": "cp", "expert": "ep"}
 _OF_DEGREE: Final = frozenset({"size", "degree", "of", "is", "=", ":"})
-"""Words between what is parallel and its degree."""
+"""Words between a kind of parallelism and its degree."""
 _JOINTS: Final = frozenset({"x", "×", "*", "of", "with", "per", "a", "/", ",", "and", "on"})
 """Words and signs between a number and what it counts."""
 _QUALIFIERS: Final = frozenset({"global", "sequence", "max"})
@@ -59,7 +59,7 @@ _SCRIPTS: Final = re.compile(
 of these.
 """
 _LONGEST: Final = 5
-"""Words of a model's name. [1]"""
+"""Most words that a model's name has. [1]"""
 RANK: Final = "16"
 """Rank of adapters where nobody says one. [1]"""
 
@@ -98,7 +98,9 @@ def is_command(word: str) -> bool:
 
 
 class Sentence:
-    """Loose words, read one kind of saying after another: what is read is no longer looked at."""
+    """Words without dashes, read in passes: each pass reads one kind of phrase and removes its
+    words.
+    """
 
     def __init__(self, loose: Sequence[str], kept: Sequence[str]) -> None:
         self.kept = list(kept)
@@ -114,12 +116,12 @@ class Sentence:
 
     def read(self) -> list[str]:
         """The sentence as options of the command, the model last."""
-        self._keyed()
+        self._keyed_numbers()
         model = self._model()
         self._machines()
         self._words_of_training()
         self._number_alone(has_model=bool(model))
-        layout = self._became()
+        layout = self._layout_option()
         left = [word for word in self.words if word and word.lower() not in {*_FILLERS, *_TODAY}]
         if not model and "--model" not in self._has and not self._has_file and left:
             model, left = _guessed(left, likely_alone=not self._options)
@@ -127,7 +129,7 @@ class Sentence:
             named = (word for word in left if not re.fullmatch(r"\d{1,3}", word))
             slip = next((word for word in named if _LIKE_GPU.fullmatch(word)), "")
             if slip:  # its error says what is near
-                self._say("--gpu", slip)
+                self._set("--gpu", slip)
                 left.remove(slip)
         self.unread += left
         if self._degrees:
@@ -141,31 +143,31 @@ class Sentence:
             word for name in names if name in self._options for word in (name, self._options[name])
         ]
 
-    def _became(self) -> str:
+    def _layout_option(self) -> str:
         """The option for a layout in the sentence: it runs now, ran out of memory, or
         is planned.
         """
         lower = [word.lower().strip(":") for word in self.words]
         at = next((at for at, pair in enumerate(pairwise(lower)) if pair == ("out", "of")), -1)
         if at >= 0 and lower[at + 2 : at + 3] == ["memory"]:
-            self._take(at, 3)
+            self._remove(at, 3)
             return "--failed"
         if ooms := [
             at for at, word in enumerate(lower) if re.fullmatch(r"oom(s|ed|s?-killed)?", word)
         ]:
-            self._take(ooms[0], 1)
+            self._remove(ooms[0], 1)
             return "--failed"
         return "--current" if {*lower} & _TODAY else "--planned"
 
-    def _take(self, at: int, number: int) -> None:
+    def _remove(self, at: int, number: int) -> None:
         for index in range(at, at + number):
             self.words[index] = ""
 
-    def _say(self, option: str, value: str) -> None:
+    def _set(self, option: str, value: str) -> None:
         if option not in self._has:
             self._options.setdefault(option, value)
 
-    def _keyed(self) -> None:
+    def _keyed_numbers(self) -> None:
         """Read numbers with their names: `seq 8192`, `8k context`, `1T tokens`,
         `gpus=256`, `tp8`.
         """
@@ -175,11 +177,11 @@ class Sentence:
             key, equals, value = word.partition("=")
             option = _KEYED.get(key.lower(), "")
             if equals and value and option:
-                self._key(option, key, value)
-                self._take(at, 1)
+                self._set_keyed(option, key, value)
+                self._remove(at, 1)
             elif degree := re.fullmatch(r"(tp|pp|cp|ep|mbs)[-:]?(\d+)", word.lower()):
-                self._key("--planned", degree[1], degree[2])
-                self._take(at, 1)
+                self._set_keyed("--planned", degree[1], degree[2])
+                self._remove(at, 1)
         for at, word in enumerate(self.words):
             option, key = _KEYED.get(word.lower(), ""), word
             if not option or option in {"--gpu", "--model", "--framework", "--precision"}:
@@ -194,13 +196,13 @@ class Sentence:
                 continue
             if option == "--global-batch" and at and self.words[at - 1].lower() in _SMALL:
                 option, key = "--planned", "mbs"
-                self._take(at - 1, 1)
+                self._remove(at - 1, 1)
             if option in _AFTER and _NUMBER.fullmatch(before):
-                self._key(option, key, before)
-                self._take(first, at + 1 - first)
+                self._set_keyed(option, key, before)
+                self._remove(first, at + 1 - first)
             elif _NUMBER.fullmatch(after) and not _NUMBER.fullmatch(before):
-                self._key(option, key, after)
-                self._take(at, until + 1 - at)
+                self._set_keyed(option, key, after)
+                self._remove(at, until + 1 - at)
 
     def _beside_words(self) -> None:
         """Read `1024 sequences of 8192`; skip times and numbers of epochs, which change nothing."""
@@ -209,15 +211,15 @@ class Sentence:
             if not _NUMBER.fullmatch(before):
                 continue
             if lower in {"seqs", "sequences"}:
-                self._say("--global-batch", before.replace(",", ""))
-                self._take(at - 1, 2)
+                self._set("--global-batch", before.replace(",", ""))
+                self._remove(at - 1, 2)
                 of, after = (*self.words[at + 1 : at + 3], "", "")[:2]
                 if of.lower() == "of" and _NUMBER.fullmatch(after):
-                    self._say("--seq", _of_two(after))
-                    self._take(at + 1, 2)
+                    self._set("--seq", _sequence_length(after))
+                    self._remove(at + 1, 2)
             elif lower.removesuffix("s") in _LENGTHS:
                 self.unread.append(f"{before} {word}")
-                self._take(at - 1, 2)
+                self._remove(at - 1, 2)
 
     def _parallel_words(self) -> None:
         """Read degrees in words: `expert parallel 8`, `8-way tensor parallelism`."""
@@ -230,15 +232,15 @@ class Sentence:
                 continue
             before = self.words[at - 1].lower().removesuffix("-way") if at else ""
             if at and before.isdigit() and self.words[at - 1] != before:
-                self._key("--planned", key, before)
-                self._take(at - 1, behind - at + 1)
+                self._set_keyed("--planned", key, before)
+                self._remove(at - 1, behind - at + 1)
                 continue
             until = behind
             while until < len(self.words) and self.words[until].lower() in _OF_DEGREE:
                 until += 1
             if until < len(self.words) and self.words[until].isdigit():
-                self._key("--planned", key, self.words[until])
-                self._take(at, until + 1 - at)
+                self._set_keyed("--planned", key, self.words[until])
+                self._remove(at, until + 1 - at)
 
     def _of_tokens(self, at: int, until: int) -> bool:
         """Whether the word says a batch in tokens, `batch of 4M tokens` or `4M tokens batch`, which
@@ -256,19 +258,21 @@ class Sentence:
         counted = _NUMBER.fullmatch(number) and unit.lower() in {"token", "tokens"}
         if not counted or _NUMBER.fullmatch(behind):
             return False
-        self._say("--global-batch", f"{number} tokens")
-        self._take(*span)
+        self._set("--global-batch", f"{number} tokens")
+        self._remove(*span)
         return True
 
-    def _key(self, option: str, key: str, value: str) -> None:
+    def _set_keyed(self, option: str, key: str, value: str) -> None:
         if option == "--planned":
             self._degrees.append(
                 f"{'mbs' if key.lower().startswith('micro') else key.lower()}={value}"
             )
         elif option == "--gpu" and value.isdigit() and not is_gpu(value):
-            self._say("--gpus", value)
+            self._set("--gpus", value)
         else:
-            self._say(option, _of_two(value) if option == "--seq" else value.replace(",", ""))
+            self._set(
+                option, _sequence_length(value) if option == "--seq" else value.replace(",", "")
+            )
 
     def _model(self) -> str:
         """Find the model: the longest run of words that names one, a hub's id, or a size alone."""
@@ -280,12 +284,12 @@ class Sentence:
         for length in range(min(_LONGEST, len(self.words)), 0, -1):
             for at in range(len(self.words) + 1 - length):
                 run = self.words[at : at + length]
-                if name := _named(run):
-                    self._take(at, length)
+                if name := _model_named(run):
+                    self._remove(at, length)
                     return name
         for at, word in enumerate(self.words):
             if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", word) or presets.is_address(word):
-                self._take(at, 1)
+                self._remove(at, 1)
                 return word
         for at, word in enumerate(self.words):
             if is_size(word) and not (
@@ -293,9 +297,9 @@ class Sentence:
             ):
                 before = self.words[at - 1] if at else ""
                 family = before if before.lower() not in _FILLERS and before.isalpha() else ""
-                self._take(at, 1)
+                self._remove(at, 1)
                 if family:
-                    self._take(at - 1, 1)
+                    self._remove(at - 1, 1)
                 return "-".join(filter(None, (family, word)))
         return ""
 
@@ -314,7 +318,7 @@ class Sentence:
         whole = f"{self.kept[place]}-{self.words[size]}"
         if preset_named(whole.partition("=")[2] or whole) or newest(whole.lower()):
             self.kept[place] = whole
-            self._take(size, 1)
+            self._remove(size, 1)
 
     def _machines(self) -> None:
         """Find GPUs, their number, and nodes, by the kinds of neighbouring words."""
@@ -327,10 +331,10 @@ class Sentence:
                 shown = [self.words[at] for at in range(*phrase.span()) if kinds[at] in "ngi"]
                 for option, word in zip(options, shown, strict=True):
                     value = _gpu_of(word) if option == "--gpu" else word.replace(",", "")
-                    self._say(option, value)
+                    self._set(option, value)
                     if option == "--gpu" and self._options.get(option, value) != value:
                         self.devices.append(value)
-                self._take(phrase.start(), phrase.end() - phrase.start())
+                self._remove(phrase.start(), phrase.end() - phrase.start())
 
     def _join_gpus(self) -> None:
         """Join the two words of a GPU's name: `a100 80gb`, `rtx 4090`."""
@@ -343,9 +347,7 @@ class Sentence:
                 self.words[at : at + 2] = [f"{word} {following}"]
 
     def _kind(self, at: int) -> str:
-        """What sort of word stands at a position, as a letter: GPU, node, number, word
-        between, other.
-        """
+        """The kind of the word at an index, as a letter of `_FORMS`."""
         word = self.words[at].lower()
         singular = word.removesuffix("s")
         if not word:
@@ -369,21 +371,21 @@ class Sentence:
         for at, word in enumerate(self.words):
             lower = word.lower()
             if lower in {"lora", "qlora"}:
-                self._say("--lora", RANK)
+                self._set("--lora", RANK)
                 if lower == "qlora":
-                    self._say("--base", "nf4")
+                    self._set("--base", "nf4")
             elif lower == "dpo":
-                self._say("--task", "dpo")
+                self._set("--task", "dpo")
             elif sharding := re.fullmatch(r"(?:zero[-_]?([123])|(fsdp2?))", lower):
                 state = {"1": "distributed", "2": "zero2"}.get(sharding[1] or "", "zero3")
                 self._degrees.append(f"optimizer={state}")
             elif trainer := trainer_called(lower):
-                self._say("--framework", trainer)
+                self._set("--framework", trainer)
             elif re.fullmatch(r"bf16|fp8|fp16|mxfp8|nvfp4", lower):
-                self._say("--precision", lower)
+                self._set("--precision", lower)
             else:
                 continue
-            self._take(at, 1)
+            self._remove(at, 1)
 
     def _number_alone(self, *, has_model: bool) -> None:
         """A number alone counts GPUs where a model, a file or an option stands beside it."""
@@ -391,8 +393,8 @@ class Sentence:
             return
         alone = [at for at, word in enumerate(self.words) if re.fullmatch(r"\d+x?", word.lower())]
         if len(alone) == 1 and (has_model or self._beside):
-            self._say("--gpus", self.words[alone[0]].lower().rstrip("x"))
-            self._take(alone[0], 1)
+            self._set("--gpus", self.words[alone[0]].lower().rstrip("x"))
+            self._remove(alone[0], 1)
 
 
 _FORMS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
@@ -430,7 +432,7 @@ def _counted_in_words(words: list[str]) -> list[str]:
 
 
 def _pieces(words: Sequence[str]) -> Iterator[str]:
-    """Words without their marks, and those that say a number and a GPU as both."""
+    """Words without punctuation; a word such as `8xH100` becomes a number and a GPU."""
     for word in (piece for text in words for piece in _SCRIPTS.findall(text)):
         plain = word.strip("\"'()?!;,").rstrip(".") or word
         lower = plain.lower()
@@ -480,10 +482,10 @@ def _gpu_of(word: str) -> str:
     return bare.removesuffix("s") if is_gpu(bare.removesuffix("s")) else word
 
 
-def _of_two(value: str) -> str:
-    """A sequence's length: 8k of them are 8192.
+def _sequence_length(value: str) -> str:
+    """A sequence length in digits: k is 1024.
 
-    >>> _of_two("8k"), _of_two("8192"), _of_two("1M")
+    >>> _sequence_length("8k"), _sequence_length("8192"), _sequence_length("1M")
     ('8192', '8192', '1048576')
     """
     length = _NUMBER.fullmatch(value)
@@ -496,10 +498,8 @@ def _of_two(value: str) -> str:
     )
 
 
-def _named(run: Sequence[str]) -> str:
-    """The name that words make: a preset's where they are one in any spelling; empty where they
-    are none.
-    """
+def _model_named(run: Sequence[str]) -> str:
+    """The model that neighbouring words name together; empty where they name none."""
     if not all(run) or any(word.lower() in _FILLERS or is_gpu(word) for word in run):
         return ""
     if not re.search(r"[A-Za-z]", run[0]) or (len(run) == 1 and run[0].isdigit()):
@@ -516,8 +516,8 @@ def _named(run: Sequence[str]) -> str:
 
 
 def _guessed(left: list[str], *, likely_alone: bool) -> tuple[str, list[str]]:
-    """What looks most like a model's name among words that nobody knows, and the others; words
-    without a digit are none where nothing else is said.
+    """The unknown words that look most like a model's name, and the rest. Words without a digit are
+    no name where the sentence has nothing else.
     """
     likely = [word for word in left if re.search(r"[A-Za-z].*\d|\d.*[A-Za-z]|/", word)]
     if len(likely) == 1:

@@ -34,7 +34,7 @@ def key(name: str) -> str:
 
 
 def of_yaml(text: str, name: str) -> list[Setting]:
-    """Settings of YAML or JSON; of a text that is no proper YAML what its lines say."""
+    """Settings of YAML or JSON; a text that is no valid YAML is read line by line."""
     reader = StreamReader(name)
     try:
         settings = [
@@ -85,7 +85,7 @@ def _by_lines(text: str, name: str) -> Iterator[Setting]:
 
 
 def _resolved(settings: list[Setting]) -> list[Setting]:
-    """Settings with those in them that a file takes from another place of itself."""
+    """Settings with each reference `${path}` replaced by the value at that path."""
     by_path = {setting.path: setting.value for setting in settings}
 
     def value(text: str, depth: int = 0) -> str:
