@@ -28,7 +28,7 @@ from mofa_model.errors import MofaError
 from mofa_model.estimate import estimate
 from mofa_model.launch import Reading, program_of, read
 from mofa_model.launch.formats import document_of
-from mofa_model.launch.given import tuning_of
+from mofa_model.launch.tuning_request import tuning_of
 from mofa_model.launch.hugging_face import OPTIMIZERS
 from mofa_model.launch.table import Settings
 from mofa_model.launch.trainers import settings_of

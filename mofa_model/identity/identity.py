@@ -172,7 +172,7 @@ def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Contents]:
         demand = demand_of(body, beside)
     except InputError:  # who needs the demand is told why
         return []
-    return [read_container(list(demand.words), None, demand.said, {}, {})] if demand.words else []
+    return [read_container(list(demand.words), None, demand.words_path, {}, {})] if demand.words else []
 
 
 _LEARNED: Final = frozenset(

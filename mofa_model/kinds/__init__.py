@@ -89,11 +89,11 @@ __all__ = [
     "JobKind",
     "Kind",
     "PodLabels",
-    "asked_of",
     "demand_of",
     "job_kind",
     "made_by",
     "same_kind",
+    "without_suspension",
 ]
 
 
@@ -104,17 +104,19 @@ def job_kind(api_version: object, kind: object) -> JobKind | None:
     True
     """
     group = text_of(api_version).rpartition("/")[0]
-    return next((one for one in KINDS if one.group == group and one.kind == kind), None)
+    return next((entry for entry in KINDS if (entry.group, entry.kind) == (group, kind)), None)
 
 
-def same_kind(one_version: object, one: object, other_version: object, other: object) -> bool:
+def same_kind(
+    first_version: object, first_kind: object, second_version: object, second_kind: object
+) -> bool:
     """Whether two manifests are of one kind, whatever the versions of its group.
 
     >>> same_kind("kubeflow.org/v1", "MPIJob", "kubeflow.org/v2beta1", "MPIJob")
     True
     """
-    groups = {text_of(version).rpartition("/")[0] for version in (one_version, other_version)}
-    return len(groups) == 1 and one == other
+    groups = {text_of(version).rpartition("/")[0] for version in (first_version, second_version)}
+    return len(groups) == 1 and first_kind == second_kind
 
 
 def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
@@ -127,9 +129,9 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
                 "starts a pod that was lost again alone; run the training as a JobSet, a TrainJob "
                 "or a PyTorchJob, or describe it by a TrainingJob"
             )
-        known = ", ".join(sorted(f"{one.kind}.{one.group}" for one in KINDS))
+        supported = ", ".join(sorted(f"{entry.kind}.{entry.group}" for entry in KINDS))
         raise InputError(
-            f"replicas of a {body.get('kind')} cannot be read; known: {known}; "
+            f"replicas of a {body.get('kind')} cannot be read; known: {supported}; "
             "of another kind that Kueue admits, give its Workload"
         )
     if not isinstance(spec := body.get("spec"), dict):
@@ -144,17 +146,17 @@ def made_by(body: Body) -> tuple[JobKind, str] | None:
     >>> made_by({"metadata": {"ownerReferences": [owner]}})[1]
     'tune'
     """
-    for one in items(at(body, "metadata", "ownerReferences")):
-        kind = job_kind(one.get("apiVersion"), one.get("kind"))
-        if kind is not None and one.get("controller") is True:
-            return kind, text_of(one.get("name"))
+    for owner in items(at(body, "metadata", "ownerReferences")):
+        kind = job_kind(owner.get("apiVersion"), owner.get("kind"))
+        if kind is not None and owner.get("controller") is True:
+            return kind, text_of(owner.get("name"))
     return None
 
 
-def asked_of(spec: object) -> object:
+def without_suspension(spec: object) -> object:
     """A job's spec without the fields that suspend it: no answer depends on them.
 
-    >>> asked_of({"suspend": True, "runPolicy": {"suspend": True, "backoffLimit": 3}})
+    >>> without_suspension({"suspend": True, "runPolicy": {"suspend": True, "backoffLimit": 3}})
     {'runPolicy': {'backoffLimit': 3}}
     """
     for path in dict.fromkeys(kind.suspend for kind in KINDS if kind.suspend):
@@ -165,8 +167,8 @@ def asked_of(spec: object) -> object:
 def _without(value: object, path: tuple[str, ...]) -> object:
     """A mapping without what stands at the end of a path."""
     first, *rest = path
-    if first not in (here := mapping(value)):
+    if first not in (fields := mapping(value)):
         return value
     if not rest:
-        return {key: one for key, one in here.items() if key != first}
-    return here | {first: _without(here[first], tuple(rest))}
+        return {key: field for key, field in fields.items() if key != first}
+    return fields | {first: _without(fields[first], tuple(rest))}

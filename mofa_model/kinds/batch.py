@@ -55,12 +55,10 @@ class BatchJob(JobKind):
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """Pods that run at the same time, of an indexed Job never more than it has indexes."""
-        found = read(_Spec, spec)
-        count = at_once(found.parallelism, found.completions)
+        job = read(_Spec, spec)
+        count = at_once(job.parallelism, job.completions)
         where = "spec.template"
-        return [
-            PodSet(where=where, template=found.template, counted="spec.parallelism", count=count)
-        ]
+        return [PodSet(where=where, template=job.template, counted="spec.parallelism", count=count)]
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""

@@ -44,6 +44,11 @@ class PodSet:
     stride: int = 1
     """Pods that come and go together. [1]"""
 
+    @property
+    def spec(self) -> PodSpec:
+        """What its pods are made of; empty where there is no template."""
+        return (self.template or PodTemplate()).spec
+
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
@@ -57,7 +62,7 @@ class Demand:
     """GPUs of all pods at each size of an elastic job, fewest first; empty = one size. [1]"""
     words: tuple[str, ...] = ()
     """Command and arguments of the container with GPUs."""
-    said: str = ""
+    words_path: str = ""
     """Where these stand in the object."""
     model: str = ""
     """The model that the object itself names, outside of any command; empty where it names none."""
@@ -82,30 +87,30 @@ class Demand:
         {'/etc/run/small.yaml': ('tune', 'small.yaml')}
         """
         named = [
-            one
+            path
             for word in self.words
-            for one in (word, word.partition("=")[2])
-            if one.startswith("/")
+            for path in (word, word.partition("=")[2])
+            if path.startswith("/")
         ]
-        found: dict[str, tuple[str, str]] = {}
+        config_files: dict[str, tuple[str, str]] = {}
         for path in named:
             for mount in self.mounts:
                 folder, _, file = path.rpartition("/")
                 if mount.key and path == mount.path:
-                    found[path] = (mount.config_map, mount.key)
+                    config_files[path] = (mount.config_map, mount.key)
                 elif not mount.key and folder == mount.path:
-                    found[path] = (mount.config_map, file)
-        return found
+                    config_files[path] = (mount.config_map, file)
+        return config_files
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Set:
-    """A set of pods, read."""
+    """A set of pods, with what was read in their template."""
 
-    of: PodSet
+    pod_set: PodSet
     gpus: int
     words: tuple[str, ...]
-    said: str
+    words_path: str
     why: str
     missing: tuple[Reference, ...]
     blank: bool
@@ -114,14 +119,13 @@ class _Set:
     @property
     def count(self) -> int:
         """Pods: those that are wanted, and where none are yet, as many as there may be. [1]"""
-        return self.of.count or self.of.most or 0
+        return self.pod_set.count or self.pod_set.most or 0
 
     def sizes(self) -> range:
         """How many pods it may have. [1]"""
-        least = self.of.least if self.of.least is not None else self.count
-        most = self.of.most or 0
-        least = least or self.of.stride
-        return range(min(least, self.count), max(most, self.count) + 1, self.of.stride)
+        pods = self.pod_set
+        least = (self.count if pods.least is None else pods.least) or pods.stride
+        return range(min(least, self.count), max(pods.most or 0, self.count) + 1, pods.stride)
 
 
 def total(
@@ -137,68 +141,65 @@ def total(
     Where a container names GPUs and leaves their number empty, processes say it: `each` of `nodes`
     where the object states them, else as torchrun is told. Without a resource there are no GPUs.
     """
-    sets = [_read(one, beside) for one in pod_sets]
-    asking = [one for one in sets if one.gpus]
-    gpus = sum(one.count * one.gpus for one in asking)
-    pods = {one.gpus for one in asking if one.count}
-    speaks = next((one for one in asking if one.words), None) or max(
-        sets, key=lambda one: (launches(one.words), bool(one.words)), default=None
+    sets = [_read(pod_set, beside) for pod_set in pod_sets]
+    asking = [pods for pods in sets if pods.gpus]
+    gpus = sum(pods.count * pods.gpus for pods in asking)
+    gpus_per_pod = {pods.gpus for pods in asking if pods.count}
+    speaker = next((pods for pods in asking if pods.words), None) or max(
+        sets, key=lambda pods: (launches(pods.words), bool(pods.words)), default=None
     )
-    words = speaks.words if speaks else ()
-    pod = pods.pop() if len(pods) == 1 else 0
-    if any(one.why for one in sets):
-        gpus = pod = 0
-    elif not gpus and any(one.blank for one in sets):
-        told = torchrun(words) or (0, 0)
-        pod = each or told[1]
-        gpus = (nodes or told[0]) * pod
+    words = speaker.words if speaker else ()
+    pod_gpus = gpus_per_pod.pop() if len(gpus_per_pod) == 1 else 0
+    if any(pods.why for pods in sets):
+        gpus = pod_gpus = 0
+    elif not gpus and any(pods.blank for pods in sets):
+        torchrun_nodes, torchrun_processes = torchrun(words) or (0, 0)
+        pod_gpus = each or torchrun_processes
+        gpus = (nodes or torchrun_nodes) * pod_gpus
     if gpus > MOST:
         raise InputError(f"{gpus} GPUs are more than any job has; check replicas and {GPU[0]}")
     return Demand(
         gpus=gpus,
-        gpus_per_pod=pod,
+        gpus_per_pod=pod_gpus,
         sizes=_sizes(asking) if gpus else (),
         words=words,
-        said=speaks.said if speaks and words else holds,
+        words_path=speaker.words_path if speaker and words else holds,
         # A job that is still to be sized asks for no GPU: its nodes are those that its pods select.
-        selector=next((found for one in asking or sets if (found := _spec(one.of).selector)), {}),
-        images=frozenset(one.image for each in sets for one in _spec(each.of).containers),
-        mounts=tuple(dict.fromkeys(mount for each in sets for mount in _spec(each.of).mounts)),
+        selector=next(filter(None, (pods.pod_set.spec.selector for pods in asking or sets)), {}),
+        images=frozenset(
+            container.image for pods in sets for container in pods.pod_set.spec.containers
+        ),
+        mounts=tuple(dict.fromkeys(mount for pods in sets for mount in pods.pod_set.spec.mounts)),
         unread="" if gpus else _unread(sets, holds),
-        missing=tuple(dict.fromkeys(one for each in sets for one in each.missing)),
+        missing=tuple(dict.fromkeys(reference for pods in sets for reference in pods.missing)),
     )
 
 
-def named(demand: Demand, reference: Reference, where: str) -> Demand:
-    """What is known of a job whose pods stand in an object that it names, and that is not here."""
+def unresolved(demand: Demand, reference: Reference, where: str) -> Demand:
+    """The demand of a job that names an object which would say its pods, and which is not here."""
     unread = f"{where}: {reference} is not here; create it, or {ELSEWHERE}"
     return replace(demand, unread=unread, missing=(reference,))
 
 
-def _read(one: PodSet, beside: Beside) -> _Set:
-    containers = _spec(one).containers
-    claims = [claimed(claim, beside) for claim in _spec(one).resource_claims]
+def _read(pod_set: PodSet, beside: Beside) -> _Set:
+    containers = pod_set.spec.containers
+    claims = [claimed(claim, beside) for claim in pod_set.spec.resource_claims]
     asking = [number for number, container in enumerate(containers) if container.gpus]
     order = [*asking, *(number for number in range(len(containers)) if number not in asking)]
-    spoken = [number for number in order if containers[number].words]
-    number = (
-        spoken[0]
-        if asking and spoken
-        else max(spoken, key=lambda number: launches(containers[number].words), default=0)
-    )
+    with_words = [number for number in order if containers[number].words]
+    if asking and with_words:
+        number = with_words[0]
+    else:
+        number = max(with_words, key=lambda number: launches(containers[number].words), default=0)
     return _Set(
-        of=one,
-        gpus=sum(one.gpus for one in containers) + sum(claim.gpus for claim in claims),
-        words=containers[number].words if spoken else (),
-        said=f"{one.where}.spec.containers[{number}]",
+        pod_set=pod_set,
+        gpus=sum(container.gpus for container in containers) + sum(claim.gpus for claim in claims),
+        words=containers[number].words if with_words else (),
+        words_path=f"{pod_set.where}.spec.containers[{number}]",
         why=next((claim.why for claim in claims if claim.why), ""),
         missing=tuple(reference for claim in claims for reference in claim.missing),
         blank=any(container.blank for container in containers),
     )
-
-
-def _spec(one: PodSet) -> PodSpec:
-    return (one.template or PodTemplate()).spec
 
 
 def _sizes(pod_sets: Sequence[_Set]) -> tuple[int, ...]:
@@ -220,36 +221,35 @@ def _thinned(counts: range) -> list[int]:
     """The counts, or if they are many the least, its doublings and the most."""
     if len(counts) <= _SIZES:
         return list(counts)
-    found, count = [counts[-1]], counts[0]
+    kept, count = [counts[-1]], counts[0]
     while count < counts[-1]:
-        found.append(count)
+        kept.append(count)
         count *= 2
-    return sorted(found)[-_SIZES:]
+    return sorted(kept)[-_SIZES:]
 
 
 def _unread(sets: Sequence[_Set], holds: str) -> str:
     """Why no GPUs were found, in the object's own words."""
-    if not any(_spec(one.of).containers for one in sets):
+    if not any(pods.pod_set.spec.containers for pods in sets):
         return f"{holds}: has no containers; give it a pod that asks for {GPU[0]}, or {ELSEWHERE}"
-    for one in sets:
-        if one.why:
-            return f"{one.of.where}.spec.resourceClaims: {one.why}, or {ELSEWHERE}"
-        if one.gpus:
-            return f"{one.of.counted}: is 0; say how many pods there are, or {ELSEWHERE}"
-    shown = next((one for one in sets if one.of.asks), None)
-    shown = shown or max(reversed(sets), key=lambda one: (_is_device(one.of), one.count))
-    containers = _spec(shown.of).containers
-    number = next((at for at, one in enumerate(containers) if one.others), 0)
-    where = shown.of.asks or f"{shown.of.where}.spec.containers[{number}].resources"
-    asked = (
-        ", ".join(f"{name}: {amount}" for name, amount in containers[number].others.items())
-        if containers
-        else ""
+    for pods in sets:
+        if pods.why:
+            return f"{pods.pod_set.where}.spec.resourceClaims: {pods.why}, or {ELSEWHERE}"
+        if pods.gpus:
+            return f"{pods.pod_set.counted}: is 0; say how many pods there are, or {ELSEWHERE}"
+    shown = next((pods for pods in sets if pods.pod_set.asks), None)
+    shown = shown or max(reversed(sets), key=lambda pods: (_is_device(pods.pod_set), pods.count))
+    containers = shown.pod_set.spec.containers
+    number = next((index for index, container in enumerate(containers) if container.others), 0)
+    where = shown.pod_set.asks or f"{shown.pod_set.where}.spec.containers[{number}].resources"
+    others = containers[number].others if containers else {}
+    requests = ", ".join(f"{name}: {amount}" for name, amount in others.items())[:_LONGEST]
+    return (
+        f"{where}.limits: asks for {requests or 'nothing'}, and for no {_GPUS}, "
+        f"the GPUs that are known; ask for them there, or {ELSEWHERE}"
     )
-    found = f"asks for {asked[:_LONGEST] or 'nothing'}, and for no {_GPUS}, the GPUs that are known"
-    return f"{where}.limits: {found}; ask for them there, or {ELSEWHERE}"
 
 
-def _is_device(one: PodSet) -> bool:
+def _is_device(pod_set: PodSet) -> bool:
     """Whether a pod asks for what some vendor names, as accelerators are named."""
-    return any("/" in name for container in _spec(one).containers for name in container.others)
+    return any("/" in name for container in pod_set.spec.containers for name in container.others)

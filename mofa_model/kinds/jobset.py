@@ -66,13 +66,13 @@ class ReplicatedJob(Shape):
 
 def replicated(jobs: Sequence[ReplicatedJob], path: str) -> list[PodSet]:
     """Pods of replicated Jobs; `path` is what they stand under."""
-    found = list[PodSet]()
-    for number, one in enumerate(jobs):
-        here, each = f"{path}.replicatedJobs[{number}]", at_once(one.parallelism, one.completions)
-        counted = f"{here}.template.spec.parallelism" if one.replicas else f"{here}.replicas"
-        where, count = f"{here}.template.spec.template", one.replicas * each
-        found.append(PodSet(where=where, template=one.pods, counted=counted, count=count))
-    return found
+    pod_sets = list[PodSet]()
+    for number, job in enumerate(jobs):
+        place, each = f"{path}.replicatedJobs[{number}]", at_once(job.parallelism, job.completions)
+        counted = f"{place}.template.spec.parallelism" if job.replicas else f"{place}.replicas"
+        where, count = f"{place}.template.spec.template", job.replicas * each
+        pod_sets.append(PodSet(where=where, template=job.pods, counted=counted, count=count))
+    return pod_sets
 
 
 class _Spec(Shape):
@@ -104,9 +104,9 @@ class JobSet(JobKind):
         del now
         spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
         every = status.replicated_jobs_status
-        running = {one.name: one.ready + one.succeeded for one in every}
-        whole = all(running.get(one.name, 0) >= one.replicas for one in spec.replicated_jobs)
-        again = sum(one.job_restarts for one in every)
+        running = {job.name: job.ready + job.succeeded for job in every}
+        whole = all(running.get(job.name, 0) >= job.replicas for job in spec.replicated_jobs)
+        again = sum(job.job_restarts for job in every)
         return status.observation(
             ready=whole if every else None,
             counters={
@@ -147,11 +147,11 @@ class JobSet(JobKind):
     def states_size(self, spec: Body) -> bool:
         """Whether one of its Jobs states its pods, or a pod asks for GPUs."""
         counted = (
-            at(one, "template", "spec", "parallelism") for one in items(at(spec, "replicatedJobs"))
+            at(job, "template", "spec", "parallelism") for job in items(at(spec, "replicatedJobs"))
         )
-        pods = (one.pods.spec for one in read(_Spec, spec).replicated_jobs if one.pods)
-        asked = any(container.gpus for pod in pods for container in pod.containers)
-        return asked or any(one is not None for one in counted)
+        pods = (job.pods.spec for job in read(_Spec, spec).replicated_jobs if job.pods)
+        asks_for_gpus = any(container.gpus for pod in pods for container in pod.containers)
+        return asks_for_gpus or any(count is not None for count in counted)
 
     def launch_patch(
         self, body: Body, arguments: Sequence[str], steps: str, beside: Beside = NOTHING
@@ -159,19 +159,19 @@ class JobSet(JobKind):
         """Annotations of its pod templates, of those whose containers read them."""
         del beside
         spec = read(_Spec, body.get("spec"))
-        wanted, made = pod_annotations(arguments, steps), list[Operation]()
-        if all(one.pods is None for one in spec.replicated_jobs):
+        annotations, operations = pod_annotations(arguments, steps), list[Operation]()
+        if all(job.pods is None for job in spec.replicated_jobs):
             raise InputError("spec.replicatedJobs: holds no pod template")
         reading = read_by(_templates(body))
-        for number, (one, (where, _)) in enumerate(
+        for number, (job, (where, _)) in enumerate(
             zip(spec.replicated_jobs, _templates(body), strict=True)
         ):
-            if one.pods is None or where not in reading:
+            if job.pods is None or where not in reading:
                 continue
             path = pointer("spec", "replicatedJobs", number)
-            added = annotated(path + "/template/spec/template", one.pods, wanted)
-            made += [test(path + "/name", one.name or None), *added] if added else []
-        return made
+            added = annotated(path + "/template/spec/template", job.pods, annotations)
+            operations += [test(path + "/name", job.name or None), *added] if added else []
+        return operations
 
 
 def _templates(body: Body) -> list[tuple[str, object]]:
@@ -179,9 +179,9 @@ def _templates(body: Body) -> list[tuple[str, object]]:
     return [
         (
             f"spec.replicatedJobs[{number}].template.spec.template",
-            at(one, "template", "spec", "template"),
+            at(job, "template", "spec", "template"),
         )
-        for number, one in enumerate(items(at(body, "spec", "replicatedJobs")))
+        for number, job in enumerate(items(at(body, "spec", "replicatedJobs")))
     ]
 
 

@@ -76,8 +76,8 @@ class NewJob:
         options = on_nodes(
             self.starter, self.nodes, self.gpus, rank=rank, address=address, port=port
         )
-        told = [f"{option}={value}" for option, value in options] if address else []
-        return [*self.starter, *told, *self.words]
+        arguments = [f"{option}={value}" for option, value in options] if address else []
+        return [*self.starter, *arguments, *self.words]
 
     def variables(self) -> list[dict[str, str]]:
         """Variables as a container has them."""
@@ -91,7 +91,7 @@ class NewJob:
         self, container: str, command: list[str] | None, args: list[str] | None
     ) -> dict[str, Any]:
         """A pod of one container, with shared memory for its processes."""
-        told = {key: words for key, words in (("command", command), ("args", args)) if words}
+        lines = {key: words for key, words in (("command", command), ("args", args)) if words}
         mounts = [{"name": "shared-memory", "mountPath": _SHARED}]
         volumes: list[dict[str, Any]] = [
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}
@@ -99,9 +99,9 @@ class NewJob:
         if self.files:
             mounts.append({"name": "launch", "mountPath": MOUNTED})
             volumes.append({"name": "launch", "configMap": {"name": f"{self.name}-launch"}})
-        made = {"name": container, "image": self.image, **told, "env": self.variables()}
+        fields = {"name": container, "image": self.image, **lines, "env": self.variables()}
         return {
-            "containers": [{**made, "resources": self.limits(), "volumeMounts": mounts}],
+            "containers": [{**fields, "resources": self.limits(), "volumeMounts": mounts}],
             "volumes": volumes,
         }
 
@@ -250,8 +250,8 @@ class PodLabels:
 
     def job_name(self, name: str) -> str:
         """The job's name in what the label `job` says."""
-        found = re.fullmatch(self.pattern, name)
-        return found[1] if found else name
+        match = re.fullmatch(self.pattern, name)
+        return match[1] if match else name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -338,11 +338,11 @@ class JobKind(Kind):
         if limit is None or not limit.can_change:
             return []
         spec = part(body, "spec")
-        wanted = limit.enough_for(restarts, sum(one.count for one in self.pod_sets(spec)))
+        needed = limit.enough_for(restarts, sum(pods.count for pods in self.pod_sets(spec)))
         stands, path = at(spec, *limit.path), pointer("spec", *limit.path)
-        if isinstance(stands, int) and stands >= wanted:
+        if isinstance(stands, int) and stands >= needed:
             return []
-        return [test(path, stands), {"op": "add", "path": path, "value": wanted}]
+        return [test(path, stands), {"op": "add", "path": path, "value": needed}]
 
     def restarts_of(self, job: NewJob) -> int:
         """The value of the restart field for a new job with one pod on each node. [1]"""

@@ -30,17 +30,17 @@ class LeaderWorkerSet(JobKind):
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """The pods of one group; a leader without a template is made as its workers."""
-        found, path = read(_Spec, spec), "spec.leaderWorkerTemplate"
+        group, path = read(_Spec, spec), "spec.leaderWorkerTemplate"
         workers = PodSet(
             where=f"{path}.workerTemplate",
-            template=found.worker,
+            template=group.worker,
             counted=f"{path}.size",
-            count=found.size - (found.leader is not None and found.size > 0),
+            count=group.size - (group.leader is not None and group.size > 0),
         )
         leader = PodSet(
-            where=f"{path}.leaderTemplate", template=found.leader, counted=f"{path}.size"
+            where=f"{path}.leaderTemplate", template=group.leader, counted=f"{path}.size"
         )
-        return [workers] if found.leader is None else [leader, workers]
+        return [workers] if group.leader is None else [leader, workers]
 
     def observed(self, body: Body, now: float) -> Observation:
         """How many groups are ready."""

@@ -27,13 +27,13 @@ class MPIJob(JobKind):
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
         """What its pods ask for, with the command of the launcher's container."""
-        asked = super().demand(spec, beside)
+        demand_of_pods = super().demand(spec, beside)
         launcher = read(_Spec, spec).roles.get(_LAUNCHER, Role()).template.spec.containers
         for number, container in enumerate(launcher):
             if container.words:
                 path = f"spec.{_ROLES}.{_LAUNCHER}.template.spec.containers[{number}]"
-                return replace(asked, words=container.words, said=path)
-        return asked
+                return replace(demand_of_pods, words=container.words, words_path=path)
+        return demand_of_pods
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""

@@ -19,7 +19,7 @@ def same(old: str, new: str, *but: str) -> str:
     n.all(k, k == "args" || (k in o && o[k] == n[k]))
     && o.all(k, k == "args" || k in n)
     """
-    names = ", ".join(f'"{one}"' for one in but)
+    names = ", ".join(f'"{key}"' for key in but)
     others = f"k in [{names}]" if len(but) > 1 else f"k == {names}"
     return (
         f"{new}.all(k, {others} || (k in {old} && {old}[k] == {new}[k]))\n"
@@ -29,7 +29,7 @@ def same(old: str, new: str, *but: str) -> str:
 
 def same_pods(old: str, new: str) -> str:
     """CEL: two pod templates are the same but for the annotations with launch arguments."""
-    before, after = (f"{one}.?metadata.orValue({{}})" for one in (old, new))
+    before, after = (f"{template}.?metadata.orValue({{}})" for template in (old, new))
     annotations = ".?metadata.?annotations"
     return f"""\
 {same(old, new, "metadata")}
@@ -55,20 +55,20 @@ def pod_annotations(arguments: Sequence[str], steps: str) -> dict[str, str]:
     return {ARGUMENTS: shlex.join(rewritten((), arguments))} | ({INTERVAL: steps} if steps else {})
 
 
-def annotated(path: str, template: PodTemplate, wanted: Mapping[str, str]) -> list[Operation]:
+def annotated(path: str, template: PodTemplate, annotations: Mapping[str, str]) -> list[Operation]:
     """The patch that puts annotations on a pod template, with the metadata that is missing."""
     path += "/metadata"
     if template.metadata is None:
         return [
             test(path, None),
-            {"op": "add", "path": path, "value": {"annotations": dict(wanted)}},
+            {"op": "add", "path": path, "value": {"annotations": dict(annotations)}},
         ]
     stands, path = template.metadata.annotations, path + "/annotations"
     if stands is None:
-        return [test(path, None), {"op": "add", "path": path, "value": dict(wanted)}]
+        return [test(path, None), {"op": "add", "path": path, "value": dict(annotations)}]
     return [
         {"op": "add", "path": path + pointer(name), "value": value}
-        for name, value in wanted.items()
+        for name, value in annotations.items()
         if stands.get(name) != value
     ]
 
@@ -82,10 +82,10 @@ def replaced(path: str, container: Container, arguments: Sequence[str]) -> list[
             "the layout's arguments are in the container's command; write them into args, "
             "where they can be replaced"
         )
-    wanted = list(after[len(command) :])
-    if wanted == container.args:
+    new_args = list(after[len(command) :])
+    if new_args == container.args:
         return []
-    change: Operation = {"op": "add", "path": path + "/args", "value": wanted}
+    change: Operation = {"op": "add", "path": path + "/args", "value": new_args}
     return [test(path + "/name", container.name), test(path + "/args", container.args), change]
 
 

@@ -70,8 +70,8 @@ _SECTIONS: Final = ("limits", "requests")
 
 def _devices(resources: object) -> int:
     """GPUs among the limits, else among the requests; 0 where neither has any. [1]"""
-    asked = (at(resources, section, name) for section in _SECTIONS for name in GPU)
-    value = next((one for one in asked if one is not None), 0)
+    amounts = (at(resources, section, name) for section in _SECTIONS for name in GPU)
+    value = next((amount for amount in amounts if amount is not None), 0)
     return count_of(
         int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
     )
@@ -83,8 +83,8 @@ def _others(resources: object) -> dict[str, str]:
     >>> _others({"limits": {"cpu": 8, "google.com/tpu": 4, "nvidia.com/gpu": 1}})
     {'cpu': '8', 'google.com/tpu': '4'}
     """
-    asked = [part(resources, section) for section in reversed(_SECTIONS)]
-    return {str(name): str(one) for some in asked for name, one in some.items() if name not in GPU}
+    amounts = {**part(resources, "requests"), **part(resources, "limits")}
+    return {str(name): str(amount) for name, amount in amounts.items() if name not in GPU}
 
 
 def _blank(resources: object) -> bool:
@@ -93,8 +93,10 @@ def _blank(resources: object) -> bool:
     >>> _blank({"limits": {"nvidia.com/gpu": None}}), _blank({"limits": {"cpu": 8}})
     (True, False)
     """
-    asked = [part(resources, section) for section in _SECTIONS]
-    return any(name in some and some[name] in (None, "") for some in asked for name in GPU)
+    sections = [part(resources, section) for section in _SECTIONS]
+    return any(
+        name in section and section[name] in (None, "") for section in sections for name in GPU
+    )
 
 
 Devices: TypeAlias = Annotated[int, PlainValidator(_devices)]
@@ -132,11 +134,11 @@ def accelerators_in(written: object) -> Accelerators:
     if not isinstance(written, str):
         return Accelerators(0 if written is None else count_of(written))
     for form in _ACCELERATORS:
-        if found := form.fullmatch(written.strip()):
-            name = found["name"] or ""
+        if match := form.fullmatch(written.strip()):
+            name = match["name"] or ""
             if "/" in name and name not in GPU:
                 break  # another vendor's resource is no GPU that is known
-            return Accelerators(count_of(int(found["count"])), "" if name in GPU else name)
+            return Accelerators(count_of(int(match["count"])), "" if name in GPU else name)
     if PLACEHOLDER.search(written):
         count_of(written)  # refuses it with what is missing
     raise InputError(f"GPUs cannot be {written[:40]!r}; write 8, 8xH100, H100:8 or {GPU[0]}=8")
@@ -202,39 +204,39 @@ def claimed(claim: Claim, beside: Beside) -> Claimed:
         return Claimed(
             why=f"names ResourceClaim {name!r}, which all pods share: name a ResourceClaimTemplate"
         )
-    wanted = Reference(RESOURCE_CLAIM_TEMPLATE, claim.resource_claim_template_name)
-    if not wanted.name:
+    template = Reference(RESOURCE_CLAIM_TEMPLATE, claim.resource_claim_template_name)
+    if not template.name:
         return Claimed()
-    spec = beside.spec(wanted)
+    spec = beside.spec(template)
     if spec is None:
-        return Claimed(why=f"names {wanted}, which is not here: create it", missing=(wanted,))
+        return Claimed(why=f"names {template}, which is not here: create it", missing=(template,))
     every = [
         _of_request(request, beside)
-        for request in read(_Template, spec, f"{wanted}: spec").requests
+        for request in read(_Template, spec, f"{template}: spec").requests
     ]
     return Claimed(
-        sum(one.gpus for one in every),
-        next((f"names {wanted}, {one.why}" for one in every if one.why), ""),
-        tuple(reference for one in every for reference in one.missing),
+        sum(request.gpus for request in every),
+        next((f"names {template}, {request.why}" for request in every if request.why), ""),
+        tuple(reference for request in every for reference in request.missing),
     )
 
 
 def _of_request(request: _Request, beside: Beside) -> Claimed:
     """The GPUs that one request of a ResourceClaim asks for, or why nobody can tell."""
-    wanted = request.least
-    found = _is_gpu(wanted.device_class_name, beside)
-    if found is None:
-        missing = Reference(DEVICE_CLASS, wanted.device_class_name)
+    devices = request.least
+    is_gpu = _is_gpu(devices.device_class_name, beside)
+    if is_gpu is None:
+        missing = Reference(DEVICE_CLASS, devices.device_class_name)
         return Claimed(
             why=f"which asks for {missing}, which is not here: create it", missing=(missing,)
         )
-    if not found:
+    if not is_gpu:
         return Claimed()
-    if wanted.allocation_mode == _ALL:
+    if devices.allocation_mode == _ALL:
         return Claimed(
             why=f"whose request {request.name!r} has allocationMode All: give it a count instead"
         )
-    return Claimed(wanted.count)
+    return Claimed(devices.count)
 
 
 def _is_gpu(name: str, beside: Beside) -> bool | None:
@@ -251,9 +253,13 @@ def _is_gpu(name: str, beside: Beside) -> bool | None:
     spec = beside.spec(Reference(DEVICE_CLASS, name))
     if spec is None:
         return None
-    found = read(_Class, spec, f"DeviceClass {name}: spec")
-    drivers = {driver for one in found.selectors for driver in _DRIVER.findall(one.expression)}
-    return found.extended_resource_name in GPU or bool(drivers & set(DRIVERS))
+    device_class = read(_Class, spec, f"DeviceClass {name}: spec")
+    drivers = {
+        driver
+        for selector in device_class.selectors
+        for driver in _DRIVER.findall(selector.expression)
+    }
+    return device_class.extended_resource_name in GPU or bool(drivers & set(DRIVERS))
 
 
 _TORCHRUN: Final = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
@@ -341,12 +347,12 @@ class PodSpec(Shape):
     @property
     def mounts(self) -> list[Mount]:
         """ConfigMaps among the files of its containers."""
-        maps = {one.name: one.config_map for one in self.volumes if one.config_map}
+        maps = {volume.name: volume.config_map for volume in self.volumes if volume.config_map}
         return [
-            Mount(one.mount_path.rstrip("/"), maps[one.name], one.sub_path)
+            Mount(mount.mount_path.rstrip("/"), maps[mount.name], mount.sub_path)
             for container in self.containers
-            for one in container.volume_mounts
-            if one.name in maps and one.mount_path.strip("/")
+            for mount in container.volume_mounts
+            if mount.name in maps and mount.mount_path.strip("/")
         ]
 
 
@@ -381,17 +387,17 @@ def torchrun(words: Sequence[str]) -> tuple[int, int] | None:
 
 def split(line: Sequence[object] | None) -> tuple[str, ...]:
     """Command or arguments; a shell line is one word, and is read as the words in it."""
-    found: list[str] = []
+    words: list[str] = []
     for word in line or ():
         text = str(word)
         if " " not in text and "\n" not in text:
-            found.append(text)
+            words.append(text)
             continue
         try:
-            found += words_of(text)
+            words += words_of(text)
         except ValueError:
-            found.append(text)
-    return tuple(found)
+            words.append(text)
+    return tuple(words)
 
 
 def launches(words: Sequence[str]) -> bool:

@@ -71,18 +71,18 @@ def roles(
     path: str, role_by_name: Mapping[str, Role], elastic: Elastic | None = None
 ) -> list[PodSet]:
     """Pods of jobs that have roles; `path` is where these stand."""
-    found = list[PodSet]()
-    for name, one in role_by_name.items():
-        made = PodSet(
+    pod_sets = list[PodSet]()
+    for name, role in role_by_name.items():
+        pods = PodSet(
             where=f"{path}.{name}.template",
-            template=one.template,
+            template=role.template,
             counted=f"{path}.{name}.replicas",
-            count=one.replicas,
+            count=role.replicas,
         )
         if elastic is not None and name != _ONLY:
-            made = replace(made, least=elastic.min_replicas, most=elastic.max_replicas)
-        found.append(made)
-    return found
+            pods = replace(pods, least=elastic.min_replicas, most=elastic.max_replicas)
+        pod_sets.append(pods)
+    return pod_sets
 
 
 def _trainers(body: Body, path: tuple[str, str]) -> list[tuple[int, Container]]:
@@ -91,9 +91,9 @@ def _trainers(body: Body, path: tuple[str, str]) -> list[tuple[int, Container]]:
     One that reads the arguments out of an annotation as well is refused: it would get them twice.
     """
     template = at(body, "spec", *path, "template")
-    for one in readers(template, ".".join(("spec", *path, "template"))):
+    for reader in readers(template, ".".join(("spec", *path, "template"))):
         raise InputError(
-            f"{one.container}: its {one.by} reads the annotation {ARGUMENTS}, and the arguments of "
+            f"{reader.container}: its {reader.by} reads the annotation {ARGUMENTS}, and the arguments of "
             "this kind are written into args; take one of the two away"
         )
     containers = read(PodTemplate, template).spec.containers
@@ -109,13 +109,13 @@ class _Status(Conditioned):
     roles: Named[_Pods] = under({}, "replicaStatuses")
 
 
-def observed(roles: Mapping[str, Role], told: object) -> Observation:
+def observed(roles: Mapping[str, Role], body_status: object) -> Observation:
     """What the status of a job that has roles tells of its life."""
-    status = glance(_Status, told)
-    running = sum(one.active + one.succeeded for one in status.roles.values())
+    status = glance(_Status, body_status)
+    running = sum(pods.active + pods.succeeded for pods in status.roles.values())
     again = status.since("Restarting")
     return status.observation(
-        ready=running >= sum(one.replicas for one in roles.values()) if status.roles else None,
+        ready=running >= sum(role.replicas for role in roles.values()) if status.roles else None,
         drop=RecoveryClass.POD,
         signs=() if again is None else (Sign(at=again, recovery_class=RecoveryClass.POD),),
     )
@@ -126,14 +126,14 @@ class PyTorchJob(JobKind):
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """The pods of all roles; only the number of workers may change."""
-        found = read(_Spec, spec)
-        return roles("spec.pytorchReplicaSpecs", found.roles, found.elastic)
+        job = read(_Spec, spec)
+        return roles("spec.pytorchReplicaSpecs", job.roles, job.elastic)
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
         """What its pods ask for, or its processes on each node, one for each GPU."""
-        found = read(_Spec, spec)
-        each = found.processes or found.elastic_processes
-        nodes = sum(one.replicas for one in found.roles.values()) if each else 0
+        job = read(_Spec, spec)
+        each = job.processes or job.elastic_processes
+        nodes = sum(role.replicas for role in job.roles.values()) if each else 0
         return total(self.pod_sets(spec), beside, holds=self.holds, nodes=nodes, each=each)
 
     def observed(self, body: Body, now: float) -> Observation:
@@ -146,14 +146,13 @@ class PyTorchJob(JobKind):
 
         The training operator gives their rendezvous in environment variables.
         """
-        met = {
+        rendezvous = {
             "rank": "$(PET_NODE_RANK)",
             "address": "$(PET_MASTER_ADDR)",
             "port": "$(PET_MASTER_PORT)",
         }
-        starter, *args = job.command(
-            **({} if job.starter == TORCHRUN else met)
-        )  # torchrun reads these by itself
+        # torchrun reads these variables by itself.
+        starter, *args = job.command(**({} if job.starter == TORCHRUN else rendezvous))
         pod = {"spec": job.pod(_CONTAINER, [starter], args)}
         roles = {"Master": 1} | ({"Worker": job.nodes - 1} if job.nodes > 1 else {})
         replicas = {
@@ -172,18 +171,18 @@ class PyTorchJob(JobKind):
     ) -> list[Operation]:
         """The patch that writes arguments into the args of containers named pytorch."""
         del steps, beside
-        made, found = list[Operation](), False
+        operations, has_trainer = list[Operation](), False
         for role in read(_Spec, body.get("spec")).roles:
             path = ("pytorchReplicaSpecs", role)
             for number, container in _trainers(body, path):
-                found = True
+                has_trainer = True
                 place = pointer("spec", *path, "template", "spec", "containers", number)
-                made += replaced(place, container, arguments)
-        if not found:
+                operations += replaced(place, container, arguments)
+        if not has_trainer:
             raise InputError(
                 f"no container is called {_CONTAINER}, as the trainer's of a PyTorchJob must be"
             )
-        return made
+        return operations
 
 
 _OLD, _NEW = "variables.old.pytorchReplicaSpecs", "variables.new.pytorchReplicaSpecs"

@@ -38,25 +38,29 @@ class RaySpec(Shape):
 
     def pod_sets(self, path: str) -> list[PodSet]:
         """The head and the workers of all groups, whose number only the autoscaler changes."""
-        found = [PodSet(where=f"{path}.headGroupSpec.template", template=self.head, counted=path)]
-        for number, one in enumerate(self.workers):
-            here = f"{path}.workerGroupSpecs[{number}]"
-            wanted = one.replicas if one.replicas is not None else one.min_replicas
-            count = 1 if wanted is None else wanted
-            bounds = (one.min_replicas, one.max_replicas) if self.autoscales else (None, None)
-            least, most = (None if bound is None else bound * one.num_of_hosts for bound in bounds)
-            found.append(
+        pod_sets = [
+            PodSet(where=f"{path}.headGroupSpec.template", template=self.head, counted=path)
+        ]
+        for number, group in enumerate(self.workers):
+            place = f"{path}.workerGroupSpecs[{number}]"
+            replicas = group.replicas if group.replicas is not None else group.min_replicas
+            count = 1 if replicas is None else replicas
+            bounds = (group.min_replicas, group.max_replicas) if self.autoscales else (None, None)
+            least, most = (
+                None if bound is None else bound * group.num_of_hosts for bound in bounds
+            )
+            pod_sets.append(
                 PodSet(
-                    where=f"{here}.template",
-                    template=one.template,
-                    counted=f"{here}.replicas",
-                    count=count * one.num_of_hosts,
+                    where=f"{place}.template",
+                    template=group.template,
+                    counted=f"{place}.replicas",
+                    count=count * group.num_of_hosts,
                     least=least,
                     most=most,
-                    stride=one.num_of_hosts,
+                    stride=group.num_of_hosts,
                 )
             )
-        return found
+        return pod_sets
 
 
 class _Status(Shape):

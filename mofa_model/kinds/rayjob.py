@@ -11,7 +11,7 @@ from typing import Any, Final
 from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds.batch import JOB_NAME
-from mofa_model.kinds.demand import Demand, PodSet, named, total
+from mofa_model.kinds.demand import Demand, PodSet, total, unresolved
 from mofa_model.kinds.kind import (
     MOUNTED,
     Counter,
@@ -104,24 +104,23 @@ class RayJob(JobKind):
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """The pods of its own cluster."""
-        found = read(_Spec, spec).cluster
-        return [] if found is None else found.pod_sets("spec.rayClusterSpec")
+        cluster = read(_Spec, spec).cluster
+        return [] if cluster is None else cluster.pod_sets("spec.rayClusterSpec")
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
         """The pods of its own or selected cluster, and the words of its entrypoint."""
-        found, asked = read(_Spec, spec), super().demand(spec, beside)
-        if found.cluster is None and found.chosen:
-            wanted = Reference(RAY_CLUSTER, found.chosen)
+        job, demand = read(_Spec, spec), super().demand(spec, beside)
+        if job.cluster is None and job.chosen:
+            reference = Reference(RAY_CLUSTER, job.chosen)
             where = f"spec.clusterSelector[{_CLUSTER}]"
-            cluster = beside.spec(wanted)
+            cluster = beside.spec(reference)
             if cluster is None:
-                asked = named(asked, wanted, where)
+                demand = unresolved(demand, reference, where)
             else:
-                asked = total(
-                    read(RaySpec, cluster, str(wanted)).pod_sets(str(wanted)), beside, holds=where
-                )
-        words = split([found.entrypoint])
-        return replace(asked, words=words, said="spec.entrypoint") if words else asked
+                pod_sets = read(RaySpec, cluster, str(reference)).pod_sets(str(reference))
+                demand = total(pod_sets, beside, holds=where)
+        words = split([job.entrypoint])
+        return replace(demand, words=words, words_path="spec.entrypoint") if words else demand
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its deployment, and how many workers are ready."""
@@ -171,16 +170,14 @@ class RayJob(JobKind):
         cluster = read(_Spec, spec).cluster
         if cluster is None:
             return True
-        on_head = any(one.gpus for one in cluster.head.spec.containers)
-        return on_head or any(one.replicas for one in cluster.workers)
+        on_head = any(container.gpus for container in cluster.head.spec.containers)
+        return on_head or any(group.replicas for group in cluster.workers)
 
     def gpus_per_node(self, spec: Body) -> int:
         """GPUs of one worker, of the largest group; 0 where the cluster has no workers. [1]"""
         cluster = read(_Spec, spec).cluster
-        workers = () if cluster is None else cluster.workers
-        return max(
-            (sum(c.gpus for c in one.template.spec.containers) for one in workers), default=0
-        )
+        pods = [group.template.spec for group in cluster.workers] if cluster is not None else []
+        return max((sum(container.gpus for container in pod.containers) for pod in pods), default=0)
 
     def size_patch(
         self, body: Body, nodes: int, gpus: int, resource: str, arguments: Sequence[str]
@@ -202,11 +199,11 @@ class RayJob(JobKind):
         if not containers:
             raise InputError(f"{'.'.join(path)}[0].template: has no container that starts Ray")
         if gpus != self.gpus_per_node(part(body, "spec")):
-            asked = part(containers[0], "resources")
-            limits = {**part(asked, "limits"), resource: str(gpus)}
-            containers[0] = {**containers[0], "resources": {**asked, "limits": limits}}
+            resources = part(containers[0], "resources")
+            limits = {**part(resources, "limits"), resource: str(gpus)}
+            containers[0] = {**containers[0], "resources": {**resources, "limits": limits}}
         sizes = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), nodes)
-        wanted = {
+        group = {
             **stands,
             **sizes,
             "template": {**template, "spec": {**pods, "containers": containers}},
@@ -214,7 +211,7 @@ class RayJob(JobKind):
         place = pointer(*path, 0)
         return [
             test(place, stands),
-            {"op": "replace", "path": place, "value": wanted},
+            {"op": "replace", "path": place, "value": group},
             *self.launch_patch(body, arguments, ""),
         ]
 
@@ -241,10 +238,10 @@ class RayJob(JobKind):
 
 
 _CLUSTERS = ("variables.old.rayClusterSpec", "variables.new.rayClusterSpec")
-_GROUPS = [f"{one}.workerGroupSpecs" for one in _CLUSTERS]
-_GROUP = [f"{one}[0]" for one in _GROUPS]
-_TEMPLATE = [f"{one}.template" for one in _GROUP]
-_POD = [f"{one}.spec" for one in _TEMPLATE]
+_GROUPS = [f"{cluster}.workerGroupSpecs" for cluster in _CLUSTERS]
+_GROUP = [f"{groups}[0]" for groups in _GROUPS]
+_TEMPLATE = [f"{group}.template" for group in _GROUP]
+_POD = [f"{template}.spec" for template in _TEMPLATE]
 RAY_JOB = RayJob(
     "ray.io", "v1", "RayJob", "rayjobs",
     restart_limit=RestartLimit(path=("backoffLimit",), ends_at=False, can_change=True),

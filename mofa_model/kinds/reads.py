@@ -61,21 +61,21 @@ def read_by(templates: Iterable[tuple[str, object]]) -> list[str]:
 
     An `InputError` says what is missing where none does, or where one gets them as a single word.
     """
-    found, every = list[str](), list(templates)
+    places, every = list[str](), list(templates)
     for where, template in every:
         reading = list(readers(template, where))
-        for one in reading:
-            if one.trouble:
-                raise InputError(f"{one.container}: {one.trouble}")
-        found += [where] if reading else []
-    if not found:
+        for reader in reading:
+            if reader.trouble:
+                raise InputError(f"{reader.container}: {reader.trouble}")
+        places += [where] if reading else []
+    if not places:
         where = every[0][0] if every else "spec"
         raise InputError(
             f"{where}: no container reads the annotation {ARGUMENTS}, and its command cannot be "
             "changed any more; give the trainer's container a variable whose "
             f"valueFrom.fieldRef.fieldPath is {FIELD}, and its shell line that variable"
         )
-    return found
+    return places
 
 
 def _files(volumes: object) -> Iterator[tuple[str, str]]:
@@ -90,7 +90,7 @@ def _files(volumes: object) -> Iterator[tuple[str, str]]:
 
 def _trouble(container: Mapping[str, Any], name: str) -> str:
     """Why a variable does not reach the program as words; empty where it does, or may."""
-    words = [str(one) for key in ("command", "args") for one in container.get(key) or ()]
+    words = [str(word) for key in ("command", "args") for word in container.get(key) or ()]
     line = line_of(words)
     for number, word in enumerate(words):
         if line is not None and number >= line:

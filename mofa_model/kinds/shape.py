@@ -102,7 +102,9 @@ def part(value: object, *path: str) -> Mapping[str, Any]:
 
 def items(value: object) -> list[Mapping[str, Any]]:
     """The mappings of a list; none where it is no list."""
-    return [one for one in value if isinstance(one, _MAPPINGS)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, _MAPPINGS)]
 
 
 def mapping(value: object) -> dict[Any, Any]:
@@ -159,7 +161,7 @@ def _tally(value: object) -> int:
 
 
 def _tallies(value: object) -> int:
-    return sum(one for one in value if isinstance(one, int)) if isinstance(value, list) else 0
+    return sum(count for count in value if isinstance(count, int)) if isinstance(value, list) else 0
 
 
 def _number(value: object) -> float:
@@ -178,11 +180,11 @@ def _line(value: object) -> list[object] | None:
 
 
 def _named(value: object) -> dict[str, Any]:
-    return {str(name): one for name, one in mapping(value).items()}
+    return {str(name): item for name, item in mapping(value).items()}
 
 
 def _labels(value: object) -> dict[str, str]:
-    return {str(name): str(one) for name, one in mapping(value).items()}
+    return {str(name): str(item) for name, item in mapping(value).items()}
 
 
 Truth: TypeAlias = Annotated[bool, PlainValidator(lambda value: value is True)]
@@ -269,7 +271,7 @@ class Beside:
 
     def __init__(self, objects: Iterable[Body] = ()) -> None:
         """Keep objects that a job names, to be found by reference."""
-        self._specs = {_identity(one): part(one, "spec") for one in objects}
+        self._specs = {_identity(body): part(body, "spec") for body in objects}
 
     def spec(self, reference: Reference) -> Mapping[str, Any] | None:
         """The spec of an object, whatever the version of its group; None where it is not here."""

@@ -7,13 +7,13 @@ container `node` are the trainer's where it states any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
-from mofa_model.kinds.demand import ELSEWHERE, Demand, PodSet, named, total
+from mofa_model.kinds.demand import ELSEWHERE, Demand, PodSet, total, unresolved
 from mofa_model.kinds.jobset import JOB_SET, JOB_SET_NAME, ReplicatedJob, replicated
 from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, same, test, texts_of
@@ -38,6 +38,7 @@ from mofa_model.kinds.shape import (
     at,
     glance,
     items,
+    mapping,
     part,
     read,
     text_of,
@@ -94,6 +95,13 @@ class TrainSpec(Shape):
     pod_template_overrides: Many[_Override] = ()
     runtime_patches: Many[Patch] | None = None
 
+    @property
+    def reference(self) -> Reference:
+        """The runtime that it names."""
+        namespaced = self.runtime_kind == TRAINING_RUNTIME.kind
+        kind = TRAINING_RUNTIME if namespaced else CLUSTER_TRAINING_RUNTIME
+        return Reference(kind, self.runtime)
+
 
 class _Job(ReplicatedJob):
     step: Labels = under({}, "template", "metadata", "labels")
@@ -109,74 +117,66 @@ class _Runtime(Shape):
 
 def of_train_job(spec: Body, beside: Beside) -> Demand:
     """What the trainer's section asks for; its runtime says what that leaves open."""
-    found = read(TrainSpec, spec)
-    kind = (
-        TRAINING_RUNTIME
-        if found.runtime_kind == TRAINING_RUNTIME.kind
-        else CLUSTER_TRAINING_RUNTIME
-    )
-    wanted = Reference(kind, found.runtime)
-    above = beside.spec(wanted) if found.runtime else None
-    runtime = _Runtime() if above is None else read(_Runtime, above, f"{wanted}: spec")
-    asked = _total(found, runtime, f"{wanted}: spec", beside)
-    if above is not None or asked.missing:
-        return asked
-    if asked.gpus and (found.nodes is not None or torchrun(asked.words) is not None):
+    job = read(TrainSpec, spec)
+    reference = job.reference
+    above = beside.spec(reference) if job.runtime else None
+    runtime = _Runtime() if above is None else read(_Runtime, above, f"{reference}: spec")
+    demand = _total(job, runtime, f"{reference}: spec", beside)
+    if above is not None or demand.missing:
+        return demand
+    if demand.gpus and (job.nodes is not None or torchrun(demand.words) is not None):
         # enough for an answer; whether a container reads launch arguments, the runtime says
-        return replace(asked, missing=(wanted,)) if found.runtime else asked
-    if found.runtime:
-        return named(replace(asked, gpus=0, gpus_per_pod=0), wanted, "spec.runtimeRef.name")
-    field = (
-        "spec.trainer.numNodes: is missing"
-        if found.nodes is None
-        else asked.unread.partition(";")[0]
-    )
-    return replace(asked, gpus=0, gpus_per_pod=0, unread=f"{field}; give it, or {ELSEWHERE}")
+        return replace(demand, missing=(reference,)) if job.runtime else demand
+    if job.runtime:
+        return unresolved(
+            replace(demand, gpus=0, gpus_per_pod=0), reference, "spec.runtimeRef.name"
+        )
+    unread = "spec.trainer.numNodes: is missing"
+    if job.nodes is not None:
+        unread = demand.unread.partition(";")[0]
+    return replace(demand, gpus=0, gpus_per_pod=0, unread=f"{unread}; give it, or {ELSEWHERE}")
 
 
-def _total(found: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Demand:
+def _total(job: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Demand:
     """The trainer's pods and those of the runtime's other jobs."""
-    number = _trainer(runtime.jobs)
+    number = _trainer_index(runtime.jobs)
     base = None if number is None else runtime.jobs[number].pods
-    told = (found.nodes, runtime.nodes, runtime.least)  # an elastic runtime has no other number
-    nodes = next((one for one in told if one is not None), None)
+    # An elastic runtime has no other number than its least.
+    node_counts = (job.nodes, runtime.nodes, runtime.least)
+    nodes = next((count for count in node_counts if count is not None), None)
     sets = replicated(runtime.jobs, f"{path}.template.spec")
-    where = sets[number].where if number is not None and found.resources is None else "spec.trainer"
+    where = sets[number].where if number is not None and job.resources is None else "spec.trainer"
     trainer = PodSet(
         where=where,
-        template=PodTemplate(spec=_laid(found, (base or PodTemplate()).spec)),
+        template=PodTemplate(spec=_trainer_pod(job, (base or PodTemplate()).spec)),
         counted="spec.trainer.numNodes",
         asks="spec.trainer.resourcesPerNode",
         count=1 if nodes is None else nodes,
         least=runtime.least,
         most=runtime.most,
     )
-    others = [one for one, job in zip(sets, runtime.jobs, strict=True) if not _trains(job)]
-    each = found.processes or runtime.processes
-    asked = total([trainer, *others], beside, holds=where, nodes=nodes or 0, each=each)
-    said = "spec.trainer.args" if found.args else "spec.trainer.command"
-    selector = dict(asked.selector)
-    for pods in _changes(found):
+    others = [pods for pods, other in zip(sets, runtime.jobs, strict=True) if not _trains(other)]
+    each = job.processes or runtime.processes
+    demand = total([trainer, *others], beside, holds=where, nodes=nodes or 0, each=each)
+    selector = dict(demand.selector)
+    for pods in _changed_pods(job):
         selector |= pods.selector
-    said = said if found.args or found.command else asked.said
-    return replace(asked, selector=selector, said=said, model=found.model)
+    words_path = demand.words_path
+    if job.args or job.command:
+        words_path = "spec.trainer.args" if job.args else "spec.trainer.command"
+    return replace(demand, selector=selector, words_path=words_path, model=job.model)
 
 
-def _laid(found: TrainSpec, pods: PodSpec) -> PodSpec:
+def _trainer_pod(job: TrainSpec, pods: PodSpec) -> PodSpec:
     """The trainer's section laid over a pod of the runtime."""
-    number = next((at for at, one in enumerate(pods.containers) if one.name == TRAINER), 0)
+    number = next(
+        (index for index, container in enumerate(pods.containers) if container.name == TRAINER), 0
+    )
     containers = list(pods.containers) or [Container(name=TRAINER)]
-    changed: dict[str, object] = {
-        name: value
-        for name, value in (
-            ("image", found.image),
-            ("command", found.command),
-            ("args", found.args),
-        )
-        if value
-    }
-    if found.resources is not None:
-        changed |= {"gpus": found.gpus, "others": found.others}
+    section = {"image": job.image, "command": job.command, "args": job.args}
+    changed: dict[str, object] = {name: value for name, value in section.items() if value}
+    if job.resources is not None:
+        changed |= {"gpus": job.gpus, "others": job.others}
     containers[number] = containers[number].model_copy(update=changed)
     return pods.model_copy(update={"containers": tuple(containers)})
 
@@ -186,18 +186,21 @@ def _trains(job: _Job) -> bool:
     return job.name in {TRAINER, "launcher"} or job.step.get(_ANCESTOR) == "trainer"
 
 
-def _trainer(jobs: Sequence[_Job]) -> int | None:
+def _trainer_index(jobs: Sequence[_Job]) -> int | None:
     """The job of a runtime whose pods are the trainer's nodes."""
-    by_name = (number for number, one in enumerate(jobs) if one.name == TRAINER)
-    return next(by_name, next((number for number, one in enumerate(jobs) if _trains(one)), None))
+    by_name = (number for number, job in enumerate(jobs) if job.name == TRAINER)
+    return next(by_name, next((number for number, job in enumerate(jobs) if _trains(job)), None))
 
 
-def _changes(found: TrainSpec) -> list[PodSpec]:
+def _changed_pods(job: TrainSpec) -> list[PodSpec]:
     """How pods of the runtime differ."""
-    patched = [
-        job.pods.spec for patch in found.runtime_patches or () for job in patch.jobs if job.pods
+    patches = [
+        patched.pods.spec
+        for patch in job.runtime_patches or ()
+        for patched in patch.jobs
+        if patched.pods
     ]
-    return [*(one.spec for one in found.pod_template_overrides), *patched]
+    return [*(override.spec for override in job.pod_template_overrides), *patches]
 
 
 _TOKENS: Final = (
@@ -246,23 +249,23 @@ class TrainJob(JobKind):
         status = glance(_Status, body.get("status"))
         every = status.jobs_status
         whole = all(
-            one.ready + one.succeeded >= max(1, one.active + one.succeeded + one.failed)
-            for one in every
+            child.ready + child.succeeded >= max(1, child.active + child.succeeded + child.failed)
+            for child in every
         )
         return status.observation(ready=whole if every else None, drop=RecoveryClass.POD)
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """Tokens per second and steps from the status, by the names that trainers use. [1/s]"""
         status = glance(_Status, body.get("status"))
-        values = {one.name: one.value for one in status.metrics if 0 < one.value < 1e15}
+        values = {metric.name: metric.value for metric in status.metrics if 0 < metric.value < 1e15}
 
         def first(names: tuple[str, ...]) -> float | None:
             return next((values[name] for name in names if name in values), None)
 
-        step, at = first(_STEP), status.last_updated_time
+        step, updated = first(_STEP), status.last_updated_time
         return first(_TOKENS), Observation(
-            step=None if step is None or at is None else int(step),
-            step_at=at,
+            step=None if step is None or updated is None else int(step),
+            step_at=updated,
             step_seconds=first(_STEP_SECONDS),
         )
 
@@ -287,8 +290,8 @@ class TrainJob(JobKind):
 
     def states_size(self, spec: Body) -> bool:
         """Whether its own section has nodes or devices; a runtime's are defaults."""
-        found = read(TrainSpec, spec)
-        return found.nodes is not None or bool(found.gpus) or bool(found.processes)
+        job = read(TrainSpec, spec)
+        return job.nodes is not None or bool(job.gpus) or bool(job.processes)
 
     def size_patch(
         self, body: Body, nodes: int, gpus: int, resource: str, arguments: Sequence[str]
@@ -299,7 +302,7 @@ class TrainJob(JobKind):
         it anew once that one is deleted.
         """
         stands = at(body, "spec", "trainer")
-        section: dict[str, Any] = dict(stands) if isinstance(stands, Mapping) else {}
+        section = mapping(stands)
         command, args = (texts_of(section.get(key)) for key in ("command", "args"))
         if not args:
             raise InputError(
@@ -311,14 +314,12 @@ class TrainJob(JobKind):
             raise InputError(
                 "the layout's arguments are in spec.trainer.command; write them into args"
             )
-        resources = section.get("resourcesPerNode")
-        wanted: dict[str, Any] = dict(resources) if isinstance(resources, Mapping) else {}
-        limits = wanted.get("limits")
-        wanted["limits"] = {**(limits if isinstance(limits, Mapping) else {}), resource: str(gpus)}
+        resources = part(section, "resourcesPerNode")
+        limits = {**part(resources, "limits"), resource: str(gpus)}
         section |= {
             "numNodes": nodes,
             "numProcPerNode": gpus,
-            "resourcesPerNode": wanted,
+            "resourcesPerNode": {**resources, "limits": limits},
             "args": list(after[len(command) :]),
         }
         path = "/spec/trainer"
@@ -326,16 +327,18 @@ class TrainJob(JobKind):
 
     def outdated(self, body: Body, child: Body) -> bool:
         """Whether its JobSet has other nodes, devices or arguments for the trainer."""
-        found = read(TrainSpec, body.get("spec"))
+        job = read(TrainSpec, body.get("spec"))
         stands = glance(_Runtime, {"template": {"spec": child.get("spec")}})
-        number = _trainer(stands.jobs)
-        if number is None or found.nodes is None:
+        number = _trainer_index(stands.jobs)
+        if number is None or job.nodes is None:
             return False
-        made = stands.jobs[number]
-        pods = made.pods.spec if made.pods is not None else PodSpec()
-        gpus = max((one.gpus for one in pods.containers), default=0)
-        args = next((one.args for one in pods.containers if one.name == TRAINER), None)
-        return (made.parallelism, gpus, args) != (found.nodes, found.gpus, found.args)
+        trainer_job = stands.jobs[number]
+        pods = trainer_job.pods.spec if trainer_job.pods is not None else PodSpec()
+        gpus = max((container.gpus for container in pods.containers), default=0)
+        args = next(
+            (container.args for container in pods.containers if container.name == TRAINER), None
+        )
+        return (trainer_job.parallelism, gpus, args) != (job.nodes, job.gpus, job.args)
 
     def pod_selector(self, body: Body) -> str:
         """The pods of its JobSet, which has its name."""
@@ -354,47 +357,45 @@ class TrainJob(JobKind):
         pods = {"metadata": {"annotations": pod_annotations(arguments, steps)}}
         trainer = {"name": job, "template": {"spec": {"template": pods}}}
         runtime = {"template": {"spec": {"replicatedJobs": [trainer]}}}
-        wanted = {"manager": NAME, "trainingRuntimeSpec": runtime}
+        entry = {"manager": NAME, "trainingRuntimeSpec": runtime}
         path, patches = "/spec/runtimePatches", read(TrainSpec, body.get("spec")).runtime_patches
         if patches is None:
-            return [test(path, None), {"op": "add", "path": path, "value": [wanted]}]
+            return [test(path, None), {"op": "add", "path": path, "value": [entry]}]
         number = next(
-            (number for number, entry in enumerate(patches) if entry.manager == NAME), None
+            (number for number, patch in enumerate(patches) if patch.manager == NAME), None
         )
         if number is None:
-            return [{"op": "add", "path": path + "/-", "value": wanted}]
+            return [{"op": "add", "path": path + "/-", "value": entry}]
         if patches[number].training_runtime_spec == runtime:
             return []
         entry_path = f"{path}/{number}"
         return [
             test(entry_path + "/manager", NAME),
-            {"op": "replace", "path": entry_path, "value": wanted},
+            {"op": "replace", "path": entry_path, "value": entry},
         ]
 
 
 def _trainer_pods(body: Body, beside: Beside) -> tuple[str, object]:
     """The job of a TrainJob's runtime that trains, and its pods with the trainer's section."""
-    found = read(TrainSpec, body.get("spec"))
-    named_ = TRAINING_RUNTIME if found.runtime_kind == TRAINING_RUNTIME.kind else None
-    wanted = Reference(named_ or CLUSTER_TRAINING_RUNTIME, found.runtime)
-    above = beside.spec(wanted) if found.runtime else None
+    reference = read(TrainSpec, body.get("spec")).reference
+    above = beside.spec(reference) if reference.name else None
     if above is None:
         raise InputError(
-            f"spec.runtimeRef.name: {wanted} is not here, so nobody can tell whether its container "
+            f"spec.runtimeRef.name: {reference} is not here, so nobody can tell whether its container "
             "reads the launch arguments; create it, and let the operator read it"
         )
-    number = _trainer(glance(_Runtime, above).jobs)
+    number = _trainer_index(glance(_Runtime, above).jobs)
     if number is None:
-        raise InputError(f"{wanted}: it has no job for the trainer's nodes")
+        raise InputError(f"{reference}: it has no job for the trainer's nodes")
     job = items(at(above, "template", "spec", "replicatedJobs"))[number]
     pods = part(job, "template", "spec", "template", "spec")
     containers = items(pods.get("containers")) or [{"name": TRAINER}]
-    names = [text_of(one.get("name")) for one in containers]
-    mine = names.index(TRAINER) if TRAINER in names else 0
-    own = part(body, "spec", "trainer")
-    env = [*items(containers[mine].get("env")), *items(own.get("env"))]
-    said = {key: own[key] for key in ("command", "args") if own.get(key)}
-    containers[mine] = {**containers[mine], **said, "env": env}
+    names = [text_of(container.get("name")) for container in containers]
+    position = names.index(TRAINER) if TRAINER in names else 0
+    section = part(body, "spec", "trainer")
+    env = [*items(containers[position].get("env")), *items(section.get("env"))]
+    lines = {key: section[key] for key in ("command", "args") if section.get(key)}
+    containers[position] = {**containers[position], **lines, "env": env}
     return text_of(job.get("name")), {"spec": {**pods, "containers": containers}}
 
 

@@ -46,32 +46,32 @@ class VolcanoJob(JobKind):
         return [
             PodSet(
                 where=f"spec.tasks[{number}].template",
-                template=one.template,
+                template=task.template,
                 counted=f"spec.tasks[{number}].replicas",
-                count=one.replicas,
-                least=one.min_available,
+                count=task.replicas,
+                least=task.min_available,
             )
-            for number, one in enumerate(read(_Spec, spec).tasks)
+            for number, task in enumerate(read(_Spec, spec).tasks)
         ]
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its phase, and how many pods run."""
         spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
-        phase, at = status.phase, status.since or now
-        wanted = sum(one.replicas for one in spec.tasks)
+        phase, moment = status.phase, status.since or now
+        replicas = sum(task.replicas for task in spec.tasks)
         return Observation(
             counters={
                 "Volcano.retryCount": Counter(
                     value=status.retry_count, recovery_class=RecoveryClass.JOB
                 )
             },
-            signs=(Sign(at=at, recovery_class=RecoveryClass.JOB),)
+            signs=(Sign(at=moment, recovery_class=RecoveryClass.JOB),)
             if phase in {"Restarting", "Failed"}
             else (),
-            suspended=at if phase in {"Aborting", "Aborted"} else None,
-            ready=status.running + status.succeeded >= wanted if phase else None,
+            suspended=moment if phase in {"Aborting", "Aborted"} else None,
+            ready=status.running + status.succeeded >= replicas if phase else None,
             drop=RecoveryClass.POD,
-            ended=at if phase in {"Completed", "Failed", "Terminated"} else None,
+            ended=moment if phase in {"Completed", "Failed", "Terminated"} else None,
         )
 
 

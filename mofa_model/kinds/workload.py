@@ -27,12 +27,12 @@ class QueuedWorkload(JobKind):
         return [
             PodSet(
                 where=f"spec.podSets[{number}].template",
-                template=one.template,
+                template=pods.template,
                 counted=f"spec.podSets[{number}].count",
-                count=one.count,
-                least=one.min_count,
+                count=pods.count,
+                least=pods.min_count,
             )
-            for number, one in enumerate(read(_Spec, spec).pod_sets)
+            for number, pods in enumerate(read(_Spec, spec).pod_sets)
         ]
 
     def observed(self, body: Body, now: float) -> Observation:

@@ -36,7 +36,7 @@ from mofa_model.launch.answer import (
 )
 from mofa_model.launch.edits import ScriptChanged
 from mofa_model.launch.in_script import changed_script
-from mofa_model.launch.rewrite import rewritten, rewritten_line, told_words
+from mofa_model.launch.rewrite import layout_words, rewritten, rewritten_line
 from mofa_model.launch.start import Start
 from mofa_model.launch.table import unverified
 from mofa_model.launch.trainers import TRAINERS, launch, read, read_layout
@@ -51,6 +51,7 @@ __all__ = [
     "changed_script",
     "launch",
     "launch_script",
+    "layout_words",
     "on_nodes",
     "program_of",
     "read",
@@ -58,6 +59,5 @@ __all__ = [
     "rewritten",
     "rewritten_line",
     "shell_lines",
-    "told_words",
     "unverified",
 ]

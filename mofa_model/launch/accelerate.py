@@ -15,8 +15,7 @@ from typing import Any, Final
 from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import deepspeed, hugging_face, peft
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
-from mofa_model.launch.formats import document_for
-from mofa_model.launch.given import tuning_of
+from mofa_model.launch.formats import FSDP1_STRATEGIES, document_for
 from mofa_model.launch.table import (
     Arguments,
     Settings,
@@ -28,6 +27,7 @@ from mofa_model.launch.table import (
     unsupported,
 )
 from mofa_model.launch.tuning import PURE, FineTuning
+from mofa_model.launch.tuning_request import tuning_of
 from mofa_model.spec.tuning import Loss, Task
 from mofa_model.strategy import LAYER_INPUT, ContextMode, Placement, Recompute, Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
@@ -39,24 +39,18 @@ STARTER: Final = ("accelerate", "launch")
 
 _SENT: Final = {ContextMode.RING: "alltoall", ContextMode.ALL_GATHER: "allgather"}
 """How FSDP2 moves keys and values: an all-to-all by one rank at a time, or all at once."""
-_SHARDED: Final = {
-    "FULL_SHARD": Sharding.WEIGHTS,
-    "SHARD_GRAD_OP": Sharding.GRADIENTS,
-    "NO_SHARD": Sharding.NONE,
-}
-"""Strategies of FSDP1, which is read and never written."""
 _DEGREE: Final = "parallelism_config.parallelism_config_{}_size"
 
 
 def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The configuration and arguments that make Accelerate run a layout."""
-    said, engine = configuration(strategy, settings)
-    files, starter = {FILE: as_yaml(said)}, [*STARTER, "--config_file", FILE]
+    config, engine = configuration(strategy, settings)
+    files, starter = {FILE: as_yaml(config)}, [*STARTER, "--config_file", FILE]
     if engine:
         files[deepspeed.FILE] = json.dumps(engine, indent=2)
         starter += ["--deepspeed_config_file", deepspeed.FILE]
     words = Words(TRAINER, hugging_face.option)
-    recomputes = said["distributed_type"] != "FSDP"
+    recomputes = config["distributed_type"] != "FSDP"
     hugging_face.add_trainer(words, strategy, settings, recomputes=recomputes)
     tuning = _adapters(settings)
     if tuning is not None:
@@ -74,7 +68,7 @@ def _adapters(settings: LaunchSettings) -> FineTuning | None:
     """The adapters that PEFT's file can say; what else a script does is its own."""
     if settings.training is None or settings.training.adapters is None:
         return None
-    every = {"task": [one.value for one in Task], "loss": [one.value for one in Loss]}
+    every = {"task": [kind.value for kind in Task], "loss": [kind.value for kind in Loss]}
     try:
         return tuning_of(TRAINER, settings, **every, released=(False, True))
     except BadValue:
@@ -89,13 +83,13 @@ def configuration(
     if settings.precision not in {"bf16", "fp16"} and not pure:
         raise unsupported(TRAINER, "precision", settings.precision)
     engine, keys = _engine(strategy), Words(TRAINER, setting)
-    said = Words(deepspeed.TRAINER, setting)
+    engine_keys = Words(deepspeed.TRAINER, setting)
     keys.add("compute_environment", "LOCAL_MACHINE")
     keys.add("distributed_type", engine)
     keys.add("num_processes", int(strategy.gpus))
     if engine == "DEEPSPEED":
         keys.add("deepspeed_config.deepspeed_multinode_launcher", "standard")
-        deepspeed.add_engine(said, strategy, settings)
+        deepspeed.add_engine(engine_keys, strategy, settings)
         if strategy.cp > 1:
             keys.add(_DEGREE.format("sp"), int(strategy.cp))
             keys.add(_DEGREE.format("dp_shard"), int(strategy.dp))
@@ -103,11 +97,9 @@ def configuration(
         keys.add("mixed_precision", "no" if pure else settings.precision)
     if engine == "FSDP":
         _add_fsdp(keys, strategy)
-        if (
-            settings.experts
-        ):  # a router's bias is no parameter, and loading on rank 0 alone raises on it
-            keys.add("fsdp_config.fsdp_cpu_ram_efficient_loading", False)
-    return nested(keys.words), nested(said.words)
+        # A router's bias is no parameter, and loading on rank 0 alone raises on it.
+        keys.add("fsdp_config.fsdp_cpu_ram_efficient_loading", False, when=settings.experts)
+    return nested(keys.words), nested(engine_keys.words)
 
 
 def _engine(strategy: Strategy) -> str:
@@ -148,26 +140,26 @@ def matches(words: Sequence[str]) -> bool:
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What options of `accelerate launch`, the trainer's arguments and their files say."""
-    known = table(TRAINER)
-    options = hugging_face.trainer_options(known, words)
+    arguments = table(TRAINER)
+    options = hugging_face.trainer_options(arguments, words)
     path = options.get("--config_file")
     if (path is None and not {"--use_fsdp", "--use_deepspeed", "--multi_gpu"} & {*options}) or (
         path and open_file is None
     ):
         right = "the layout is in Accelerate's configuration file: name one that can be read"
         raise NotRead("current", " ".join(words), right)
-    said = document_for(TRAINER, open_file(path), path) if path and open_file else {}
-    found = reading(said, options, open_file)
+    document = document_for(TRAINER, open_file(path), path) if path and open_file else {}
+    layout_reading = reading(document, options, open_file)
     optimizer = hugging_face.optimizer_of(options.get("--optim") or "adamw_torch", pure=False)
     tuning = peft.read(path, open_file, optimizer) if path and open_file else None
     if tuning is None:
-        return found
-    left = [
+        return layout_reading
+    unpriced = [
         name
-        for name in found.unpriced
+        for name in layout_reading.unpriced
         if name != "optim" or optimizer not in hugging_face.OPTIMIZERS
     ]
-    return replace(found, tuning=tuning, unpriced=tuple(left))
+    return replace(layout_reading, tuning=tuning, unpriced=tuple(unpriced))
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
@@ -179,27 +171,29 @@ def reading(
     document: Mapping[str, Any], options: Mapping[str, str | None], open_file: OpenFile | None
 ) -> Reading:
     """The layout in a configuration file and in options, which go before the file."""
-    known = table(TRAINER)
-    return _reading(known, options, _merged(known, document, options), open_file)
+    arguments = table(TRAINER)
+    return _reading(arguments, options, _merged(arguments, document, options), open_file)
 
 
 def _merged(
-    known: Arguments, said: Mapping[str, Any], options: Mapping[str, str | None]
+    arguments: Arguments, document: Mapping[str, Any], options: Mapping[str, str | None]
 ) -> Settings:
     """Settings of a file, replaced by options. FSDP's keys may lack their prefix in a file."""
-    sections = {name: part for name, part in said.items() if isinstance(part, Mapping)}
-    made: dict[str, Any] = {name: value for name, value in said.items() if name not in sections}
+    sections = {name: part for name, part in document.items() if isinstance(part, Mapping)}
+    merged: dict[str, Any] = {
+        name: value for name, value in document.items() if name not in sections
+    }
     for name, part in sections.items():
         prefix = "fsdp_" if name == "fsdp_config" else ""
-        made[name] = {
+        merged[name] = {
             key if str(key).startswith(prefix) else f"{prefix}{key}": value
             for key, value in part.items()
         }
-    for path in known.kinds:
+    for path in arguments.kinds:
         section, dot, name = path.rpartition(".")
         option = f"--{name}"
         if not path.startswith("--") and option in options:
-            place = made.setdefault(section, {}) if dot else made
+            place = merged.setdefault(section, {}) if dot else merged
             place[name] = _plain(options[option])
     for option, engine in (
         ("--use_fsdp", "FSDP"),
@@ -207,8 +201,8 @@ def _merged(
         ("--multi_gpu", "MULTI_GPU"),
     ):
         if option in options:
-            made["distributed_type"] = engine
-    return Settings(made)
+            merged["distributed_type"] = engine
+    return Settings(merged)
 
 
 def _plain(text: str | None) -> Any:
@@ -219,21 +213,21 @@ def _plain(text: str | None) -> Any:
 
 
 def _reading(
-    known: Arguments,
+    arguments: Arguments,
     options: Mapping[str, str | None],
-    said: Settings,
+    settings: Settings,
     open_file: OpenFile | None,
 ) -> Reading:
     """The layout and settings that accelerate's options and file state."""
-    refuse_degrees(known, said)
-    engine = said.value("distributed_type")
+    refuse_degrees(arguments, settings)
+    engine = settings.value("distributed_type")
     if engine is None and options and "--config_file" not in options:
         engine = "NO"
-    engine = known.choice("distributed_type", engine if engine is None else str(engine))
+    engine = arguments.choice("distributed_type", engine if engine is None else str(engine))
     if engine == "MEGATRON_LM":
         raise BadValue("distributed_type", engine, "give the flags of Megatron-LM instead")
     sizes = {
-        name: said.number(_DEGREE.format(name))
+        name: settings.number(_DEGREE.format(name))
         for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")
     }
     replicas = sizes["dp_replicate"] or 1
@@ -244,24 +238,24 @@ def _reading(
         layout |= {"cp": split, "context_mode": ContextMode.ALL_TO_ALL}
     elif (ring := sizes["cp"] or 1) > 1:
         sent = str(
-            said.value("parallelism_config.parallelism_config_cp_comm_strategy") or "allgather"
+            settings.value("parallelism_config.parallelism_config_cp_comm_strategy") or "allgather"
         )
-        known.choice("parallelism_config.parallelism_config_cp_comm_strategy", sent)
+        arguments.choice("parallelism_config.parallelism_config_cp_comm_strategy", sent)
         layout |= {"cp": ring, "context_mode": {word: mode for mode, word in _SENT.items()}[sent]}
-    precision, inner = said.value("mixed_precision"), tuple[str, ...]()
+    precision, inner = settings.value("mixed_precision"), tuple[str, ...]()
     if engine == "DEEPSPEED":
-        found = _deepspeed(said, open_file)
-        inner = found.unpriced
-        layout, precision = {**layout, **found.layout}, precision or found.precision
+        zero = _deepspeed(settings, open_file)
+        inner = zero.unpriced
+        layout, precision = {**layout, **zero.layout}, precision or zero.precision
     elif engine == "FSDP":
-        layout |= _fsdp(known, said)
-    layout |= hugging_face.trainer_layout(known, options)
-    told = {name.rpartition(".")[2]: value for name, value in said.leaves().items()}
-    unpriced = known.not_priced(
-        told | {name.removeprefix("--"): value for name, value in options.items()}
+        layout |= _fsdp(arguments, settings)
+    layout |= hugging_face.trainer_layout(arguments, options)
+    leaf_values = {name.rpartition(".")[2]: value for name, value in settings.leaves().items()}
+    unpriced = arguments.not_priced(
+        leaf_values | {name.removeprefix("--"): value for name, value in options.items()}
     )
     ranks, rounds = (
-        said.number("num_processes") or 0,
+        settings.number("num_processes") or 0,
         options.get("--gradient_accumulation_steps", "1"),
     )
     samples = ranks // (layout["tp"] * layout.get("cp", 1)) * layout.get("mbs", 0)
@@ -269,59 +263,60 @@ def _reading(
         trainer=TRAINER,
         layout=layout,
         copies=replicas if engine == "FSDP" else 1,
-        rounds=known.number("--gradient_accumulation_steps", rounds),
-        global_batch=samples * known.number("--gradient_accumulation_steps", rounds) or None,
+        rounds=arguments.number("--gradient_accumulation_steps", rounds),
+        global_batch=samples * arguments.number("--gradient_accumulation_steps", rounds) or None,
         precision=precision
         if precision in {"bf16", "fp16"}
         else hugging_face.trainer_precision(options),
-        interval_steps=hugging_face.save_interval(known, options),
+        interval_steps=hugging_face.save_interval(arguments, options),
         recompute_every=hugging_face.recomputes_every(options),
         unpriced=tuple(dict.fromkeys((*unpriced, *inner))),
     )
 
 
-def _fsdp(known: Arguments, said: Settings) -> dict[str, Any]:
+def _fsdp(arguments: Arguments, settings: Settings) -> dict[str, Any]:
     """What FSDP shares and computes again."""
     level = "fsdp_config.fsdp_reshard_after_forward"
-    if said.number("fsdp_config.fsdp_version") == 2:
-        sharding = Sharding.WEIGHTS if said.truth(level, default=True) else Sharding.GRADIENTS
+    if settings.number("fsdp_config.fsdp_version") == 2:
+        sharding = Sharding.WEIGHTS if settings.truth(level, default=True) else Sharding.GRADIENTS
     else:
         name = "fsdp_config.fsdp_sharding_strategy"
-        words = known.choices(name)
-        value = said.value(name) or said.value(level) or words[0]
+        words = arguments.choices(name)
+        value = settings.value(name) or settings.value(level) or words[0]
         word = (
             words[value - 1] if isinstance(value, int) and 0 < value <= len(words) else str(value)
         )
-        if known.choice(name, word) not in _SHARDED:
+        if arguments.choice(name, word) not in FSDP1_STRATEGIES:
             raise BadValue(
                 name,
                 word,
                 "write its groups as parallelism_config_dp_replicate_size under fsdp_version 2",
             )
-        sharding = _SHARDED[word]
+        sharding = FSDP1_STRATEGIES[word]
     layout: dict[str, Any] = {"sharding": sharding}
-    if said.truth("fsdp_config.fsdp_offload_params"):  # weights, gradients and states, all at once
+    # The key moves weights, gradients and optimizer states at once.
+    if settings.truth("fsdp_config.fsdp_offload_params"):
         layout |= {"optimizer": Placement.HOST, "host_weights": sharding is Sharding.WEIGHTS}
-    if said.truth("fsdp_config.fsdp_activation_checkpointing"):
+    if settings.truth("fsdp_config.fsdp_activation_checkpointing"):
         layout["recompute"] = Recompute.FULL
-        if said.truth("fsdp_config.fsdp_activation_checkpointing_offload"):
+        if settings.truth("fsdp_config.fsdp_activation_checkpointing_offload"):
             layout["offload"] = frozenset({LAYER_INPUT})
     return layout
 
 
-def _deepspeed(said: Settings, open_file: OpenFile | None) -> Reading:
+def _deepspeed(settings: Settings, open_file: OpenFile | None) -> Reading:
     """The layout of DeepSpeed's own file, or of the few keys that replace one."""
-    path = said.value("deepspeed_config.deepspeed_config_file")
+    path = settings.value("deepspeed_config.deepspeed_config_file")
     if isinstance(path, Mapping):
         return deepspeed.read_document(path)
     if path is None:
-        stage = said.number("deepspeed_config.zero_stage", 0)
-        home = said.value("deepspeed_config.offload_optimizer_device")
-        away = said.value("deepspeed_config.offload_param_device")
+        stage = settings.number("deepspeed_config.zero_stage", 0)
+        home = settings.value("deepspeed_config.offload_optimizer_device")
+        away = settings.value("deepspeed_config.offload_param_device")
         homes = {"offload_optimizer": {"device": home}, "offload_param": {"device": away}}
         zero = {
             "stage": 2 if stage is None else stage,
-            **{name: one for name, one in homes.items() if one["device"]},
+            **{name: place for name, place in homes.items() if place["device"]},
         }
         return deepspeed.read_document({"zero_optimization": zero})
     if open_file is None:

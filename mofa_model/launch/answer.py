@@ -254,11 +254,11 @@ def on_nodes(
     """
     if tuple(starter) in {TORCHRUN, TUNE}:
         names = ("--node-rank", "--master-addr", "--master-port")
-        told = [("--nnodes", str(nodes)), ("--nproc-per-node", str(gpus))]
+        sizes = [("--nnodes", str(nodes)), ("--nproc-per-node", str(gpus))]
     else:
         names = ("--machine_rank", "--main_process_ip", "--main_process_port")
-        told = [("--num_machines", str(nodes)), ("--num_processes", str(nodes * gpus))]
-    return told + list(zip(names, (rank, address, port), strict=True)) * bool(address)
+        sizes = [("--num_machines", str(nodes)), ("--num_processes", str(nodes * gpus))]
+    return sizes + list(zip(names, (rank, address, port), strict=True)) * bool(address)
 
 
 def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
@@ -272,18 +272,22 @@ def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
     def quoted(word: str) -> str:
         return f'"$HERE"/{shlex.quote(word)}' if word in launch.files else shlex.quote(word)
 
-    met = (
+    rendezvous = (
         {"rank": '"$NODE_RANK"', "address": '"$MASTER_ADDR"', "port": '"${MASTER_PORT:-29500}"'}
         if nodes > 1
         else {}
     )
-    told = " ".join(
-        f"{option} {value}" for option, value in on_nodes(launch.starter, nodes, gpus, **met)
+    node_options = " ".join(
+        f"{option} {value}" for option, value in on_nodes(launch.starter, nodes, gpus, **rendezvous)
     )
-    own = [one for one in begin.shell_options() if one]
+    options = [option for option in begin.shell_options() if option]
     layout = shell_lines(launch.arguments, quoted)
-    parts = [f"{' '.join(map(quoted, launch.starter))}", told, *([started] if started else [])]
-    parts += [layout, *own, '"$@"'] if begin.last or not started else [*own, '"$@"', layout]
+    parts = [
+        f"{' '.join(map(quoted, launch.starter))}",
+        node_options,
+        *([started] if started else []),
+    ]
+    parts += [layout, *options, '"$@"'] if begin.last or not started else [*options, '"$@"', layout]
     lines = [
         "#!/usr/bin/env bash",
         (
@@ -304,6 +308,9 @@ def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
 _MEETING: Final = (
     "# Slurm says which node this is; elsewhere say it yourself.",
     'NODE_RANK="${NODE_RANK:-${SLURM_NODEID:?say NODE_RANK, 0 on the first node}}"',
-    'MASTER_ADDR="${MASTER_ADDR:-$(scontrol show hostnames "${SLURM_JOB_NODELIST:?say MASTER_ADDR, the address of the first node}" | head -n 1)}"',
+    (
+        'MASTER_ADDR="${MASTER_ADDR:-$(scontrol show hostnames "${SLURM_JOB_NODELIST:?'
+        'say MASTER_ADDR, the address of the first node}" | head -n 1)}"'
+    ),
 )
 """How the nodes of a job find each other."""

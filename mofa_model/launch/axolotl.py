@@ -10,7 +10,6 @@ from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import accelerate, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
-from mofa_model.launch.given import in_samples, tuning_of
 from mofa_model.launch.table import Words, nested, setting, table
 from mofa_model.launch.tuning import (
     ALL_LINEAR,
@@ -23,6 +22,7 @@ from mofa_model.launch.tuning import (
     targets_of,
     whole,
 )
+from mofa_model.launch.tuning_request import in_samples, tuning_of
 from mofa_model.strategy import Recompute, Strategy
 from mofa_model.yaml_text import as_yaml
 
@@ -53,7 +53,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         base=("", "int8", "nf4-double"),
     )
     strategy, settings = in_samples(tuning, strategy, settings)
-    said, engine = accelerate.configuration(strategy, settings)
+    config, engine = accelerate.configuration(strategy, settings)
     keys = Words(TRAINER, setting)
     keys.add("datasets", SETS[tuning.task])
     keys.add("base_model", tuning.model)
@@ -77,7 +77,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     keys.add("bfloat16", True, when=tuning.pure)  # nothing is mixed
     keys.add("bf16", settings.precision == "bf16")
     keys.add("fp16", True, when=settings.precision == "fp16")
-    sharded = said["distributed_type"] == "FSDP"
+    sharded = config["distributed_type"] == "FSDP"
     if sharded and tuning.base and tuning.task == "dpo":
         right = (
             f"Axolotl runs no DPO beside {tuning.base} under FSDP2; give replicated or distributed"
@@ -90,7 +90,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         keys.add("save_strategy", "steps")
         keys.add("save_steps", settings.interval_steps)
     if sharded:
-        _add_fsdp(keys, said, tuning)
+        _add_fsdp(keys, config, tuning)
     keys.add("deepspeed", engine, when=engine)
     words = Words(TRAINER, lambda name, _: [name])
     words.add(FILE)
@@ -114,15 +114,15 @@ def _add_adapters(keys: Words, tuning: FineTuning) -> None:
     keys.add("load_in_4bit", True, when=four)
 
 
-def _add_fsdp(keys: Words, said: Mapping[str, Any], tuning: FineTuning) -> None:
+def _add_fsdp(keys: Words, config: Mapping[str, Any], tuning: FineTuning) -> None:
     """Add Accelerate's settings of FSDP under Axolotl's names, which leave their prefix out."""
     keys.add("fsdp_version", 2)
-    for name, value in said["fsdp_config"].items():
+    for name, value in config["fsdp_config"].items():
         if name != "fsdp_version":
             keys.add(f"fsdp_config.{name.removeprefix('fsdp_')}", value)
     if tuning.base.startswith("nf4"):  # it raises: rank 0 alone would have the four bits
         keys.add("fsdp_config.cpu_ram_efficient_loading", False)
-    sizes = said["parallelism_config"]
+    sizes = config["parallelism_config"]
     for name in ("dp_replicate", "dp_shard"):
         size = sizes[f"parallelism_config_{name}_size"]
         keys.add(f"{name}_size", size, when=size > 1)
@@ -131,96 +131,98 @@ def _add_fsdp(keys: Words, said: Mapping[str, Any], tuning: FineTuning) -> None:
 def matches(words: Sequence[str]) -> bool:
     """Whether a command starts Axolotl with a file."""
     return "axolotl.cli.train" in words or any(
-        one.rpartition("/")[2] == TRAINER and after == "train" for one, after in pairwise(words)
+        program.rpartition("/")[2] == TRAINER and verb == "train"
+        for program, verb in pairwise(words)
     )
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the file says that a command names, and options over it."""
-    path = next((one for one in words if one.endswith((".yaml", ".yml"))), None)
+    path = next((word for word in words if word.endswith((".yaml", ".yml"))), None)
     if path is None or open_file is None:
         raise NotRead("current", " ".join(words), "name a file of Axolotl that can be read")
     options = hugging_face.trainer_options(table(TRAINER), words[words.index(path) :])
-    over = {
-        name.removeprefix("--").replace("-", "_"): True if one is None else one
-        for name, one in options.items()
+    overrides = {
+        key.replace("-", "_"): value for key, value in hugging_face.keys_of(options).items()
     }
-    return read_document({**document_for(TRAINER, open_file(path), path), **over}, open_file)
+    return read_document({**document_for(TRAINER, open_file(path), path), **overrides}, open_file)
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
     """The layout in a file of Axolotl."""
-    said = dict(document)
-    _refuse(said)
+    settings = dict(document)
+    _refuse(settings)
     options: dict[str, str | None] = {
-        "--per_device_train_batch_size": str(said.get("micro_batch_size") or 1),
-        "--gradient_accumulation_steps": str(said.get("gradient_accumulation_steps") or 1),
+        "--per_device_train_batch_size": str(settings.get("micro_batch_size") or 1),
+        "--gradient_accumulation_steps": str(settings.get("gradient_accumulation_steps") or 1),
     }
-    if on(said.get("gradient_checkpointing")):
+    if on(settings.get("gradient_checkpointing")):
         options["--activation_checkpointing"] = "true"
     for name in ("bf16", "fp16"):
-        if on(said.get(name)):
+        if on(settings.get(name)):
             options[f"--{name}"] = None
-    if said.get("save_steps") and float(said["save_steps"]) >= 1:
-        options["--save_steps"] = str(said["save_steps"])
-    found = accelerate.reading(_engine(said, open_file), options, None)
-    rank = (whole(said, "lora_r") or 0) if said.get("adapter") in {"lora", "qlora"} else 0
-    pure = not rank and (on(said.get("bfloat16")) or said.get("bf16") == "full")
-    task = str(said.get("rl") or ("reward" if on(said.get("reward_model")) else "sft"))
+    if settings.get("save_steps") and float(settings["save_steps"]) >= 1:
+        options["--save_steps"] = str(settings["save_steps"])
+    layout_reading = accelerate.reading(_engine(settings, open_file), options, None)
+    rank = (whole(settings, "lora_r") or 0) if settings.get("adapter") in {"lora", "qlora"} else 0
+    pure = not rank and (on(settings.get("bfloat16")) or settings.get("bf16") == "full")
+    task = str(settings.get("rl") or ("reward" if on(settings.get("reward_model")) else "sft"))
     tuning = FineTuning(
-        model=str(said.get("base_model", "")),
+        model=str(settings.get("base_model", "")),
         rank=rank,
-        targets=_targets(said) if rank else frozenset(),
-        base=base_of(said, "load_in_4bit", "load_in_8bit", double=True),
-        magnitudes=on(said.get("peft_use_dora")),
-        alpha=(whole(said, "lora_alpha") or 0) if rank else 0,
-        dropout=float(said.get("lora_dropout") or 0.0) if rank else 0.0,
-        optimizer=hugging_face.optimizer_of(said.get("optimizer", "adamw_torch_fused"), pure=pure),
+        targets=_targets(settings) if rank else frozenset(),
+        base=base_of(settings, "load_in_4bit", "load_in_8bit", double=True),
+        magnitudes=on(settings.get("peft_use_dora")),
+        alpha=(whole(settings, "lora_alpha") or 0) if rank else 0,
+        dropout=float(settings.get("lora_dropout") or 0.0) if rank else 0.0,
+        optimizer=hugging_face.optimizer_of(
+            settings.get("optimizer", "adamw_torch_fused"), pure=pure
+        ),
         pure=pure,
-        documents=_documents(said),
+        documents=_documents(settings),
         task=task,
-        loss="fused" if on(said.get("liger_fused_linear_cross_entropy")) else "whole",
+        loss="fused" if on(settings.get("liger_fused_linear_cross_entropy")) else "whole",
     )
     return hugging_face.tuned(
-        TRAINER, found, tuning, said, sequence=whole(said, "sequence_len", 512)
+        TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "sequence_len", 512)
     )
 
 
-def _documents(said: Mapping[str, Any]) -> str:
-    if on(said.get("sample_packing")):
+def _documents(settings: Mapping[str, Any]) -> str:
+    if on(settings.get("sample_packing")):
         return PACKED
-    return "" if on(said.get("pad_to_sequence_len")) else PADDED
+    return "" if on(settings.get("pad_to_sequence_len")) else PADDED
 
 
-def _refuse(said: Mapping[str, Any]) -> None:
+def _refuse(settings: Mapping[str, Any]) -> None:
     """Refuse what shards or trains in a way that is not priced."""
     for name in ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree"):
-        if (whole(said, name) or 1) > 1:
-            raise BadValue(name, said[name], "only 1 has a modelled cost under Axolotl")
-    if said.get("rl") not in (None, "dpo"):
-        raise BadValue("rl", said["rl"], "it trains by reinforcement; only dpo is priced here")
+        if (whole(settings, name) or 1) > 1:
+            raise BadValue(name, settings[name], "only 1 has a modelled cost under Axolotl")
+    if settings.get("rl") not in (None, "dpo"):
+        raise BadValue("rl", settings["rl"], "it trains by reinforcement; only dpo is priced here")
 
 
-def _targets(said: Mapping[str, Any]) -> frozenset[str]:
-    if on(said.get("lora_target_linear")):
+def _targets(settings: Mapping[str, Any]) -> frozenset[str]:
+    if on(settings.get("lora_target_linear")):
         return ALL_LINEAR
-    return targets_of(said.get("lora_target_modules"), "lora_target_modules")
+    return targets_of(settings.get("lora_target_modules"), "lora_target_modules")
 
 
-def _engine(said: Mapping[str, Any], open_file: OpenFile | None) -> Mapping[str, Any]:
+def _engine(settings: Mapping[str, Any], open_file: OpenFile | None) -> Mapping[str, Any]:
     """How Axolotl's file shares the model, in the words of Accelerate's file."""
-    if said.get("deepspeed"):
-        return hugging_face.engine_of(said["deepspeed"], open_file, "deepspeed")
+    if settings.get("deepspeed"):
+        return hugging_face.engine_of(settings["deepspeed"], open_file, "deepspeed")
     sizes = {
         f"parallelism_config_{name}_size": size
         for name in ("dp_replicate", "dp_shard")
-        if (size := whole(said, f"{name}_size")) is not None
+        if (size := whole(settings, f"{name}_size")) is not None
     }
-    if not said.get("fsdp_config") and not said.get("fsdp"):
+    if not settings.get("fsdp_config") and not settings.get("fsdp"):
         return {"distributed_type": "MULTI_GPU"}
-    inside = dict(said.get("fsdp_config") or {})
-    inside.setdefault("fsdp_version", said.get("fsdp_version") or inside.pop("version", 1))
-    words = said.get("fsdp") or []
+    inside = dict(settings.get("fsdp_config") or {})
+    inside.setdefault("fsdp_version", settings.get("fsdp_version") or inside.pop("version", 1))
+    words = settings.get("fsdp") or []
     if "full_shard" in words:
         inside.setdefault("fsdp_sharding_strategy", "FULL_SHARD")
     return {

@@ -105,9 +105,9 @@ def matches(words: Sequence[str]) -> bool:
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the arguments and the configuration that they name say."""
-    known = table(TRAINER)
-    given = trainer_options(known, words)
-    path = given.get("--deepspeed") or given.get("--deepspeed_config")
+    arguments = table(TRAINER)
+    options = trainer_options(arguments, words)
+    path = options.get("--deepspeed") or options.get("--deepspeed_config")
     if path is None or open_file is None:
         raise NotRead(
             "current",
@@ -117,52 +117,52 @@ def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     reading = read_document(document_for(TRAINER, open_file(path), path))
     return Reading(
         trainer=TRAINER,
-        layout={**reading.layout, **trainer_layout(known, given)},
+        layout={**reading.layout, **trainer_layout(arguments, options)},
         copies=reading.copies,
         global_batch=reading.global_batch,
-        precision=reading.precision or trainer_precision(given),
-        interval_steps=save_interval(known, given),
-        recompute_every=recomputes_every(given),
-        unpriced=(*reading.unpriced, *known.not_priced(given)),
+        precision=reading.precision or trainer_precision(options),
+        interval_steps=save_interval(arguments, options),
+        recompute_every=recomputes_every(options),
+        unpriced=(*reading.unpriced, *arguments.not_priced(options)),
     )
 
 
 def _batch(*factors: int | None) -> int | None:
     """Sequences in a step, where all that makes them is given. [1]"""
-    known = [factor for factor in factors if factor is not None]
-    return prod(known) if len(known) == len(factors) else None
+    present = [factor for factor in factors if factor is not None]
+    return prod(present) if len(present) == len(factors) else None
 
 
 def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a configuration says; "auto" leaves a field to the trainer's arguments."""
     settings = Settings(document)
     refuse_degrees(table(TRAINER), settings)
-    found, number = settings.value, settings.number
+    value, number = settings.value, settings.number
     stage = number("zero_optimization.stage", 0) or 0
     if stage > 3:
         raise BadValue("zero_optimization.stage", stage, "0, 1, 2 or 3")
-    overlaps = found("zero_optimization.overlap_comm")
+    overlaps = value("zero_optimization.overlap_comm")
     layout: dict[str, Any] = {
         "tp": number("tensor_parallel.autotp_size", 0) or 1,
         "ep": (number("expert_parallel.autoep_size") or 1)
-        if found("expert_parallel.enabled")
+        if value("expert_parallel.enabled")
         else 1,
         "sharding": {level: sharding for sharding, level in _STAGES.items()}[stage],
         "data_overlap": stage > 0 and (stage == 3 if overlaps is None else overlaps is True),
         "offload": frozenset(
-            {LAYER_INPUT} if found("activation_checkpointing.cpu_checkpointing") else ()
+            {LAYER_INPUT} if value("activation_checkpointing.cpu_checkpointing") else ()
         ),
     }
     if (size := number("train_micro_batch_size_per_gpu")) is not None:
         layout["mbs"] = size
     if (ranks := number("sequence_parallel_size") or 1) > 1:
         layout |= {"cp": ranks, "context_mode": ContextMode.ALL_TO_ALL}
-    if found("zero_optimization.offload_optimizer.device") == "cpu" or found(
+    if value("zero_optimization.offload_optimizer.device") == "cpu" or value(
         "zero_optimization.cpu_offload"
     ):
         layout["optimizer"] = Placement.HOST
     # At every other stage DeepSpeed leaves the weights where they are.
-    away = found("zero_optimization.offload_param.device") == "cpu" or found(
+    away = value("zero_optimization.offload_param.device") == "cpu" or value(
         "zero_optimization.cpu_offload_param"
     )
     layout["host_weights"] = stage == 3 and bool(away)
@@ -175,7 +175,7 @@ def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Rea
         layout=layout,
         global_batch=number("train_batch_size") or _batch(*map(number, _FACTORS)),
         precision=next(
-            (word for word in ("bf16", "fp16") if found(f"{word}.enabled") is True), None
+            (word for word in ("bf16", "fp16") if value(f"{word}.enabled") is True), None
         ),
         unpriced=table(TRAINER).not_priced(settings.leaves()),
     )

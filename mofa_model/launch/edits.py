@@ -60,7 +60,7 @@ class ScriptChange(NamedTuple):
         name = self.name
         if not self.before:
             return f"line {self.line_number}: {name} {self.after}".rstrip() + " is new"
-        return f"line {self.line_number}: {name} {self.before} is {'gone' if not self.after else self.after}"
+        return f"line {self.line_number}: {name} {self.before} is {self.after or 'gone'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +81,11 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
     >>> applied("a=1 b=2", [Edit(2, 3, "7"), Edit(6, 7, "8")])
     'a=7 b=8'
     """
-    made, last = list[str](), 0
-    for one in edits:
-        made += [text[last : one.start], one.text]
-        last = one.end
-    return "".join([*made, text[last:]])
+    pieces, end = list[str](), 0
+    for edit in edits:
+        pieces += [text[end : edit.start], edit.text]
+        end = edit.end
+    return "".join([*pieces, text[end:]])
 
 
 def over(word: TracedWord, value: str, name: str = "") -> Edit:

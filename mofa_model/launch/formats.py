@@ -62,8 +62,8 @@ def _has(document: Mapping[str, Any], place: str) -> bool:
 
 @cache
 def _formats() -> tuple[Format, ...]:
-    given = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["format"]
-    return tuple(Format(**{**one, "keys": frozenset(one.get("keys", ()))}) for one in given)
+    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["format"]
+    return tuple(Format(**{**row, "keys": frozenset(row.get("keys", ()))}) for row in rows)
 
 
 def document_of(text: str, name: str) -> Mapping[str, Any]:
@@ -105,22 +105,22 @@ def format_of(document: Mapping[str, Any], name: str) -> Format:
 def document_for(reader: str, text: str, name: str) -> Mapping[str, Any]:
     """The settings of a file that a command gives to the trainer `reader`."""
     document = document_of(text, name)
-    recognised, wanted = (
+    recognised, expected = (
         _first(document),
         next(file_format for file_format in _formats() if file_format.reader == reader),
     )
-    if recognised not in (None, wanted):
+    if recognised not in (None, expected):
         raise BadFile(
             name,
-            f"seems to be {recognised.about}, but the command names it as {wanted.about}; "
+            f"seems to be {recognised.about}, but the command names it as {expected.about}; "
             "give one of those",
         )
-    _refuse_keys(wanted, document, name)
+    _refuse_keys(expected, document, name)
     return document
 
 
 def _first(document: Mapping[str, Any]) -> Format | None:
-    return next((one for one in _formats() if one.is_of(document)), None)
+    return next((file_format for file_format in _formats() if file_format.is_of(document)), None)
 
 
 def _refuse_keys(file_format: Format, document: Mapping[str, Any], name: str) -> None:
@@ -149,19 +149,20 @@ def _off(value: object) -> bool:
 
 def _read() -> str:
     """The end of an error: which formats of files are read, each with the key that marks it."""
-    known = {
-        one.about.split(" of ")[0]: one.marks[0][0].replace("/", ".")
-        for one in _formats()
-        if one.reader
+    marks = {
+        file_format.about.split(" of ")[0]: file_format.marks[0][0].replace("/", ".")
+        for file_format in _formats()
+        if file_format.reader
     }
-    return f"read are {', '.join(f'{about} ({mark})' for about, mark in known.items())}, {_WRITTEN}"
+    return f"read are {', '.join(f'{about} ({mark})' for about, mark in marks.items())}, {_WRITTEN}"
 
 
-_SHARDED: Final = {
+FSDP1_STRATEGIES: Final = {
     "FULL_SHARD": Sharding.WEIGHTS,
     "SHARD_GRAD_OP": Sharding.GRADIENTS,
     "NO_SHARD": Sharding.NONE,
 }
+"""Sharding strategies of FSDP1, which is read and never written."""
 _NOT_PRICED: Final = (
     "fsdp_config.cpu_offload", "fsdp_config.activation_cpu_offload", "fsdp_config.process_group",
     "fsdp_config.data_parallel_replicate_degree", "fsdp_config.te_checkpoint_wrapper",
@@ -179,99 +180,104 @@ _ASIDE: Final = (
 
 def nanotron(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a recipe of nanotron says."""
-    said = Settings(document)
-    tp, pp, dp = (said.number(f"parallelism.{axis}") or 1 for axis in ("tp", "pp", "dp"))
+    settings = Settings(document)
+    tp, pp, dp = (settings.number(f"parallelism.{axis}") or 1 for axis in ("tp", "pp", "dp"))
     for name in ("expert_parallel_size", "context_parallel_size"):
-        if (said.number(f"parallelism.{name}") or 1) > 1:
+        if (settings.number(f"parallelism.{name}") or 1) > 1:
             raise BadValue(
                 f"parallelism.{name}",
-                said.value(f"parallelism.{name}"),
+                settings.value(f"parallelism.{name}"),
                 "only 1 has a modelled cost",
             )
-    engine = said.value("parallelism.pp_engine") or "afab"
+    engine = settings.value("parallelism.pp_engine") or "afab"
     if pp > 1 and engine != "1f1b":
         raise BadValue("parallelism.pp_engine", engine, "only 1f1b has a modelled cost")
-    mode = str(said.value("parallelism.tp_mode") or "ALL_REDUCE").upper()
+    mode = str(settings.value("parallelism.tp_mode") or "ALL_REDUCE").upper()
     if mode not in {"ALL_REDUCE", "REDUCE_SCATTER"}:
         raise BadValue("parallelism.tp_mode", mode, "ALL_REDUCE or REDUCE_SCATTER")
-    stage = said.number("optimizer.zero_stage", 0) or 0
+    stage = settings.number("optimizer.zero_stage", 0) or 0
     if stage > 1:
         raise BadValue("optimizer.zero_stage", stage, "0 or 1")
     mbs, rounds = (
-        said.number("tokens.micro_batch_size"),
-        said.number("tokens.batch_accumulation_per_replica"),
+        settings.number("tokens.micro_batch_size"),
+        settings.number("tokens.batch_accumulation_per_replica"),
     )
-    again = said.truth("parallelism.recompute_layer")
+    again = settings.truth("parallelism.recompute_layer")
     return Reading(
         trainer="nanotron",
         layout={
             "tp": tp, "pp": pp, "dp": dp, "mbs": mbs or 1,
             "sequence_parallel": tp > 1 and mode == "REDUCE_SCATTER",
-            "tensor_overlap": tp > 1 and said.truth("parallelism.tp_linear_async_communication"),
+            "tensor_overlap":
+                tp > 1 and settings.truth("parallelism.tp_linear_async_communication"),
             "sharding": Sharding.OPTIMIZER if stage else Sharding.NONE,
             "recompute": Recompute.FULL if again else Recompute.NONE,
         },
-        layers=said.number("model.model_config.num_hidden_layers"),
-        sequence=said.number("tokens.sequence_length"),
+        layers=settings.number("model.model_config.num_hidden_layers"),
+        sequence=settings.number("tokens.sequence_length"),
         global_batch=dp * mbs * rounds if mbs and rounds else None,
-        precision={"bfloat16": "bf16", "float16": "fp16"}.get(str(said.value("model.dtype"))),
-        interval_steps=said.number("checkpoints.checkpoint_interval"),
+        precision={"bfloat16": "bf16", "float16": "fp16"}.get(str(settings.value("model.dtype"))),
+        interval_steps=settings.number("checkpoints.checkpoint_interval"),
         unpriced=tuple(
             name
             for name in (
                 "parallelism.tp_recompute_allgather", "parallelism.moe_layer_recompute",
                 "optimizer.accumulate_grad_in_fp32",
             )
-            if said.truth(name)
+            if settings.truth(name)
         ),
     )  # fmt: skip
 
 
 def llm_foundry(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a recipe of LLM Foundry says: it shards where it has an `fsdp_config`."""
-    said = Settings(document)
+    settings = Settings(document)
     for name in _NOT_PRICED:
-        if said.value(name) not in (None, False, {}, []):
+        if settings.value(name) not in (None, False, {}, []):
             raise BadValue(
                 name,
-                said.value(name),
+                settings.value(name),
                 "its cost is not modelled; leave it out, or write the layout as "
                 "optimizer=zero3,mbs=…",
             )
-    if said.value("fsdp_config.data_parallel_shard_degree") not in (None, -1):
+    if settings.value("fsdp_config.data_parallel_shard_degree") not in (None, -1):
         raise BadValue(
             "fsdp_config.data_parallel_shard_degree",
-            said.value("fsdp_config.data_parallel_shard_degree"),
+            settings.value("fsdp_config.data_parallel_shard_degree"),
             "only -1 is read",
         )
     sharding = Sharding.NONE
-    if said.value("fsdp_config") is not None:
-        word = str(said.value("fsdp_config.sharding_strategy") or "FULL_SHARD").upper()
-        if word not in _SHARDED:
-            raise BadValue("fsdp_config.sharding_strategy", word, f"one of {', '.join(_SHARDED)}")
-        sharding = _SHARDED[word]
-    precision = str(said.value("precision") or "")
+    if settings.value("fsdp_config") is not None:
+        word = str(settings.value("fsdp_config.sharding_strategy") or "FULL_SHARD").upper()
+        if word not in FSDP1_STRATEGIES:
+            raise BadValue(
+                "fsdp_config.sharding_strategy", word, f"one of {', '.join(FSDP1_STRATEGIES)}"
+            )
+        sharding = FSDP1_STRATEGIES[word]
+    precision = str(settings.value("precision") or "")
     layout: dict[str, Any] = {
         "sharding": sharding,
         "recompute": Recompute.FULL
-        if said.truth("fsdp_config.activation_checkpointing")
+        if settings.truth("fsdp_config.activation_checkpointing")
         else Recompute.NONE,
     }
-    if (size := said.number("device_train_microbatch_size")) is not None:
+    if (size := settings.number("device_train_microbatch_size")) is not None:
         layout["mbs"] = size
     return Reading(
         trainer="llm-foundry",
         layout=layout,
-        sequence=_sequence(said),
-        global_batch=said.number("global_train_batch_size"),
+        sequence=_sequence(settings),
+        global_batch=settings.number("global_train_batch_size"),
         precision={"amp_bf16": "bf16", "amp_fp16": "fp16"}.get(precision),
-        unpriced=tuple(name for name in _ASIDE if said.value(name) not in (None, False, "DEFAULT")),
+        unpriced=tuple(
+            name for name in _ASIDE if settings.value(name) not in (None, False, "DEFAULT")
+        ),
     )
 
 
-def _sequence(said: Settings) -> int | None:
+def _sequence(settings: Settings) -> int | None:
     """Tokens of a sequence, which a recipe usually names as one of its own variables. [1]"""
-    value = said.value("max_seq_len")
+    value = settings.value("max_seq_len")
     if isinstance(value, str) and value.startswith("${") and value.endswith("}"):
-        return said.number(value[2:-1])
-    return said.number("max_seq_len")
+        return settings.number(value[2:-1])
+    return settings.number("max_seq_len")

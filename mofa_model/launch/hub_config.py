@@ -37,11 +37,11 @@ def config_of(model: Transformer, sequence: int) -> str:
     return ""
 
 
-def _same(one: Transformer, other: Transformer) -> bool:
+def _same(first: Transformer, second: Transformer) -> bool:
     return (
-        total_parameters(one) == total_parameters(other)
-        and one.layers == other.layers
-        and [type(block) for block in one.blocks] == [type(block) for block in other.blocks]
+        total_parameters(first) == total_parameters(second)
+        and first.layers == second.layers
+        and [type(block) for block in first.blocks] == [type(block) for block in second.blocks]
     )
 
 
@@ -74,15 +74,17 @@ def _candidates(model: Transformer, sequence: int) -> Iterator[dict[str, Any]]:
     if isinstance(experts, Experts):
         fields |= _experts(experts, model)
     kinds = _DENSE if experts is None else _MIXED
-    for kind in sorted(kinds, key=lambda one: not model.name.startswith(one.partition("_")[0])):
-        own = dict(fields)
+    for kind in sorted(
+        kinds, key=lambda family: not model.name.startswith(family.partition("_")[0])
+    ):
+        config = dict(fields)
         if kind == "starcoder2":
-            own |= {"use_bias": own.pop("attention_bias"), "sliding_window": None}
+            config |= {"use_bias": config.pop("attention_bias"), "sliding_window": None}
         if kind == "qwen2":
-            own.pop("attention_bias")
+            config.pop("attention_bias")
         if kind in {"qwen2", "starcoder2"}:
-            own.pop("head_dim", None)
-        yield _plain({"model_type": kind, **own, **_NAMES.get(kind, {})})
+            config.pop("head_dim", None)
+        yield _plain({"model_type": kind, **config, **_NAMES.get(kind, {})})
 
 
 _NAMES: Final[dict[str, dict[str, Any]]] = {
@@ -114,7 +116,7 @@ def _experts(block: Experts, model: Transformer) -> dict[str, Any]:
     not know.
     """
     layers = [layer for run in model.runs for layer in run.layers * int(run.repeats)]
-    mixed = [any(isinstance(one, Experts) for one in layer.blocks) for layer in layers]
+    mixed = [any(isinstance(block, Experts) for block in layer.blocks) for layer in layers]
     shared = int((block.shared_width or 0) / block.width) if block.width else 0
     return {
         "moe": {
@@ -124,7 +126,8 @@ def _experts(block: Experts, model: Transformer) -> dict[str, Any]:
             "deepseek_v3": {
                 "n_routed_experts": block.count, "moe_intermediate_size": block.width,
                 "n_shared_experts": shared, "first_k_dense_replace": mixed.index(True),
-                "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": int(model.prediction_modules),
+                "n_group": 1, "topk_group": 1,
+                "num_nextn_predict_layers": int(model.prediction_modules),
             },
         },
         "num_experts_per_tok": block.top_k,
@@ -135,17 +138,17 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
     """The fields, with those that only the model's family has for experts, and numbers without a
     fraction as whole ones.
     """
-    own = dict(config)
-    own |= own.pop("moe", {}).get(own["model_type"], {})
+    fields = dict(config)
+    fields |= fields.pop("moe", {}).get(fields["model_type"], {})
 
-    def value(one: Any) -> Any:
+    def value(number: Any) -> Any:
         return (
-            int(one)
-            if not isinstance(one, bool)
-            and hasattr(one, "__int__")
-            and float(one).is_integer()
-            and not isinstance(one, str)
-            else one
+            int(number)
+            if not isinstance(number, bool)
+            and hasattr(number, "__int__")
+            and float(number).is_integer()
+            and not isinstance(number, str)
+            else number
         )
 
-    return {name: value(one) for name, one in own.items()}
+    return {name: value(field) for name, field in fields.items()}

@@ -41,10 +41,8 @@ def add_trainer(
     words.add(f"--{settings.precision}")
     if recomputes and strategy.recompute is Recompute.FULL:
         words.add("--activation_checkpointing")
-        if (
-            strategy.offload
-        ):  # DeepSpeed's own `cpu_checkpointing` acts inside its own checkpointing only
-            words.add(_KEYWORDS, json.dumps({"offload": True}))
+        # DeepSpeed's `cpu_checkpointing` would act on its own checkpointing only.
+        words.add(_KEYWORDS, json.dumps({"offload": True}), when=strategy.offload)
     if settings.interval_steps is not None:
         words.add("--save_strategy", "steps")
         words.add("--save_steps", settings.interval_steps)
@@ -57,16 +55,16 @@ def option(name: str, values: tuple[object, ...]) -> list[str]:
 
 def trainer_options(arguments: Arguments, words: Sequence[str]) -> dict[str, str | None]:
     """Options of a command by today's names; None where an option stands alone."""
-    found: dict[str, str | None] = {}
+    options: dict[str, str | None] = {}
     name = ""
     for word in words:
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             name, fixed = arguments.today(name, value if equals else None)
-            found[name] = fixed
-        elif name and found[name] is None:
-            found[name] = word
-    return found
+            options[name] = fixed
+        elif name and options[name] is None:
+            options[name] = word
+    return options
 
 
 def trainer_layout(arguments: Arguments, options: Mapping[str, str | None]) -> dict[str, Any]:
@@ -97,27 +95,29 @@ def recomputes_every(options: Mapping[str, str | None]) -> int:
     """N where every N-th layer is computed again; 1 where all are, or none is. [1]"""
     if "--activation_checkpointing" not in options:
         return 1
-    said = _checkpointing(options).get("every_n_layers", 1)
-    if isinstance(said, bool) or not isinstance(said, int) or said < 1:
-        raise BadValue(f"{_KEYWORDS}: every_n_layers", said, "give a whole number of one or more")
-    return said
+    interval = _checkpointing(options).get("every_n_layers", 1)
+    if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+        raise BadValue(
+            f"{_KEYWORDS}: every_n_layers", interval, "give a whole number of one or more"
+        )
+    return interval
 
 
 def _checkpointing(options: Mapping[str, str | None]) -> Mapping[str, Any]:
     """Keywords of checkpointing, of which all are known that decide what is kept."""
     text = options.get(_KEYWORDS)
     try:
-        told = json.loads(text or "{}")
+        keywords = json.loads(text or "{}")
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        keywords = None
+    if not isinstance(keywords, dict):
         raise BadValue(_KEYWORDS, text, "give a JSON object")
-    odd = next((name for name in told if name not in _KNOWN), None)
+    odd = next((name for name in keywords if name not in _KNOWN), None)
     if odd is not None:
         raise BadValue(
             _KEYWORDS, odd, f"its cost is not modelled; give some of {', '.join(sorted(_KNOWN))}"
         )
-    return told
+    return keywords
 
 
 OPTIMIZERS: Final = {
@@ -167,15 +167,22 @@ def add_settings(
 
 def options_of(document: Mapping[str, Any], trainer: str) -> dict[str, str | None]:
     """Keys of a fine-tuner's file as options by today's names; what is off is not there."""
-    known, found = table(trainer), dict[str, str | None]()
+    arguments, options = table(trainer), dict[str, str | None]()
     for key, value in document.items():
         if value is None or str(value).lower() == "false":
             continue
         text = value if isinstance(value, str) else json.dumps(value)
-        name, fixed = known.today(f"--{key}", text)
-        if name in known.kinds:
-            found[name] = fixed
-    return found
+        name, fixed = arguments.today(f"--{key}", text)
+        if name in arguments.kinds:
+            options[name] = fixed
+    return options
+
+
+def keys_of(options: Mapping[str, str | None]) -> dict[str, Any]:
+    """Options of a command as keys of a fine-tuner's file: an option that stands alone is on."""
+    return {
+        name.removeprefix("--"): True if value is None else value for name, value in options.items()
+    }
 
 
 def optimizer_of(word: object, *, pure: bool) -> str:
@@ -183,30 +190,30 @@ def optimizer_of(word: object, *, pure: bool) -> str:
 
     torch's moments are as wide as the weights that it updates.
     """
-    found = _OPTIMIZERS.get(str(word), str(word))
-    return "adamw-bf16" if pure and found == "adamw" else found
+    preset = _OPTIMIZERS.get(str(word), str(word))
+    return "adamw-bf16" if pure and preset == "adamw" else preset
 
 
 def tuned(
     trainer: str,
-    found: Reading,
+    reading: Reading,
     tuning: FineTuning,
-    said: Mapping[str, Any],
+    settings: Mapping[str, Any],
     *,
     sequence: int | None,
 ) -> Reading:
     """What the trainer of transformers is told, as its fine-tuner's file says it."""
-    own, pairs = table(trainer), 1 + (tuning.task in PAIRED)
-    size, batch = found.layout.get("mbs"), found.global_batch
+    arguments, pairs = table(trainer), 1 + (tuning.task in PAIRED)
+    size, batch = reading.layout.get("mbs"), reading.global_batch
     return replace(
-        found,
+        reading,
         trainer=trainer,
-        layout={**found.layout, **({} if size is None else {"mbs": size * pairs})},
+        layout={**reading.layout, **({} if size is None else {"mbs": size * pairs})},
         global_batch=batch and batch * pairs,
         sequence=sequence,
         tuning=tuning,
-        precision=PURE if tuning.pure else found.precision,
-        unpriced=tuple(dict.fromkeys((*found.unpriced, *own.not_priced(said)))),
+        precision=PURE if tuning.pure else reading.precision,
+        unpriced=tuple(dict.fromkeys((*reading.unpriced, *arguments.not_priced(settings)))),
     )
 
 
@@ -218,24 +225,24 @@ _SHIPPED: Final = re.compile(
 Source: LLaMA-Factory, examples/deepspeed; axolotl, deepspeed_configs."""
 
 
-def engine_of(said: object, open_file: OpenFile | None, field: str) -> Mapping[str, Any]:
+def engine_of(source: object, open_file: OpenFile | None, field: str) -> Mapping[str, Any]:
     """Accelerate's file that has the layout of DeepSpeed's, which a fine-tuner names or holds."""
-    inside = said
-    if isinstance(said, str):
-        if found := _SHIPPED.search(said):
+    inside = source
+    if isinstance(source, str):
+        if shipped := _SHIPPED.search(source):
             home = {"device": "cpu"}
-            away = {"offload_param": home} if found[2] else {}
+            away = {"offload_param": home} if shipped[2] else {}
             states = (
-                {"offload_optimizer": home} if found[2] in {"_offload", "_cpuoffload_all"} else {}
+                {"offload_optimizer": home} if shipped[2] in {"_offload", "_cpuoffload_all"} else {}
             )
-            stage = int(found[1])
+            stage = int(shipped[1])
             inside = {
                 "zero_optimization": {"stage": stage, **states, **(away if stage == 3 else {})}
             }
         elif open_file is None:
-            raise NotRead(field, said, "name a file that can be read")
+            raise NotRead(field, source, "name a file that can be read")
         else:
-            inside = document_for("deepspeed", open_file(said), said)
+            inside = document_for("deepspeed", open_file(source), source)
     return {
         "distributed_type": "DEEPSPEED",
         "deepspeed_config": {"deepspeed_config_file": inside},

@@ -84,14 +84,19 @@ class _Option(NamedTuple):
 
     name: str
     """Today's name."""
-    at: int
-    """Place of its first word in the command."""
+    position: int
+    """Which word of the command names it."""
     values: tuple[str, ...]
-    apart: int
-    """Words of its values that stand apart from it. [1]"""
+    separate_words: int
+    """How many further words its values take; 0 where they stand behind its `=`. [1]"""
 
     @property
-    def said(self) -> str:
+    def end(self) -> int:
+        """The word after its last."""
+        return self.position + 1 + self.separate_words
+
+    @property
+    def value_text(self) -> str:
         return " ".join(self.values) or "on"
 
 
@@ -111,35 +116,35 @@ def has_options(words: Sequence[str], trainer: str) -> int:
 
 def _options(words: Sequence[str], trainer: str) -> list[_Option]:
     """The options of a trainer among the words of a command, each by its name of today."""
-    found, at = list[_Option](), 0
-    while at < len(words):
-        name = argument_of(words[at], trainer)
+    options, index = list[_Option](), 0
+    while index < len(words):
+        name = argument_of(words[index], trainer)
         if not name:
-            at += 1
+            index += 1
             continue
-        _, equals, inline = words[at].partition("=")
+        _, equals, inline = words[index].partition("=")
         today, fixed = table(trainer).today(name, None)
         most = 0 if equals else values_of(name, trainer)
         count = 0
         while (
             count < most
-            and at + 1 + count < len(words)
-            and not words[at + 1 + count].startswith("--")
+            and index + 1 + count < len(words)
+            and not words[index + 1 + count].startswith("--")
         ):
             count += 1
-        values = (inline,) if equals else tuple(words[at + 1 : at + 1 + count])
-        if name == _WORD and ":" in words[at]:
-            values = (words[at].partition(":")[2],)
+        values = (inline,) if equals else tuple(words[index + 1 : index + 1 + count])
+        if name == _WORD and ":" in words[index]:
+            values = (words[index].partition(":")[2],)
         if table(trainer).kinds.get(today) == "flag" and not equals and not count:
-            following = words[at + 1 : at + 2]
+            following = words[index + 1 : index + 2]
             if following and following[0].lower() in {*_SWITCHED_ON, "false", "0", "no"}:
                 count, values = 1, (following[0],)
         if fixed is not None:
             values = (fixed,)
         if today in table(trainer).kinds:
-            found.append(_Option(today, at, _plain(values), count))
-        at += 1 + count
-    return found
+            options.append(_Option(today, index, _plain(values), count))
+        index += 1 + count
+    return options
 
 
 def _plain(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -151,14 +156,16 @@ class _Editor:
     def __init__(self, text: str, launch: Launch, follow: Follow) -> None:
         self._text, self._launch, self._follow = text, launch, follow
         self._trainer = launch.trainer
-        self._wanted = {one.name: one for one in _options(launch.arguments, self._trainer)}
-        self._words = {
-            name: list(launch.arguments[one.at : one.at + 1 + one.apart])
-            for name, one in self._wanted.items()
+        self._options = {
+            option.name: option for option in _options(launch.arguments, self._trainer)
+        }
+        self._option_words = {
+            name: list(launch.arguments[option.position : option.end])
+            for name, option in self._options.items()
         }
         self._reads: dict[str, ScriptRead] = {}
         self._changes: list[ScriptChange] = []
-        self._left: list[str] = []
+        self._unwritten: list[str] = []
 
     def _read(self, text: str) -> ScriptRead:
         """A script as it is followed; the last few are kept."""
@@ -172,140 +179,146 @@ class _Editor:
 
     def changed(self) -> ScriptChanged:
         """The script with all changes that could be made."""
-        at = self._target(self._read(self._text))
-        if at is None:
-            return ScriptChanged(
-                text=self._text,
-                left=(
-                    f"no command in it is told options of {self._trainer}, so it is not changed",
-                ),
+        target = self._target(self._read(self._text))
+        if target is None:
+            note = f"no command in it is told options of {self._trainer}, so it is not changed"
+            return ScriptChanged(text=self._text, left=(note,))
+        self._target_index = target
+        if self._trainer == "megatron" and _OF_FORK in _texts(self._call()):
+            note = (
+                f"{_OF_FORK} is told to a fork of Megatron, whose options are others: "
+                "write into it by hand what the launch says"
             )
-        self._at = at
-        if self._trainer == "megatron" and any(
-            one.text == _OF_FORK for one in self._call().traced_words
-        ):
-            said = f"{_OF_FORK} is told to a fork of Megatron, whose options are others"
-            left = f"{said}: write into it by hand what the launch says"
-            return ScriptChanged(text=self._text, left=(left,))
+            return ScriptChanged(text=self._text, left=(note,))
         for name, value in self._launch.environment.items():
             self._variable(name, value)
-        gone = [one for one in self._today() if one.name not in self._wanted]
-        for one in gone:
-            if one.name not in KEPT_BY_THEMSELVES or one.values == _OF_FSDP.get(one.name):
-                self._remove(one.name)
-        for name in self._wanted:
+        for option in self._current_options():
+            if option.name in self._options:
+                continue
+            if option.name not in KEPT_BY_THEMSELVES or option.values == _OF_FSDP.get(option.name):
+                self._remove(option.name)
+        for name in self._options:
             self._write(name)
-        return ScriptChanged(text=self._text, changes=tuple(self._changes), left=tuple(self._left))
+        return ScriptChanged(
+            text=self._text, changes=tuple(self._changes), left=tuple(self._unwritten)
+        )
 
     def _target(self, read: ScriptRead) -> int | None:
         """The command that trains: the first of those with the most of its options."""
-        counts = [
-            has_options([w.text for w in one.traced_words], self._trainer) for one in read.followed
-        ]
-        most = max(counts, default=0)
-        if not most and self._trainer in KEYS:  # its file says all
-            calls = ([w.text for w in one.traced_words] for one in read.followed)
-            return next(
-                (at for at, words in enumerate(calls) if _starts(words, self._trainer)), None
-            )
-        return counts.index(most) if most else None
+        calls = [_texts(call) for call in read.followed]
+        counts = [has_options(words, self._trainer) for words in calls]
+        if not any(counts) and self._trainer in KEYS:  # its file says all
+            counts = [int(_starts(words, self._trainer)) for words in calls]
+        return counts.index(max(counts)) if any(counts) else None
 
     def _call(self) -> TracedCall:
-        return self._read(self._text).followed[self._at]
+        return self._read(self._text).followed[self._target_index]
 
-    def _today(self) -> list[_Option]:
-        return _options([one.text for one in self._call().traced_words], self._trainer)
+    def _current_options(self) -> list[_Option]:
+        return _options(_texts(self._call()), self._trainer)
 
     # --- one change ---------------------------------------------------------------------------
 
     def _variable(self, name: str, value: str) -> None:
         read = self._read(self._text)
-        held = _held(read, name)
-        if held is not None and held.text == value:
+        value_word = _value_of(read, name)
+        if value_word is not None and value_word.text == value:
             return
-        place = read.followed[self._at].place
-        if held is not None and held.whole:
-            edits = [over(held, value)]
+        place = read.followed[self._target_index].place
+        if value_word is not None and value_word.whole:
+            edit = over(value_word, value)
         elif place >= 0:
             start = self._text.rfind("\n", 0, place) + 1
-            while (
-                start > 1 and self._text[start - 2] == "\\"
-            ):  # the line goes on from the one before
+            # A line after a backslash is the rest of the line before it.
+            while start > 1 and self._text[start - 2] == "\\":
                 start = self._text.rfind("\n", 0, start - 1) + 1
-            indent = re.match(r"[ \t]*", self._text[start:])
-            blanks = indent[0] if indent else ""
-            edits = [Edit(start, start, f"{blanks}export {name}={shlex.quote(value)}\n")]
+            line = self._text[start:]
+            indent = line[: len(line) - len(line.lstrip(" \t"))]
+            edit = Edit(start, start, f"{indent}export {name}={shlex.quote(value)}\n")
         else:
-            edits = []
-        for one in edits:
-            made = applied(self._text, [one])
-            after = self._try_follow(made)
-            now = None if after is None else _held(after, name)
-            if after is None or now is None or now.text != value or _texts(after) != _texts(read):
-                continue
-            self._keep(made, one, name, held.text if held is not None else "", value)
-            return
-        self._left.append(f"{name}={value} has to be in the environment; no place for it was found")
+            edit = None
+        if edit is not None and self._sets(edit, read, name, value):
+            before = value_word.text if value_word is not None else ""
+            self._keep(applied(self._text, [edit]), edit, name, before, value)
+        else:
+            self._unwritten.append(
+                f"{name}={value} has to be in the environment; no place for it was found"
+            )
+
+    def _sets(self, edit: Edit, before: ScriptRead, name: str, value: str) -> bool:
+        """Whether a change gives a variable its value, and no command another word."""
+        after = self._try_follow(applied(self._text, [edit]))
+        if after is None or [*map(_texts, after.followed)] != [*map(_texts, before.followed)]:
+            return False
+        assigned = _value_of(after, name)
+        return assigned is not None and assigned.text == value
 
     def _remove(self, name: str) -> None:
         """Take an option out of the script wherever it is given, or note that it could not
         be found.
         """
         for _ in range(8):  # however often it is given
-            said = next((one for one in self._today() if one.name == name), None)
-            if said is None:
+            option = next(
+                (option for option in self._current_options() if option.name == name), None
+            )
+            if option is None:
                 return
             words = self._call().traced_words
-            span = self._span(words, said)
-            if span is None or not self._accept(_without(self._text, *span), name, said.said, ""):
-                self._left.append(
-                    f"{_shown(words[said.at].text)} has to go; it was not found in one piece"
+            span = self._span(words, option)
+            if span is None or not self._accept(
+                _without(self._text, *span), name, option.value_text, ""
+            ):
+                self._unwritten.append(
+                    f"{shown(words[option.position].text)} has to go; it was not found in one piece"
                 )
                 return
 
     def _write(self, name: str) -> None:
         """Give one option the wanted value in the script, or note that it could not be changed."""
-        wanted = self._wanted[name]
+        new = self._options[name]
         words = self._call().traced_words
-        same = [one for one in self._today() if one.name == name]
+        same = [option for option in self._current_options() if option.name == name]
         if not same:
-            if wanted.values != _UNSAID.get((self._trainer, name)):
+            if new.values != _UNSAID.get((self._trainer, name)):
                 self._add(name)
             return
-        said = same[-1]
-        if said.values == wanted.values or set(said.values) == set(wanted.values) != set():
+        current = same[-1]
+        if current.values == new.values or set(current.values) == set(new.values) != set():
             return
-        for edit in self._replacements(words, said, wanted):
-            if self._accept(edit, name, said.said, wanted.said):
+        for edit in self._replacements(words, current, new):
+            if self._accept(edit, name, current.value_text, new.value_text):
                 return
-        self._left.append(
-            f"{_shown(words[said.at].text)} has to be {_shown(wanted.said)}; it was not found in one piece"
+        self._unwritten.append(
+            f"{shown(words[current.position].text)} has to be {shown(new.value_text)}; "
+            "it was not found in one piece"
         )
 
     def _replacements(
-        self, words: Sequence[TracedWord], said: _Option, wanted: _Option
+        self, words: Sequence[TracedWord], current: _Option, new: _Option
     ) -> Iterator[Edit]:
         """Ways to change a value: where it is given, then at the option itself."""
-        new = self._words[wanted.name]
-        values = new[1:] or ([new[0].partition("=")[2]] if "=" in new[0] else [])
-        old = words[said.at]
-        if said.apart == 1 and len(values) == 1 and words[said.at + 1].whole:
-            yield over(words[said.at + 1], values[0])
-        if not said.apart and "=" in old.text and len(values) == 1:
+        option_words = self._option_words[new.name]
+        values = option_words[1:] or (
+            [option_words[0].partition("=")[2]] if "=" in option_words[0] else []
+        )
+        old = words[current.position]
+        if current.separate_words == 1 and len(values) == 1 and words[current.position + 1].whole:
+            yield over(words[current.position + 1], values[0])
+        if not current.separate_words and "=" in old.text and len(values) == 1:
             begin = old.text.index("=") + 1
             part = old.slice(begin)
             if part.whole:
                 yield over(part, values[0])
-        if said.name == _WORD and "=" not in old.text and old.whole:
-            yield over(old, new[0])
+        if current.name == _WORD and "=" not in old.text and old.whole:
+            yield over(old, option_words[0])
             return
-        span = self._span(words, said)
+        span = self._span(words, current)
         if span is None:
             return
         start, end, first = span
         for form in dict.fromkeys((shlex.join(values), " ".join(values))):  # the second in a string
             if not values:
-                yield Edit(start, end, new[0])
+                yield Edit(start, end, option_words[0])
             elif first == end:
                 yield Edit(end, end, f" {form}")
             else:
@@ -314,34 +327,36 @@ class _Editor:
     def _spelled(self, words: list[str]) -> list[str]:
         """A new option with the hyphens or underscores of those that are there."""
         there = [
-            one.text[2:].partition("=")[0]
-            for one in self._call().traced_words
-            if one.text[:2] == "--"
+            word.text[2:].partition("=")[0]
+            for word in self._call().traced_words
+            if word.text[:2] == "--"
         ]
-        underscores = any("_" in one for one in there) and not any("-" in one for one in there)
+        underscores = any("_" in name for name in there) and not any("-" in name for name in there)
         if self._trainer != "megatron" or not underscores:
             return words
         return [words[0].replace("-", "_").replace("__", "--", 1), *words[1:]]
 
     def _add(self, name: str) -> None:
-        words = self._spelled(self._words[name])
+        words = self._spelled(self._option_words[name])
         forms = dict.fromkeys((shlex.join(words), " ".join(words)))
         for edit in (edit for new in forms for edit in self._places(new)):
-            if self._accept(edit, name, "", " ".join(self._wanted[name].values)):
+            if self._accept(edit, name, "", " ".join(self._options[name].values)):
                 return
-        self._left.append(f"{_shown(' '.join(words))} has to be added; no place for it was found")
+        self._unwritten.append(
+            f"{shown(' '.join(words))} has to be added; no place for it was found"
+        )
 
     def _places(self, new: str) -> Iterator[Edit]:
         """Where a new option can stand: behind another one, on a line of its own where those
         have one.
         """
-        words, options = self._call().traced_words, self._today()
+        words, options = self._call().traced_words, self._current_options()
         ends = list[int]()
-        for one in reversed(options):
-            span = self._span(words, one)
+        for option in reversed(options):
+            span = self._span(words, option)
             if span is not None and span[1] not in ends:
                 ends.append(span[1])
-        ends += [one.at[-1] + 1 for one in reversed(words) if one.text and one.whole]
+        ends += [word.at[-1] + 1 for word in reversed(words) if word.text and word.whole]
         if self._trainer in KEYS:
             ends.insert(0, self._end_of(words))
         for end in list(dict.fromkeys(ends))[:_TRIED]:
@@ -352,8 +367,8 @@ class _Editor:
         its text.
         """
         begins = self._call().place
-        there = [one.text and one.whole and one.at[-1] > begins for one in words]
-        last = max((at for at, stands in enumerate(there) if stands), default=-1)
+        there = [word.text and word.whole and word.at[-1] > begins for word in words]
+        last = max((index for index, stands in enumerate(there) if stands), default=-1)
         end = words[last].at[-1] + 1 if last >= 0 else 0
         for _ in words[last + 1 :]:
             gap = re.compile(_GAP).match(self._text, end)
@@ -387,18 +402,20 @@ class _Editor:
         line = self._text[self._text.rfind("\n", 0, edit.start) + 1 : edit.start]
         if line.lstrip().startswith("#"):
             return False
-        made = applied(self._text, [edit])
-        old, new = self._try_follow(self._text), self._try_follow(made)
-        if old is None or new is None or made == self._text or not self._only(old, new, name):
+        text = applied(self._text, [edit])
+        old, new = self._try_follow(self._text), self._try_follow(text)
+        if old is None or new is None or text == self._text:
             return False
-        self._keep(made, edit, name, before, after)
+        if not self._changes_only(name, old, new):
+            return False
+        self._keep(text, edit, name, before, after)
         return True
 
-    def _keep(self, made: str, edit: Edit, name: str, before: str, after: str) -> None:
-        shown_name = self._words[name][0].partition("=")[0] if name in self._words else name
-        change = ScriptChange(edit.line_number(self._text), shown_name, before, after)
-        self._changes.append(change)
-        self._text = made
+    def _keep(self, text: str, edit: Edit, name: str, before: str, after: str) -> None:
+        written_name = self._option_words.get(name, [name])[0].partition("=")[0]
+        line_number = edit.line_number(self._text)
+        self._changes.append(ScriptChange(line_number, written_name, before, after))
+        self._text = text
 
     def _try_follow(self, text: str) -> ScriptRead | None:
         try:
@@ -406,58 +423,57 @@ class _Editor:
         except InputError:
             return None
 
-    def _only(self, old: ScriptRead, new: ScriptRead, name: str) -> bool:
+    def _changes_only(self, name: str, old: ScriptRead, new: ScriptRead) -> bool:
         """Whether one option is as the launch says, and all other words of all commands are
         as before.
         """
         if len(old.followed) != len(new.followed):
             return False
-        for at, (one, other) in enumerate(zip(old.followed, new.followed, strict=True)):
-            before = [word.text for word in one.traced_words]
-            after = [word.text for word in other.traced_words]
-            if before == after and at != self._at:
+        expected = self._options.get(name)
+        for index, (old_call, new_call) in enumerate(zip(old.followed, new.followed, strict=True)):
+            before, after = _texts(old_call), _texts(new_call)
+            is_target = index == self._target_index
+            if before == after and not is_target:
                 continue
             if self._others(before, name) != self._others(after, name):
                 return False
-            found = [option for option in _options(after, self._trainer) if option.name == name]
-            wanted = self._wanted.get(name)
-            if (
-                at == self._at
-                and wanted is None
-                and len(found)
-                >= len(
-                    [option for option in _options(before, self._trainer) if option.name == name]
-                )
+            current = self._named(after, name)
+            if is_target:
+                if expected is None and len(current) >= len(self._named(before, name)):
+                    return False
+                if current and not _stands(after, current[-1].position, self._trainer):
+                    return False
+            if expected is not None and (
+                not current or set(current[-1].values) != set(expected.values)
             ):
                 return False
-            if at == self._at and found and not _stands(after, found[-1].at, self._trainer):
-                return False
-            if wanted is not None and (not found or set(found[-1].values) != set(wanted.values)):
-                return False
         return True
+
+    def _named(self, words: Sequence[str], name: str) -> list[_Option]:
+        """Each time that a command gives one option."""
+        return [option for option in _options(words, self._trainer) if option.name == name]
 
     def _others(self, words: Sequence[str], name: str) -> list[str]:
         """The words of a command without one option."""
         gone = {
-            at
-            for one in _options(words, self._trainer)
-            if one.name == name
-            for at in range(one.at, one.at + 1 + one.apart)
+            index
+            for option in self._named(words, name)
+            for index in range(option.position, option.end)
         }
-        return [word for at, word in enumerate(words) if at not in gone]
+        return [word for index, word in enumerate(words) if index not in gone]
 
-    def _span(self, words: Sequence[TracedWord], said: _Option) -> tuple[int, int, int] | None:
+    def _span(self, words: Sequence[TracedWord], option: _Option) -> tuple[int, int, int] | None:
         """Where an option stands in the text: its begin, its end, and where its value begins."""
-        name = words[said.at]
-        size = name.text.index("=") + 1 if "=" in name.text and not said.apart else len(name.text)
-        part = name.slice(0, size)
+        name = words[option.position]
+        inline = "=" in name.text and not option.separate_words
+        part = name.slice(0, name.text.index("=") + 1 if inline else len(name.text))
         if not part.whole or self._text[part.at[0] : part.at[-1] + 1] != part.text:
             return None
         start, end = part.at[0], part.at[-1] + 1
         first = end
-        for number in range(said.apart or (1 if part.text.endswith("=") else 0)):
-            found = re.compile(_GAP).match(self._text, end)
-            token = _TOKEN.match(self._text, found.end() if found else end)
+        for number in range(option.separate_words or (1 if part.text.endswith("=") else 0)):
+            gap = re.compile(_GAP).match(self._text, end)
+            token = _TOKEN.match(self._text, gap.end() if gap else end)
             if token is None:
                 return None
             first = token.start() if not number else first
@@ -473,40 +489,36 @@ def _starts(words: Sequence[str], trainer: str) -> bool:
     return llama_factory.matches(words) if is_factory else torchtune.matches(words)
 
 
-def _stands(words: Sequence[str], at: int, trainer: str) -> bool:
+def _stands(words: Sequence[str], index: int, trainer: str) -> bool:
     """Whether a word over a file stands behind it, where the trainer reads it."""
-    if trainer not in KEYS or words[at].startswith("--"):
+    if trainer not in KEYS or words[index].startswith("--"):
         return True
     file = file_of(words)
-    return file is not None and at > file
+    return file is not None and index > file
 
 
-def _texts(read: ScriptRead) -> list[list[str]]:
-    return [[word.text for word in one.traced_words] for one in read.followed]
+def _texts(call: TracedCall) -> list[str]:
+    return [word.text for word in call.traced_words]
 
 
-def _held(read: ScriptRead, name: str) -> TracedWord | None:
+def _value_of(read: ScriptRead, name: str) -> TracedWord | None:
     """What a variable holds; None where it is not set, or is an array."""
-    held: Any = read.holds.get(name)
-    return None if isinstance(held, list) else held
+    value: Any = read.holds.get(name)
+    return None if isinstance(value, list) else value
 
 
 def _without(text: str, start: int, end: int, _first: int) -> Edit:
     """An edit that removes an option, and its line where nothing else is on it."""
-    left, right = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-    right = len(text) if right < 0 else right
-    alone = not text[left:start].strip()
-    if alone and re.fullmatch(r"[ \t]*\\?", text[end:right]):
-        if text[end:right].rstrip().endswith("\\"):
-            return Edit(left, right + 1, "")
-        before = re.search(r"[ \t]*\\\n\Z", text[:left])
+    line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    line_end = len(text) if line_end < 0 else line_end
+    alone = not text[line_start:start].strip()
+    if alone and re.fullmatch(r"[ \t]*\\?", text[end:line_end]):
+        if text[end:line_end].rstrip().endswith("\\"):
+            return Edit(line_start, line_end + 1, "")
+        before = re.search(r"[ \t]*\\\n\Z", text[:line_start])
         if before:  # the line before ends the command now
-            return Edit(before.start(), right, "")
-        return Edit(left, min(right + 1, len(text)), "")
+            return Edit(before.start(), line_end, "")
+        return Edit(line_start, min(line_end + 1, len(text)), "")
     while start > 0 and text[start - 1] in " \t":
         start -= 1
     return Edit(start, end, "")
-
-
-def _shown(word: str) -> str:
-    return shown(word)

@@ -10,7 +10,6 @@ from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import accelerate, deepspeed, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
-from mofa_model.launch.given import in_samples, tuning_of
 from mofa_model.launch.table import Words, nested, setting, table
 from mofa_model.launch.tuning import (
     ALL_LINEAR,
@@ -23,6 +22,7 @@ from mofa_model.launch.tuning import (
     targets_of,
     whole,
 )
+from mofa_model.launch.tuning_request import in_samples, tuning_of
 from mofa_model.strategy import Placement, Recompute, Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
 
@@ -82,78 +82,82 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
 def matches(words: Sequence[str]) -> bool:
     """Whether a command starts LLaMA-Factory with a file or with options."""
     return "llamafactory.launcher" in words or any(
-        one.rpartition("/")[2] in {"llamafactory-cli", "lmf"} and after == "train"
-        for one, after in pairwise(words)
+        program.rpartition("/")[2] in {"llamafactory-cli", "lmf"} and verb == "train"
+        for program, verb in pairwise(words)
     )
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the file says that a command names, or its options."""
-    path = next((one for one in words if one.endswith((".yaml", ".yml", ".json"))), None)
+    path = next((word for word in words if word.endswith((".yaml", ".yml", ".json"))), None)
     document: Mapping[str, Any] = {}
     if path is not None and not path.endswith("config.json") and "--deepspeed" not in words:
         if open_file is None:
             raise NotRead("current", " ".join(words), "name a file that can be read")
         document = document_for(TRAINER, open_file(path), path)
     options = hugging_face.trainer_options(table(TRAINER), words)
-    said = {name.removeprefix("--"): True if one is None else one for name, one in options.items()}
+    overrides = hugging_face.keys_of(options)
     if path is not None:
         pairs = (word.partition("=") for word in words[words.index(path) + 1 :])
-        said |= {name: value for name, equals, value in pairs if equals and name[:1] != "-"}
-    return read_document({**document, **said}, open_file)
+        overrides |= {name: value for name, equals, value in pairs if equals and name[:1] != "-"}
+    return read_document({**document, **overrides}, open_file)
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
     """The layout in a file of LLaMA-Factory."""
-    said = dict(document)
-    stage = str(said.get("stage", "sft"))
+    settings = dict(document)
+    stage = str(settings.get("stage", "sft"))
     task = {word: task for task, word in _STAGES.items()}.get(stage)
     if task is None and stage != "pt":
         raise BadValue("stage", stage, f"one of pt, {', '.join(_STAGES.values())} is priced here")
-    method = str(said.get("finetuning_type", "lora"))
+    method = str(settings.get("finetuning_type", "lora"))
     if method not in {"lora", "full"}:
         raise BadValue("finetuning_type", method, "lora or full")
-    if not on(said.get("disable_gradient_checkpointing")):
-        said["gradient_checkpointing"] = True
+    if not on(settings.get("disable_gradient_checkpointing")):
+        settings["gradient_checkpointing"] = True
     beside: Mapping[str, Any] = {"distributed_type": "MULTI_GPU"}
-    if str(said.get("deepspeed") or "null") != "null":
-        beside = hugging_face.engine_of(said.pop("deepspeed"), open_file, "deepspeed")
-    found = accelerate.reading(beside, hugging_face.options_of(said, accelerate.TRAINER), open_file)
-    rank = (whole(said, "lora_rank", 8) or 0) if method == "lora" else 0
-    pure = on(said.get("pure_bf16"))
+    if str(settings.get("deepspeed") or "null") != "null":
+        beside = hugging_face.engine_of(settings.pop("deepspeed"), open_file, "deepspeed")
+    layout_reading = accelerate.reading(
+        beside, hugging_face.options_of(settings, accelerate.TRAINER), open_file
+    )
+    rank = (whole(settings, "lora_rank", 8) or 0) if method == "lora" else 0
+    pure = on(settings.get("pure_bf16"))
     tuning = FineTuning(
-        model=str(said.get("model_name_or_path", "")),
+        model=str(settings.get("model_name_or_path", "")),
         rank=rank,
-        targets=targets_of(said.get("lora_target", "all"), "lora_target") if rank else frozenset(),
-        base=_base(said),
-        magnitudes=on(said.get("use_dora")),
-        alpha=(whole(said, "lora_alpha", 2 * rank) or 0) if rank else 0,
-        dropout=float(said.get("lora_dropout", 0.0)) if rank else 0.0,
-        optimizer=hugging_face.optimizer_of(said.get("optim", "adamw_torch_fused"), pure=pure),
+        targets=targets_of(settings.get("lora_target", "all"), "lora_target")
+        if rank
+        else frozenset(),
+        base=_base(settings),
+        magnitudes=on(settings.get("use_dora")),
+        alpha=(whole(settings, "lora_alpha", 2 * rank) or 0) if rank else 0,
+        dropout=float(settings.get("lora_dropout", 0.0)) if rank else 0.0,
+        optimizer=hugging_face.optimizer_of(settings.get("optim", "adamw_torch_fused"), pure=pure),
         pure=pure,
-        documents=_documents(said, stage),
+        documents=_documents(settings, stage),
         task=task or "sft",
-        loss="fused" if on(said.get("enable_liger_kernel")) else "whole",
+        loss="fused" if on(settings.get("enable_liger_kernel")) else "whole",
     )
     return hugging_face.tuned(
-        TRAINER, found, tuning, said, sequence=whole(said, "cutoff_len", 2048)
+        TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "cutoff_len", 2048)
     )
 
 
-def _documents(said: Mapping[str, Any], stage: str) -> str:
-    if on(said.get("neat_packing")):
+def _documents(settings: Mapping[str, Any], stage: str) -> str:
+    if on(settings.get("neat_packing")):
         return PACKED
     # Pre-training packs where nobody says.
-    return "" if on(said.get("packing", stage == "pt")) else PADDED
+    return "" if on(settings.get("packing", stage == "pt")) else PADDED
 
 
-def _base(said: Mapping[str, Any]) -> str:
-    bits = whole(said, "quantization_bit")
+def _base(settings: Mapping[str, Any]) -> str:
+    bits = whole(settings, "quantization_bit")
     if bits is None:
         return ""
-    if bits not in {4, 8} or str(said.get("quantization_method", "bnb")) not in {"bnb", "BNB"}:
+    if bits not in {4, 8} or str(settings.get("quantization_method", "bnb")) not in {"bnb", "BNB"}:
         raise BadValue("quantization_bit", bits, "4 or 8 of bitsandbytes is priced here")
     if bits == 8:
         return "int8"
-    twice = on(said.get("double_quantization", True))
-    return "nf4-double" if twice and not on(said.get("no_double_quantization")) else "nf4"
+    twice = on(settings.get("double_quantization", True))
+    return "nf4-double" if twice and not on(settings.get("no_double_quantization")) else "nf4"

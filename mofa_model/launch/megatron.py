@@ -63,21 +63,20 @@ def environment(strategy: Strategy, settings: LaunchSettings) -> dict[str, str]:
     the order of their launch. Overlap of expert exchange asks for many, and FSDP refuses one. Where
     both are wanted, experts go first.
 
-    >>> run = LaunchSettings(sequence=8192, global_batch=16, layers=32)
+    >>> settings = LaunchSettings(sequence=8192, global_batch=16, layers=32)
     >>> sharded = Strategy(tp=8, sharding=Sharding.WEIGHTS)
-    >>> environment(Strategy(tp=8), run), environment(sharded, run)
+    >>> environment(Strategy(tp=8), settings), environment(sharded, settings)
     ({'CUDA_DEVICE_MAX_CONNECTIONS': '1'}, {})
     """
-    found = {}
+    variables = {}
     if overlaps_experts(strategy, settings):
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
+        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
     elif (strategy.tp > 1 or strategy.cp > 1) and strategy.sharding not in FSDP:
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if strategy.offload:
-        found["NVTE_CPU_OFFLOAD_V1"] = (
-            "1"  # Transformer Engine 2.10 and later move weights as well without it
-        )
-    return found
+        # Without it Transformer Engine 2.10 and later move weights as well.
+        variables["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return variables
 
 
 def overlaps_experts(strategy: Strategy, settings: LaunchSettings) -> bool:
@@ -180,14 +179,14 @@ def read_context_mode(words: Sequence[str]) -> ContextMode:
     return mode_of_word.get(" ".join(words).replace("all_gather", "allgather"), ContextMode.RING)
 
 
-def _priced(what: str, words: set[str], known: Sequence[str]) -> frozenset[str]:
+def _priced(what: str, words: set[str], priced: Sequence[str]) -> frozenset[str]:
     """Words that a field of the strategy has; any other would be priced as none."""
-    odd = sorted(words - {*known})
+    odd = sorted(words - {*priced})
     if odd:
         raise BadValue(
             what,
             " ".join(odd),
-            f"its cost is not modelled on its own; give some of {', '.join(known)}",
+            f"its cost is not modelled on its own; give some of {', '.join(priced)}",
         )
     return frozenset(words)
 
@@ -210,10 +209,9 @@ def split_of(strategy: Strategy, settings: LaunchSettings) -> str:
         and not settings.prediction_modules
     ):
         return "slots"
-    dealt = [len(stage) for stage in settings.stages] or counted_layers(strategy, settings.layers)
-    words = [
-        f"t*{layers}" if layers else "" for layers in dealt
-    ]  # the ends can hold no layer at all
+    counts = [len(stage) for stage in settings.stages] or counted_layers(strategy, settings.layers)
+    # The first and the last stage can hold no layer at all.
+    words = [f"t*{layers}" if layers else "" for layers in counts]
     return "E" + "|".join(words) + "m" * settings.prediction_modules + "L"
 
 
@@ -231,10 +229,10 @@ def counted_layers(strategy: Strategy, layers: int) -> list[int]:
     if not base:
         why = f"too many for {layers} layers; constrain pp or vpp"
         raise BadValue("strategy.pp", f"{chunks} virtual stages", why)
-    dealt = [base + (i < more) for i in range(chunks)]
-    dealt[0] -= 1
-    dealt[-1] -= 1
-    return dealt
+    counts = [base + (chunk < more) for chunk in range(chunks)]
+    counts[0] -= 1
+    counts[-1] -= 1
+    return counts
 
 
 def hybrid_pattern(settings: LaunchSettings) -> str:
@@ -290,8 +288,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         if settings.asynchronous:
             flags.add("async-save")
             flags.add("use-persistent-ckpt-worker")  # without it the save is not asynchronous
-            # The default, nvrx, needs one more package, without which 0.19 stops before its first
-            # step.
+            # The default, nvrx, needs one more package: without it 0.19 stops before step one.
             flags.add("async-strategy", "mcore")
     return flags.launch(
         environment=environment(strategy, settings),
@@ -299,11 +296,11 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     )
 
 
-def _notes(strategy: Strategy, run: LaunchSettings) -> tuple[str, ...]:
+def _notes(strategy: Strategy, settings: LaunchSettings) -> tuple[str, ...]:
     notes = []
     if strategy.offload:
         notes.append("offloading moves the inputs of these modules; the others stay on the device")
-    if overlaps_experts(strategy, run) and (strategy.tp > 1 or strategy.cp > 1):
+    if overlaps_experts(strategy, settings) and (strategy.tp > 1 or strategy.cp > 1):
         notes.append(
             "before Blackwell overlap of expert exchange asks for 32 connections, "
             "and tp and cp for one: measure both"
@@ -315,12 +312,12 @@ def _flag(name: str, values: tuple[object, ...]) -> list[str]:
     return [f"--{name}", *(str(value) for value in values)]
 
 
-def _sizes(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _sizes(flags: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     flags.add("tensor-model-parallel-size", int(strategy.tp))
     flags.add("pipeline-model-parallel-size", int(strategy.pp))
-    split = "pattern" if run.stages else split_of(strategy, run)
+    split = "pattern" if settings.stages else split_of(strategy, settings)
     if split == "pattern":
-        flags.add("hybrid-layer-pattern", hybrid_pattern(run))
+        flags.add("hybrid-layer-pattern", hybrid_pattern(settings))
     elif split not in {"even", "slots"}:  # the layout says how many virtual stages there are
         flags.add("pipeline-model-parallel-layout", split)
     elif strategy.vpp > 1:
@@ -331,15 +328,15 @@ def _sizes(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
     flags.add("context-parallel-size", int(strategy.cp))
     if strategy.cp > 1:
         flags.add("cp-comm-type", CONTEXT_WORDS[strategy.context_mode])
-    if run.experts:
+    if settings.experts:
         flags.add("expert-model-parallel-size", int(strategy.ep))
         flags.add("expert-tensor-parallel-size", int(strategy.etp))
         flags.add("moe-token-dispatcher-type", DISPATCHER)
         flags.add("moe-grouped-gemm")
     flags.add("sequence-parallel", when=strategy.sequence_parallel)
     flags.add("micro-batch-size", int(strategy.mbs))
-    flags.add("global-batch-size", run.global_batch)
-    flags.add("seq-length", run.sequence)
+    flags.add("global-batch-size", settings.global_batch)
+    flags.add("seq-length", settings.sequence)
 
 
 def _sharding(flags: Words, strategy: Strategy) -> None:
@@ -354,16 +351,16 @@ def _sharding(flags: Words, strategy: Strategy) -> None:
         flags.add("num-distributed-optimizer-instances", instances(strategy))
 
 
-def _overlap(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _overlap(flags: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     if strategy.data_overlap:
         flags.add("overlap-grad-reduce")
         flags.add("overlap-param-gather", when=strategy.sharding is not Sharding.NONE)
     flags.add("tp-comm-overlap", when=strategy.tensor_overlap and strategy.tp > 1)
-    flags.add("overlap-moe-expert-parallel-comm", when=overlaps_experts(strategy, run))
+    flags.add("overlap-moe-expert-parallel-comm", when=overlaps_experts(strategy, settings))
     flags.add("no-overlap-p2p-communication", when=not strategy.pipeline_overlap)
 
 
-def _activations(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _activations(flags: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     if strategy.recompute is Recompute.SELECTIVE:
         flags.add("recompute-granularity", "selective")
         flags.add("recompute-modules", *sorted(strategy.recompute_modules))
@@ -383,7 +380,7 @@ def _activations(flags: Words, strategy: Strategy, run: LaunchSettings) -> None:
         flags.add("no-check-for-nan-in-loss-and-grad")  # it would leave the graph
     elif strategy.graphs is Graphs.PARTIAL:
         flags.add("cuda-graph-impl", "transformer_engine")
-        flags.add("cuda-graph-modules", *(GRAPHED_EXPERTS if run.experts else GRAPHED))
+        flags.add("cuda-graph-modules", *(GRAPHED_EXPERTS if settings.experts else GRAPHED))
 
 
 def matches(words: Sequence[str]) -> bool:
@@ -393,29 +390,35 @@ def matches(words: Sequence[str]) -> bool:
 
 def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     """What Megatron-LM's flags say; flags that say nothing about a layout are passed over."""
-    known = table(TRAINER)
-    given: dict[str, tuple[str, ...]] = {}
+    arguments = table(TRAINER)
+    options: dict[str, tuple[str, ...]] = {}
     name = ""
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
-            name, fixed = known.today(name.replace("_", "-"), value if equals else None)
-            given[name] = () if fixed is None else (fixed,)
+            name, fixed = arguments.today(name.replace("_", "-"), value if equals else None)
+            options[name] = () if fixed is None else (fixed,)
         elif name:
-            given[name] = (*given[name], word)
-    unpriced = known.not_priced({name: " ".join(values) for name, values in given.items()})
-    found = _reading(known, {name: values for name, values in given.items() if name in known.kinds})
-    return replace(found, unpriced=unpriced)
+            options[name] = (*options[name], word)
+    unpriced = arguments.not_priced({name: " ".join(values) for name, values in options.items()})
+    reading = _reading(
+        arguments, {name: values for name, values in options.items() if name in arguments.kinds}
+    )
+    return replace(reading, unpriced=unpriced)
 
 
-def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
+def _reading(arguments: Arguments, options: Mapping[str, tuple[str, ...]]) -> Reading:
     """The layout and settings that Megatron-LM's options state."""
 
     def number(name: str) -> int | None:
-        return known.number(f"--{name}", next(iter(given[name]), None)) if name in given else None
+        return (
+            arguments.number(f"--{name}", next(iter(options[name]), None))
+            if name in options
+            else None
+        )
 
     def choice(name: str) -> str | None:
-        return known.choice(name, next(iter(given[name]), None)) if name in given else None
+        return arguments.choice(name, next(iter(options[name]), None)) if name in options else None
 
     sizes = {
         "tp": number("tensor-model-parallel-size"),
@@ -426,59 +429,61 @@ def _reading(known: Arguments, given: Mapping[str, tuple[str, ...]]) -> Reading:
         "vpp": number("num-virtual-stages-per-pipeline-rank"),
         "mbs": number("micro-batch-size"),
     }
-    stages = given.get("pipeline-model-parallel-layout")
+    stages = options.get("pipeline-model-parallel-layout")
     if stages:
-        told = layout_stages(stages[0], "--pipeline-model-parallel-layout")
-        sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
-    pattern = given.get("hybrid-layer-pattern")
+        chunks = layout_stages(stages[0], "--pipeline-model-parallel-layout")
+        sizes["vpp"] = len(chunks) // (sizes["pp"] or 1) or 1
+    pattern = options.get("hybrid-layer-pattern")
     if pattern and "|" in pattern[0]:
         sizes["vpp"] = (pattern[0].count("|") + 1) // (sizes["pp"] or 1) or 1
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     layout |= read_features(
         sharding=choice("data-parallel-sharding-strategy") or "optim_grads_params",
-        fsdp="use-megatron-fsdp" in given or "use-torch-fsdp2" in given,
-        distributed="use-distributed-optimizer" in given,
+        fsdp="use-megatron-fsdp" in options or "use-torch-fsdp2" in options,
+        distributed="use-distributed-optimizer" in options,
         granularity="selective"
-        if "recompute-activations" in given
+        if "recompute-activations" in options
         else choice("recompute-granularity"),
         method=choice("recompute-method"),
         recompute_layers=number("recompute-num-layers"),
-        modules=given.get("recompute-modules", ("core_attn",)),
+        modules=options.get("recompute-modules", ("core_attn",)),
         graphs=choice("cuda-graph-impl"),
-        graphed=given.get("cuda-graph-modules", ()),
-        hops="no-overlap-p2p-communication" not in given,
+        graphed=options.get("cuda-graph-modules", ()),
+        hops="no-overlap-p2p-communication" not in options,
         pp=layout.get("pp", 1),
         vpp=layout.get("vpp", 1),
     )
-    layout["sequence_parallel"] = "sequence-parallel" in given
-    layout["data_overlap"] = "overlap-grad-reduce" in given
-    layout["tensor_overlap"] = "tp-comm-overlap" in given
-    layout["expert_overlap"] = "overlap-moe-expert-parallel-comm" in given
+    layout["sequence_parallel"] = "sequence-parallel" in options
+    layout["data_overlap"] = "overlap-grad-reduce" in options
+    layout["tensor_overlap"] = "tp-comm-overlap" in options
+    layout["expert_overlap"] = "overlap-moe-expert-parallel-comm" in options
     moved = (
-        given.get("offload-modules", ()) if "fine-grained-activation-offloading" in given else ()
+        options.get("offload-modules", ())
+        if "fine-grained-activation-offloading" in options
+        else ()
     )
     layout["offload"] = read_offload(moved)
-    layout["optimizer"] = Placement.HOST if "optimizer-cpu-offload" in given else Placement.DEVICE
-    if "cp-comm-type" in given:
-        layout["context_mode"] = read_context_mode(given["cp-comm-type"])
+    layout["optimizer"] = Placement.HOST if "optimizer-cpu-offload" in options else Placement.DEVICE
+    if "cp-comm-type" in options:
+        layout["context_mode"] = read_context_mode(options["cp-comm-type"])
     return Reading(
         trainer=TRAINER,
         layout=layout,
         chunk_layers=number("num-layers-per-virtual-pipeline-stage"),
         copies=number("num-distributed-optimizer-instances") or 1,
-        outer_slots=2 if "account-for-loss-in-pipeline-split" in given else 0,
+        outer_slots=2 if "account-for-loss-in-pipeline-split" in options else 0,
         layers=number("num-layers"),
         sequence=number("seq-length"),
         global_batch=number("global-batch-size"),
-        precision=_precision(given),
+        precision=_precision(options),
         interval_steps=number("save-interval"),
     )
 
 
-def _precision(given: Mapping[str, tuple[str, ...]]) -> str | None:
-    if "fp4-format" in given:
+def _precision(options: Mapping[str, tuple[str, ...]]) -> str | None:
+    if "fp4-format" in options:
         return "nvfp4"
-    if "fp8-format" in given:
-        recipe = next(iter(given.get("fp8-recipe", ())), "delayed")
+    if "fp8-format" in options:
+        recipe = next(iter(options.get("fp8-recipe", ())), "delayed")
         return _FP8_RECIPES.get(recipe)
-    return "fp16" if "fp16" in given else "bf16" if "bf16" in given else None
+    return "fp16" if "fp16" in options else "bf16" if "bf16" in options else None

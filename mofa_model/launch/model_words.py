@@ -37,8 +37,8 @@ def megatron_model(model: Transformer, positions: int = 131072) -> list[str]:
         not model.embedding.tied
     )
     for block in model.blocks:
-        said, switches = megatron_block(block)
-        words |= said
+        values, switches = megatron_block(block)
+        words |= values
         flags += switches
     if model.experts is not None:
         first = int(_dense_first(model))
@@ -52,7 +52,7 @@ def megatron_model(model: Transformer, positions: int = 131072) -> list[str]:
     words.setdefault("ffn-hidden-size", 4 * model.hidden)
     if model.prediction_modules:
         words["mtp-num-layers"] = model.prediction_modules
-    return _told(words, flags)
+    return _option_words(words, flags)
 
 
 def megatron_block(block: Any) -> tuple[dict[str, Any], list[str]]:
@@ -121,10 +121,10 @@ def bridge_model(model: Transformer, positions: int = 131072) -> list[str]:
         "experimental-attention-variant": "gated_delta_net",
         "linear-attention-freq": len(model.runs[0].layers),
     }
-    return [*words, *_told(often, [])]
+    return [*words, *_option_words(often, [])]
 
 
-def _told(words: Mapping[str, Any], flags: Sequence[str]) -> list[str]:
+def _option_words(words: Mapping[str, Any], flags: Sequence[str]) -> list[str]:
     shown = {
         name: str(int(value) if isinstance(value, float) else value)
         for name, value in words.items()
@@ -181,41 +181,42 @@ def torchtitan_model(model: Transformer) -> dict[str, Any]:
     if model.name in TORCHTITAN:
         module, recipe = TORCHTITAN[model.name]
         return {"words": ["--module", module, "--config", recipe], "sizes": {}}
-    made: dict[str, Any] = {"dim": model.hidden, "vocabulary": model.embedding.vocabulary}
-    made |= {"n_layers": model.layers}
+    sizes: dict[str, Any] = {"dim": model.hidden, "vocabulary": model.embedding.vocabulary}
+    sizes |= {"n_layers": model.layers}
     for block in model.blocks:
         if isinstance(block, LatentAttention):
-            made |= {
+            sizes |= {
                 "n_heads": block.heads,
                 "q_lora_rank": block.query_rank or 0,
                 "kv_lora_rank": block.kv_rank,
             }
-            made |= {"qk_nope_head_dim": block.nope_dim, "qk_rope_head_dim": block.rope_dim}
-            made |= {"v_head_dim": block.value_dim}
+            sizes |= {"qk_nope_head_dim": block.nope_dim, "qk_rope_head_dim": block.rope_dim}
+            sizes |= {"v_head_dim": block.value_dim}
         elif isinstance(block, LinearAttention):
-            made |= {"n_key_heads": block.key_heads, "n_value_heads": block.value_heads}
-            made |= {"key_head_dim": block.key_dim, "value_head_dim": block.value_dim}
-            made |= {"full_attention_interval": len(model.runs[0].layers)}
+            sizes |= {"n_key_heads": block.key_heads, "n_value_heads": block.value_heads}
+            sizes |= {"key_head_dim": block.key_dim, "value_head_dim": block.value_dim}
+            sizes |= {"full_attention_interval": len(model.runs[0].layers)}
         elif isinstance(block, SoftmaxAttention):
-            made |= {
+            sizes |= {
                 "n_heads": block.heads,
                 "n_kv_heads": block.kv_heads,
                 "head_dim": block.head_dim,
             }
         elif isinstance(block, FeedForward):
-            made["hidden_dim"] = block.width
+            sizes["hidden_dim"] = block.width
         elif isinstance(block, Experts):
-            made["mixed"] = {
+            sizes["mixed"] = {
                 "num_experts": block.count,
                 "top_k": block.top_k,
                 "moe_hidden_dim": block.width,
             }
-    made["n_dense_layers"] = _dense_first(model)
-    return {"words": ["--module", "recipes", "--config", "recipe"], "sizes": _plain(made)}
+    sizes["n_dense_layers"] = _dense_first(model)
+    return {"words": ["--module", "recipes", "--config", "recipe"], "sizes": _plain(sizes)}
 
 
-def _plain(told: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes as whole numbers."""
     return {
-        name: _plain(one) if isinstance(one, Mapping) else int(one) for name, one in told.items()
+        name: _plain(size) if isinstance(size, Mapping) else int(size)
+        for name, size in sizes.items()
     }

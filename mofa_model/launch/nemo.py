@@ -69,18 +69,18 @@ def _override(name: str, values: tuple[object, ...]) -> list[str]:
         return [f"{name}=[{','.join(str(value) for value in values)}]"]
     (value,) = values
     if kind == "text" and "|" in str(value):
-        return [
-            f"{name}='{value}'"
-        ]  # quotes are part of an override: its grammar knows *, | and ( otherwise
+        return [f"{name}='{value}'"]  # without quotes *, | and ( are grammar of an override
     return [f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
 
 
-def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _sizes(words: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     words.add("model.tensor_model_parallel_size", int(strategy.tp))
     words.add("model.pipeline_model_parallel_size", int(strategy.pp))
-    split = split_of(strategy, run)
-    if strategy.pp > 1 and any(STATE_SPACE in layer for stage in run.stages for layer in stage):
-        words.add("model.hybrid_layer_pattern", hybrid_pattern(run))
+    split = split_of(strategy, settings)
+    if strategy.pp > 1 and any(
+        STATE_SPACE in layer for stage in settings.stages for layer in stage
+    ):
+        words.add("model.hybrid_layer_pattern", hybrid_pattern(settings))
     elif split not in {"even", "slots"}:
         words.add("model.pipeline_model_parallel_layout", split)
     if strategy.vpp > 1:  # beside a layout too: overlap is decided before it is read
@@ -93,23 +93,22 @@ def _sizes(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
         words.add(
             "model.cp_comm_type", CONTEXT_WORDS[strategy.context_mode].replace("allg", "all_g")
         )
-    if run.experts:
+    if settings.experts:
         words.add("model.expert_model_parallel_size", int(strategy.ep))
         words.add("model.expert_tensor_parallel_size", int(strategy.etp))
         words.add("model.moe_token_dispatcher_type", DISPATCHER)
         words.add("model.moe_grouped_gemm", True)
     words.add("model.sequence_parallel", strategy.sequence_parallel)
-    words.add("model.seq_length", run.sequence)
-    words.add("dataset.seq_length", run.sequence)
+    words.add("model.seq_length", settings.sequence)
+    words.add("dataset.seq_length", settings.sequence)
     words.add("train.micro_batch_size", int(strategy.mbs))
-    words.add("train.global_batch_size", run.global_batch)
+    words.add("train.global_batch_size", settings.global_batch)
 
 
-def _data_parallel(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _data_parallel(words: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     sharded = strategy.sharding is not Sharding.NONE
-    distributed = (
-        sharded or strategy.optimizer is Placement.HOST
-    )  # a lone rank with its states on the host
+    # A lone rank needs the distributed optimizer too where its states are on the host.
+    distributed = sharded or strategy.optimizer is Placement.HOST
     words.add("ddp.use_distributed_optimizer", distributed)
     words.add("optimizer.use_distributed_optimizer", distributed)
     if strategy.sharding in FSDP:
@@ -126,11 +125,11 @@ def _data_parallel(words: Words, strategy: Strategy, run: LaunchSettings) -> Non
     words.add("comm_overlap.overlap_param_gather", strategy.data_overlap and sharded)
     words.add("comm_overlap.tp_comm_overlap", strategy.tensor_overlap and strategy.tp > 1)
     words.add("comm_overlap.overlap_p2p_comm", strategy.pipeline_overlap, when=strategy.vpp > 1)
-    if overlaps_experts(strategy, run):
+    if overlaps_experts(strategy, settings):
         words.add("comm_overlap.overlap_moe_expert_parallel_comm", True)
 
 
-def _activations(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _activations(words: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     if strategy.recompute is Recompute.NONE:
         words.add("model.recompute_granularity", "null")
     elif strategy.recompute is Recompute.SELECTIVE:
@@ -154,7 +153,7 @@ def _activations(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
         words.add("ddp.check_for_nan_in_grad", False)
     elif strategy.graphs is Graphs.PARTIAL:
         words.add("model.cuda_graph_impl", "transformer_engine")
-        words.add("model.cuda_graph_modules", *(GRAPHED_EXPERTS if run.experts else GRAPHED))
+        words.add("model.cuda_graph_modules", *(GRAPHED_EXPERTS if settings.experts else GRAPHED))
 
 
 def _bare(text: str) -> str:
@@ -163,9 +162,11 @@ def _bare(text: str) -> str:
 
 def is_override(word: str) -> bool:
     """Whether a word is an override that says something about a layout."""
-    known = table(TRAINER)
-    found = _OVERRIDE.fullmatch(word)
-    return found is not None and (found.group(1) in known.kinds or found.group(1) in known.older)
+    arguments = table(TRAINER)
+    override = _OVERRIDE.fullmatch(word)
+    return override is not None and (
+        override.group(1) in arguments.kinds or override.group(1) in arguments.older
+    )
 
 
 def matches(words: Sequence[str]) -> bool:
@@ -175,23 +176,23 @@ def matches(words: Sequence[str]) -> bool:
 
 def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     """What a recipe's overrides say; what the recipe itself says is not in them and stays open."""
-    known = table(TRAINER)
-    said: dict[str, str] = {}
+    arguments = table(TRAINER)
+    overrides: dict[str, str] = {}
     for word in words:
-        if found := _OVERRIDE.fullmatch(word):
-            name, value = known.today(found.group(1), found.group(2))
+        if override := _OVERRIDE.fullmatch(word):
+            name, value = arguments.today(override.group(1), override.group(2))
             if value not in {None, "null", "None"}:
-                said[name] = str(value)
-    given = {name: value for name, value in said.items() if name in known.kinds}
+                overrides[name] = str(value)
+    options = {name: value for name, value in overrides.items() if name in arguments.kinds}
 
     def number(name: str) -> int | None:
-        return known.number(name, given[name]) if name in given else None
+        return arguments.number(name, options[name]) if name in options else None
 
     def choice(name: str) -> str | None:
-        return known.choice(name, given[name]) if name in given else None
+        return arguments.choice(name, options[name]) if name in options else None
 
     def truth(*names: str) -> bool:
-        return any(given.get(name, "").lower() == "true" for name in names)
+        return any(options.get(name, "").lower() == "true" for name in names)
 
     sizes = {
         "tp": number("model.tensor_model_parallel_size"),
@@ -202,24 +203,22 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
         "vpp": number("model.virtual_pipeline_model_parallel_size"),
         "mbs": number("train.micro_batch_size"),
     }
-    if stages := given.get("model.pipeline_model_parallel_layout"):
-        told = layout_stages(_bare(stages), "model.pipeline_model_parallel_layout")
-        sizes["vpp"] = len(told) // (sizes["pp"] or 1) or 1
+    if stages := options.get("model.pipeline_model_parallel_layout"):
+        chunks = layout_stages(_bare(stages), "model.pipeline_model_parallel_layout")
+        sizes["vpp"] = len(chunks) // (sizes["pp"] or 1) or 1
     layout: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
-    distributed = (
-        given.get("ddp.use_distributed_optimizer", "true").lower() == "true"
-    )  # every recipe has it
     layout |= read_features(
         sharding=choice("ddp.data_parallel_sharding_strategy") or "optim_grads_params",
         fsdp=truth("ddp.use_megatron_fsdp", "dist.use_megatron_fsdp"),
-        distributed=distributed,
+        # Every recipe switches it on.
+        distributed=options.get("ddp.use_distributed_optimizer", "true").lower() == "true",
         granularity=choice("model.recompute_granularity"),
         method=choice("model.recompute_method"),
         recompute_layers=number("model.recompute_num_layers"),
-        modules=_words(given, "model.recompute_modules") or ("core_attn",),
+        modules=_words(options, "model.recompute_modules") or ("core_attn",),
         graphs=choice("model.cuda_graph_impl"),
-        graphed=_words(given, "model.cuda_graph_modules"),
-        hops=given.get("comm_overlap.overlap_p2p_comm", "true").lower() == "true",
+        graphed=_words(options, "model.cuda_graph_modules"),
+        hops=options.get("comm_overlap.overlap_p2p_comm", "true").lower() == "true",
         pp=layout.get("pp", 1),
         vpp=layout.get("vpp", 1),
     )
@@ -227,7 +226,7 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     layout["tensor_overlap"] = truth("comm_overlap.tp_comm_overlap")
     layout["expert_overlap"] = truth("comm_overlap.overlap_moe_expert_parallel_comm")
     moved = (
-        _words(given, "model.offload_modules")
+        _words(options, "model.offload_modules")
         if truth("model.fine_grained_activation_offloading")
         else ()
     )
@@ -236,11 +235,11 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
         Placement.HOST if truth("optimizer.optimizer_cpu_offload") else Placement.DEVICE
     )
     layout["data_overlap"] = "false" not in {
-        given.get("ddp.overlap_grad_reduce", "").lower(),
-        given.get("comm_overlap.overlap_grad_reduce", "").lower(),
+        options.get("ddp.overlap_grad_reduce", "").lower(),
+        options.get("comm_overlap.overlap_grad_reduce", "").lower(),
     }
-    if "model.cp_comm_type" in given:
-        layout["context_mode"] = read_context_mode((given["model.cp_comm_type"],))
+    if "model.cp_comm_type" in options:
+        layout["context_mode"] = read_context_mode((options["model.cp_comm_type"],))
     recipes = {word: name for name, word in reversed(_PRECISIONS.items())}
     return Reading(
         trainer=TRAINER,
@@ -249,9 +248,9 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
         layers=number("model.num_layers"),
         sequence=number("model.seq_length") or number("dataset.seq_length"),
         global_batch=number("train.global_batch_size"),
-        precision=recipes.get(given.get("mixed_precision", "").replace("-", "_")),
+        precision=recipes.get(options.get("mixed_precision", "").replace("-", "_")),
         interval_steps=number("checkpoint.save_interval"),
-        unpriced=known.not_priced(said),
+        unpriced=arguments.not_priced(overrides),
     )
 
 
@@ -277,8 +276,8 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _words(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+def _words(options: Mapping[str, str], name: str) -> tuple[str, ...]:
     """A list in brackets."""
     return tuple(
-        word for word in given.get(name, "").strip("[]").replace(" ", "").split(",") if word
+        word for word in options.get(name, "").strip("[]").replace(" ", "").split(",") if word
     )

@@ -25,7 +25,7 @@ NOTES: Final = {
 
 def files_of(tuning: FineTuning) -> dict[str, str]:
     """The files that describe adapters to PEFT."""
-    said: dict[str, Mapping[str, Any]] = {
+    documents: dict[str, Mapping[str, Any]] = {
         FILE: {
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
@@ -38,9 +38,9 @@ def files_of(tuning: FineTuning) -> dict[str, str]:
         }
     }
     if tuning.base == "int8":
-        said[BASE] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+        documents[BASE] = {"quant_method": "bitsandbytes", "load_in_8bit": True}
     elif tuning.base:
-        said[BASE] = {
+        documents[BASE] = {
             "quant_method": "bitsandbytes",
             "load_in_4bit": True,
             "bnb_4bit_quant_type": "nf4",
@@ -48,25 +48,27 @@ def files_of(tuning: FineTuning) -> dict[str, str]:
             "bnb_4bit_compute_dtype": tuning.dtype,
             "bnb_4bit_quant_storage": tuning.dtype,  # FSDP shares pieces of one type alone
         }
-    return {name: json.dumps(one, indent=2) for name, one in said.items()}
+    return {name: json.dumps(document, indent=2) for name, document in documents.items()}
 
 
 def read(beside: str, open_file: OpenFile, optimizer: str) -> FineTuning | None:
     """The adapters that files beside `beside` describe; None where there are none."""
     folder = beside.rpartition("/")[0]
-    said, base = (_document(f"{folder}/{name}" if folder else name, open_file) for name in NOTES)
-    rank = whole(said, "r", 8)
-    if str(said.get("peft_type")) != "LORA" or not rank:
+    adapters, base = (
+        _document(f"{folder}/{name}" if folder else name, open_file) for name in NOTES
+    )
+    rank = whole(adapters, "r", 8)
+    if str(adapters.get("peft_type")) != "LORA" or not rank:
         return None
     four = on(base.get("bnb_4bit_use_double_quant"))
     return FineTuning(
-        model=str(said.get("base_model_name_or_path") or ""),
+        model=str(adapters.get("base_model_name_or_path") or ""),
         rank=rank,
-        targets=targets_of(said.get("target_modules"), "target_modules"),
+        targets=targets_of(adapters.get("target_modules"), "target_modules"),
         base=base_of(base, "load_in_4bit", "load_in_8bit", four),
-        magnitudes=on(said.get("use_dora")),
-        alpha=whole(said, "lora_alpha", 8) or 0,
-        dropout=float(said.get("lora_dropout") or 0.0),
+        magnitudes=on(adapters.get("use_dora")),
+        alpha=whole(adapters, "lora_alpha", 8) or 0,
+        dropout=float(adapters.get("lora_dropout") or 0.0),
         optimizer=optimizer,
     )
 

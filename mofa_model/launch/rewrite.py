@@ -13,10 +13,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from mofa_model.errors import BadValue, InputError, shown
 from mofa_model.launch import megatron, nemo, torchtitan
+from mofa_model.launch.edits import Edit, applied
 from mofa_model.launch.over_file import KEYS
 from mofa_model.launch.shell import (
     BUILTINS,
@@ -65,14 +66,6 @@ def _refused(why: str) -> InputError:
     return InputError(f"launch command: {why}")
 
 
-class _Edit(NamedTuple):
-    """A piece of a line and what stands there instead."""
-
-    start: int
-    end: int
-    text: str
-
-
 def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
     """A list of arguments with another layout.
 
@@ -81,9 +74,13 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
     ('t.py', '--lr', '1e-4', '--tensor-model-parallel-size', '8')
     """
     trainer = _trainer_of(arguments)
-    at = _line_in(words, trainer, arguments)
-    if at is not None:
-        return (*words[:at], rewritten_line(words[at], arguments), *words[at + 1 :])
+    line_index = _line_in(words, trainer, arguments)
+    if line_index is not None:
+        return (
+            *words[:line_index],
+            rewritten_line(words[line_index], arguments),
+            *words[line_index + 1 :],
+        )
     arguments = _without_chosen(words, trainer, arguments)
     gone = _layout(words, trainer, arguments)
     for word in () if gone else words:
@@ -94,21 +91,21 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
                 f"the layout's arguments are in {shown(word)}; write them into the command"
             )
     spot = _spot(words, gone)
-    kept = [at for at in range(len(words)) if at not in gone]
+    rest = [index for index in range(len(words)) if index not in gone]
     return (
-        *(words[at] for at in kept if at < spot),
+        *(words[index] for index in rest if index < spot),
         *arguments,
-        *(words[at] for at in kept if at >= spot),
+        *(words[index] for index in rest if index >= spot),
     )
 
 
-def told_words(words: Sequence[str]) -> tuple[str, ...]:
+def layout_words(words: Sequence[str]) -> tuple[str, ...]:
     """The words of a command that say layout, batch, sequence and shape of its model; none where a
     trainer reads them from a file.
 
     No other word is among them, so paths, names and tokens are not.
 
-    >>> told_words(["t.py", "--api-key", "x", "--tensor-model-parallel-size=4", "--bf16"])
+    >>> layout_words(["t.py", "--api-key", "x", "--tensor-model-parallel-size=4", "--bf16"])
     ('--tensor-model-parallel-size=4', '--bf16')
     """
     try:
@@ -116,12 +113,12 @@ def told_words(words: Sequence[str]) -> tuple[str, ...]:
         places = _layout(words, trainer, [f"--{name}" for name in sorted(_STATED)])
     except InputError:
         return ()
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if word.startswith("--") and word[2:].partition("=")[0].replace("_", "-") in _SHAPE:
-            following = words[at + 1 : at + 2]
+            following = words[index + 1 : index + 2]
             valued = "=" not in word and following and not following[0].startswith("-")
-            places |= {at, at + 1} if valued and following[0].isdigit() else {at}
-    return tuple(words[at] for at in sorted(places))
+            places |= {index, index + 1} if valued and following[0].isdigit() else {index}
+    return tuple(words[index] for index in sorted(places))
 
 
 def rewritten_line(line: str, arguments: Sequence[str]) -> str:
@@ -131,41 +128,37 @@ def rewritten_line(line: str, arguments: Sequence[str]) -> str:
     >>> rewritten_line(line, ["--tensor-model-parallel-size", "8"])
     'torchrun t.py --tensor-model-parallel-size 8 && sync'
     """
-    pieces, last = list[str](), 0
-    for edit in sorted(_edits(line, _trainer_of(arguments), arguments)):
-        pieces += [line[last : edit.start], edit.text]
-        last = edit.end
-    return "".join([*pieces, line[last:]])
+    return applied(line, sorted(_edits(line, _trainer_of(arguments), arguments)))
 
 
-def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
+def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[Edit]:
     """What changes in a line, or in the line that its trainer's shell is told to run."""
     words = _trainers(parse(line), trainer, arguments).words
     texts = [word.text for word in words]
-    at = _line_in(texts, trainer, arguments)
-    if at is not None:
-        return _inside(words[at], trainer, arguments)
+    line_index = _line_in(texts, trainer, arguments)
+    if line_index is not None:
+        return _inside(words[line_index], trainer, arguments)
     arguments = _without_chosen(texts, trainer, arguments)
     gone = _layout(texts, trainer, arguments)
     _check_values(words, gone, trainer)
     spot = _spot(texts, gone)
-    left = [word for at, word in enumerate(words) if at not in gone and at < spot]
-    if not left:
+    words_before = [word for index, word in enumerate(words) if index not in gone and index < spot]
+    if not words_before:
         raise _refused(
             "it holds only the arguments of the layout; add the trainer's script before them"
         )
     again = texts[0] in {"eval", "ssh"}  # words that a shell reads a second time
     new = shlex.join([shlex.quote(word) for word in arguments] if again else arguments)
     # A number that touches < or > would say which file it is.
-    last = left[-1].end
-    added = _Edit(last, last, f" {new} " if _REDIRECTS.match(line, last) else f" {new}")
+    last = words_before[-1].end
+    added = Edit(last, last, f" {new} " if _REDIRECTS.match(line, last) else f" {new}")
     return [added] + [
-        _Edit(word.start if _REDIRECTS.match(line, word.end) else word.before, word.end, "")
-        for word in (words[at] for at in gone)
+        Edit(word.start if _REDIRECTS.match(line, word.end) else word.before, word.end, "")
+        for word in (words[index] for index in gone)
     ]
 
 
-def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Edit]:
+def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[Edit]:
     """Edits inside a word that a shell runs as a command line.
 
     In double quotes each piece is edited; any other word is quoted anew.
@@ -173,7 +166,7 @@ def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Ed
     if word.quoted is not None:
         inner = word.quoted
         return [
-            _Edit(inner.at[edit.start], inner.at[edit.end], inner.escaped(edit.text))
+            Edit(inner.at[edit.start], inner.at[edit.end], inner.escaped(edit.text))
             for edit in _edits(inner.text, trainer, arguments)
         ]
     if word.expands:
@@ -181,7 +174,7 @@ def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[_Ed
             f"{shown(word.raw)} is run as a shell line; put all of it into one pair of quotes"
         )
     text = rewritten_line(word.text, arguments).replace("'", "'\\''")
-    return [_Edit(word.start, word.end, f"'{text}'")]
+    return [Edit(word.start, word.end, f"'{text}'")]
 
 
 def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command:
@@ -196,27 +189,29 @@ def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command
         raise _refused("the layout's arguments are in a here-document; write them into the command")
     words = [word for command in script.commands for word in command.words]
     _check_words(script.commands)
-    found = [one for one in script.commands if _decides(one, trainer, arguments)]
-    for word in () if found else words:
+    candidates = [command for command in script.commands if _decides(command, trainer, arguments)]
+    for word in () if candidates else words:
         if _mentions(word.text, trainer, arguments):
             raise _refused(
                 f"the layout's arguments are in {shown(word.text)}; write them into the command"
             )
-    outer = [(one, one.words[0].text) for one in script.commands if not one.substituted]
-    found = found or [one for one, name in outer if name not in BUILTINS]
-    found = found or [one for one, name in outer if name in {".", "source"}]
-    if not found:
+    outer = [
+        (command, command.words[0].text) for command in script.commands if not command.substituted
+    ]
+    candidates = candidates or [command for command, name in outer if name not in BUILTINS]
+    candidates = candidates or [command for command, name in outer if name in {".", "source"}]
+    if not candidates:
         raise _refused("it holds no command; add the one that runs the trainer's script")
-    if len(found) > 1:
+    if len(candidates) > 1:
         raise _refused(
             "several of its commands could be the trainer's; "
             "write the layout's arguments in one, or put that command on a line of its own"
         )
-    if found[0].substituted:
+    if candidates[0].substituted:
         raise _refused(
             "the layout's arguments are in a substitution, $( ); write them into the command"
         )
-    return found[0]
+    return candidates[0]
 
 
 def _check_words(commands: Iterable[Command]) -> None:
@@ -238,14 +233,14 @@ def _check_words(commands: Iterable[Command]) -> None:
 
 def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str) -> None:
     """Refuse a variable that may be one more value of the layout, or something else."""
-    for at in gone:
+    for index in gone:
         if (
-            words[at].expands
-            and not argument_of(words[at].text, trainer)
-            and not argument_of(words[at - 1].text, trainer)
+            words[index].expands
+            and not argument_of(words[index].text, trainer)
+            and not argument_of(words[index - 1].text, trainer)
         ):
             raise _refused(
-                f"{shown(words[at].raw)} may or may not be the value of a layout's argument; "
+                f"{shown(words[index].raw)} may or may not be the value of a layout's argument; "
                 "write it before those arguments"
             )
 
@@ -254,29 +249,31 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     """Index of the word that is a shell's script (`bash -c WORD`) and holds the trainer's
     arguments; None where they are words of the command itself.
     """
-    at = line_of(words)
-    if at is None:
+    line_index = line_of(words)
+    if line_index is None:
         return None
-    if at == len(words):
+    if line_index == len(words):
         raise _refused("its shell has nothing to run; name the trainer's script")
-    there = _mentions(words[at], trainer, arguments)
-    beside = bool(_layout([*words[:at], *words[at + 1 :]], trainer, arguments))
+    there = _mentions(words[line_index], trainer, arguments)
+    beside = bool(_layout([*words[:line_index], *words[line_index + 1 :]], trainer, arguments))
     if there and beside:
         raise _refused(
             "the layout's arguments are both in the line that a shell runs and beside it; "
             "write them in one place"
         )
-    if not beside and not is_run(words[:at]):
+    if not beside and not is_run(words[:line_index]):
         raise _refused(
             f"it is not known whether {shown(words[0])} runs the shell after it; "
             "begin the command with that shell"
         )
-    passed = len(words) > at + 1 and ("$@" in words[at] or "$*" in words[at])
-    if beside and not passed and is_run(words[:at]):
+    passed = len(words) > line_index + 1 and (
+        "$@" in words[line_index] or "$*" in words[line_index]
+    )
+    if beside and not passed and is_run(words[:line_index]):
         raise _refused(
             "the layout's arguments are beside the line that a shell runs; write them in that line"
         )
-    return None if beside or (passed and not there) else at
+    return None if beside or (passed and not there) else line_index
 
 
 def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
@@ -285,7 +282,11 @@ def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
         raise _refused(why)
     places = sorted(gone)
     end = next(
-        (at for at, word in enumerate(words) if word == "--" and places and at > places[0]),
+        (
+            index
+            for index, word in enumerate(words)
+            if word == "--" and places and index > places[0]
+        ),
         len(words),
     )
     if places and places[-1] > end:
@@ -296,8 +297,12 @@ def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
 def _decides(command: Command, trainer: str, arguments: Sequence[str]) -> bool:
     """Whether a layout is in a command, or in the line that it runs."""
     words = [word.text for word in command.words]
-    at = line_of(words)
-    ran = at is not None and at < len(words) and _mentions(words[at], trainer, arguments)
+    line_index = line_of(words)
+    ran = (
+        line_index is not None
+        and line_index < len(words)
+        and _mentions(words[line_index], trainer, arguments)
+    )
     return ran or bool(_layout(words, trainer, arguments))
 
 
@@ -308,7 +313,7 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
         re.sub(r"""['"\\]|""" + ends, " ", text),
         re.sub(ends, " ", re.sub(r"""\\\n|['"\\]""", "", text)),
     )
-    return any(_layout(one.split(), trainer, arguments) for one in texts)
+    return any(_layout(variant.split(), trainer, arguments) for variant in texts)
 
 
 def _without_chosen(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
@@ -321,10 +326,10 @@ def _without_chosen(words: Sequence[str], trainer: str, arguments: Sequence[str]
 
     dropped: set[int] = set()
     for name, value in _CHOSEN.items():
-        own = [
+        values = [
             words[i].partition("=")[2] or "".join(words[i + 1 : i + 2]) for i in named(words, name)
         ]
-        if value in own:
+        if value in values:
             for i in named(arguments, name):
                 dropped |= {i} if "=" in arguments[i] else {i, i + 1}
     return [word for i, word in enumerate(arguments) if i not in dropped]
@@ -346,8 +351,8 @@ def _trainer_of(arguments: Sequence[str]) -> str:
 def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set[int]:
     """Places of the words that decide the layout."""
     others = {megatron.TRAINER, torchtitan.TRAINER} - {trainer}
-    for at, word in enumerate(words):
-        if why := _refused_in(words[at : at + 2], trainer):
+    for index, word in enumerate(words):
+        if why := _refused_in(words[index : index + 2], trainer):
             raise _refused(why)
         if any(is_flag_of(other, word) for other in others) and not is_flag_of(trainer, word):
             raise _refused(
@@ -356,11 +361,11 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
     new = {argument_of(word, trainer) for word in arguments}
     gone: set[int] = set()
     values = 0
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         name = argument_of(word, trainer)
         if not name:
             if values and not word.startswith("--"):
-                gone.add(at)
+                gone.add(index)
                 values -= 1
             else:
                 values = 0
@@ -368,7 +373,7 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
         today = table(trainer).today(name, None)[0]
         values = 0
         if today in table(trainer).kinds and (today not in _STATED | _DISPATCHERS or today in new):
-            gone.add(at)
+            gone.add(index)
             values = 0 if "=" in word or trainer == nemo.TRAINER else values_of(name, trainer)
     return gone
 
@@ -398,15 +403,13 @@ def argument_of(word: str, trainer: str) -> str:
         return "activation-checkpoint" if trainer == torchtitan.TRAINER else ""
     if not word.startswith("--"):
         return ""
-    known = table(trainer)
-    if (
-        f"--{trainer}" in known.kinds or "--bf16" in known.kinds
-    ):  # with its hyphens, as Hugging Face's
-        name = word.partition("=")[0]
-        return name if name in known.kinds or name in known.older else ""
-    name = word[2:].partition("=")[0]
-    name = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
-    return name if name in known.kinds or name in known.older else ""
+    arguments = table(trainer)
+    name = word.partition("=")[0]
+    # Tables of Hugging Face's trainers have the hyphens in the names.
+    if f"--{trainer}" not in arguments.kinds and "--bf16" not in arguments.kinds:
+        name = name[2:]
+        name = name.replace("-", "_") if trainer == torchtitan.TRAINER else name.replace("_", "-")
+    return name if name in arguments.kinds or name in arguments.older else ""
 
 
 def values_of(name: str, trainer: str) -> int:

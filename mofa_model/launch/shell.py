@@ -46,15 +46,15 @@ _INNER: Final = frozenset({"CmdSubst", "ProcSubst"})
 
 def nodes(parsed: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
     """All nodes of a syntax tree, each with whether it is inside a substitution."""
-    left = [(parsed, False)]
-    while left:
-        node, inner = left.pop()
+    pending = [(parsed, False)]
+    while pending:
+        node, inner = pending.pop()
         if isinstance(node, list):
-            left += [(one, inner) for one in node]
+            pending += [(child, inner) for child in node]
         elif isinstance(node, dict):
             yield node, inner
             inner = inner or node.get("Type") in _INNER
-            left += [(one, inner) for one in node.values() if isinstance(one, dict | list)]
+            pending += [(child, inner) for child in node.values() if isinstance(child, dict | list)]
 
 
 def tree(line: str) -> Any:
@@ -84,19 +84,19 @@ def tree(line: str) -> Any:
     )
 
 
-def _masked(found: re.Match[str]) -> str:
+def _masked(match: re.Match[str]) -> str:
     """A word that begins with brackets and assigns nothing, `[0]*3+[1]*58`: bash takes it in an
     array, and shfmt looks for an assignment.
     """
-    return found.group().translate({ord("["): _OPENED, ord("]"): _CLOSED})
+    return match.group().translate({ord("["): _OPENED, ord("]"): _CLOSED})
 
 
 def _unmasked(node: Any) -> Any:
     """The syntax tree with the brackets that `_masked` replaced put back."""
     if isinstance(node, dict):
-        return {name: _unmasked(one) for name, one in node.items()}
+        return {name: _unmasked(value) for name, value in node.items()}
     if isinstance(node, list):
-        return [_unmasked(one) for one in node]
+        return [_unmasked(item) for item in node]
     return node.translate({ord(_OPENED): "[", ord(_CLOSED): "]"}) if isinstance(node, str) else node
 
 
@@ -107,11 +107,11 @@ def _parsed(text: bytes) -> Any:
 
     with _started() as parser:
         try:
-            made, said = parser.communicate(text, _PATIENCE)
+            syntax, message = parser.communicate(text, _PATIENCE)
             if parser.returncode == 1:
-                why = said.decode("utf-8", "replace").strip().partition("\n")[0]
+                why = message.decode("utf-8", "replace").strip().partition("\n")[0]
                 raise BadShell(why)
-            return orjson.loads(made or b"{}" if not parser.returncode else b"")
+            return orjson.loads(syntax or b"{}" if not parser.returncode else b"")
         except (subprocess.TimeoutExpired, orjson.JSONDecodeError):
             parser.kill()
             raise InputError(
@@ -152,16 +152,16 @@ def _program() -> str:
     except metadata.PackageNotFoundError:
         files = []
     places = [
-        str(one.locate()) for one in files if one.stem == "shfmt" and one.suffix in {"", ".exe"}
+        str(file.locate()) for file in files if file.stem == "shfmt" and file.suffix in {"", ".exe"}
     ]
-    found = next((place for place in places if Path(place).is_file()), None) or shutil.which(
+    program = next((place for place in places if Path(place).is_file()), None) or shutil.which(
         "shfmt"
     )
-    if found is None:
+    if program is None:
         raise InputError(
             "launch command: shfmt, which reads shell lines, is missing here: pip install shfmt-py"
         )
-    return found
+    return program
 
 
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
@@ -202,39 +202,37 @@ def line_of(words: Sequence[str]) -> int | None:
     >>> line_of(["su", "-", "user", "-c", "torchrun t.py"])
     4
     """
-    for at in range(len(words)):
-        if _name(words[at]) in _USERS and is_run(words[:at]):
-            return _line_of_user(words, at)
-    starts = (
-        [0] if words and _TAKES_A_LINE.fullmatch(words[0]) else []
-    )  # the shell is the image's entry point
-    starts += [at + 1 for at, word in enumerate(words) if _name(word) in _SHELLS]
+    for index in range(len(words)):
+        if _name(words[index]) in _USERS and is_run(words[:index]):
+            return _line_of_user(words, index)
+    # An option alone is for the shell that is the image's entry point.
+    starts = [0] if words and _TAKES_A_LINE.fullmatch(words[0]) else []
+    starts += [index + 1 for index, word in enumerate(words) if _name(word) in _SHELLS]
     for start in starts:
-        at, told = start, False
-        while at < len(words) and words[at][:1] in {"-", "+"} and words[at] != "--":
-            short = words[at][1:2] != "-"
-            told = told or _TAKES_A_LINE.fullmatch(words[at]) is not None
-            at += (
-                2
-                if (short and "o" in words[at].lower()) or words[at] in {"--rcfile", "--init-file"}
-                else 1
-            )
-        at += at < len(words) and words[at] == "--"
-        if told or (at >= len(words) and start > 0 and is_run(words[: start - 1])):
-            return min(at, len(words))
+        index, has_line = start, False
+        while index < len(words) and words[index][:1] in {"-", "+"} and words[index] != "--":
+            short = words[index][1:2] != "-"
+            has_line = has_line or _TAKES_A_LINE.fullmatch(words[index]) is not None
+            takes_value = words[index] in {"--rcfile", "--init-file"}
+            index += 1 + (takes_value or (short and "o" in words[index].lower()))
+        index += index < len(words) and words[index] == "--"
+        if has_line or (index >= len(words) and start > 0 and is_run(words[: start - 1])):
+            return min(index, len(words))
     return None
 
 
-def _line_of_user(words: Sequence[str], at: int) -> int | None:
+def _line_of_user(words: Sequence[str], index: int) -> int | None:
     """Position of the word that `su` or `runuser` runs as a line; None if `runuser` has a command.
 
     The number of words where there is no line.
     """
     after_flag = (
-        place for place in range(at + 1, len(words)) if words[place] in {"-c", "-lc", "--command"}
+        place
+        for place in range(index + 1, len(words))
+        if words[place] in {"-c", "-lc", "--command"}
     )
     line = next(after_flag, None)
-    if line is None and _name(words[at]) == "runuser" and {"-u", "--user"} & {*words[at:]}:
+    if line is None and _name(words[index]) == "runuser" and {"-u", "--user"} & {*words[index:]}:
         return None
     return len(words) if line is None else min(line + 1, len(words))
 
@@ -247,7 +245,7 @@ def is_run(before: Sequence[str]) -> bool:
     >>> is_run(["su", "user", "-c"])
     True
     """
-    users = next((at for at, word in enumerate(before) if _name(word) in _USERS), None)
+    users = next((index for index, word in enumerate(before) if _name(word) in _USERS), None)
     before = before[:users]  # what follows them is theirs up to the line
     runners = _RUN_WHAT_FOLLOWS | _SHELLS
     return all(
@@ -265,41 +263,41 @@ def in_the_way(words: Sequence[str]) -> str:
     >>> in_the_way(["torchrun", "t.py", "--note", "as python t.py"])
     ''
     """
-    for at, word in enumerate(words):
-        if _name(word) == "ssh" and is_run(words[:at]):
-            told = _asked_of_ssh(words[at + 1 :])
-            if not told:
+    for index, word in enumerate(words):
+        if _name(word) == "ssh" and is_run(words[:index]):
+            command = _ssh_command(words[index + 1 :])
+            if not command:
                 return (
                     "ssh has no command, and would run the arguments as one; "
                     "write the trainer behind its host"
                 )
-            if line_of(told) == len(told):
+            if line_of(command) == len(command):
                 return (
                     "ssh starts a shell that reads what it runs from elsewhere; "
                     "write the trainer behind its host"
                 )
-        if _name(word) in _ADD_WORDS and is_run(words[:at]):
+        if _name(word) in _ADD_WORDS and is_run(words[:index]):
             return (
                 f"{shown(_name(word))} adds words after the command; start the trainer without it"
             )
     if any(_STARTS.fullmatch(word) for word in words):
         return ""
     inside = (word for word in words if any(_STARTS.fullmatch(part) for part in word.split()))
-    found = next(inside, None)
-    if found is None:
+    quoted_line = next(inside, None)
+    if quoted_line is None:
         return ""
     return (
-        f"the trainer is in {shown(found)}, which {shown(words[0])} splits into words;"
+        f"the trainer is in {shown(quoted_line)}, which {shown(words[0])} splits into words;"
         " write it in words of the command's own"
     )
 
 
-def _asked_of_ssh(words: Sequence[str]) -> Sequence[str]:
+def _ssh_command(words: Sequence[str]) -> Sequence[str]:
     """The command that ssh runs: the words after its options and its host."""
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 1 + (_SSH_TAKES_A_VALUE.fullmatch(words[at]) is not None)
-    return words[at + 1 :]
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        index += 1 + (_SSH_TAKES_A_VALUE.fullmatch(words[index]) is not None)
+    return words[index + 1 :]
 
 
 def _name(word: str) -> str:
@@ -385,9 +383,11 @@ def words_of(line: str) -> list[str]:
     text = line.replace("\\\n", "").rstrip()
     text = text[:-1] if (len(text) - len(text.rstrip("\\"))) % 2 else text  # continued by nothing
     words = shlex.split(text, comments=True)
-    at = line_of(words)
+    line_index = line_of(words)
     return (
-        words if at in {None, len(words)} else [*words[:at], *words_of(words[at]), *words[at + 1 :]]
+        words
+        if line_index in {None, len(words)}
+        else [*words[:line_index], *words_of(words[line_index]), *words[line_index + 1 :]]
     )
 
 
@@ -396,8 +396,10 @@ class _Reader:
 
     def __init__(self, line: str) -> None:
         self._line = line
-        sizes = accumulate((len(one.encode()) for one in line), initial=0)
-        self._places = None if line.isascii() else {byte: at for at, byte in enumerate(sizes)}
+        sizes = accumulate((len(character.encode()) for character in line), initial=0)
+        self._places = (
+            None if line.isascii() else {byte: offset for offset, byte in enumerate(sizes)}
+        )
 
     def script(self, parsed: Any) -> Script:
         calls, values, documents, ends = [], [], [], [0]
@@ -411,16 +413,17 @@ class _Reader:
                 )
             if "Parts" in node:
                 ends.append(self._span(node)[1])
-            values += [self._raw(one) for one in node.get("Assigns") or ()]
+            values += [self._raw(assignment) for assignment in node.get("Assigns") or ()]
             values += (
-                [self._raw(one) for one in node["Args"]]
+                [self._raw(argument) for argument in node["Args"]]
                 if node.get("Type") == "DeclClause" and node.get("Args")
                 else []
             )
             documents += [self._raw(node["Hdoc"])] if node.get("Hdoc") else []
         ends.sort()
         commands = [
-            Command(tuple(self._word(one, ends) for one in words), inner) for words, inner in calls
+            Command(tuple(self._word(word, ends) for word in words), inner)
+            for words, inner in calls
         ]
         commands.sort(key=lambda command: command.words[0].start)
         return Script(tuple(commands), tuple(values), tuple(documents))
@@ -428,8 +431,8 @@ class _Reader:
     def _word(self, node: Mapping[str, Any], ends: Sequence[int]) -> ShellWord:
         start, end = self._span(node)
         parts = node["Parts"]
-        left = ends[bisect_right(ends, start) - 1]
-        blanks = _BLANKS.search(self._line, left, start)
+        previous_end = ends[bisect_right(ends, start) - 1]
+        blanks = _BLANKS.search(self._line, previous_end, start)
         return ShellWord(
             text="".join(self._text(part) for part in parts),
             raw=self._line[start:end],
@@ -448,14 +451,14 @@ class _Reader:
         if kind == "SglQuoted" and not part.get("Dollar"):
             return str(part.get("Value", ""))
         if kind == "DblQuoted" and not part.get("Dollar"):
-            return "".join(self._text(one, '"') for one in part.get("Parts") or ())
+            return "".join(self._text(inner, '"') for inner in part.get("Parts") or ())
         return self._raw(part)
 
     def _expands(self, part: Mapping[str, Any]) -> bool:
         if part.get("Dollar"):
             return True
         if part["Type"] == "DblQuoted":
-            return any(one["Type"] != "Lit" for one in part.get("Parts") or ())
+            return any(inner["Type"] != "Lit" for inner in part.get("Parts") or ())
         return (
             bool(_PATTERN.search(part.get("Value", "")))
             if part["Type"] == "Lit"
@@ -468,17 +471,17 @@ class _Reader:
         """
         if part["Type"] != "DblQuoted" or part.get("Dollar"):
             return None
-        text, at = [], []
+        text, offsets = [], []
         for inner in part.get("Parts") or ():
-            here, last = self._span(inner)
-            while here < last:
-                pair = self._line[here : here + 2] if inner["Type"] == "Lit" else ""
+            offset, end = self._span(inner)
+            while offset < end:
+                pair = self._line[offset : offset + 2] if inner["Type"] == "Lit" else ""
                 step = 2 if pair == "\\\n" or _ESCAPED['"'].fullmatch(pair) else 1
                 if pair != "\\\n":
-                    text.append(self._line[here + step - 1])
-                    at.append(here)
-                here += step
-        return Quoted("".join(text), (*at, self._span(part)[1] - 1))
+                    text.append(self._line[offset + step - 1])
+                    offsets.append(offset)
+                offset += step
+        return Quoted("".join(text), (*offsets, self._span(part)[1] - 1))
 
     def _raw(self, node: Mapping[str, Any]) -> str:
         start, end = self._span(node)
@@ -492,7 +495,7 @@ class _Reader:
             end -= 2  # the line goes on, the word need not
         return start, end
 
-    def _escaped(self, start: int, at: int) -> bool:
+    def _escaped(self, start: int, offset: int) -> bool:
         """Whether the backslash at a place is one that another one before it stands for."""
-        before = self._line[start:at]
+        before = self._line[start:offset]
         return (len(before) - len(before.rstrip("\\"))) % 2 == 1

@@ -61,11 +61,15 @@ class Start:
         if not self.variables:
             return []
         lines = [f"# Yours to set, here or in the environment. {self.says}".rstrip()]
-        for one in self.variables:
-            value = one.default if one.default.startswith('"$') else shlex.quote(one.default)
-            inner = value.strip('"') if value.startswith('"') else value if one.default else ""
-            line = f'{one.name}="${{{one.name}-{inner}}}"'
-            lines.append(f"{line}  # {one.meaning}" if one.meaning else line)
+        for variable in self.variables:
+            value = (
+                variable.default
+                if variable.default.startswith('"$')
+                else shlex.quote(variable.default)
+            )
+            inner = value.strip('"') if value.startswith('"') else value if variable.default else ""
+            line = f'{variable.name}="${{{variable.name}-{inner}}}"'
+            lines.append(f"{line}  # {variable.meaning}" if variable.meaning else line)
         return [*lines, *self.preparations]
 
     def shell_options(self) -> list[str]:
@@ -81,7 +85,7 @@ class Start:
 
     def smoke_script(self, launched: str) -> str:
         """The script of ten steps, which starts the launch script beside it."""
-        sets = [f"export {one.name}={one.default}" for one in self.smoke]
+        sets = [f"export {variable.name}={variable.default}" for variable in self.smoke]
         lines = [
             "#!/usr/bin/env bash",
             f"# {STEPS_OF_SMOKE} steps of {launched} with its layout: does it start here?",
@@ -99,6 +103,6 @@ class Start:
         return "\n".join(lines) + "\n"
 
 
-def variables(*given: Sequence[str]) -> tuple[Variable, ...]:
+def variables(*rows: Sequence[str]) -> tuple[Variable, ...]:
     """Variables of rows: name, value, meaning."""
-    return tuple(Variable(*row) for row in given)
+    return tuple(Variable(*row) for row in rows)

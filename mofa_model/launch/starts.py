@@ -42,7 +42,10 @@ def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
     return Start(
         program="pretrain_hybrid.py" if listed(model) else "pretrain_gpt.py",
         variables=variables(
-            ("DATA", "", "prefixes of .bin and .idx files, as --data-path takes them; empty: mock data"),
+            (
+                "DATA", "",
+                "prefixes of .bin and .idx files, as --data-path takes them; empty: mock data",
+            ),
             _TOKENIZER,
             ("CHECKPOINTS", "checkpoints", "folder; empty: nothing is saved"),
             _STEPS,
@@ -50,11 +53,14 @@ def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
         ),
         preparations=(
             "data=(--mock-data)",
-            'if [ -n "$DATA" ]; then read -ra paths <<<"$DATA"; data=(--data-path "${paths[@]}" --split "100,0,0"); fi',
+            ('if [ -n "$DATA" ]; then read -ra paths <<<"$DATA"; '
+            'data=(--data-path "${paths[@]}" --split "100,0,0"); fi'),
             "tokenizer=(--tokenizer-type NullTokenizer)",
-            'if [ -n "$TOKENIZER" ]; then tokenizer=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER"); fi',
+            ('if [ -n "$TOKENIZER" ]; then '
+            'tokenizer=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER"); fi'),
             "saved=()",
-            'if [ -n "$CHECKPOINTS" ]; then saved=(--save "$CHECKPOINTS" --load "$CHECKPOINTS"); fi',
+            ('if [ -n "$CHECKPOINTS" ]; then '
+            'saved=(--save "$CHECKPOINTS" --load "$CHECKPOINTS"); fi'),
         ),
         shape=tuple(megatron_model(model, settings.sequence)),
         options=(
@@ -70,7 +76,8 @@ def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
             '${saved[@]+"${saved[@]}"}',
         ),
         smoke=_MOCKED,
-        says="Without DATA and TOKENIZER it trains on mock data; SCRIPT stands in a checkout of Megatron-LM.",
+        says="Without DATA and TOKENIZER it trains on mock data; "
+        "SCRIPT stands in a checkout of Megatron-LM.",
     )  # fmt: skip
 
 
@@ -88,7 +95,8 @@ def _nemo(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
         preparations=(
             "export DATA TOKENIZER",
             "saved=()",
-            'if [ -n "$CHECKPOINTS" ]; then saved=("checkpoint.save=$CHECKPOINTS" "checkpoint.load=$CHECKPOINTS"); fi',
+            ('if [ -n "$CHECKPOINTS" ]; then '
+            'saved=("checkpoint.save=$CHECKPOINTS" "checkpoint.load=$CHECKPOINTS"); fi'),
         ),
         options=(
             '"train.train_iters=$STEPS"',
@@ -112,32 +120,35 @@ def _stages(launch: Launch) -> int:
 
 
 def _torchtitan(model: Transformer, _settings: LaunchSettings, launch: Launch) -> Start:
-    said = torchtitan_model(model)
+    recipe = torchtitan_model(model)
     # torchtitan refuses a head that shares the embedding's weights where there are several stages.
-    if said["sizes"] and model.embedding.tied and _stages(launch) == 1:
-        said["sizes"]["tied"] = 1
-    own = {} if not said["sizes"] else {
+    if recipe["sizes"] and model.embedding.tied and _stages(launch) == 1:
+        recipe["sizes"]["tied"] = 1
+    files = {} if not recipe["sizes"] else {
         "recipe.py": program_text("torchtitan.py").replace(
-            "SIZES: dict[str, Any] = {}", f"SIZES: dict[str, Any] = {json.dumps(said['sizes'])}"
+            "SIZES: dict[str, Any] = {}", f"SIZES: dict[str, Any] = {json.dumps(recipe['sizes'])}"
         )
     }  # fmt: skip
     saves = "--checkpoint.enable" in launch.arguments
     return Start(
         variables=variables(
-            ("TOKENIZER", "./tests/assets/tokenizer", "folder; this one is in a checkout of torchtitan"),
+            (
+                "TOKENIZER", "./tests/assets/tokenizer",
+                "folder; this one is in a checkout of torchtitan",
+            ),
             ("DATASET", "c4_test", "its small set in a checkout; c4 is fetched"),
             _CHECKPOINTS,
             _STEPS,
         ),
-        preparations=('export PYTHONPATH="$HERE${PYTHONPATH:+:$PYTHONPATH}"',) if own else (),
-        shape=("--module", "recipe", "--config", "recipe") if own else tuple(said["words"]),
+        preparations=('export PYTHONPATH="$HERE${PYTHONPATH:+:$PYTHONPATH}"',) if files else (),
+        shape=("--module", "recipe", "--config", "recipe") if files else tuple(recipe["words"]),
         options=(
             '--hf_assets_path "$TOKENIZER"',
             '--dataloader.dataset "$DATASET"',
             '--training.steps "$STEPS"',
             *(['--checkpoint.folder "$CHECKPOINTS"'] if saves else []),
         ),
-        extra_files=own,
+        extra_files=files,
         smoke=variables(*_SHORT),
         says="It runs in a checkout of torchtitan, on the small set of its tests.",
     )  # fmt: skip
@@ -198,7 +209,7 @@ def _tuner(
 
     def start(_: Transformer, settings: LaunchSettings, _launch: Launch) -> Start:
         task = settings.training.task.value if settings.training is not None else "sft"
-        made = f'python "$HERE/mock.py" "$HERE/mock" {shlex.quote(kind.get(task, task))}'
+        mock_command = f'python "$HERE/mock.py" "$HERE/mock" {shlex.quote(kind.get(task, task))}'
         return Start(
             variables=variables(
                 ("MODEL", settings.model, _FETCHED),
@@ -214,7 +225,7 @@ def _tuner(
                 ("CHECKPOINTS", "smoke"),
                 ("STEPS", _TEN),
             ),
-            smoke_preparations=(f'[ -n "${{MODEL-}}" ] && [ -d "$HERE/mock" ] || {made}',),
+            smoke_preparations=(f'[ -n "${{MODEL-}}" ] && [ -d "$HERE/mock" ] || {mock_command}',),
             without_gpu=without_gpu,
             says="They go over the file of the trainer; weights and data come from a hub.",
         )
@@ -224,8 +235,8 @@ def _tuner(
 
 def _axolotl_set(kind: str) -> str:
     """An option that puts a folder or an id in place of the data set of the file."""
-    said = f"[{{'path': '$DATA', 'type': '{kind}', 'split': 'train'}}]"
-    return f'${{DATA:+--datasets "{said}"}}'
+    data_set = f"[{{'path': '$DATA', 'type': '{kind}', 'split': 'train'}}]"
+    return f'${{DATA:+--datasets "{data_set}"}}'
 
 
 def _torchtune(_: Transformer, _settings: LaunchSettings, _launch: Launch) -> Start:
@@ -255,20 +266,23 @@ _STARTS: Final[Mapping[str, Callable[[Transformer, LaunchSettings, Launch], Star
     "trl": _tuner(
         (
             '--model_name_or_path "$MODEL"', '${DATA:+--dataset_name "$DATA"}',
-            '--output_dir "$CHECKPOINTS"', '${STEPS:+--max_steps "$STEPS"}', "--logging_steps 1", "--report_to none",
+            '--output_dir "$CHECKPOINTS"', '${STEPS:+--max_steps "$STEPS"}',
+            "--logging_steps 1", "--report_to none",
         ),
         without_gpu=("--use_cpu", "True"),
     ),
     "axolotl": _tuner(
         (
-            '--base-model "$MODEL"', '--output-dir "$CHECKPOINTS"', '${STEPS:+--max-steps "$STEPS"}',
+            '--base-model "$MODEL"', '--output-dir "$CHECKPOINTS"',
+            '${STEPS:+--max-steps "$STEPS"}',
         ),
         kind={"sft": "alpaca", "dpo": "pairs", "reward": "pairs"},
-        sets={task: _axolotl_set(one["type"]) for task, (one,) in axolotl.SETS.items()},
+        sets={task: _axolotl_set(data_set["type"]) for task, (data_set,) in axolotl.SETS.items()},
     ),
     "llama-factory": _tuner(
         (
-            '"model_name_or_path=$MODEL"', '"output_dir=$CHECKPOINTS"', '${STEPS:+"max_steps=$STEPS"}',
+            '"model_name_or_path=$MODEL"', '"output_dir=$CHECKPOINTS"',
+            '${STEPS:+"max_steps=$STEPS"}',
             '${DATA:+"dataset_dir=$DATA" dataset=mock}', "logging_steps=1", "report_to=none",
         ),
         kind={task: f"llama-factory-{task}" for task in ("sft", "dpo", "reward")},

@@ -45,25 +45,25 @@ class Arguments:
     unpriced: Sequence[str]
     """Patterns of what changes memory or time and no field of a strategy says."""
 
-    def not_priced(self, given: Mapping[str, object]) -> tuple[str, ...]:
+    def not_priced(self, options: Mapping[str, object]) -> tuple[str, ...]:
         """Arguments beside the strategy that change memory or time; refused ones are an error.
 
         >>> table("megatron").not_priced({"attention-backend": "fused", "lr": "1e-4"})
         ('attention-backend',)
         """
-        for name, value in given.items():
-            said = str(value).lower()
-            if name in self.refused and said not in {"false", "null"}:
+        for name, value in options.items():
+            text = str(value).lower()
+            if name in self.refused and text not in {"false", "null"}:
                 raise BadValue(name, value, f"its cost is not modelled: {self.refused[name]}")
             allowed = self.only.get(name)
-            if allowed is not None and said not in {word.lower() for word in allowed}:
+            if allowed is not None and text not in {word.lower() for word in allowed}:
                 raise BadValue(name, value, f"only {' or '.join(allowed)} has a modelled cost")
-        return tuple(name for name in given if self.is_unpriced(name))
+        return tuple(name for name in options if self.is_unpriced(name))
 
     def is_unpriced(self, name: str) -> bool:
         """Whether a name is of what changes memory or time and is not read."""
-        known = name in self.kinds or name in self.only or name in self.refused
-        return not known and any(fnmatchcase(name, pattern) for pattern in self.unpriced)
+        is_read = name in self.kinds or name in self.only or name in self.refused
+        return not is_read and any(fnmatchcase(name, pattern) for pattern in self.unpriced)
 
     def meant_by(self, name: str) -> str:
         """The argument that is meant by a name which is almost one; empty = it is one, or is
@@ -76,7 +76,11 @@ class Arguments:
         ('tensor-model-parallel-size', '')
         """
         names = {*self.kinds, *self.older, *self.refused, *self.only}
-        if name in names or self.is_unpriced(name) or any(one.startswith(name) for one in names):
+        if (
+            name in names
+            or self.is_unpriced(name)
+            or any(candidate.startswith(name) for candidate in names)
+        ):
             return ""
         near = get_close_matches(name, names, n=1, cutoff=_LIKE)
         return near[0] if near and f"-{near[0]}-" not in f"-{name}-" else ""
@@ -174,15 +178,15 @@ def table(trainer: str) -> Arguments:
     'int'
     """
     text = Path(__file__).with_name("arguments").joinpath(f"{trainer}.toml").read_text("utf-8")
-    given = tomllib.loads(text)
+    content = tomllib.loads(text)
     return Arguments(
         trainer=trainer,
-        release=given["release"],
-        kinds=given["arguments"],
-        older=given.get("older", {}),
-        refused=given["refused"],
-        only=given["only"],
-        unpriced=given["unpriced"]["names"],
+        release=content["release"],
+        kinds=content["arguments"],
+        older=content.get("older", {}),
+        refused=content["refused"],
+        only=content["only"],
+        unpriced=content["unpriced"]["names"],
     )
 
 
@@ -208,8 +212,8 @@ def nested(settings: Sequence[str]) -> dict[str, Any]:
     {'bf16': {'enabled': True}, 'zero_optimization': {'stage': 1}}
     """
     tree: dict[str, Any] = {}
-    for told in settings:
-        path, _, value = told.partition("=")
+    for assignment in settings:
+        path, _, value = assignment.partition("=")
         *above, last = path.split(".")
         place = tree
         for key in above:
@@ -236,14 +240,14 @@ def refuse_degrees(arguments: Arguments, settings: Settings) -> None:
     }
     for path, value in settings.leaves().items():
         name = path.rpartition(".")[2]
-        own = (
+        is_read = (
             path.startswith("model.model_config.")
             or name in read
             or arguments.is_unpriced(path)
             or arguments.is_unpriced(name)
         )
         several = not isinstance(value, bool) and isinstance(value, int) and value > 1
-        if several and not own and _DEGREE.search(name):
+        if several and not is_read and _DEGREE.search(name):
             raise BadValue(path, value, "this degree is not read; write the layout as tp=8,pp=4,…")
 
 
@@ -281,14 +285,14 @@ class Settings:
         >>> Settings({"bf16": {"enabled": True}, "x": "auto"}).leaves()
         {'bf16.enabled': True}
         """
-        found, left = dict[str, Any](), list(self.document.items())
-        while left:
-            path, value = left.pop()
+        values, pending = dict[str, Any](), list(self.document.items())
+        while pending:
+            path, value = pending.pop()
             if isinstance(value, Mapping):
-                left += [(f"{path}.{key}", one) for key, one in value.items()]
+                pending += [(f"{path}.{key}", child) for key, child in value.items()]
             elif value != "auto":
-                found[str(path)] = value
-        return found
+                values[str(path)] = value
+        return values
 
 
 @cache
@@ -314,10 +318,10 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
     >>> unverified("megatron", ["--tensor-model-parallel-size", "8"], "26.04")
     "'26.04' of megatron is not verified, 0.19.2 is"
     """
-    known = _verified().get(trainer)
-    if known is None:
+    record = _verified().get(trainer)
+    if record is None:
         return f"{trainer} itself was asked about no launch of ours"
-    releases = " or ".join(known["releases"])
+    releases = " or ".join(record["releases"])
     if not version:
         return (
             f"the job names no version of {trainer}, verified is {releases}: write it into the "
@@ -325,11 +329,11 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
             "trainer's name"
         )
     if not any(
-        re.search(rf"(?<![\d.]){re.escape(one)}(?![A-Za-z0-9.])", version)
-        for one in known["releases"]
+        re.search(rf"(?<![\d.]){re.escape(release)}(?![A-Za-z0-9.])", version)
+        for release in record["releases"]
     ):
         return f"{shown(version)} of {trainer} is not verified, {releases} is"
-    foreign = sorted({*argument_names(arguments)} - {*known["names"]})
+    foreign = sorted({*argument_names(arguments)} - {*record["names"]})
     return (
         f"{foreign[0]} is in no launch that {trainer} {releases} was asked about" if foreign else ""
     )
@@ -337,7 +341,7 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
 
 def is_flag_of(trainer: str, word: str) -> bool:
     """Whether a word is one of a trainer's flags, written with hyphens or underscores."""
-    known = table(trainer)
+    arguments = table(trainer)
     if trainer == "torchtitan" and word.startswith(
         ("activation-checkpoint:", "activation_checkpoint:")
     ):
@@ -346,7 +350,7 @@ def is_flag_of(trainer: str, word: str) -> bool:
         return False
     name = word[2:].partition("=")[0]
     spelled = name.replace("-", "_") if trainer == "torchtitan" else name.replace("_", "-")
-    return (spelled in known.kinds and not _shared(spelled)) or spelled in known.older
+    return (spelled in arguments.kinds and not _shared(spelled)) or spelled in arguments.older
 
 
 def _shared(name: str) -> bool:

@@ -36,9 +36,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     _batch(words, strategy, settings)
     _degrees(words, strategy, settings)
     words.add("training.enable_cpu_offload", when=strategy.optimizer is Placement.HOST)
-    words.add(
-        "training.disable_cuda_graphs"
-    )  # they are on by default, and refused beside pipelines and experts
+    # Graphs are on by default, and refused beside pipelines and experts.
+    words.add("training.disable_cuda_graphs")
     if strategy.tensor_overlap and strategy.tp > 1:
         words.add("compile.enable")
         words.add("compile.components", "model,loss")  # recipes compile the loss alone
@@ -47,17 +46,14 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         words.add("checkpoint.enable")
         words.add("checkpoint.interval", settings.interval_steps)
         words.add("checkpoint.async_mode", "async" if settings.asynchronous else "disabled")
-    words.add(
-        "activation-checkpoint", strategy.recompute.value
-    )  # a positional word: it must be the last
+    # A positional word, which must be the last.
+    words.add("activation-checkpoint", strategy.recompute.value)
     notes = ["after: --module MODEL --config RECIPE; the recipe also chooses the precision"]
     if settings.precision == "fp32":
         words.add("training.mixed_precision_param", "float32")
     elif settings.precision not in {"bf16", "fp16"}:
         notes.append(f"choose a recipe whose linear layers are converted to {settings.precision}")
-    return words.launch(
-        notes=notes,
-    )
+    return words.launch(notes=notes)
 
 
 def _option(name: str, values: tuple[object, ...]) -> list[str]:
@@ -66,16 +62,16 @@ def _option(name: str, values: tuple[object, ...]) -> list[str]:
     return [f"--{name}", *(str(value) for value in values)]
 
 
-def _batch(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _batch(words: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     """With a pipeline the local batch holds all micro-batches; else gradients are accumulated."""
-    rounds, size = run.micro_batches(strategy), int(strategy.mbs)
+    rounds, size = settings.micro_batches(strategy), int(strategy.mbs)
     words.add("training.local_batch_size", rounds * size if strategy.pp > 1 else size)
-    words.add("training.global_batch_size", run.global_batch)
-    words.add("training.seq_len", run.sequence)
+    words.add("training.global_batch_size", settings.global_batch)
+    words.add("training.seq_len", settings.sequence)
     words.add("parallelism.pipeline_parallel_microbatch_size", size, when=strategy.pp > 1)
 
 
-def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
+def _degrees(words: Words, strategy: Strategy, settings: LaunchSettings) -> None:
     dp = int(strategy.dp)
     # Context-parallel ranks share as well, without being counted in the degree.
     shared = min(int(strategy.shard) or int(strategy.data_ranks), int(strategy.data_ranks))
@@ -96,25 +92,28 @@ def _degrees(words: Words, strategy: Strategy, run: LaunchSettings) -> None:
             else strategy.schedule
         )
         words.add("parallelism.pipeline_parallel_schedule", _SCHEDULES[schedule])
-        slots = _slots(strategy, run)
+        slots = _slots(strategy, settings)
         words.add("parallelism.pipeline_parallel_first_stage_less_layers", slots)
         words.add("parallelism.pipeline_parallel_last_stage_less_layers", slots)
         if strategy.vpp > 2:  # two virtual stages are what the looped schedules make by themselves
             words.add(
-                "parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, run)
+                "parallelism.pipeline_parallel_layers_per_stage", _stage_layers(strategy, settings)
             )
     words.add("parallelism.context_parallel_degree", int(strategy.cp))
-    words.add("parallelism.expert_parallel_degree", int(strategy.ep), when=run.experts)
+    words.add("parallelism.expert_parallel_degree", int(strategy.ep), when=settings.experts)
 
 
-def _slots(strategy: Strategy, run: LaunchSettings) -> int:
+def _slots(strategy: Strategy, settings: LaunchSettings) -> int:
     """Layers that embedding and head count as, each; none where the layers divide. [1]"""
-    return int(run.layers % int(strategy.pp * strategy.vpp) != 0)
+    return int(settings.layers % int(strategy.pp * strategy.vpp) != 0)
 
 
-def _stage_layers(strategy: Strategy, run: LaunchSettings) -> int:
+def _stage_layers(strategy: Strategy, settings: LaunchSettings) -> int:
     """Layers of a virtual stage, embedding and head counted as they are there. [1]"""
-    stages, slots = int(strategy.pp * strategy.vpp), run.layers + 2 * _slots(strategy, run)
+    stages, slots = (
+        int(strategy.pp * strategy.vpp),
+        settings.layers + 2 * _slots(strategy, settings),
+    )
     size = -(-slots // stages)
     if -(-slots // size) != stages:
         raise unsupported(TRAINER, "vpp", int(strategy.vpp))
@@ -128,51 +127,51 @@ def matches(words: Sequence[str]) -> bool:
 
 def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     """What torchtitan's arguments say."""
-    given: dict[str, str | None] = {}
+    options: dict[str, str | None] = {}
     name = ""
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             name = name.replace("-", "_")
-            given[name] = value if equals else None
+            options[name] = value if equals else None
         elif word.startswith(("activation-checkpoint:", "activation_checkpoint:")):
-            given["activation_checkpoint.mode"] = word.partition(":")[2]
-        elif name and given[name] is None:
-            given[name] = word
-    return _reading(given)
+            options["activation_checkpoint.mode"] = word.partition(":")[2]
+        elif name and options[name] is None:
+            options[name] = word
+    return _reading(options)
 
 
 def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """What a TOML configuration of a release before 0.3 says."""
     refuse_degrees(table(TRAINER), Settings(document))
-    given: dict[str, str | None] = {}
+    options: dict[str, str | None] = {}
     for section in _SECTIONS:
         for key, value in _section(document, section).items():
             if value is False:
-                given[f"{section}.no_{key}"] = None
+                options[f"{section}.no_{key}"] = None
             elif not isinstance(value, dict):
-                given[f"{section}.{key}"] = str(value)
-    return _reading(given)
+                options[f"{section}.{key}"] = str(value)
+    return _reading(options)
 
 
 def _section(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name, {})
-    return found if isinstance(found, dict) else {}
+    content = document.get(name, {})
+    return content if isinstance(content, dict) else {}
 
 
 def _reading(raw: Mapping[str, str | None]) -> Reading:
     """The layout and settings that torchtitan's options state."""
-    known = table(TRAINER)
-    given = dict(known.today(name, value) for name, value in raw.items())
-    unpriced = known.not_priced(given)
+    arguments = table(TRAINER)
+    options = dict(arguments.today(name, value) for name, value in raw.items())
+    unpriced = arguments.not_priced(options)
 
     def number(name: str) -> int | None:
         # torchtitan writes -1 for "what is left"
-        value = given.get(name)
-        return None if value in {None, "-1"} else known.number(f"--{name}", value)
+        value = options.get(name)
+        return None if value in {None, "-1"} else arguments.number(f"--{name}", value)
 
     def slots(name: str) -> int:
-        return 0 if given.get(name) == "0" else number(name) or 1
+        return 0 if options.get(name) == "0" else number(name) or 1
 
     tp, pp, cp = (
         number(f"parallelism.{axis}_parallel_degree") or 1
@@ -190,20 +189,22 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
         )
         or 1
     )
-    layout["sequence_parallel"] = tp > 1 and "parallelism.no_enable_sequence_parallel" not in given
-    layout["tensor_overlap"] = "compile.enable_async_tensor_parallel" in given
+    layout["sequence_parallel"] = (
+        tp > 1 and "parallelism.no_enable_sequence_parallel" not in options
+    )
+    layout["tensor_overlap"] = "compile.enable_async_tensor_parallel" in options
     if sharded is not None:
         layout["dp"] = replicas * sharded
-    layout["sharding"] = _sharding(given, replicas, sharded, pp, cp)
-    if "training.enable_cpu_offload" in given:  # weights, gradients and states, all at once
+    layout["sharding"] = _sharding(options, replicas, sharded, pp, cp)
+    if "training.enable_cpu_offload" in options:  # weights, gradients and states, all at once
         layout |= {
             "optimizer": Placement.HOST,
             "host_weights": layout["sharding"] is Sharding.WEIGHTS,
         }
-    layout |= _recompute(given.get("activation-checkpoint"))
-    schedule = given.get("parallelism.pipeline_parallel_schedule")
+    layout |= _recompute(options.get("activation-checkpoint"))
+    schedule = options.get("parallelism.pipeline_parallel_schedule")
     if pp > 1 and schedule is not None:
-        known.choice("parallelism.pipeline_parallel_schedule", schedule)
+        arguments.choice("parallelism.pipeline_parallel_schedule", schedule)
         words = {word: chosen for chosen, word in _SCHEDULES.items()}
         layout["schedule"] = words[schedule]
         if layout["schedule"] != ONE_F_ONE_B:
@@ -226,14 +227,14 @@ def _reading(raw: Mapping[str, str | None]) -> Reading:
 
 
 def _sharding(
-    given: Mapping[str, str | None], replicas: int, sharded: int | None, pp: int, cp: int
+    options: Mapping[str, str | None], replicas: int, sharded: int | None, pp: int, cp: int
 ) -> Sharding:
     """Level of sharding. By default weights are gathered again, except under a pipeline."""
     if sharded == 1 < replicas and cp == 1:  # ranks of context parallelism share in any case
         return Sharding.NONE
-    keep = given.get("parallelism.fsdp_reshard_after_forward") or "default"
-    kept = keep == "never" or (keep == "default" and pp > 1)
-    return Sharding.GRADIENTS if kept else Sharding.WEIGHTS
+    keep = options.get("parallelism.fsdp_reshard_after_forward") or "default"
+    keeps_weights = keep == "never" or (keep == "default" and pp > 1)
+    return Sharding.GRADIENTS if keeps_weights else Sharding.WEIGHTS
 
 
 def _recompute(mode: str | None) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import hugging_face
 from mofa_model.launch.answer import TUNE, Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
-from mofa_model.launch.given import tuning_of
 from mofa_model.launch.table import Settings, Words, nested, setting, table
 from mofa_model.launch.tuning import (
     ATTENTION,
@@ -25,6 +24,7 @@ from mofa_model.launch.tuning import (
     notes_of,
     targets_of,
 )
+from mofa_model.launch.tuning_request import tuning_of
 from mofa_model.strategy import Recompute, Sharding, Strategy
 from mofa_model.yaml_text import as_yaml
 
@@ -43,7 +43,7 @@ _LOSSES: Final = {
     "chunked": "torchtune.modules.loss.CEWithChunkedOutputLoss",
     "whole": "torch.nn.CrossEntropyLoss",
 }
-_ATTENTION: Final = {**{one: f"{one}_proj" for one in ATTENTION}, "o": "output_proj"}
+_ATTENTION: Final = {**{layer: f"{layer}_proj" for layer in ATTENTION}, "o": "output_proj"}
 _RECIPES: Final = "_finetune_"
 
 
@@ -63,7 +63,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     model = _read("models").get(tuning.model)
     if model is None:
         raise BadValue("model", tuning.model, f"torchtune builds {', '.join(_read('models'))}")
-    keys, folder = Words(TRAINER, setting), f"/tmp/{tuning.model.rpartition('/')[2]}"  # noqa: S108 as its own recipes
+    keys = Words(TRAINER, setting)
+    folder = f"/tmp/{tuning.model.rpartition('/')[2]}"  # noqa: S108 as its own recipes
     keys.add("dataset._component_", "torchtune.datasets.alpaca_cleaned_dataset")
     keys.add("dataset.packed", tuning.documents != PADDED)  # so that sequences are full
     keys.add("output_dir", "out")
@@ -92,7 +93,11 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     _add_rest(keys)
     words = Words(TRAINER, hugging_face.option)
     words.add("--config", FILE)
-    recipe = f"{'lora' if tuning.rank else 'full'}{_RECIPES}{'single_device' if alone else 'distributed'}"
+    method, devices = (
+        "lora" if tuning.rank else "full",
+        "single_device" if alone else "distributed",
+    )
+    recipe = f"{method}{_RECIPES}{devices}"
     fetched = f"fetch the weights first: tune download {tuning.model} --output-dir {folder}"
     notes = [*notes_of(tuning), fetched]
     if settings.interval_steps is not None:
@@ -124,7 +129,7 @@ def _add_model(
             raise BadValue("training.adapterTargets", min(tuning.targets), right)
         keys.add(
             "model.lora_attn_modules",
-            [_ATTENTION[one] for one in ATTENTION if one in tuning.targets],
+            [_ATTENTION[layer] for layer in ATTENTION if layer in tuning.targets],
         )
         keys.add("model.apply_lora_to_mlp", bool(part))
         keys.add("model.apply_lora_to_output", False)
@@ -159,16 +164,16 @@ def _add_rest(keys: Words) -> None:
 def matches(words: Sequence[str]) -> bool:
     """Whether a command starts a recipe of torchtune."""
     return any(
-        one.rpartition("/")[2] == "tune" and after == "run" for one, after in pairwise(words)
+        program.rpartition("/")[2] == "tune" and verb == "run" for program, verb in pairwise(words)
     )
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What the configuration says that a command names, and the keys over it."""
-    path = next((after for one, after in pairwise(words) if one == "--config"), None)
+    path = next((value for option, value in pairwise(words) if option == "--config"), None)
     if path is None:
         raise BadValue("current", " ".join(words), "name a configuration: --config FILE")
-    recipe = next((one for one in words if _RECIPES in one), "")
+    recipe = next((word for word in words if _RECIPES in word), "")
     if path in _read("recipes"):
         document = _whole(_read("recipes")[path])
     elif open_file is None:
@@ -210,8 +215,8 @@ _INSIDE: Final = (
 def _whole(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """A packaged recipe of torchtune in the form of torchtune's own configuration file."""
     inside = {name: recipe[name] for name in _INSIDE if name in recipe}
-    loss = next(one for one in _LOSSES.values() if one.endswith(recipe["loss"]))
-    plain = {name: one for name, one in recipe.items() if name not in _INSIDE}
+    loss = next(component for component in _LOSSES.values() if component.endswith(recipe["loss"]))
+    plain = {name: value for name, value in recipe.items() if name not in _INSIDE}
     return plain | {
         "model": {"_component_": f"torchtune.models.{recipe['model']}", **inside},
         "optimizer": {"_component_": recipe["optimizer"]},
@@ -224,54 +229,56 @@ def _whole(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
     """The layout in a configuration of torchtune."""
-    said, known = Settings(document), table(TRAINER)
-    unpriced = known.not_priced(
-        {name: value for name, value in said.leaves().items() if value not in (None, False)}
+    settings, arguments = Settings(document), table(TRAINER)
+    unpriced = arguments.not_priced(
+        {name: value for name, value in settings.leaves().items() if value not in (None, False)}
     )
-    builder = str(said.value("model._component_") or "").removeprefix("torchtune.models.")
+    builder = str(settings.value("model._component_") or "").removeprefix("torchtune.models.")
     family, _dot, size = builder.rpartition(".")
     adapted = size.startswith(("lora_", "qlora_"))
     plain = f"{family}.{size.partition('lora_')[2] if adapted else size}"
-    rank = (_number(said, "model.lora_rank") or 8) if adapted else 0
-    again = said.truth("enable_activation_checkpointing")
-    component = str(said.value("optimizer._component_") or "torch.optim.AdamW")
-    loss = str(said.value("loss._component_") or _LOSSES["chunked"])
-    dtype = str(said.value("dtype") or "bf16")
+    rank = (_number(settings, "model.lora_rank") or 8) if adapted else 0
+    again = settings.truth("enable_activation_checkpointing")
+    component = str(settings.value("optimizer._component_") or "torch.optim.AdamW")
+    loss = str(settings.value("loss._component_") or _LOSSES["chunked"])
+    dtype = str(settings.value("dtype") or "bf16")
     tuning = FineTuning(
         model=_model(plain),
         rank=rank,
-        targets=_targets(said) if rank else frozenset(),
-        base="nf4-double" if size.startswith("qlora_") or said.truth("model.quantize_base") else "",
-        magnitudes=said.truth("model.use_dora"),
-        alpha=int(float(said.value("model.lora_alpha") or 16)) if rank else 0,
-        dropout=float(said.value("model.lora_dropout") or 0.0) if rank else 0.0,
+        targets=_targets(settings) if rank else frozenset(),
+        base="nf4-double"
+        if size.startswith("qlora_") or settings.truth("model.quantize_base")
+        else "",
+        magnitudes=settings.truth("model.use_dora"),
+        alpha=int(float(settings.value("model.lora_alpha") or 16)) if rank else 0,
+        dropout=float(settings.value("model.lora_dropout") or 0.0) if rank else 0.0,
         optimizer={word: name for name, word in _OPTIMIZERS.items()}.get(component, component),
         pure=True,
-        documents=PACKED if said.truth("dataset.packed") else PADDED,
+        documents=PACKED if settings.truth("dataset.packed") else PADDED,
         loss={word: name for name, word in _LOSSES.items()}.get(loss, loss),
-        released=said.truth("optimizer_in_bwd"),
+        released=settings.truth("optimizer_in_bwd"),
     )
-    reshards = said.truth("fsdp_reshard_after_forward", default=True)
+    reshards = settings.truth("fsdp_reshard_after_forward", default=True)
     layout: dict[str, Any] = {
         "sharding": Sharding.WEIGHTS if reshards else Sharding.GRADIENTS,
         "recompute": Recompute.FULL if again else Recompute.NONE,
     }
-    if (mbs := _number(said, "batch_size")) is not None:
+    if (mbs := _number(settings, "batch_size")) is not None:
         layout["mbs"] = mbs
     return Reading(
         trainer=TRAINER,
         layout=layout,
-        rounds=_number(said, "gradient_accumulation_steps") or 1,
-        sequence=_number(said, "tokenizer.max_seq_len"),
+        rounds=_number(settings, "gradient_accumulation_steps") or 1,
+        sequence=_number(settings, "tokenizer.max_seq_len"),
         precision={"bf16": "bf16-pure", "fp32": "fp32"}.get(dtype),
         tuning=tuning,
         unpriced=unpriced,
     )
 
 
-def _number(said: Settings, name: str) -> int | None:
+def _number(settings: Settings, name: str) -> int | None:
     """A whole number, also where a command says it."""
-    value = said.value(name)
+    value = settings.value(name)
     if value is None or str(value).lower() == "null":
         return None
     return table(TRAINER).number(name, str(value))
@@ -280,20 +287,20 @@ def _number(said: Settings, name: str) -> int | None:
 def _model(builder: str) -> str:
     """The id of a model by its builder, or the builder's own name."""
     family, _, size = builder.rpartition(".")
-    for instead, mine in (("llama3.", "llama3_1."), ("llama3_3.", "llama3_1.")):
+    for instead, module in (("llama3.", "llama3_1."), ("llama3_3.", "llama3_1.")):
         if f"{family}." == instead:
-            family, size = mine[:-1], size.replace(instead[:-1], mine[:-1], 1)
+            family, size = module[:-1], size.replace(instead[:-1], module[:-1], 1)
     size = size.replace("_instruct", "_base")
     names = {str(row["builder"]): name for name, row in _read("models").items()}
     return names.get(f"{family}.{size}", builder)
 
 
-def _targets(said: Settings) -> frozenset[str]:
-    named = said.value("model.lora_attn_modules")
+def _targets(settings: Settings) -> frozenset[str]:
+    named = settings.value("model.lora_attn_modules")
     if named is None:
         named = ["q_proj", "v_proj"]
     if isinstance(named, str):
-        named = [one.strip(" '\"") for one in named.strip("[]").split(",")]
-    attention = [str(one).replace("output_proj", "o_proj") for one in named]
-    more = FEED_FORWARD if said.truth("model.apply_lora_to_mlp") else ()
+        named = [name.strip(" '\"") for name in named.strip("[]").split(",")]
+    attention = [str(name).replace("output_proj", "o_proj") for name in named]
+    more = FEED_FORWARD if settings.truth("model.apply_lora_to_mlp") else ()
     return targets_of([*attention, *more], "model.lora_attn_modules")

@@ -46,49 +46,53 @@ _AXES: Final = {axis.name: axis for axis in AXES}
 
 def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
     """Refuse what a trainer has no words for or does not start; the error names a field."""
-    known, gpus = framework(trainer), int(strategy.gpus)
+    abilities, gpus = framework(trainer), int(strategy.gpus)
     # No rule of a trainer asks where devices stand: they are one node.
     cluster = replace(problem.cluster, gpus=gpus, gpus_per_node=gpus)
-    context = AxisContext(workload=problem.workload, cluster=cluster, framework=known, lifted=_OURS)
+    context = AxisContext(
+        workload=problem.workload, cluster=cluster, framework=abilities, lifted=_OURS
+    )
     recipe = problem.workload.training.precision.name
     axes = Axes(
         {"precision": (recipe,), "nodes": (1,)}
-        | {one.name: (one.value_of(strategy),) for one in AXES}
+        | {axis.name: (axis.value_of(strategy),) for axis in AXES}
     )
-    _had(strategy, known, SHAPE, trainer)
+    _require_supported(strategy, abilities, SHAPE, trainer)
     shapes = shapes_of(axes, context, 1, Counter())
     if shapes.stuck is not None:
         name, reason = shapes.stuck
-        raise _refused(strategy, _AXES[name], _told(reason, trainer))
+        raise _refused(strategy, _AXES[name], _reason_text(reason, trainer))
     idle = idle_rows(shapes.rows)
     violations = violations_of(axes, context, shapes.rows)
     acting = {axis.name: axis for axis in FEATURES if not idle[axis.name][0]}
-    _had(strategy, known, acting.values(), trainer)
-    (bundle,) = bundles_of(axes, known, idle, violations)
+    _require_supported(strategy, abilities, acting.values(), trainer)
+    (bundle,) = bundles_of(axes, abilities, idle, violations)
     for axis in acting.values():  # what acts on nothing is not said
         for reason, bad in violations[axis.name][0]:
             if bad[0]:
-                raise _refused(strategy, axis, _told(reason, trainer))
+                raise _refused(strategy, axis, _reason_text(reason, trainer))
         beside = bundle.barred.get(axis.name, {}).get(0, frozenset()) & set(acting)
         if beside:
-            others = " and ".join(_said(strategy, acting[name]) for name in sorted(beside))
+            others = " and ".join(_axis_text(strategy, acting[name]) for name in sorted(beside))
             raise _refused(strategy, axis, f"{trainer} cannot run it together with {others}")
 
 
-def _had(strategy: Strategy, known: Framework, some: Iterable[Axis], trainer: str) -> None:
-    for axis in some:
-        if not axis.supported_by(known, axis.value_of(strategy)):
+def _require_supported(
+    strategy: Strategy, abilities: Framework, axes: Iterable[Axis], trainer: str
+) -> None:
+    for axis in axes:
+        if not axis.supported_by(abilities, axis.value_of(strategy)):
             raise _refused(strategy, axis, f"{trainer} has no argument for it")
 
 
-def _told(reason: Rejection, trainer: str) -> str:
+def _reason_text(reason: Rejection, trainer: str) -> str:
     if reason is Rejection.NOT_IN_FRAMEWORK:
         return f"{trainer} cannot run it with the rest of the layout"
     return f"{trainer}: {reason.meaning}"
 
 
 def _refused(strategy: Strategy, axis: Axis, why: str) -> BadValue:
-    key, _, value = _said(strategy, axis).partition("=")
+    key, _, value = _axis_text(strategy, axis).partition("=")
     return BadValue(
         f"strategy.{key}",
         value,
@@ -96,10 +100,10 @@ def _refused(strategy: Strategy, axis: Axis, why: str) -> BadValue:
     )
 
 
-def _said(strategy: Strategy, axis: Axis) -> str:
+def _axis_text(strategy: Strategy, axis: Axis) -> str:
     """A strategy's value on an axis, as text for an error."""
-    told = [word for word in axis.keys if word.write(strategy) != word.write(Strategy())]
-    word = told[-1] if told else axis.keys[0]
+    changed = [word for word in axis.keys if word.write(strategy) != word.write(Strategy())]
+    word = changed[-1] if changed else axis.keys[0]
     return f"{word.key}={word.write(strategy)}"
 
 
@@ -110,7 +114,7 @@ class TrainerModule(Protocol):
     def TRAINER(self) -> str:
         """The trainer's id, in `axes/frameworks.toml` and as `--launch` takes it."""
 
-    def write(self, strategy: Strategy, run: LaunchSettings, /) -> Launch:
+    def write(self, strategy: Strategy, settings: LaunchSettings, /) -> Launch:
         """The launch that makes the trainer run a layout."""
 
     def matches(self, words: Sequence[str], /) -> bool:
@@ -120,13 +124,13 @@ class TrainerModule(Protocol):
         """The layout in a command of this trainer."""
 
 
-def _others() -> Iterator[Any]:
+def _unlisted_modules() -> Iterator[Any]:
     """Modules of this folder that define `TRAINER`."""
     for module in iter_modules([str(Path(__file__).parent)]):
         if module.name != "trainers":
-            found = import_module(f"{__package__}.{module.name}")
-            if hasattr(found, "TRAINER"):
-                yield found
+            loaded = import_module(f"{__package__}.{module.name}")
+            if hasattr(loaded, "TRAINER"):
+                yield loaded
 
 
 _LISTED: Final[tuple[TrainerModule, ...]] = (
@@ -141,7 +145,7 @@ _LISTED: Final[tuple[TrainerModule, ...]] = (
     accelerate,
 )
 _TRAINERS: Final[Mapping[str, TrainerModule]] = {
-    trainer.TRAINER: trainer for trainer in (*_LISTED, *_others())
+    trainer.TRAINER: trainer for trainer in (*_LISTED, *_unlisted_modules())
 }
 """By their ids; they are asked in this order whether a command is theirs."""
 TRAINERS: Final = tuple(_TRAINERS)
@@ -178,16 +182,20 @@ def launch(
     if len(strategy) > 1:
         raise BadValue("strategy", f"{len(strategy)} layouts", "give one")
     framework(trainer).require(problem.workload)
-    run = settings_of(strategy, problem, interval_steps, asynchronous)
-    run.micro_batches(strategy)  # refuses a batch that does not divide
+    settings = settings_of(strategy, problem, interval_steps, asynchronous)
+    settings.micro_batches(strategy)  # refuses a batch that does not divide
     refuse(strategy, problem, trainer)
     # A fine-tuner's file says the whole of a training.
-    found = _TRAINERS[trainer].write(strategy, run)
-    said = [] if framework(trainer).engine != framework(trainer).name else _left(run, found)
+    written = _TRAINERS[trainer].write(strategy, settings)
+    open_settings = (
+        []
+        if framework(trainer).engine != framework(trainer).name
+        else _open_settings(settings, written)
+    )
     return replace(
-        found,
-        notes=(*found.notes, *said),
-        beside=start_of(problem.workload.model, run, found),
+        written,
+        notes=(*written.notes, *open_settings),
+        beside=start_of(problem.workload.model, settings, written),
     )
 
 
@@ -226,16 +234,16 @@ def settings_of(
     )
 
 
-def _left(run: LaunchSettings, found: Launch) -> list[str]:
+def _open_settings(settings: LaunchSettings, written: Launch) -> list[str]:
     """Notes on options that the user has to set in the trainer's own words."""
     notes: list[str] = []
-    if run.optimizer != USUAL and "--optim" not in found.arguments:
-        notes.append(f"choose the optimizer {run.optimizer} in the trainer's own words")
-    if run.adapters and peft.FILE not in found.files:
+    if settings.optimizer != USUAL and "--optim" not in written.arguments:
+        notes.append(f"choose the optimizer {settings.optimizer} in the trainer's own words")
+    if settings.adapters and peft.FILE not in written.files:
         notes.append(
             "say the adapters and the weights they stand beside in the trainer's own words"
         )
-    if run.documents:
+    if settings.documents:
         notes.append(
             "say where documents end in the trainer's own words: "
             "without it all tokens see each other"
@@ -249,7 +257,7 @@ def matching(words: Sequence[str]) -> str:
     >>> matching(["torchrun", "pretrain_gpt.py", "--tensor-model-parallel-size", "2"])
     'megatron'
     """
-    return next((name for name, one in _TRAINERS.items() if one.matches(words)), "")
+    return next((name for name, trainer in _TRAINERS.items() if trainer.matches(words)), "")
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
@@ -299,10 +307,10 @@ def read_layout(
             return parse_strategy(text, gpus, field=field, alone=alone)
     else:
         words = list(text)
-    found = read(words, open_file)
-    for name in found.unpriced:
+    reading = read(words, open_file)
+    for name in reading.unpriced:
         unpriced(name)
-    return found.strategy(gpus, layers=layers, field=field)
+    return reading.strategy(gpus, layers=layers, field=field)
 
 
 def _is_launch(words: Sequence[str]) -> bool:

@@ -14,7 +14,6 @@ from mofa_model.errors import BadValue, NotRead
 from mofa_model.launch import accelerate, deepspeed, hugging_face
 from mofa_model.launch.answer import Launch, LaunchSettings, OpenFile, Reading
 from mofa_model.launch.formats import document_for
-from mofa_model.launch.given import in_samples, tuning_of
 from mofa_model.launch.table import Words, nested, setting, table
 from mofa_model.launch.tuning import (
     PACKED,
@@ -27,6 +26,7 @@ from mofa_model.launch.tuning import (
     targets_of,
     whole,
 )
+from mofa_model.launch.tuning_request import in_samples, tuning_of
 from mofa_model.strategy import Strategy
 from mofa_model.yaml_text import as_yaml
 
@@ -57,7 +57,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     """The files that make TRL run a layout."""
     tuning = tuning_of(TRAINER, settings, task=_TASKS, loss=("chunked",))
     strategy, settings = in_samples(tuning, strategy, settings)
-    said, engine = accelerate.configuration(strategy, settings)
+    config, engine = accelerate.configuration(strategy, settings)
     keys = Words(TRAINER, setting)
     paired = tuning.task in PAIRED
     keys.add("dataset_name", "trl-lib/ultrafeedback_binarized" if paired else "stanfordnlp/imdb")
@@ -74,9 +74,9 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         keys.add("packing", packs)  # without ends of documents too, so that sequences are full
         keys.add("packing_strategy", "bfd" if apart else "wrapped", when=packs)
     _add_adapters(keys, tuning)
-    recomputes = said["distributed_type"] != "FSDP"
+    recomputes = config["distributed_type"] != "FSDP"
     hugging_face.add_settings(keys, strategy, settings, recomputes=recomputes)
-    files = {FILE: as_yaml(nested(keys.words)), accelerate.FILE: as_yaml(said)}
+    files = {FILE: as_yaml(nested(keys.words)), accelerate.FILE: as_yaml(config)}
     words = Words(TRAINER, hugging_face.option)
     words.add("--config", FILE)
     words.add("--accelerate_config", accelerate.FILE)
@@ -112,19 +112,19 @@ def _task(words: Sequence[str]) -> str | None:
     """What a sample teaches, by the command of TRL or by the script that it starts."""
     named = [task for program, task in pairwise(words) if program.rpartition("/")[2] == TRAINER]
     if not {"--use_fsdp", "--use_deepspeed"} & {*words}:  # the layout is in Accelerate's options
-        named += [found[1] for word in words if (found := _SCRIPT.search(word))]
+        named += [script[1] for word in words if (script := _SCRIPT.search(word))]
     return next((task for task in named if task in _TASKS), None)
 
 
 def read(words: Sequence[str], open_file: OpenFile | None = None) -> Reading:
     """What options of the command and the files that it names say."""
-    said: dict[str, Any] = dict(hugging_face.trainer_options(table(TRAINER), words))
-    path = said.pop("--config", None)
+    options = hugging_face.trainer_options(table(TRAINER), words)
+    path = options.pop("--config", None)
     if path is not None and open_file is None:
         raise NotRead("current", " ".join(words), "name a file of TRL that can be read")
     document = document_for(TRAINER, open_file(path), path) if path and open_file else {}
-    options = {name.removeprefix("--"): True if one is None else one for name, one in said.items()}
-    return _reading({**document, **options}, _task(words) or "sft", open_file)
+    overrides = hugging_face.keys_of(options)
+    return _reading({**document, **overrides}, _task(words) or "sft", open_file)
 
 
 def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None) -> Reading:
@@ -135,48 +135,53 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
     return _reading(document, "sft", open_file)
 
 
-def _documents(said: Mapping[str, Any]) -> str:
-    if not on(said.get("packing")):
+def _documents(settings: Mapping[str, Any]) -> str:
+    if not on(settings.get("packing")):
         return PADDED
-    return "" if said.get("packing_strategy") == "wrapped" else PACKED
+    return "" if settings.get("packing_strategy") == "wrapped" else PACKED
 
 
 def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None) -> Reading:
     """The layout, settings and kind of fine-tuning that TRL's options and file state."""
-    said = dict(document)
-    path = said.pop("accelerate_config", None) or said.pop("config_file", None)
+    settings = dict(document)
+    path = settings.pop("accelerate_config", None) or settings.pop("config_file", None)
     beside = {"distributed_type": "MULTI_GPU"} if path is None else _SHIPPED.get(str(path))
     if beside is None:
         if open_file is None:
             raise NotRead("accelerate_config", path, "name a file that can be read")
         beside = document_for(accelerate.TRAINER, open_file(str(path)), str(path))
-    said.setdefault("gradient_checkpointing", said.pop("activation_checkpointing", True))
-    if on(said.pop("no_gradient_checkpointing", False)):
-        said["gradient_checkpointing"] = False
-    options = hugging_face.options_of(said, accelerate.TRAINER)
-    if said.get("deepspeed_config_file"):
-        options["--deepspeed_config_file"] = said["deepspeed_config_file"]
-    found = accelerate.reading(beside, options, open_file)
-    rank = whole(said, "lora_r", 16) if on(said.get("use_peft")) else 0
-    half = str(said.get("dtype", "float32")) in {"bfloat16", "float16"}
-    mixed = {"FSDP": on(said.get("bf16", True)), "DEEPSPEED": True}  # these widen what they share
+    settings.setdefault("gradient_checkpointing", settings.pop("activation_checkpointing", True))
+    if on(settings.pop("no_gradient_checkpointing", False)):
+        settings["gradient_checkpointing"] = False
+    options = hugging_face.options_of(settings, accelerate.TRAINER)
+    if settings.get("deepspeed_config_file"):
+        options["--deepspeed_config_file"] = settings["deepspeed_config_file"]
+    layout_reading = accelerate.reading(beside, options, open_file)
+    rank = whole(settings, "lora_r", 16) if on(settings.get("use_peft")) else 0
+    half = str(settings.get("dtype", "float32")) in {"bfloat16", "float16"}
+    mixed = {
+        "FSDP": on(settings.get("bf16", True)),
+        "DEEPSPEED": True,
+    }  # these widen what they share
     pure = not rank and half and not mixed.get(str(beside.get("distributed_type")), False)
     tuning = FineTuning(
-        model=str(said.get("model_name_or_path", "")),
+        model=str(settings.get("model_name_or_path", "")),
         rank=rank or 0,
-        targets=targets_of(said.get("lora_target_modules") or ["q", "v"], "lora_target_modules")
+        targets=targets_of(settings.get("lora_target_modules") or ["q", "v"], "lora_target_modules")
         if rank
         else frozenset(),
-        base=base_of(said, "load_in_4bit", "load_in_8bit", on(said.get("use_bnb_nested_quant"))),
-        magnitudes=on(said.get("use_dora")),
-        alpha=whole(said, "lora_alpha", 32) or 0 if rank else 0,
-        dropout=float(said.get("lora_dropout", 0.05)) if rank else 0.0,
-        optimizer=hugging_face.optimizer_of(said.get("optim", "adamw_torch_fused"), pure=pure),
+        base=base_of(
+            settings, "load_in_4bit", "load_in_8bit", on(settings.get("use_bnb_nested_quant"))
+        ),
+        magnitudes=on(settings.get("use_dora")),
+        alpha=whole(settings, "lora_alpha", 32) or 0 if rank else 0,
+        dropout=float(settings.get("lora_dropout", 0.05)) if rank else 0.0,
+        optimizer=hugging_face.optimizer_of(settings.get("optim", "adamw_torch_fused"), pure=pure),
         pure=pure,
-        documents=_documents(said),
+        documents=_documents(settings),
         task=task,
         loss="chunked",  # whatever Liger's kernels are told
     )
     return hugging_face.tuned(
-        TRAINER, found, tuning, said, sequence=whole(said, "max_length", 1024)
+        TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "max_length", 1024)
     )

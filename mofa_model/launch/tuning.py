@@ -60,7 +60,7 @@ class FineTuning:
     @property
     def modules(self) -> list[str]:
         """The layers with adapters, by transformers' names."""
-        return [f"{one}_proj" for one in (*ATTENTION, *FEED_FORWARD) if one in self.targets]
+        return [f"{layer}_proj" for layer in (*ATTENTION, *FEED_FORWARD) if layer in self.targets]
 
     @property
     def learning_rate(self) -> float:
@@ -79,31 +79,31 @@ def notes_of(tuning: FineTuning) -> tuple[str, ...]:
     return ("the data set and the learning rate in the file are yours to set", *named)
 
 
-def targets_of(said: object, field: str) -> frozenset[str]:
+def targets_of(value: object, field: str) -> frozenset[str]:
     """Linear layers with adapters, from a list of their names or a word for all.
 
     >>> sorted(targets_of(["q_proj", "v_proj"], "x")), len(targets_of("all-linear", "x"))
     (['q', 'v'], 7)
     """
-    words = [one.strip() for one in said.split(",")] if isinstance(said, str) else said
+    words = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
     if not isinstance(words, Sequence) or not words:
-        raise BadValue(field, said, "give a list of linear layers, or all-linear")
-    if [str(one).lower() for one in words] in (["all"], ["all-linear"], ["all_linear"]):
+        raise BadValue(field, value, "give a list of linear layers, or all-linear")
+    if [str(name).lower() for name in words] in (["all"], ["all-linear"], ["all_linear"]):
         return ALL_LINEAR
-    found = frozenset(str(one).rpartition(".")[2].removesuffix("_proj") for one in words)
-    if not found <= ALL_LINEAR:
+    layers = frozenset(str(name).rpartition(".")[2].removesuffix("_proj") for name in words)
+    if not layers <= ALL_LINEAR:
         right = "adapters beside it are not priced; give some of " + ", ".join(
-            f"{one}_proj" for one in (*ATTENTION, *FEED_FORWARD)
+            f"{layer}_proj" for layer in (*ATTENTION, *FEED_FORWARD)
         )
-        raise BadValue(field, min(found - ALL_LINEAR), right)
-    return found
+        raise BadValue(field, min(layers - ALL_LINEAR), right)
+    return layers
 
 
-def base_of(said: Mapping[str, Any], four: str, eight: str, double: bool) -> str:
+def base_of(settings: Mapping[str, Any], four: str, eight: str, double: bool) -> str:
     """The format of frozen weights by the switches of bitsandbytes."""
-    if on(said.get(four)):
+    if on(settings.get(four)):
         return "nf4-double" if double else "nf4"
-    return "int8" if on(said.get(eight)) else ""
+    return "int8" if on(settings.get(eight)) else ""
 
 
 def on(value: object) -> bool:
@@ -111,9 +111,9 @@ def on(value: object) -> bool:
     return str(value).lower() in {"true", "yes", "on", "1", "auto"}
 
 
-def whole(said: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
+def whole(settings: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
     """A whole number of a file; `default` where it does not say."""
-    value = said.get(name)
+    value = settings.get(name)
     if value is None or str(value) == "auto":
         return default
     if not (str(value).isascii() and str(value).isdigit() and 0 < len(str(value)) <= 9):

@@ -115,7 +115,7 @@ class SpecDraft:
 
     def check(self) -> None:
         """Refuse a draft without the model, or without the size of a step."""
-        said, training = self._demand.said, part_of(self.spec, "training")
+        said, training = self._demand.words_path, part_of(self.spec, "training")
         missing = [field for field in _FACTS if field not in training]
         command = "its command says" if self._demand.words else "says"
         if "model" not in self.spec:

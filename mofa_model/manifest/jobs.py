@@ -193,7 +193,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     if policy is not None:
         place = f"AdvisorPolicy {policy.name}: spec"
         draft.add(of_policy(policy.spec), place, model=f"{place}.training.model")
-    draft.add({"training": of_facts(identity)}, demand.said)
+    draft.add({"training": of_facts(identity)}, demand.words_path)
     add_model(draft, facts)
     config = _add_config(item, around, draft)
     if _MODEL in item.annotations:

@@ -29,7 +29,7 @@ from mofa_model.annotations import (
     settled,
 )
 from mofa_model.errors import InputError
-from mofa_model.kinds import asked_of
+from mofa_model.kinds import without_suspension
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Documents, Item
 from mofa_model.manifest.draft import BatchMissing
@@ -222,7 +222,7 @@ class Annotator:
             return self._annotations(item, jobs.job_question(item, around))
         except InputError as error:
             asked = {key: value for key, value in item.annotations.items() if key in ASKED}
-            spec = asked_of(item.value.get("spec"))
+            spec = without_suspension(item.value.get("spec"))
             digest = hash_of({"spec": spec, "asked": asked}, self.model_version)
             message = str(error).removeprefix(f"{item.kind} {item.name}: ")
             if isinstance(error, BatchMissing):

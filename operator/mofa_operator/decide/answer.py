@@ -29,7 +29,7 @@ from mofa_model.errors import (
     NotTraining,
 )
 from mofa_model.estimate.terms import device_memory_limit
-from mofa_model.kinds import asked_of
+from mofa_model.kinds import without_suspension
 from mofa_model.kinds.shape import at, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
@@ -260,7 +260,9 @@ def _by_batch(
 def _digest(question: Question, **more: bool) -> str:
     annotations = texts(at(question.job, "metadata", "annotations"))
     inputs = {key: value for key, value in annotations.items() if key in ASKED}
-    return hash_of({"spec": asked_of(question.job.get("spec")), "asked": inputs, **more}, VERSION)
+    return hash_of(
+        {"spec": without_suspension(question.job.get("spec")), "asked": inputs, **more}, VERSION
+    )
 
 
 def _without_advice(

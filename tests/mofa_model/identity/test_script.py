@@ -6,7 +6,7 @@ import pytest
 
 from mofa_model.identity import launch_in_pod
 from mofa_model.identity.script import walk
-from mofa_model.launch import told_words
+from mofa_model.launch import layout_words
 
 SNIPPETS = {
     "a variable": "N=4; run --nnodes $N",
@@ -111,4 +111,4 @@ def test_the_pod_in_which_kuberay_submits_is_told_what_its_job_is() -> None:
     submitter = {"name": "s", "command": ["/bin/bash"], "args": ["-ce", line]}
     found = launch_in_pod({"metadata": {"name": "j"}, "spec": {"containers": [submitter]}})
     assert found is not None
-    assert told_words(found.words) == ("--tensor-model-parallel-size=2", "--micro-batch-size=4")
+    assert layout_words(found.words) == ("--tensor-model-parallel-size=2", "--micro-batch-size=4")

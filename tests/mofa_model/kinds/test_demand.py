@@ -104,7 +104,7 @@ def test_a_train_job_takes_from_its_runtime_what_it_does_not_say():
         "command": ["torchrun", "t.py"],
     }
     found = demand_of(job, Beside(every))
-    assert (found.gpus, found.gpus_per_pod, found.words, found.said) == (
+    assert (found.gpus, found.gpus_per_pod, found.words, found.words_path) == (
         16,
         8,
         ("torchrun", "t.py"),

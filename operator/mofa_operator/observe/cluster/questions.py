@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mofa_model.annotations import ASKED, RUNS, SEEN
-from mofa_model.kinds import Kind, asked_of
+from mofa_model.kinds import Kind, without_suspension
 from mofa_model.kinds.shape import Body, at, part
 from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
 from mofa_operator.objects import UNREAD, LiveObject, LiveProfile, LiveTrainingJob, Written
@@ -89,7 +89,7 @@ def existing_question(
                     name: annotations[name] for name in (*ASKED, *SEEN) if name in annotations
                 },
             },
-            "spec": asked_of(job.body.get("spec")),
+            "spec": without_suspension(job.body.get("spec")),
             **({UNREAD: job.body[UNREAD]} if UNREAD in job.body else {}),
         },
         profiles=tuple(_asked(profile) for profile in profiles),

@@ -10,7 +10,7 @@ from typing import Final
 from mofa_model.identity import identify, launch_in_pod
 from mofa_model.kinds.reads import readers
 from mofa_model.kinds.shape import Beside, Body, at, items, text_of
-from mofa_model.launch import told_words
+from mofa_model.launch import layout_words
 from mofa_operator.objects import LiveObject
 from mofa_operator.snapshot import SeenLaunch
 
@@ -42,7 +42,7 @@ def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -
             if reader.trouble:
                 return SeenLaunch(where=f"pod {_name(pod)}", trouble=reader.trouble)
         launch = launch_in_pod(pod)
-        if launch is not None and (words := told_words(launch.words)):
+        if launch is not None and (words := layout_words(launch.words)):
             pods_by_words.setdefault(words, f"pod {_name(pod)}")
     if not pods_by_words:
         return None
@@ -57,7 +57,7 @@ def _stated(job: LiveObject, beside: Iterable[Body]) -> tuple[str, ...]:
     """Words of the launch command in the job's manifest; empty where it has none."""
     body = {**job.body, "metadata": {}}  # without what was seen before
     launch = identify(body, Beside(beside)).launch_found
-    return () if launch is None else told_words(launch.words)
+    return () if launch is None else layout_words(launch.words)
 
 
 def _commands(pod: Body) -> list[object]:

@@ -38,7 +38,7 @@ def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -
     tuning = FineTuning(
         model=settings.model or UNNAMED,
         rank=rank,
-        targets=frozenset(one for name in named for one in GROUPS.get(name, (name,))),
+        targets=frozenset(layer for name in named for layer in GROUPS.get(name, (name,))),
         base="" if base == training.precision.name else base,
         magnitudes=adapters.magnitudes,
         alpha=int(adapters.alpha or 2 * rank),
