@@ -103,13 +103,13 @@ def status_of(
     pace = _pace(advice.predicted)
     status["alternatives"] = [
         {
-            "name": other.name,
-            "strategy": format_strategy(other.strategy),
-            **_odds(other.odds),
-            "relativeTime": _decimal(_pace(other.predicted) / pace, 3),
-            "reason": other.reason[:_LONGEST],
+            "name": alternative.name,
+            "strategy": format_strategy(alternative.strategy),
+            **_odds(alternative.odds),
+            "relativeTime": _decimal(_pace(alternative.predicted) / pace, 3),
+            "reason": alternative.reason[:_LONGEST],
         }
-        for other in advice.alternatives[:_ALTERNATIVES]
+        for alternative in advice.alternatives[:_ALTERNATIVES]
     ]
     return status
 
@@ -118,11 +118,11 @@ def failure_rows(failure_modes: Iterable[FailureMode]) -> list[dict[str, Any]]:
     """Failure rates that an answer uses, as `status.inputs.failure`."""
     return [
         {
-            "name": given.name,
-            "failuresPerThousandNodeDays": _decimal(1000 * (given.rate.mean * DAY), 4),
-            "recoverySeconds": min(round(float(given.recovery.mean)), _LONGEST_TIME),
+            "name": mode.name,
+            "failuresPerThousandNodeDays": _decimal(1000 * (mode.rate.mean * DAY), 4),
+            "recoverySeconds": min(round(float(mode.recovery.mean)), _LONGEST_TIME),
         }
-        for given in failure_modes
+        for mode in failure_modes
     ]
 
 
@@ -163,15 +163,17 @@ def duration(seconds: float) -> str:
 
 
 def _odds(odds: Odds | None) -> dict[str, dict[str, str]]:
-    given = {} if odds is None else {"fits": odds.fits, "beats": odds.beats}
-    known = {name: _decimal(float(one), 3) for name, one in given.items() if one is not None}
-    return {"odds": known} if known else {}
+    chances = {} if odds is None else {"fits": odds.fits, "beats": odds.beats}
+    texts = {
+        name: _decimal(float(chance), 3) for name, chance in chances.items() if chance is not None
+    }
+    return {"odds": texts} if texts else {}
 
 
-def _predicted(given: Predicted) -> dict[str, Any]:
+def _predicted(prediction: Predicted) -> dict[str, Any]:
     written: dict[str, Any] = {}
     for figure in FIGURES:
-        predicted: Range = getattr(given, figure.field)
+        predicted: Range = getattr(prediction, figure.field)
         # Without a number of tokens there is no time to finish them.
         if predicted.target > 0 or figure.field != "duration_seconds":
             ends = ("lower", "target", "upper")
@@ -181,13 +183,13 @@ def _predicted(given: Predicted) -> dict[str, Any]:
 
 def _decimal(value: float, places: int) -> str:
     """A number as text, zero or more, without an exponent."""
-    known = min(max(0.0, value), _LARGEST_DECIMAL) if math.isfinite(value) else 0.0
-    return f"{known:.{places}f}"
+    bounded = min(max(0.0, value), _LARGEST_DECIMAL) if math.isfinite(value) else 0.0
+    return f"{bounded:.{places}f}"
 
 
-def _pace(given: Predicted) -> float:
+def _pace(prediction: Predicted) -> float:
     """Time for the same work, failures included. [s]"""
-    return given.step_seconds.target / max(given.ettr.target, 1e-9)
+    return prediction.step_seconds.target / max(prediction.ettr.target, 1e-9)
 
 
 _ONE_FAMILY: Final = {"megatron", "nemo"}

@@ -45,7 +45,7 @@ class Requirement(Part):
         Rule(
             "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
             "In and NotIn need values, Exists and DoesNotExist have none",
-            lambda one: (one.operator in {"In", "NotIn"}) == bool(one.values),
+            lambda label: (label.operator in {"In", "NotIn"}) == bool(label.values),
         ),
     )
 
@@ -77,12 +77,11 @@ class LabelSelector(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, given: Any) -> Any:
+    def _plain(cls, selector: Any) -> Any:
         """Take a plain map of labels for a selector with these matchLabels."""
-        is_plain = (
-            isinstance(given, Mapping) and given and not {_LABELS, _EXPRESSIONS} & given.keys()
-        )
-        return {_LABELS: given} if is_plain else given
+        if not isinstance(selector, Mapping) or not selector:
+            return selector
+        return selector if {_LABELS, _EXPRESSIONS} & selector.keys() else {_LABELS: selector}
 
     def matches(self, labels: Mapping[str, Any]) -> bool:
         """Whether labels are selected.
@@ -92,11 +91,14 @@ class LabelSelector(Part):
         """
         return all(
             labels.get(key) == value for key, value in (self.match_labels or {}).items()
-        ) and all(one.holds(labels) for one in self.match_expressions or ())
+        ) and all(requirement.holds(labels) for requirement in self.match_expressions or ())
 
     def keys(self) -> set[str]:
         """Names of the labels that the selector looks at."""
-        return {*(self.match_labels or {}), *(one.key for one in self.match_expressions or ())}
+        return {
+            *(self.match_labels or {}),
+            *(requirement.key for requirement in self.match_expressions or ()),
+        }
 
 
 def read_selector(written: Any) -> LabelSelector:
@@ -171,7 +173,7 @@ class SizeBounds(Part):
         Rule(
             "!has(self.maxNodes) || self.minNodes <= self.maxNodes",
             "minNodes must not exceed maxNodes",
-            lambda one: one.max_nodes is None or one.min_nodes <= one.max_nodes,
+            lambda bounds: bounds.max_nodes is None or bounds.min_nodes <= bounds.max_nodes,
         ),
     )
 

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     XidWord: TypeAlias = str
 else:
     CauseWord = Literal[tuple(CAUSES)]
-    XidWord = Literal[tuple(one.value for one in XidMeaning)]
+    XidWord = Literal[tuple(meaning.value for meaning in XidMeaning)]
 
 
 class IncidentRules(Part):

@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions, made from the models of this room, and JSON schemas for editors.
 
-`python -m mofa_model.manifest.crds` writes crds/ and docs/reference/schema/mofa.dev/; with --check
+`python -m mofa_model.manifest.crds` writes crds/ and docs/source/schema/mofa.dev/; with --check
 it compares.
 """
 
@@ -26,7 +26,7 @@ GROUP: Final = "mofa.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 FOLDER: Final = "crds"
-SCHEMAS: Final = f"docs/reference/schema/{GROUP}"
+SCHEMAS: Final = f"docs/source/schema/{GROUP}"
 """Where the schemas for editors are."""
 
 _HEADER: Final = (
@@ -40,8 +40,8 @@ _REASON: Final = ("REASON", "string", '.status.conditions[?(@.type=="Ready")].re
 
 def crds() -> dict[str, dict[str, Any]]:
     """The definitions by file name."""
-    made = [_training_job(), _cluster_profile(), _advisor_policy(), _failure_ledger()]
-    return {f"{GROUP}_{crd['spec']['names']['plural']}.yaml": crd for crd in made}
+    definitions = [_training_job(), _cluster_profile(), _advisor_policy(), _failure_ledger()]
+    return {f"{GROUP}_{crd['spec']['names']['plural']}.yaml": crd for crd in definitions}
 
 
 def _training_job() -> dict[str, Any]:
@@ -201,7 +201,7 @@ def editor_schemas() -> dict[str, dict[str, Any]]:
     """A JSON schema of each kind that people write, by its file's name as kubeconform looks
     for it.
     """
-    made = dict[str, dict[str, Any]]()
+    schemas = dict[str, dict[str, Any]]()
     for definition in crds().values():
         names = definition["spec"]["names"]
         schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -213,13 +213,13 @@ def editor_schemas() -> dict[str, dict[str, Any]]:
             "kind": {"const": names["kind"]},
             "metadata": {"type": "object", "required": ["name"]},
         }
-        made[f"{names['singular']}_{VERSION}.json"] = {
+        schemas[f"{names['singular']}_{VERSION}.json"] = {
             "$schema": "http://json-schema.org/draft-07/schema#",
             "title": names["kind"],
             **whole,
             "required": ["apiVersion", "kind", "metadata", *schema.get("required", ())],
         }
-    return made
+    return schemas
 
 
 def _editable(schema: Any) -> Any:
@@ -228,7 +228,7 @@ def _editable(schema: Any) -> Any:
         return [_editable(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {
+    fields = {
         key: _editable(value)
         for key, value in schema.items()
         if not key.startswith("x-kubernetes-")
@@ -236,10 +236,12 @@ def _editable(schema: Any) -> Any:
         and not (key == "default" and value == {})
     }
     if "properties" in schema:
-        made["properties"] = {name: _editable(one) for name, one in schema["properties"].items()}
+        fields["properties"] = {
+            name: _editable(part) for name, part in schema["properties"].items()
+        }
         if not schema.get("x-kubernetes-preserve-unknown-fields"):
-            made["additionalProperties"] = False
-    return made
+            fields["additionalProperties"] = False
+    return fields
 
 
 def file_text(definition: dict[str, Any]) -> str:
@@ -258,24 +260,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare and exit 1 where a file differs"
     )
-    given = parser.parse_args(argv)
-    folder = Path(given.folder)
-    wanted = {folder / name: file_text(crd) for name, crd in crds().items()}
-    if given.folder == FOLDER:
-        wanted |= {
+    arguments = parser.parse_args(argv)
+    folder = Path(arguments.folder)
+    files = {folder / name: file_text(crd) for name, crd in crds().items()}
+    if arguments.folder == FOLDER:
+        files |= {
             Path(SCHEMAS, name): json.dumps(schema, indent=1) + "\n"
             for name, schema in editor_schemas().items()
         }
-    if given.check:
-        stale = [p for p, text in wanted.items() if not p.is_file() or p.read_text("utf-8") != text]
+    if arguments.check:
+        stale = [p for p, text in files.items() if not p.is_file() or p.read_text("utf-8") != text]
         for path in stale:
             sys.stderr.write(
                 f"{path}: differs from the models; run python -m mofa_model.manifest.crds\n"
             )
         return 1 if stale else 0
-    for parent in dict.fromkeys(path.parent for path in wanted):
+    for parent in dict.fromkeys(path.parent for path in files):
         parent.mkdir(parents=True, exist_ok=True)
-    for path, text in wanted.items():
+    for path, text in files.items():
         write_text(path, text)
         sys.stdout.write(f"{path}\n")
     return 0
@@ -307,32 +309,32 @@ _KEPT: Final = (
 def structural(part: type[Part], *, defaults: bool = True) -> dict[str, Any]:
     """The self-contained schema of a model; that of a status has no `defaults`."""
     whole = part.model_json_schema(by_alias=True)
-    made = _plain(whole, whole.get("$defs", {}))
-    return made if defaults else _bare(made)
+    schema = _plain(whole, whole.get("$defs", {}))
+    return schema if defaults else _bare(schema)
 
 
-def _plain(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(source: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON schema in the subset that CRDs know: references written out, lists atomic."""
-    schema = _resolved(given, shared)
-    made: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
+    schema = _resolved(source, shared)
+    fields: dict[str, Any] = {key: schema[key] for key in _KEPT if key in schema}
     if "const" in schema:
-        made |= {"type": "string", "enum": [schema["const"]]}
-    if made.get("default", ...) is None:
-        del made["default"]
-    if made.get("type") == "integer":
-        made["format"] = "int64"
+        fields |= {"type": "string", "enum": [schema["const"]]}
+    if fields.get("default", ...) is None:
+        del fields["default"]
+    if fields.get("type") == "integer":
+        fields["format"] = "int64"
     if "items" in schema:
-        made["items"] = _plain(schema["items"], shared)
-        made.setdefault("x-kubernetes-list-type", "atomic")
+        fields["items"] = _plain(schema["items"], shared)
+        fields.setdefault("x-kubernetes-list-type", "atomic")
     if "properties" in schema:
         needed = set(schema.get("required", ()))
-        made["properties"] = {
+        fields["properties"] = {
             name: _plain(part, shared) if name in needed else _optional(part, shared)
             for name, part in schema["properties"].items()
         }
     elif "patternProperties" in schema:
-        made |= _mapping(schema, shared)
-    return made
+        fields |= _mapping(schema, shared)
+    return fields
 
 
 def _mapping(schema: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,35 +361,35 @@ def _bare(schema: Any) -> Any:
         return [_bare(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {
+    fields = {
         key: _bare(value) for key, value in schema.items() if key not in {"default", "properties"}
     }
     if "properties" in schema:
-        made["properties"] = {name: _bare(part) for name, part in schema["properties"].items()}
-    return made
+        fields["properties"] = {name: _bare(part) for name, part in schema["properties"].items()}
+    return fields
 
 
-def _optional(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+def _optional(source: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
     """A property that may be missing; a part of defaults alone is there without being written."""
-    made = _plain(given, shared)
-    nothing = any(option.get("type") == "null" for option in given.get("anyOf", ()))
+    schema = _plain(source, shared)
+    nothing = any(option.get("type") == "null" for option in source.get("anyOf", ()))
     if (
-        made.get("type") == "object"
+        schema.get("type") == "object"
         and not nothing
-        and "required" not in made
-        and "properties" in made
+        and "required" not in schema
+        and "properties" in schema
     ):
-        made["default"] = {}
-    return made
+        schema["default"] = {}
+    return schema
 
 
-def _resolved(given: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without references and nulls; keys beside a reference win over it."""
-    beside = {key: value for key, value in given.items() if key not in {"$ref", "anyOf", "allOf"}}
-    if "$ref" in given:
-        return _resolved(shared[given["$ref"].rpartition("/")[2]], shared) | beside
-    if "anyOf" in given:
-        (only,) = (option for option in given["anyOf"] if option.get("type") != "null")
+def _resolved(source: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without references and nulls; keys beside a source win over it."""
+    beside = {key: value for key, value in source.items() if key not in {"$ref", "anyOf", "allOf"}}
+    if "$ref" in source:
+        return _resolved(shared[source["$ref"].rpartition("/")[2]], shared) | beside
+    if "anyOf" in source:
+        (only,) = (option for option in source["anyOf"] if option.get("type") != "null")
         return _resolved(only, shared) | beside
     return beside
 

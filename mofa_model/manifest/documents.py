@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from mofa_model.errors import BadFile
 from mofa_model.kinds.shape import part, text_of
+from mofa_model.launch.edits import Edit, applied
 from mofa_model.records import dataclass
 from mofa_model.yaml_text import StreamReader
 
@@ -105,14 +106,15 @@ class Documents:
 
         `results` is YAML text that is put under `results` of a ResourceList.
         """
-        spans = [
-            span
+        edits = [
+            edit
             for index, change in changes.items()
-            for span in _annotate(self.text, self.items[index].node, change, self.name)
+            for edit in _annotate(self.text, self.items[index].node, change, self.name)
         ]
         if results and self.resource_list is not None:
-            spans += _append_section(self.text, self.resource_list.node, "results", results)
-        return _apply(self.text, spans)
+            edits += _append_section(self.text, self.resource_list.node, "results", results)
+        # Edits at one place keep their order.
+        return applied(self.text, sorted(edits, key=lambda edit: (edit.start, edit.end)))
 
 
 def joined(texts: list[str]) -> str:
@@ -168,32 +170,14 @@ _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?:[ =+,][A-Za-z0-9_./=+-]+
 _WORDS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
-@dataclass(frozen=True)
-class TextEdit:
-    """Replace text[start:end]."""
-
-    start: int
-    end: int
-    text: str
-
-
-def _apply(text: str, spans: list[TextEdit]) -> str:
-    """The text with all spans replaced. They do not overlap; at one place they keep their order."""
-    pieces, at = [], 0
-    for span in sorted(spans, key=lambda span: (span.start, span.end)):
-        pieces += [text[at : span.start], span.text]
-        at = span.end
-    return "".join([*pieces, text[at:]])
-
-
 def _child(node: Any, key: str) -> Any:
     """The value node of a key of a mapping; None where there is none."""
-    found = _pair(node, key)
-    return None if found is None else found[1]
+    pair = _pair(node, key)
+    return None if pair is None else pair[1]
 
 
-def _annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) -> list[TextEdit]:
-    """The spans that set and remove annotations of an object."""
+def _annotate(text: str, node: Any, change: Mapping[str, str | None], name: str) -> list[Edit]:
+    """The edits that set and remove annotations of an object."""
     metadata = _child(node, "metadata")
     if metadata is None or not _is_mapping(metadata):
         raise BadFile(
@@ -216,14 +200,14 @@ def _annotate(text: str, node: Any, change: Mapping[str, str | None], name: str)
     return _block(text, metadata, pair, change)
 
 
-def _append_section(text: str, node: Any, key: str, block: str) -> list[TextEdit]:
-    """The span that adds a section at the end of a top-level mapping; an existing one stays."""
+def _append_section(text: str, node: Any, key: str, block: str) -> list[Edit]:
+    """The edit that adds a section at the end of a top-level mapping; an existing one stays."""
     if _child(node, key) is not None or node.flow_style:
         return []
     return [_insert(text, _end_of(text, *node.value[-1]), f"{key}:\n{block}")]
 
 
-def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) -> list[TextEdit]:
+def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) -> list[Edit]:
     """Annotations where there are none, or where the key has no mapping."""
     if not fresh:
         return []
@@ -232,80 +216,65 @@ def _new_section(text: str, metadata: Any, pair: Any, fresh: Mapping[str, str]) 
         value = pair[1]
         start = text.index(":", pair[0].end_mark.index) + 1
         end = max(value.end_mark.index, start) if value.value or _is_mapping(value) else start
-        return (
-            [TextEdit(start, end, f" {flow}")]
-            if metadata.flow_style
-            else [
-                TextEdit(
-                    start, end, "".join(f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2))
-                )
-            ]
-        )
+        lines = [f"\n{line}" for line in _lines(fresh, _column(pair[0]) + 2)]
+        return [Edit(start, end, f" {flow}" if metadata.flow_style else "".join(lines))]
     if metadata.flow_style:
-        return [
-            TextEdit(
-                *_before_brace(text, metadata), _comma(text, metadata) + f'"annotations": {flow}'
-            )
-        ]
+        entry = f'{_comma(text, metadata)}"annotations": {flow}'
+        return [Edit(*_before_brace(text, metadata), entry)]
     column = _column(metadata.value[0][0])
     block = "\n".join([" " * column + "annotations:", *_lines(fresh, column + 2)])
     return [_insert(text, _end_of(text, *metadata.value[-1]), block + "\n")]
 
 
-def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[TextEdit]:
+def _block(text: str, metadata: Any, pair: Any, change: Mapping[str, str | None]) -> list[Edit]:
     """Text edits that remove, replace and add annotations, which the manifest writes one a line."""
     annotations = pair[1]
     column = _column(annotations.value[0][0])
     present = {key.value for key, _ in annotations.value}
-    spans = []
-    kept = 0
+    edits = []
+    remaining = 0
     for key, value in annotations.value:
-        new = change.get(key.value)
-        if key.value not in change:
-            kept += 1
-        elif new is None:
-            spans.append(
-                TextEdit(_line_start(text, key.start_mark.index), _end_of(text, key, value), "")
-            )
-        else:
-            kept += 1
-            if _is_empty(value):
-                at = text.index(":", key.end_mark.index) + 1
-                spans.append(TextEdit(at, at, f" {_scalar(new)}"))
-            elif new != value.value:
-                start = value.start_mark.index
-                spans.append(TextEdit(start, start + _length(text, value), _scalar(new)))
+        new = change.get(key.value, value.value)
+        if new is None:
+            start = _line_start(text, key.start_mark.index)
+            edits.append(Edit(start, _end_of(text, key, value), ""))
+            continue
+        remaining += 1
+        if key.value in change and _is_empty(value):
+            colon_end = text.index(":", key.end_mark.index) + 1
+            edits.append(Edit(colon_end, colon_end, f" {_scalar(new)}"))
+        elif new != value.value:
+            start = value.start_mark.index
+            edits.append(Edit(start, start + _length(text, value), _scalar(new)))
     fresh = {
         key: value for key, value in change.items() if value is not None and key not in present
     }
     end = _end_of(text, *annotations.value[-1])
     if fresh:
-        spans.append(_insert(text, end, "\n".join(_lines(fresh, column)) + "\n"))
-    elif not kept:  # the section is empty now: it goes too, with its heading
-        return (
-            [TextEdit(_line_start(text, pair[0].start_mark.index), end, "")]
-            if len(metadata.value) > 1
-            else [TextEdit(annotations.start_mark.index, end, "{}\n")]
-        )
-    return spans
+        edits.append(_insert(text, end, "\n".join(_lines(fresh, column)) + "\n"))
+    elif not remaining:  # the section is empty now: it goes too, with its heading
+        if len(metadata.value) > 1:
+            return [Edit(_line_start(text, pair[0].start_mark.index), end, "")]
+        return [Edit(annotations.start_mark.index, end, "{}\n")]
+    return edits
 
 
-def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list[TextEdit]:
+def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list[Edit]:
     """A mapping in braces is written anew, on as many lines as it had."""
-    kept = {
+    unchanged = {
         key.value: text[key.start_mark.index : value.end_mark.index]
         for key, value in annotations.value
         if key.value not in change
         or (change[key.value] is not None and change[key.value] == value.value)
     }
-    if len(kept) == len(annotations.value) and all(
-        key in kept for key, new in change.items() if new is not None
+    if len(unchanged) == len(annotations.value) and all(
+        key in unchanged for key, new in change.items() if new is not None
     ):
         return []
     entries = []
     for key, _ in annotations.value:
-        if key.value in kept:
-            entries.append(kept[key.value])
+        if key.value in unchanged:
+            entries.append(unchanged[key.value])
         elif change[key.value] is not None:
             entries.append(_entry(key.value, str(change[key.value])))
     present = {key.value for key, _ in annotations.value}
@@ -317,8 +286,8 @@ def _flow(text: str, annotations: Any, change: Mapping[str, str | None]) -> list
     if several and entries:
         indent = "\n" + " " * annotations.value[0][0].start_mark.column
         close = "\n" + " " * (_column_of(text, end - 1))
-        return [TextEdit(start, end, "{" + indent + f",{indent}".join(entries) + close + "}")]
-    return [TextEdit(start, end, "{" + ", ".join(entries) + "}")]
+        return [Edit(start, end, "{" + indent + f",{indent}".join(entries) + close + "}")]
+    return [Edit(start, end, "{" + ", ".join(entries) + "}")]
 
 
 def _entry(key: str, value: str) -> str:
@@ -370,8 +339,8 @@ def _line_start(text: str, index: int) -> int:
 
 def _line_end(text: str, index: int) -> int:
     """The index after the line's end."""
-    found = text.find("\n", index)
-    return len(text) if found < 0 else found + 1
+    newline = text.find("\n", index)
+    return len(text) if newline < 0 else newline + 1
 
 
 def _length(text: str, node: Any) -> int:
@@ -381,9 +350,8 @@ def _length(text: str, node: Any) -> int:
 
 def _end_of(text: str, key: Any, value: Any) -> int:
     """The index after the last line of a key's value, with all that is below it."""
-    if _is_empty(
-        value
-    ):  # the parser puts a value that is not there at the next word, wherever that is
+    # The parser puts a value that is not there at the next word, wherever that is.
+    if _is_empty(value):
         return _line_end(text, key.end_mark.index)
     if not isinstance(value.value, list) or not value.value or value.flow_style:
         return _end_of_leaf(text, value)
@@ -408,10 +376,10 @@ def _end_of_leaf(text: str, node: Any) -> int:
     return _line_end(text, start + max(_length(text, node), 0))
 
 
-def _insert(text: str, at: int, block: str) -> TextEdit:
+def _insert(text: str, index: int, block: str) -> Edit:
     """New lines at the start of a line; a last line without an end gets one."""
-    opened = "" if at == 0 or text[at - 1] == "\n" else "\n"
-    return TextEdit(at, at, opened + block)
+    opened = "" if index == 0 or text[index - 1] == "\n" else "\n"
+    return Edit(index, index, opened + block)
 
 
 def _before_brace(text: str, node: Any) -> tuple[int, int]:

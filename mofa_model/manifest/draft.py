@@ -76,7 +76,7 @@ def batches_of(gpus: int, sequence: int) -> tuple[int, ...]:
     (8, 32, 128, 512)
     """
     every = [gpus * 4**step for step in range(4 if gpus else 0)]
-    return tuple(one for one in every if one == gpus or one * sequence <= _LARGEST_BATCH)
+    return tuple(batch for batch in every if batch == gpus or batch * sequence <= _LARGEST_BATCH)
 
 
 class SpecDraft:
@@ -102,8 +102,8 @@ class SpecDraft:
         start = f"{place}{'.' if place.endswith('spec') else ': '}"
         for key, value in part.items():
             if isinstance(value, Mapping) and key != "model":
-                own = self.spec.get(key)
-                self.spec[key] = {**(own if isinstance(own, dict) else {}), **value}
+                fields = self.spec.get(key)
+                self.spec[key] = {**(fields if isinstance(fields, dict) else {}), **value}
                 for name in value:
                     self._places[f"{self.PATH}.{key}.{name}"] = f"{start}{key}.{name}"
                 continue
@@ -115,26 +115,26 @@ class SpecDraft:
 
     def check(self) -> None:
         """Refuse a draft without the model, or without the size of a step."""
-        said, training = self._demand.words_path, part_of(self.spec, "training")
+        source, training = self._demand.words_path, part_of(self.spec, "training")
         missing = [field for field in _FACTS if field not in training]
         command = "its command says" if self._demand.words else "says"
         if "model" not in self.spec:
             if (model := self._facts.get("model")) is not None:
-                said = model.source
+                source = model.source
                 why = f"names {shown(str(model.value))}, which is no model that is known"
             elif (shape := self._facts.get("shape")) is not None:
                 sizes = ", ".join(f"{name} {size}" for name, size in shape.value.items())
-                said, why = shape.source, f"{sizes} is the shape of no one model that is known"
+                source, why = shape.source, f"{sizes} is the shape of no one model that is known"
             else:
                 why = f"{command} no model"
             raise FactsMissing(
-                f"{said}: {why}; give the {self._kind} {_MODEL_ANNOTATION}, for example "
+                f"{source}: {why}; give the {self._kind} {_MODEL_ANNOTATION}, for example "
                 f"llama3-8b, or training.model in {ELSEWHERE}"
             )
         if missing:
             nouns = " and no ".join(_FACTS[field] for field in missing)
             fields = " and ".join(f"training.{field}" for field in missing)
-            message = f"{said}: {command} no {nouns}; give {fields} in {ELSEWHERE}"
+            message = f"{source}: {command} no {nouns}; give {fields} in {ELSEWHERE}"
             sequence = training.get("sequenceLength")
             if missing != ["globalBatchSize"] or not isinstance(sequence, int):
                 raise FactsMissing(message)
@@ -161,8 +161,8 @@ def add_model(draft: SpecDraft, facts: Facts) -> None:
         draft.spec.pop("model", None)
         if preset := model_preset(named.value):
             draft.add({"model": {"preset": preset}}, named.source)
-    elif (shape := facts.get("shape")) is not None and (own := _architecture(shape.value)):
-        draft.add({"model": {"architecture": own}}, shape.source)
+    elif (shape := facts.get("shape")) is not None and (architecture := _architecture(shape.value)):
+        draft.add({"model": {"architecture": architecture}}, shape.source)
 
 
 def _architecture(shape: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,14 +173,14 @@ def _architecture(shape: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not _SIZES.keys() <= shape.keys():
         return {}
-    found: dict[str, Any] = {field: shape[name] for name, field in _SIZES.items()}
+    fields: dict[str, Any] = {field: shape[name] for name, field in _SIZES.items()}
     if shape.get("experts", 1) > 1:
-        found["experts"] = {
+        fields["experts"] = {
             "count": shape["experts"],
             "topK": shape["top_k"],
             "ffnSize": shape["expert_ffn"],
         }
-    return found
+    return fields
 
 
 def of_facts(identity: Identity) -> dict[str, Any]:
@@ -189,30 +189,30 @@ def of_facts(identity: Identity) -> dict[str, Any]:
     framework = trainer_called(str(identity.facts.get("trainer", Fact("", "")).value))
     if not framework and identity.hugging_face:
         framework = _UNDER_HUGGING_FACE
-    given: dict[str, Any] = {"framework": framework} if framework else {}
-    given |= {} if reading is None else _of_reading(reading)
+    training: dict[str, Any] = {"framework": framework} if framework else {}
+    training |= {} if reading is None else _of_reading(reading)
     if framework == _UNDER_HUGGING_FACE and reading is not None and reading.trainer == "deepspeed":
-        given["framework"] = framework  # whose engine DeepSpeed is there
+        training["framework"] = framework  # whose engine DeepSpeed is there
     for name, field in _TRAINING.items():
         if name in identity.facts:
-            given[field] = identity.facts[name].value
-    if "steps" in identity.facts and {"sequenceLength", "globalBatchSize"} <= given.keys():
-        tokens = int(given["sequenceLength"]) * int(given["globalBatchSize"])
-        given["tokens"] = str(tokens * identity.facts["steps"].value)
+            training[field] = identity.facts[name].value
+    if "steps" in identity.facts and {"sequenceLength", "globalBatchSize"} <= training.keys():
+        tokens = int(training["sequenceLength"]) * int(training["globalBatchSize"])
+        training["tokens"] = str(tokens * identity.facts["steps"].value)
     if reading is not None and reading.precision is not None:
-        given["precision"] = reading.precision  # the recipe, where the fact has its width alone
-    elif "precision" in given and framework:
-        given["precision"] = framework_of(framework).recipe(given["precision"])
+        training["precision"] = reading.precision  # the recipe, where the fact has its width alone
+    elif "precision" in training and framework:
+        training["precision"] = framework_of(framework).recipe(training["precision"])
     for name, field in (("base", "base"), ("adapter_targets", "adapterTargets")):
         if name in identity.facts and "adapter_rank" in identity.facts:
-            given[field] = identity.facts[name].value
+            training[field] = identity.facts[name].value
     if "adapters" in identity.facts and "adapter_rank" not in identity.facts:
         raise FactsMissing(
             f"{identity.facts['adapters'].source}: it tunes adapters, and nothing says their rank; "
             f"give training.adapterRank in {ELSEWHERE}"
             f"{', and training.base: nf4' if identity.facts['adapters'].value == 'qlora' else ''}"
         )
-    return given
+    return training
 
 
 def _of_reading(reading: Reading) -> dict[str, Any]:
@@ -230,17 +230,17 @@ def of_policy(policy: AdvisorPolicySpec) -> dict[str, Any]:
     """A policy's defaults in the form of a TrainingJob's spec."""
     dump = policy.model_dump(by_alias=True, exclude_none=True, exclude_unset=True)
     training = dump.get("training", {})
-    given: dict[str, Any] = {
+    spec: dict[str, Any] = {
         key: dump[key]
         for key in ("objective", "constraints", "checkpoint", "failureAssumptions")
         if key in dump
     }
     if "model" in training:
-        given["model"] = {"preset": training.pop("model")}
-    given["training"] = training
+        spec["model"] = {"preset": training.pop("model")}
+    spec["training"] = training
     if policy.profile is not None:
-        given["cluster"] = {"profile": policy.profile}
-    return given
+        spec["cluster"] = {"profile": policy.profile}
+    return spec
 
 
 def current_layout(launch_found: LaunchFound, gpus: int) -> dict[str, Any]:

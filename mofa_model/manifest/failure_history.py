@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     ClassName: TypeAlias = str
     StateName: TypeAlias = str
 else:
-    ClassName = Literal[tuple(one.value for one in RecoveryClass)]
-    StateName = Literal[tuple(one.value for one in NodeState)]
+    ClassName = Literal[tuple(member.value for member in RecoveryClass)]
+    StateName = Literal[tuple(member.value for member in NodeState)]
 Verdict = Literal[
     "Consistent", "Drifts", "HigherThanAssumed", "LowerThanAssumed", "InsufficientData"
 ]
@@ -106,21 +106,21 @@ class HistoryRow(Part):
 def number(value: Any) -> float:
     """A number as a status writes it, zero or more; zero where it is none."""
     try:
-        found = float(value)
+        read = float(value)
     except (TypeError, ValueError, OverflowError):
         return 0.0
-    return found if math.isfinite(found) and 0 <= found < 1e12 else 0.0
+    return read if math.isfinite(read) and 0 <= read < 1e12 else 0.0
 
 
 def evidence_in(rows: Any) -> dict[str, FailureEvidence]:
     """The evidence in rows of a status, by recovery class; what cannot be read says nothing."""
     listed = rows if isinstance(rows, list) else []
-    told = {str(row.get("name")): row for row in listed if isinstance(row, Mapping)}
+    row_by_name = {str(row.get("name")): row for row in listed if isinstance(row, Mapping)}
     keys = ("exposureNodeDays", "failures", "recoveries", "recoverySeconds", "others")
     return {
-        one.value: _evidence(*(row.get(key) for key in keys))
-        for one in RecoveryClass
-        if (row := told.get(one)) is not None
+        recovery_class.value: _evidence(*(row.get(key) for key in keys))
+        for recovery_class in RecoveryClass
+        if (row := row_by_name.get(recovery_class)) is not None
     }
 
 
@@ -163,7 +163,7 @@ def row_of(name: str, evidence: FailureEvidence) -> dict[str, Any]:
 
 def account_in(rows: Any, date: str) -> tuple[NodeTime, ...]:
     """The account in rows of a day; what cannot be read says nothing."""
-    states = {one.value: one for one in NodeState}
+    states = {state.value: state for state in NodeState}
     return tuple(
         NodeTime(
             state=states[str(row.get("state"))],
@@ -183,14 +183,14 @@ def account_rows(account: Iterable[NodeTime]) -> list[dict[str, Any]]:
     """The account of a day as rows."""
     rows = (
         {
-            "state": one.state.value,
-            "cause": one.cause,
-            "job": one.job,
-            "nodeDays": as_text(one.node_days),
-            "machines": one.machines and as_text(one.machines),
-            "estimated": one.estimated and as_text(one.estimated),
+            "state": span.state.value,
+            "cause": span.cause,
+            "job": span.job,
+            "nodeDays": as_text(span.node_days),
+            "machines": span.machines and as_text(span.machines),
+            "estimated": span.estimated and as_text(span.estimated),
         }
-        for one in account
+        for span in account
     )
     return [{name: value for name, value in row.items() if value} for row in rows]
 

@@ -44,19 +44,20 @@ def reliability_of(
     path: str,
 ) -> Reliability:
     """All that the answer uses of failures, recoveries and storage."""
-    given = profile.failures
+    failures = profile.failures
     stored = profile.checkpoint_storage
     tiers = tuple(_tier(tier, cluster, asynchronous) for tier in stored.tiers or [SHARED_STORAGE])
     names = [tier.name for tier in tiers]
     return Reliability(
         classes=tuple(
-            _class(base, assumptions, given, evidence, names, path) for base in classes_of(given)
+            _class(base, assumptions, failures, evidence, names, path)
+            for base in classes_of(failures)
         ),
         tiers=tiers,
         slowdown=stored.slowdown_percent / 100,
-        queue=RecoveryTime(mean=float(given.queue_seconds)) if given.queue_seconds else None,
-        spares=given.spare_nodes,
-        repair=float(given.repair_seconds),
+        queue=RecoveryTime(mean=float(failures.queue_seconds)) if failures.queue_seconds else None,
+        spares=failures.spare_nodes,
+        repair=float(failures.repair_seconds),
         domains=tuple(
             Domain(
                 name=domain.name,
@@ -65,15 +66,15 @@ def reliability_of(
                 recovery=RecoveryTime(mean=float(domain.recovery_seconds)),
                 tier=len(tiers) - 1,
             )
-            for domain in given.domains
+            for domain in failures.domains
         ),
-        start=float(given.start_seconds),
-        hangs=_hangs(given),
+        start=float(failures.start_seconds),
+        hangs=_hangs(failures),
     )
 
 
-def _hangs(given: Failures) -> Hangs | None:
-    stated = given.hangs
+def _hangs(failures: Failures) -> Hangs | None:
+    stated = failures.hangs
     if stated is None:
         return None
     return Hangs(timeout=float(stated.timeout_seconds), share=stated.share_percent / 100)
@@ -85,13 +86,13 @@ def classes_of(failure_part: Failures) -> list[FailureClass]:
     paper = [
         FailureClass.model_validate(
             {
-                "name": one.value,
-                "failuresPerThousandNodeDays": f"{one.share * 1000 * PAPER_RATE:g}",
-                "recoverySeconds": round(one.seconds),
+                "name": recovery_class.value,
+                "failuresPerThousandNodeDays": f"{recovery_class.share * 1000 * PAPER_RATE:g}",
+                "recoverySeconds": round(recovery_class.seconds),
                 "recoveryLaw": "Deterministic",
             }
         )
-        for one in RecoveryClass
+        for recovery_class in RecoveryClass
     ]
     return [named.get(item.name, item) for item in paper]
 
@@ -99,15 +100,15 @@ def classes_of(failure_part: Failures) -> list[FailureClass]:
 def assumed_rates(failure_part: Failures) -> dict[str, float]:
     """How often a node fails in a day by the profile's assumption, for each class of failure."""
     return {
-        str(one.name): float(one.failures_per_thousand_node_days) / 1000
-        for one in classes_of(failure_part)
+        str(failure_class.name): float(failure_class.failures_per_thousand_node_days) / 1000
+        for failure_class in classes_of(failure_part)
     }
 
 
 def _class(
     base: FailureClass,
     assumed: FailureAssumptions,
-    given: Failures,
+    failures: Failures,
     seen: ByClass,
     tiers: list[str],
     path: str,
@@ -115,8 +116,8 @@ def _class(
     """A class of failures with the rate and recovery that are assumed, counted, or a blend
     of both.
     """
-    own: ClassAssumption = getattr(assumed.per_class, base.name) or ClassAssumption()
-    rate = float(own.failures_per_thousand_node_days or base.failures_per_thousand_node_days)
+    override: ClassAssumption = getattr(assumed.per_class, base.name) or ClassAssumption()
+    rate = float(override.failures_per_thousand_node_days or base.failures_per_thousand_node_days)
     counted = seen.get(base.name) if assumed.source != "Assumed" else None
     if assumed.source == "Live" and counted is None:
         raise BadValue(
@@ -125,16 +126,15 @@ def _class(
             f"the profile has no history of class {base.name}; write Blend or Assumed",
         )
     recovery = float(
-        base.recovery_seconds if own.recovery_seconds is None else own.recovery_seconds
+        base.recovery_seconds if override.recovery_seconds is None else override.recovery_seconds
     )
     if counted is not None and counted.mean_recovery is not None:
-        waited = 0.0 if (hangs := _hangs(given)) is None else hangs.share * float(hangs.timeout)
-        recovery = max(
-            0.0, _two_digits(counted.mean_recovery) - waited
-        )  # what is counted begins with the wait
+        waited = 0.0 if (hangs := _hangs(failures)) is None else hangs.share * float(hangs.timeout)
+        # A counted recovery begins with the wait for a hang.
+        recovery = max(0.0, _two_digits(counted.mean_recovery) - waited)
     return FailureMode(
         name=base.name,
-        rate=_rate(rate, counted, _weight(base, given), blend=assumed.source == "Blend"),
+        rate=_rate(rate, counted, _weight(base, failures), blend=assumed.source == "Blend"),
         recovery=RecoveryTime(
             mean=recovery, law=base.recovery_law.lower(), cv=float(base.recovery_spread)
         ),
@@ -143,10 +143,10 @@ def _class(
     )
 
 
-def _weight(base: FailureClass, given: Failures) -> float:
+def _weight(base: FailureClass, failures: Failures) -> float:
     """Failures that a class's assumption is worth: the prior's weight, shared out by rate. [1]"""
-    weight = float(given.prior_weight)
-    total = sum(float(item.failures_per_thousand_node_days) for item in classes_of(given))
+    weight = float(failures.prior_weight)
+    total = sum(float(item.failures_per_thousand_node_days) for item in classes_of(failures))
     return weight * float(base.failures_per_thousand_node_days) / total if total > 0 else weight
 
 
@@ -179,22 +179,22 @@ def _tier_index(base: FailureClass, tiers: list[str]) -> int:
     return 0 if RecoveryClass(base.name).keeps_pods else len(tiers) - 1
 
 
-def _tier(given: StorageTier, cluster: Cluster, asynchronous: bool) -> CheckpointTier:
+def _tier(tier: StorageTier, cluster: Cluster, asynchronous: bool) -> CheckpointTier:
     """A storage tier of a profile in SI units; what is not stated is no limit, or the
     devices' links.
     """
     links = float(cluster.gpus_per_node) * float(cluster.host.link.bandwidth)
     return CheckpointTier(
-        name=given.name,
-        node_bandwidth=units.parse(given.node_bandwidth, "B/s", field="nodeBandwidth"),
-        total_bandwidth=units.parse(given.total_bandwidth, "B/s", field="totalBandwidth")
-        if given.total_bandwidth
+        name=tier.name,
+        node_bandwidth=units.parse(tier.node_bandwidth, "B/s", field="nodeBandwidth"),
+        total_bandwidth=units.parse(tier.total_bandwidth, "B/s", field="totalBandwidth")
+        if tier.total_bandwidth
         else math.inf,
-        snapshot_bandwidth=units.parse(given.snapshot_bandwidth, "B/s", field="snapshotBandwidth")
-        if given.snapshot_bandwidth
+        snapshot_bandwidth=units.parse(tier.snapshot_bandwidth, "B/s", field="snapshotBandwidth")
+        if tier.snapshot_bandwidth
         else links,
-        latency=float(given.latency_seconds),
-        stall=float(given.stall_seconds),
+        latency=float(tier.latency_seconds),
+        stall=float(tier.stall_seconds),
         asynchronous=asynchronous,
-        every=given.every,
+        every=tier.every,
     )

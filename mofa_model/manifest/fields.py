@@ -79,9 +79,9 @@ class Part(BaseModel):
         for rule in self.rules:
             rule.kept(self)
         for name, by in _keyed(type(self)):
-            given = getattr(self, name) or ()
+            items = getattr(self, name) or ()
             keys = [
-                tuple(getattr(item, to_snake(one)) for one in by) if by else item for item in given
+                tuple(getattr(item, to_snake(key)) for key in by) if by else item for item in items
             ]
             if len(set(keys)) < len(keys):
                 each = " and ".join(by) or "value"
@@ -94,16 +94,16 @@ class Part(BaseModel):
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """The schema, with the rules as the API server checks them."""
-        made = handler(schema)
-        inner = handler.resolve_ref_schema(made)
+        reference = handler(schema)
+        inner = handler.resolve_ref_schema(reference)
         if cls.atomic:
             inner["x-kubernetes-map-type"] = "atomic"
         if cls.rules:
             inner["x-kubernetes-validations"] = [rule.as_schema() for rule in cls.rules]
-        for name, told in _told(cls).items():
+        for name, description in _descriptions(cls).items():
             if cls.model_fields[name].description is None:
-                inner["properties"][cls.model_fields[name].alias]["description"] = told
-        return made
+                inner["properties"][cls.model_fields[name].alias]["description"] = description
+        return reference
 
 
 @cache
@@ -251,16 +251,16 @@ Percent: TypeAlias = Annotated[int, _whole(0, 100, 10)]
 """A share in percent."""
 
 
-def _told(model: type[Part]) -> dict[str, str]:
+def _descriptions(model: type[Part]) -> dict[str, str]:
     """Docstrings of a model's fields. Schemas alone need them, and reading them is slow."""
-    told: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        told |= _told_by(one)
-    return {name: text for name, text in told.items() if name in model.model_fields}
+    descriptions: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        descriptions |= _descriptions_in(base)
+    return {name: text for name, text in descriptions.items() if name in model.model_fields}
 
 
 @cache
-def _told_by(model: type) -> dict[str, str]:
+def _descriptions_in(model: type) -> dict[str, str]:
     """Docstrings below the fields of one class, by field."""
     try:
         (written,) = ast.parse(inspect.getsource(model)).body

@@ -99,7 +99,7 @@ def to_inputs(
         release=spec.training.framework_version,
         reserve=spec.constraints.memory_headroom_percent / 100,
     )
-    cluster = _part(spec.cluster, whole, nodes, profile.name, f"{path}.cluster")
+    cluster = _used_part(spec.cluster, whole, nodes, profile.name, f"{path}.cluster")
     problems = (SearchCase(workload=Workload(model=model, training=training), cluster=cluster),)
     limits = spec.checkpoint
     size, taught = limits.size, profile.status.calibration
@@ -216,10 +216,12 @@ def cluster_of(
     )
 
 
-def _part(given: ClusterPart, whole: Cluster, nodes: int, profile: str, path: str) -> Cluster:
+def _used_part(
+    cluster: ClusterPart, whole: Cluster, nodes: int, profile: str, path: str
+) -> Cluster:
     """The machines of a job that has so many GPUs of each node, in pods of so many."""
     per_node = int(whole.gpus_per_node)
-    devices, pod = given.gpus_per_node or per_node, given.gpus_per_pod or 0
+    devices, pod = cluster.gpus_per_node or per_node, cluster.gpus_per_pod or 0
     if devices > per_node:
         raise BadValue(
             f"{path}.gpusPerNode", devices, f"nodes of profile {profile} have {per_node} each"
@@ -245,13 +247,13 @@ def _nodes(spec: TrainingJobSpec, ready: int | None, path: str) -> tuple[int, bo
 
 def _trainer(spec: TrainingJobSpec, path: str) -> tuple[str, str]:
     """Ids of the trainer, for the search and for the constants of its software stack."""
-    given = spec.training.framework
-    if given is None:
+    trainer = spec.training.framework
+    if trainer is None:
         return ANY, presets.stack_of(ANY)
-    return framework(given, field=f"{path}.training.framework").name, presets.stack_of(given)
+    return framework(trainer, field=f"{path}.training.framework").name, presets.stack_of(trainer)
 
 
-def _constraints(given: Constraints) -> tuple[str, ...]:
+def _constraints(constraints: Constraints) -> tuple[str, ...]:
     """A manifest's constraints as the texts that the search reads.
 
     >>> from mofa_model.manifest.training_job import Constraints
@@ -259,13 +261,13 @@ def _constraints(given: Constraints) -> tuple[str, ...]:
     ('tp=4,8', 'pp<=16')
     """
     return tuple(
-        f"{word.key}{_said(bound)}"
+        f"{word.key}{_limit_text(bound)}"
         for word in LIMITS
-        if (bound := getattr(given, word.field)) not in (None, AxisBounds())
+        if (bound := getattr(constraints, word.field)) not in (None, AxisBounds())
     )
 
 
-def _said(bound: AxisBounds | list[str] | bool) -> str:
+def _limit_text(bound: AxisBounds | list[str] | bool) -> str:
     """A limit on an axis as the text of a constraint: `=1,2`, `>=4`."""
     if isinstance(bound, bool):
         return f"={'true' if bound else 'false'}"
@@ -284,9 +286,8 @@ def _current(
     """Today's layout; one for another number of devices is `Unplaced`, and no error."""
     if spec.current is None:
         return None
-    text = (
-        spec.current.strategy if spec.current.strategy is not None else spec.current.arguments or []
-    )
+    current = spec.current
+    text = current.strategy if current.strategy is not None else current.arguments or []
     try:
         return read_layout(text, gpus, layers=layers, field=f"{path}.current")
     except DoesNotFit as error:
@@ -301,32 +302,31 @@ def _precision(spec: TrainingJobSpec, trainer: str) -> str:
     return usual if is_said else framework(trainer).usual("precisions", usual)
 
 
-def _recipe(given: str, field: str) -> tuple[str, tuple[str, ...]]:
+def _recipe(word: str, field: str) -> tuple[str, tuple[str, ...]]:
     """The precision preset of a manifest, and how it was read where that has to be said.
 
     Version 0.1.0 took `fp8` and `float8` for fp8-delayed. Jobs in clusters that say so keep their
     answer, which names the recipe. On the command line the word is refused.
     """
-    several = presets.meanings("precisions", given)
+    several = presets.meanings("precisions", word)
     if _FP8 not in several or len(several) == 1:
-        return presets.resolve("precisions", given, field=field), ()
+        return presets.resolve("precisions", word, field=field), ()
     others = ", ".join(name for name in several if name != _FP8)
-    return _FP8, (f"precision {given} is read as {_FP8}; name the recipe: {_FP8}, {others}",)
+    return _FP8, (f"precision {word} is read as {_FP8}; name the recipe: {_FP8}, {others}",)
 
 
 def _caveats(spec: TrainingJobSpec, profile: Profile, ready: int | None) -> tuple[str, ...]:
-    asked, told = spec.cluster.nodes, list[str]()
-    if asked is not None and ready is not None and ready < asked:
-        told.append(
-            "fewer nodes are ready than are asked for"
-        )  # no number: the hash must not change with each node
+    nodes, caveats = spec.cluster.nodes, list[str]()
+    if nodes is not None and ready is not None and ready < nodes:
+        # No number: the hash must not change with each node.
+        caveats.append("fewer nodes are ready than are asked for")
     unready = next(
         (c for c in profile.status.conditions if (c.type, c.status) == ("Ready", "False")), None
     )
     if unready is not None:
         why = f"{unready.reason}: {unready.message}" if unready.message else unready.reason
-        told.append(f"ClusterProfile {profile.name} is not ready: {why}")
-    return tuple(told)
+        caveats.append(f"ClusterProfile {profile.name} is not ready: {why}")
+    return tuple(caveats)
 
 
 def model_of(model_part: Model, config: str | None, path: str) -> Transformer:
@@ -337,7 +337,7 @@ def model_of(model_part: Model, config: str | None, path: str) -> Transformer:
             presets.resolve("models", model_part.preset, field=f"{path}.preset", also=also)
         )
     if model_part.architecture is not None:
-        return _shape(model_part.architecture)
+        return _from_architecture(model_part.architecture)
     ref = model_part.config_map_ref
     if ref is None or config is None:
         name = f"{ref.name}/{ref.key}" if ref is not None else ""
@@ -366,52 +366,52 @@ def read_config(text: str, path: str) -> Transformer:
         ) from None
 
 
-def _shape(given: Architecture) -> Transformer:
-    latent, experts = given.latent_attention, given.experts
+def _from_architecture(shape: Architecture) -> Transformer:
+    latent, experts = shape.latent_attention, shape.experts
     mixer: Block
     if latent is not None:
         ranks = latent.model_dump()
         mixer = LatentAttention(
-            heads=given.heads, **ranks | {"query_rank": latent.query_rank or None}
+            heads=shape.heads, **ranks | {"query_rank": latent.query_rank or None}
         )
     else:
         mixer = SoftmaxAttention(
-            heads=given.heads,
-            kv_heads=given.kv_heads or given.heads,
-            head_dim=given.head_dim or given.hidden_size // given.heads,
+            heads=shape.heads,
+            kv_heads=shape.kv_heads or shape.heads,
+            head_dim=shape.head_dim or shape.hidden_size // shape.heads,
         )
-    dense = FeedForward(width=given.ffn_size, gated=given.gated)
-    sparse = None if experts is None else _experts(experts, gated=given.gated)
+    dense = FeedForward(width=shape.ffn_size, gated=shape.gated)
+    sparse = dense if experts is None else _experts(experts, gated=shape.gated)
     leading = 0 if experts is None else experts.dense_layers
     every = [
-        Layer((_windowed(given, mixer, at), dense if sparse is None or at < leading else sparse))
-        for at in range(given.layers)
+        Layer((_windowed(shape, mixer, index), dense if index < leading else sparse))
+        for index in range(shape.layers)
     ]
     return Transformer(
         name="custom",
-        hidden=given.hidden_size,
+        hidden=shape.hidden_size,
         runs=Run.of(every),
-        embedding=Embedding(vocabulary=given.vocabulary_size, tied=given.tied_embeddings),
-        prediction_modules=given.prediction_modules,
+        embedding=Embedding(vocabulary=shape.vocabulary_size, tied=shape.tied_embeddings),
+        prediction_modules=shape.prediction_modules,
     )
 
 
-def _windowed(given: Architecture, mixer: Block, at: int) -> Block:
+def _windowed(shape: Architecture, mixer: Block, index: int) -> Block:
     """The attention of a layer: windowed layers lie evenly between the others."""
-    if not given.window or not isinstance(mixer, SoftmaxAttention):
+    if not shape.window or not isinstance(mixer, SoftmaxAttention):
         return mixer
-    wanted = round(given.layers * given.windowed_layers_percent / 100)
-    windowed = -(-(at + 1) * wanted // given.layers) > -(-at * wanted // given.layers)
-    return replace(mixer, window=given.window) if windowed else mixer
+    windowed = round(shape.layers * shape.windowed_layers_percent / 100)
+    before, after = (-(-count * windowed // shape.layers) for count in (index, index + 1))
+    return replace(mixer, window=shape.window) if after > before else mixer
 
 
-def _experts(given: ExpertPart, *, gated: bool) -> Experts:
+def _experts(experts: ExpertPart, *, gated: bool) -> Experts:
     return Experts(
-        count=given.count,
-        top_k=given.top_k,
-        width=given.ffn_size,
+        count=experts.count,
+        top_k=experts.top_k,
+        width=experts.ffn_size,
         gated=gated,
-        shared_width=given.shared_ffn_size or None,
-        imbalance=float(given.imbalance),
-        node_limit=given.node_limit,
+        shared_width=experts.shared_ffn_size or None,
+        imbalance=float(experts.imbalance),
+        node_limit=experts.node_limit,
     )

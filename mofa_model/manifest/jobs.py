@@ -122,21 +122,22 @@ _MODE, _MODEL, _CONFIG, _PAUSED = (
 
 def mode_of(item: Item, around: Surroundings) -> str | None:
     """Mode of an existing job: None where it is not opted in, which leaves it untouched."""
-    given = item.annotations
-    if given.get(_PAUSED, "").lower() == "true" or not item.kind or made_by(item.value) is not None:
+    annotations = item.annotations
+    is_paused = annotations.get(_PAUSED, "").lower() == "true"
+    if is_paused or not item.kind or made_by(item.value) is not None:
         return None
-    mode = given.get(_MODE)
+    mode = annotations.get(_MODE)
     if mode is not None:
         if mode not in MODES:
             raise BadValue(f"annotation {_MODE}", mode, f"one of {', '.join(MODES)}")
         return mode
     policy = policy_of(item, around)
-    said = policy.spec.mode if policy is not None and _listed(item, policy.spec) else None
-    if said is None and item.namespace in around.opted_in:
-        said = "Annotate" if job_kind(item.api_version, item.kind) is not None else None
-    if _MODEL in given or _CONFIG in given or SIZE in given:
-        return said if said == "Apply" else "Annotate"
-    return said
+    if policy is not None and _applies(item, policy.spec):
+        mode = policy.spec.mode
+    elif item.namespace in around.opted_in and job_kind(item.api_version, item.kind) is not None:
+        mode = "Annotate"
+    asks = _MODEL in annotations or _CONFIG in annotations or SIZE in annotations
+    return "Annotate" if asks and mode != "Apply" else mode
 
 
 def job_question(item: Item, around: Surroundings) -> JobQuestion:
@@ -154,13 +155,13 @@ def identity_of(item: Item, around: Surroundings) -> Identity:
     maps = {
         name: data for (space, name), data in around.config_maps.items() if space == item.namespace
     }
-    found = identify(item.value, around.around(item.namespace), maps)
-    given = item.annotations.get(CLASS)
-    if given is None:
-        return found
-    if given not in {*JobClass}:
-        raise BadValue(f"annotation {CLASS}", given, f"one of {', '.join(JobClass)}")
-    return found.as_person_says(JobClass(given), f"the annotation {CLASS}")
+    identity = identify(item.value, around.around(item.namespace), maps)
+    job_class = item.annotations.get(CLASS)
+    if job_class is None:
+        return identity
+    if job_class not in {*JobClass}:
+        raise BadValue(f"annotation {CLASS}", job_class, f"one of {', '.join(JobClass)}")
+    return identity.as_person_says(JobClass(job_class), f"the annotation {CLASS}")
 
 
 def by_batch(item: Item, around: Surroundings, error: BatchMissing) -> dict[int, Request | str]:
@@ -205,8 +206,8 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
     size = size_wanted(item)
     bounds = SizeBounds() if policy is None else policy.spec.sizing
     if size:
-        if kind is not None and (kept := kind.gpus_per_node(part_of(item.value, "spec"))):
-            bounds = bounds.model_copy(update={"gpus_per_node": [kept]})
+        if kind is not None and (node_gpus := kind.gpus_per_node(part_of(item.value, "spec"))):
+            bounds = bounds.model_copy(update={"gpus_per_node": [node_gpus]})
         demand = replace(demand, gpus=0, gpus_per_pod=0)
         stated = {**stated, "nodes": bounds.min_nodes}
         if bounds.global_batch_sizes:
@@ -222,7 +223,7 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
         is_planned = _add_current(draft, identity.launch_found, demand.gpus, item.annotations)
     with draft.errors():
         spec = parse(TrainingJobSpec, draft.spec, draft.PATH)
-    asked = JobQuestion(
+    question = JobQuestion(
         spec=spec,
         profile=profile,
         config=config,
@@ -235,8 +236,8 @@ def question_of(item: Item, around: Surroundings, batch: int | None = None) -> J
         size=size,
         size_bounds=bounds if size else None,
     )
-    sizes = tuple((gpus, _at_size(asked, stated, demand, gpus)) for gpus in demand.sizes)
-    return replace(asked, size_questions=sizes)
+    sizes = tuple((gpus, _at_size(question, stated, demand, gpus)) for gpus in demand.sizes)
+    return replace(question, size_questions=sizes)
 
 
 _SCRIPTS: Final = frozenset({"custom", "fsdp-script"})
@@ -245,13 +246,13 @@ _SCRIPTS: Final = frozenset({"custom", "fsdp-script"})
 
 def size_wanted(item: Item) -> str:
     """What the size of a job is to be best at; empty where it asks for none, or has one."""
-    wanted = item.annotations.get(SIZE, "")
+    objective = item.annotations.get(SIZE, "")
     kind = job_kind(item.api_version, item.kind)
-    if not wanted or kind is None or kind.states_size(part_of(item.value, "spec")):
+    if not objective or kind is None or kind.states_size(part_of(item.value, "spec")):
         return ""
-    if wanted not in OBJECTIVES:
-        raise BadValue(f"annotation {SIZE}", wanted, f"one of {', '.join(OBJECTIVES)}")
-    return wanted
+    if objective not in OBJECTIVES:
+        raise BadValue(f"annotation {SIZE}", objective, f"one of {', '.join(OBJECTIVES)}")
+    return objective
 
 
 _OVERRULED: Final = frozenset({JobClass.OTHER_TRAINING, JobClass.CPU, JobClass.OTHER})
@@ -266,10 +267,10 @@ def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | 
     if not identity.job_class.trains:
         named = _MODEL in item.annotations or _CONFIG in item.annotations
         defaulted = policy is not None and policy.spec.training.model is not None
-        known = identity.sure and identity.job_class not in _OVERRULED
+        is_sure = identity.sure and identity.job_class not in _OVERRULED
         trains = identity.job_class is JobClass.OTHER_TRAINING and not identity.sure
         trains = trains and identity.may_train
-        if CLASS in item.annotations or known or not (named or (defaulted and trains)):
+        if CLASS in item.annotations or is_sure or not (named or (defaulted and trains)):
             raise NotTraining(
                 f"{identity.job_class}: {identity.reason}; if it trains a language model, give the "
                 f"{item.kind} the annotation {CLASS}: {JobClass.PRE_TRAINING}, or {_MODEL}"
@@ -280,18 +281,18 @@ def _refuse(identity: Identity, item: Item, policy: Object[AdvisorPolicySpec] | 
         raise FactsDisagree(f"{identity.disagree[0]}; make them agree, or say it in {ELSEWHERE}")
     if identity.device_request.vendor and not identity.device_request.ours:
         raise NotApplicable(
-            f"{identity.device_request.named}: it trains on {identity.device_request.title}, and this advisor knows "
-            f"whole GPUs of NVIDIA and AMD only"
+            f"{identity.device_request.named}: it trains on {identity.device_request.title}, "
+            "and this advisor knows whole GPUs of NVIDIA and AMD only"
         )
     return doubt
 
 
-def _agree_on_model(given: str, named: Fact | None) -> None:
+def _agree_on_model(annotation: str, named: Fact | None) -> None:
     """Refuse an annotation that names another model than the job's own words."""
-    mine, theirs = model_preset(given), model_preset(named.value) if named is not None else ""
-    if named is not None and mine and theirs and mine != theirs:
+    annotated = model_preset(annotation)
+    if named is not None and annotated and model_preset(named.value) not in {"", annotated}:
         raise FactsDisagree(
-            f"the annotation {_MODEL} says {given}, and {named.source} says {named.value}; "
+            f"the annotation {_MODEL} says {annotation}, and {named.source} says {named.value}; "
             "make them agree"
         )
 
@@ -309,41 +310,43 @@ def _profile(
     if not devices.vendor or agrees(devices, profile.spec.gpu):
         return profile, assumed, True
     word = devices.word or devices.product
-    said = f"{devices.label or devices.named} asks for {word} devices"
-    other = profile_with(devices, around)
-    if other is None:
+    request = f"{devices.label or devices.named} asks for {word} devices"
+    alternative = profile_with(devices, around)
+    if alternative is None:
         raise FactsDisagree(
-            f"{said}, and the profile {profile.name} has {profile.spec.gpu}; "
+            f"{request}, and the profile {profile.name} has {profile.spec.gpu}; "
             "name a ClusterProfile that has them in an AdvisorPolicy, or in the spec behind "
             f"the annotation {_CONFIG}"
         )
-    found, sure = other
+    chosen, sure = alternative
     unsaid = "" if devices.label else ", and nothing says which"
-    return found, f"{said}{unsaid}: {found.spec.gpu} is assumed, by profile {found.name}", sure
+    why = f"{request}{unsaid}: {chosen.spec.gpu} is assumed, by profile {chosen.name}"
+    return chosen, why, sure
 
 
 def _at_size(
-    asked: JobQuestion, stated: Mapping[str, Any], demand: Demand, gpus: int
+    question: JobQuestion, stated: Mapping[str, Any], demand: Demand, gpus: int
 ) -> JobQuestion | InputError:
     """The question at another number of GPUs, without today's layout."""
     try:
-        places = _places(stated, replace(demand, gpus=gpus), asked.profile)
+        places = _places(stated, replace(demand, gpus=gpus), question.profile)
     except InputError as error:
         return error
-    cluster = ClusterPart.model_validate({"profile": asked.profile.name, **places})
-    return replace(asked, spec=asked.spec.model_copy(update={"cluster": cluster, "current": None}))
+    cluster = ClusterPart.model_validate({"profile": question.profile.name, **places})
+    spec = question.spec.model_copy(update={"cluster": cluster, "current": None})
+    return replace(question, spec=spec)
 
 
 def policy_of(item: Item, around: Surroundings) -> Object[AdvisorPolicySpec] | None:
     """The policy of the job's namespace: one that lists its kind, else one that lists none."""
-    here = [policy for policy in around.policies if policy.namespace == item.namespace]
-    listed = [policy for policy in here if _listed(item, policy.spec)]
-    return next(iter([*listed, *(p for p in here if not p.spec.kinds)]), None)
+    policies = [policy for policy in around.policies if policy.namespace == item.namespace]
+    listed = [policy for policy in policies if _applies(item, policy.spec)]
+    return next(iter([*listed, *(p for p in policies if not p.spec.kinds)]), None)
 
 
-def _listed(item: Item, policy: AdvisorPolicySpec) -> bool:
+def _applies(item: Item, policy: AdvisorPolicySpec) -> bool:
     listed = any(
-        same_kind(one.api_version, one.kind, item.api_version, item.kind) for one in policy.kinds
+        same_kind(kind.api_version, kind.kind, item.api_version, item.kind) for kind in policy.kinds
     )
     return listed and policy.selector.matches(part_of(item.metadata, "labels"))
 
@@ -377,26 +380,27 @@ def _add_config(item: Item, around: Surroundings, draft: SpecDraft) -> str | Non
 def _places(stated: Mapping[str, Any], demand: Demand, profile: Profile) -> dict[str, int]:
     """Nodes that the pods need, and the part of each; without GPUs, as `config-ref` states them."""
     if not demand.gpus:
-        kept = {key: stated[key] for key in ("nodes", "gpusPerNode", "gpusPerPod") if key in stated}
-        if not isinstance(kept.get("nodes"), int) or isinstance(kept["nodes"], bool):
+        keys = ("nodes", "gpusPerNode", "gpusPerPod")
+        sizes = {key: stated[key] for key in keys if key in stated}
+        if not isinstance(sizes.get("nodes"), int) or isinstance(sizes["nodes"], bool):
             raise InputError(demand.unread)
-        return kept
+        return sizes
     per_node = int(cluster_of(profile.spec, 1).gpus)
-    found = places(demand.gpus, per_node, demand.gpus_per_pod)
-    if found is None:
+    split = places(demand.gpus, per_node, demand.gpus_per_pod)
+    if split is None:
         raise BadValue(
             "GPUs of all pods",
             demand.gpus,
             f"nodes of profile {profile.name} have {per_node} each: "
             "give every pod the same number of GPUs, or all GPUs of its nodes",
         )
-    nodes, mine = found
-    part = {} if mine == per_node else {"gpusPerNode": mine}
-    return (
-        {"nodes": nodes}
-        | part
-        | ({"gpusPerPod": demand.gpus_per_pod} if 0 < demand.gpus_per_pod < mine else {})
-    )
+    nodes, gpus_per_node = split
+    sizes = {"nodes": nodes}
+    if gpus_per_node != per_node:
+        sizes["gpusPerNode"] = gpus_per_node
+    if 0 < demand.gpus_per_pod < gpus_per_node:
+        sizes["gpusPerPod"] = demand.gpus_per_pod
+    return sizes
 
 
 def _add_current(

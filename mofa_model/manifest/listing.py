@@ -33,48 +33,50 @@ def listed(
     items: Sequence[Item], outcomes: Sequence[Outcome], around: Surroundings
 ) -> list[dict[str, Any]]:
     """Rows of object, class, status, why, and facts."""
-    became = {id(one.item): one for one in outcomes}
+    outcome_of = {id(outcome.item): outcome for outcome in outcomes}
     rows: list[dict[str, Any]] = []
     for item in items:
-        outcome = became.get(id(item))
+        outcome = outcome_of.get(id(item))
         if is_ours(item.value):
             if outcome is not None:
                 rows.append(_row(item, "", outcome.status, outcome.explanation, {}))
             continue
         spec = item.value.get("spec")
-        known = job_kind(item.api_version, item.kind) is not None
-        if not isinstance(spec, Mapping) or not (known or pods_of(spec)):
+        is_job_kind = job_kind(item.api_version, item.kind) is not None
+        if not isinstance(spec, Mapping) or not (is_job_kind or pods_of(spec)):
             continue
-        rows.append(_of_object(item, outcome, known, around))
+        rows.append(_of_object(item, outcome, is_job_kind, around))
     return rows
 
 
 def _of_object(
-    item: Item, outcome: Outcome | None, known: bool, around: Surroundings
+    item: Item, outcome: Outcome | None, is_job_kind: bool, around: Surroundings
 ) -> dict[str, Any]:
     try:
-        found = jobs.identity_of(item, around)
+        identity = jobs.identity_of(item, around)
     except InputError as error:
         return _row(item, "", error.status, str(error), {})
-    status, why = (outcome.status, outcome.explanation) if outcome else _unasked(item, found, known)
-    facts = {**_given(item, found, around), **found.facts}
-    return _row(item, found.job_class, status, why, facts, found.reason)
+    status, why = (
+        (outcome.status, outcome.explanation) if outcome else _unasked(item, identity, is_job_kind)
+    )
+    facts = {**_stated_facts(item, identity, around), **identity.facts}
+    return _row(item, identity.job_class, status, why, facts, identity.reason)
 
 
-def _unasked(item: Item, found: Identity, known: bool) -> tuple[str, str]:
+def _unasked(item: Item, identity: Identity, is_job_kind: bool) -> tuple[str, str]:
     """Status of an object that nobody asks for, or of a kind that is not advised."""
-    if not found.job_class.trains:
-        return NotTraining.status, f"{found.job_class}: {found.reason}"
-    if not known:
+    if not identity.job_class.trains:
+        return NotTraining.status, f"{identity.job_class}: {identity.reason}"
+    if not is_job_kind:
         why = f"a {item.kind} is no kind of job that is advised; docs/reference/kinds.md lists them"
         return NotApplicable.status, why
     return _NOT_ASKED, "neither the object nor a policy of its namespace asks for advice"
 
 
-def _given(item: Item, found: Identity, around: Surroundings) -> Facts:
+def _stated_facts(item: Item, identity: Identity, around: Surroundings) -> Facts:
     """What a person's annotation or the policy says where the job says nothing."""
     facts: dict[str, Fact] = {}
-    policy = jobs.policy_of(item, around) if found.job_class.trains else None
+    policy = jobs.policy_of(item, around) if identity.job_class.trains else None
     if policy is not None:
         training = part(policy.spec.model_dump(by_alias=True, exclude_none=True), "training")
         for name, field in _OF_POLICY.items():

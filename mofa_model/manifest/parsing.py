@@ -74,14 +74,14 @@ def advisor_policy(value: Mapping[str, Any]) -> Object[AdvisorPolicySpec]:
 
 def cluster_profile(value: Mapping[str, Any]) -> Profile:
     """A ClusterProfile from its manifest, status included."""
-    found = _object(value, "ClusterProfile", ClusterProfileSpec)
+    profile = _object(value, "ClusterProfile", ClusterProfileSpec)
     status = value.get("status")
     if status is None:
-        return Profile(name=found.name, spec=found.spec)
+        return Profile(name=profile.name, spec=profile.spec)
     if isinstance(status, Mapping):
         status = {name: part for name, part in status.items() if name not in _GONE}
-    known = parse(ClusterProfileStatus, status, f"ClusterProfile {found.name}: status")
-    return Profile(name=found.name, spec=found.spec, status=known)
+    checked = parse(ClusterProfileStatus, status, f"ClusterProfile {profile.name}: status")
+    return Profile(name=profile.name, spec=profile.spec, status=checked)
 
 
 def is_ours(value: Mapping[str, Any]) -> bool:
@@ -127,37 +127,37 @@ def _first_error(error: ValidationError, model: type[Part], path: str) -> InputE
     field_path = path + "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" for step in location if step != "[key]"
     )
-    kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
+    kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "extra_forbidden":
-        known = _known(model, location[:-1])
-        return UnknownName(field_path.rpartition(".")[0], location[-1], known)
+        names = _field_names(model, location[:-1])
+        return UnknownName(field_path.rpartition(".")[0], location[-1], names)
     example = f", {text}" if (text := _example(model, location)) else ""
     if kind == "missing":
         return InputError(f"{field_path}: is missing; give it{example}")
     if kind == "rule":
         right = str(context["right"])
-        if isinstance(given, Part):
-            given = sorted(given.model_fields_set)
-        elif isinstance(given, Mapping):
-            given = ", ".join(map(str, given))
+        if isinstance(value, Part):
+            value = sorted(value.model_fields_set)
+        elif isinstance(value, Mapping):
+            value = ", ".join(map(str, value))
     else:
         right = _RIGHT.get(kind, first["msg"]).format(**context)
     more = f" ({len(problems) - 1} more to mend)" if len(problems) > 1 else ""
-    return BadValue(field_path, given, right + example + more)
+    return BadValue(field_path, value, right + example + more)
 
 
 def _field(model: type[Part], location: Sequence[int | str]) -> FieldInfo | None:
     """The field that a path of an error leads to."""
-    here: type[Part] | None = model
-    found: FieldInfo | None = None
+    part: type[Part] | None = model
+    info: FieldInfo | None = None
     for step in location:
         if isinstance(step, int):
             continue
-        if here is None:
+        if part is None:
             return None
-        found = next((f for f in here.model_fields.values() if f.alias == step), None)
-        here = None if found is None else _part(found.annotation)
-    return found
+        info = next((f for f in part.model_fields.values() if f.alias == step), None)
+        part = None if info is None else _part(info.annotation)
+    return info
 
 
 def _part(annotation: Any) -> type[Part] | None:
@@ -168,7 +168,7 @@ def _part(annotation: Any) -> type[Part] | None:
     return next((part for part in inner if part is not None), None)
 
 
-def _known(model: type[Part], location: Sequence[int | str]) -> list[str]:
+def _field_names(model: type[Part], location: Sequence[int | str]) -> list[str]:
     field = _field(model, location)
     part = model if not location else _part(field.annotation) if field is not None else None
     return [str(f.alias) for f in part.model_fields.values()] if part is not None else []
@@ -188,8 +188,8 @@ def _example(model: type[Part], location: Sequence[int | str]) -> str:
 
 def _examples(annotation: Any) -> list[Any]:
     """The examples inside a type: of an optional field, or of the items of a list."""
-    for found in getattr(annotation, "__metadata__", ()):
-        if isinstance(found, FieldInfo) and found.examples:
-            return list(found.examples)
+    for metadata in getattr(annotation, "__metadata__", ()):
+        if isinstance(metadata, FieldInfo) and metadata.examples:
+            return list(metadata.examples)
     inner = (_examples(argument) for argument in getattr(annotation, "__args__", ()))
     return next((examples for examples in inner if examples), [])

@@ -37,13 +37,13 @@ def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
     batches = bounds.global_batch_sizes or [spec.training.global_batch_size]
     ranks: list[int | None] = [spec.training.adapter_rank]
     if bounds.methods:
-        ranks = [None if one == "Full" else bounds.adapter_rank for one in bounds.methods]
+        ranks = [None if method == "Full" else bounds.adapter_rank for method in bounds.methods]
     places = list(_places(bounds, question.profile))
     count = len(places) * len(batches) * len(ranks)
     if count > MOST:
         right = f"at most {MOST}; narrow nodes, gpusPerNode, globalBatchSizes or methods"
         raise BadValue("AdvisorPolicy: spec.sizing: sizes", count, right)
-    found: list[JobQuestion] = []
+    sizes: list[JobQuestion] = []
     refused: InputError | None = None
     for (nodes, gpus), batch, rank in itertools.product(places, batches, ranks):
         cluster = spec.cluster.model_copy(update={"nodes": nodes, "gpus_per_node": gpus})
@@ -51,16 +51,16 @@ def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
             update={"global_batch_size": batch, "adapter_rank": rank}
         )
         changed = spec.model_copy(update={"cluster": cluster, "training": training})
-        one = replace(question, spec=changed, size_bounds=None)
+        sized_question = replace(question, spec=changed, size_bounds=None)
         try:
-            request_of(one)
+            request_of(sized_question)
         except InputError as error:  # a batch that no number of devices divides, for example
             refused = error
             continue
-        found.append(one)
-    if not found and refused is not None:
+        sizes.append(sized_question)
+    if not sizes and refused is not None:
         raise refused
-    return tuple(found)
+    return tuple(sizes)
 
 
 def sized(question: JobQuestion) -> JobQuestion:
@@ -68,7 +68,7 @@ def sized(question: JobQuestion) -> JobQuestion:
     if question.size_bounds is None:
         return question
     every = options(question)
-    answered = sizes_of([request_of(one) for one in every], question.size)
+    answered = sizes_of([request_of(option) for option in every], question.size)
     best = best_size(answered, question.size)
     return every[-1 if best is None else answered.index(best)]
 
@@ -76,11 +76,11 @@ def sized(question: JobQuestion) -> JobQuestion:
 def _places(bounds: SizeBounds, profile: Profile) -> Iterator[tuple[int, int]]:
     """Nodes and GPUs of each; several nodes only with the most GPUs of one."""
     whole = int(cluster_of(profile.spec, 1).gpus_per_node)
-    given = sorted(one for one in bounds.gpus_per_node if one <= whole)
-    if bounds.gpus_per_node and not given:
+    allowed = sorted(gpus for gpus in bounds.gpus_per_node if gpus <= whole)
+    if bounds.gpus_per_node and not allowed:
         right = f"nodes of profile {profile.name} have {whole}"
         raise BadValue("AdvisorPolicy: spec.sizing.gpusPerNode", min(bounds.gpus_per_node), right)
-    gpus = given or [*(2**power for power in range(8) if 2**power < whole), whole]
+    gpus = allowed or [*(2**power for power in range(8) if 2**power < whole), whole]
     most = min(bounds.max_nodes or usable_nodes(profile), usable_nodes(profile))
     if most < bounds.min_nodes:
         raise InputError(
@@ -89,7 +89,7 @@ def _places(bounds: SizeBounds, profile: Profile) -> Iterator[tuple[int, int]]:
         )
     for nodes in node_counts(most):
         if nodes >= bounds.min_nodes:
-            yield from ((nodes, one) for one in (gpus if nodes == 1 else gpus[-1:]))
+            yield from ((nodes, count) for count in (gpus if nodes == 1 else gpus[-1:]))
 
 
 def usable_nodes(profile: Profile) -> int:

@@ -52,9 +52,9 @@ _PAUSED: Final = PREFIX + "paused"
 def sizes_of(question: JobQuestion) -> dict[int, Request | str]:
     """The question at every size that a job may have; none where it has one size."""
     sizes: dict[int, Request | str] = {}
-    for gpus, found in question.size_questions:
+    for gpus, asked in question.size_questions:
         try:
-            sizes[gpus] = str(found) if isinstance(found, InputError) else request_of(found)
+            sizes[gpus] = str(asked) if isinstance(asked, InputError) else request_of(asked)
         except InputError as error:
             sizes[gpus] = str(error)
     return sizes
@@ -66,13 +66,18 @@ def digest_of(
     """Hash of a question, with all of its sizes, or of all sizes that it may get."""
     digest = inputs_hash(request, version)
     if options:
-        return hash_of([inputs_hash(one, version) for one in options], version)
+        return hash_of([inputs_hash(option, version) for option in options], version)
     if not size_requests:
         return digest
-    others = [
-        one if isinstance(one, str) else inputs_hash(one, version) for one in size_requests.values()
+    return hash_of([digest, _digests(size_requests, version)], version)
+
+
+def _digests(requests: Mapping[int, Request | str], version: str) -> list[str]:
+    """Hash of each question; the reason where there is none."""
+    return [
+        request if isinstance(request, str) else inputs_hash(request, version)
+        for request in requests.values()
     ]
-    return hash_of([digest, others], version)
 
 
 def table_of(
@@ -87,8 +92,8 @@ def table_of(
         if isinstance(request, str):
             rows.append({"gpus": gpus, "reason": request})
             continue
-        known = request == answered[0]
-        advice = answered[1] if known else answer(replace(request, top=0))
+        is_present = request == answered[0]
+        advice = answered[1] if is_present else answer(replace(request, top=0))
         if advice.strategy is None or advice.predicted is None:
             rows.append({"gpus": gpus, "reason": advice.explanation[:200]})
             continue
@@ -126,10 +131,7 @@ def batch_rows(requests: Mapping[int, Request | str], answer: Answer) -> list[di
 
 def batches_digest(base: str, requests: Mapping[int, Request | str], version: str) -> str:
     """Hash of a question without a batch, with all that its table depends on."""
-    asked = [
-        one if isinstance(one, str) else inputs_hash(one, version) for one in requests.values()
-    ]
-    return hash_of([base, asked], version)
+    return hash_of([base, _digests(requests, version)], version)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,12 +192,13 @@ class Annotator:
             if fresh is None:
                 continue
             for number, index in (place, *targets[place]):
-                here = items[number, index]
-                change = settled(here.annotations, fresh) if fresh else removal(here.annotations)
+                target = items[number, index]
+                old = target.annotations
+                change = settled(old, fresh) if fresh else removal(old)
                 try:
                     changes[number][index] = streams[number].checked(index, change)
                 except InputError as error:  # it stays as it is, and nothing else does
-                    refuse(here, str(error))
+                    refuse(target, str(error))
                     continue
                 if (number, index) == place:
                     outcomes.append(
@@ -221,9 +224,9 @@ class Annotator:
                 return None if mode is None else {}
             return self._annotations(item, jobs.job_question(item, around))
         except InputError as error:
-            asked = {key: value for key, value in item.annotations.items() if key in ASKED}
+            annotations = {key: value for key, value in item.annotations.items() if key in ASKED}
             spec = without_suspension(item.value.get("spec"))
-            digest = hash_of({"spec": spec, "asked": asked}, self.model_version)
+            digest = hash_of({"spec": spec, "asked": annotations}, self.model_version)
             message = str(error).removeprefix(f"{item.kind} {item.name}: ")
             if isinstance(error, BatchMissing):
                 requests = jobs.by_batch(item, around, error)
@@ -232,20 +235,20 @@ class Annotator:
                 return of_batches(message, digest, self.model_version, self.now, rows)
             return of_bad_input(message, digest, self.model_version, self.now, error.status)
 
-    def _annotations(self, item: Item, found: JobQuestion) -> dict[str, str]:
-        choices = [request_of(one) for one in options(found)]
-        question, sizes = choices[0] if choices else request_of(found), sizes_of(found)
+    def _annotations(self, item: Item, job: JobQuestion) -> dict[str, str]:
+        choices = [request_of(option) for option in options(job)]
+        question, sizes = choices[0] if choices else request_of(job), sizes_of(job)
         digest = digest_of(question, sizes, self.model_version, choices)
-        if found.assumed:
-            digest = hash_of([digest, found.assumed], self.model_version)
+        if job.assumed:
+            digest = hash_of([digest, job.assumed], self.model_version)
         previous = item.annotations
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
         if choices:
-            found = sized(found)
-            question = request_of(found)
+            job = sized(job)
+            question = request_of(job)
         answer = self.answer(question)
-        advice = with_assumption(found, answer)
+        advice = with_assumption(job, answer)
         rows = table_of(sizes, self.answer, (question, answer))
         return of_advice(advice, digest, self.now, self.words(question, advice), rows)
 
@@ -265,11 +268,11 @@ def _targets(item: Item, items: Mapping[Place, Item]) -> list[Place]:
     ref = spec.get("targetRef") if is_ours(item.value) and isinstance(spec, dict) else None
     if not isinstance(ref, dict):
         return []
-    wanted = (ref.get("apiVersion"), ref.get("kind"), ref.get("name"), item.namespace)
+    target = (ref.get("apiVersion"), ref.get("kind"), ref.get("name"), item.namespace)
     return [
         place
-        for place, other in items.items()
-        if (other.api_version, other.kind, other.name, other.namespace) == wanted
+        for place, candidate in items.items()
+        if (candidate.api_version, candidate.kind, candidate.name, candidate.namespace) == target
     ]
 
 

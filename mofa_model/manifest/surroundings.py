@@ -54,12 +54,11 @@ def named_profiles(word: str) -> list[Profile]:
 
 def named_profile(word: str) -> Profile:
     """The one profile that a word means."""
-    found = named_profiles(word)
-    if len(found) != 1:
-        raise BadFile(
-            word, f"holds {len(found)} ClusterProfiles; give one, or a bundled name: {_known()}"
-        )
-    return found[0]
+    profiles = named_profiles(word)
+    if len(profiles) != 1:
+        count = f"{len(profiles)} ClusterProfiles"
+        raise BadFile(word, f"holds {count}; give one, or a bundled name: {_bundled_names()}")
+    return profiles[0]
 
 
 def manifests_of(word: str, field: str = "--profile") -> list[Mapping[str, Any]]:
@@ -74,24 +73,26 @@ def manifests_of(word: str, field: str = "--profile") -> list[Mapping[str, Any]]
     elif word == "-" or Path(word).exists():
         text = read_text(word, largest=LARGEST)
     else:
-        raise BadValue(field, word, f"give a file, or a bundled name: {_known()}")
-    found = [
+        raise BadValue(field, word, f"give a file, or a bundled name: {_bundled_names()}")
+    manifests = [
         item.value for item in Documents.parse(text, word).items if item.kind == "ClusterProfile"
     ]
-    if not found:
-        raise BadFile(word, f"holds no ClusterProfile; give one, or a bundled name: {_known()}")
-    return found
+    if not manifests:
+        raise BadFile(
+            word, f"holds no ClusterProfile; give one, or a bundled name: {_bundled_names()}"
+        )
+    return manifests
 
 
-def _known() -> str:
+def _bundled_names() -> str:
     return ", ".join(_texts())
 
 
 @cache
 def _texts() -> Mapping[str, str]:
     """Manifests by file name, which is the profile's name."""
-    found = sorted(Path(presets.__file__).with_name("profiles").glob("*.yaml"))
-    return {path.stem: path.read_text("utf-8") for path in found}
+    files = sorted(Path(presets.__file__).with_name("profiles").glob("*.yaml"))
+    return {path.stem: path.read_text("utf-8") for path in files}
 
 
 PRODUCTS: Final = (PRODUCT, "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
@@ -123,11 +124,11 @@ class Surroundings:
         """A profile by name."""
         if why := self.refused.get((PROFILE, name)):
             raise InputError(why)
-        found = self.profiles.get(name) or self.bundled.get(name)
-        if found is None:
-            known = ", ".join(sorted({*self.profiles, *self.bundled}))
-            raise BadValue(where, name, f"known: {known}; give it with --profile FILE")
-        return found
+        profile = self.profiles.get(name) or self.bundled.get(name)
+        if profile is None:
+            names = ", ".join(sorted({*self.profiles, *self.bundled}))
+            raise BadValue(where, name, f"known: {names}; give it with --profile FILE")
+        return profile
 
     def around(self, namespace: str) -> Beside:
         """What a job of a namespace may name."""
@@ -135,15 +136,15 @@ class Surroundings:
 
     def text(self, namespace: str, name: str, key: str) -> str | None:
         """The text behind a key of a ConfigMap; None where it is not here."""
-        found = self.config_maps.get((namespace, name), {}).get(key)
-        return found if isinstance(found, str) else None
+        value = self.config_maps.get((namespace, name), {}).get(key)
+        return value if isinstance(value, str) else None
 
 
-def surroundings(streams: Sequence[Documents], given: Sequence[Profile]) -> Surroundings:
-    """What streams hold; a profile of a stream stands before one that is given beside them."""
+def surroundings(streams: Sequence[Documents], extra: Sequence[Profile]) -> Surroundings:
+    """What streams hold; a profile of a stream stands before one of the same name in `extra`."""
     items = [item for stream in streams for item in stream.items]
-    configs = _configured(streams)
-    profiles = {profile.name: profile for profile in given}
+    configs = _function_configs(streams)
+    profiles = {profile.name: profile for profile in extra}
     policies: list[Object[AdvisorPolicySpec]] = []
     refused: dict[tuple[str, str], str] = {}
     for item in (*items, *configs):
@@ -183,13 +184,13 @@ def opts_in(body: Body) -> bool:
 
 def _beside(items: Iterable[Item]) -> dict[str, list[Body]]:
     """The objects of kinds that jobs may name, by namespace."""
-    known = {(kind.group, kind.kind): kind for kind in (*BESIDE, RAY_CLUSTER)}
-    found = dict[str, list[Body]]()
+    kinds = {(kind.group, kind.kind): kind for kind in (*BESIDE, RAY_CLUSTER)}
+    objects = dict[str, list[Body]]()
     for item in items:
-        kind = known.get((item.api_version.rpartition("/")[0], item.kind))
+        kind = kinds.get((item.api_version.rpartition("/")[0], item.kind))
         if kind is not None:
-            found.setdefault(item.namespace if kind.namespaced else "", []).append(item.value)
-    return found
+            objects.setdefault(item.namespace if kind.namespaced else "", []).append(item.value)
+    return objects
 
 
 def refusal(item: Item) -> str:
@@ -217,20 +218,24 @@ def profile_of(name: Any, selector: Mapping[str, str], around: Surroundings) -> 
         return around.profile(name, "profile"), ""
     if why := next((why for (kind, _), why in around.refused.items() if kind == PROFILE), ""):
         raise InputError(why)
-    given = list(around.profiles.values())
-    fitting = [one for one in given if one.spec.node_selector.items() <= selector.items()]
-    for candidates in (given, fitting):
+    profiles = list(around.profiles.values())
+    fitting = [
+        profile for profile in profiles if profile.spec.node_selector.items() <= selector.items()
+    ]
+    for candidates in (profiles, fitting):
         if len(candidates) == 1:
             return candidates[0], ""
-    if given or not around.bundled:
-        choices = f", and {_named(fitting or given)} could be meant" if given else ""
+    if profiles or not around.bundled:
+        choices = f", and {_with_gpus(fitting or profiles)} could be meant" if profiles else ""
         raise InputError(f"profile: is missing{choices}; {_NAME_ONE}")
-    return _assumed(selector, around.bundled)
+    return _bundled_with_gpu(selector, around.bundled)
 
 
-def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tuple[Profile, str]:
+def _bundled_with_gpu(
+    selector: Mapping[str, str], bundled: Mapping[str, Profile]
+) -> tuple[Profile, str]:
     """The one profile of the package with the GPU that pods select."""
-    choices = f"bundled are {_named(bundled.values())}"
+    choices = f"bundled are {_with_gpus(bundled.values())}"
     label = next((label for label in PRODUCTS if label in selector), "")
     if not label:
         raise InputError(
@@ -238,18 +243,20 @@ def _assumed(selector: Mapping[str, str], bundled: Mapping[str, Profile]) -> tup
             f"{_NAME_ONE}, or the GPU of its nodes with --gpu ({choices})"
         )
     device = _device(selector[label])
-    found = [one for one in bundled.values() if device and _device(one.spec.gpu) == device]
-    if len(found) != 1:
-        many = "several bundled profiles have" if found else "no bundled profile has"
+    matches = [
+        profile for profile in bundled.values() if device and _device(profile.spec.gpu) == device
+    ]
+    if len(matches) != 1:
+        many = "several bundled profiles have" if matches else "no bundled profile has"
         raise InputError(
             f"profile: is missing, and {many} the GPU that the pods select by {label}, "
             f"{selector[label]!r}; {_NAME_ONE} ({choices})"
         )
     why = (
-        f"profile {found[0].name} of the package is assumed: none is named, and the pods select "
+        f"profile {matches[0].name} of the package is assumed: none is named, and the pods select "
         f"the GPU {selector[label]}"
     )
-    return found[0], why
+    return matches[0], why
 
 
 def profile_with(
@@ -261,21 +268,22 @@ def profile_with(
     be meant: of several one of a class on which runs were measured, and of these the one with the
     least memory, so that what fits it fits the others.
     """
-    given = [one for one in around.profiles.values() if agrees(device_request, one.spec.gpu)]
-    if len(given) == 1:
-        return given[0], True
-    if given or not around.bundled:
+    profiles = around.profiles.values()
+    matches = [profile for profile in profiles if agrees(device_request, profile.spec.gpu)]
+    if len(matches) == 1:
+        return matches[0], True
+    if matches or not around.bundled:
         return None
     exact = _device(device_request.word) if device_request.word else ""
     names = (
         [exact]
         if exact
-        else [one for one in presets.names("devices") if agrees(device_request, one)]
+        else [device for device in presets.names("devices") if agrees(device_request, device)]
     )
     if not names:
         return None
-    measured = [one for one in names if presets.device_class(one) != ALONE] or names
-    least = min(measured, key=lambda one: float(presets.device(one).memory))
+    measured = [device for device in names if presets.device_class(device) != ALONE] or names
+    least = min(measured, key=lambda device: float(presets.device(device).memory))
     # A vendor alone is no product, be there one preset of its devices only, as of AMD's.
     sure = len(names) == 1 and device_request.product != device_request.vendor
     return Profile(name=least, spec=ClusterProfileSpec(gpu=least)), sure
@@ -289,15 +297,15 @@ def _device(product: str) -> str:
         return ""
 
 
-def _named(profiles: Iterable[Profile]) -> str:
+def _with_gpus(profiles: Iterable[Profile]) -> str:
     return ", ".join(f"{profile.name} ({profile.spec.gpu})" for profile in profiles)
 
 
-def _configured(streams: Sequence[Documents]) -> list[Item]:
+def _function_configs(streams: Sequence[Documents]) -> list[Item]:
     """What configures KRM functions."""
     around = [stream.resource_list.value for stream in streams if stream.resource_list is not None]
     return [
-        Item(one["functionConfig"], None)
-        for one in around
-        if isinstance(one.get("functionConfig"), dict)
+        Item(config["functionConfig"], None)
+        for config in around
+        if isinstance(config.get("functionConfig"), dict)
     ]

@@ -352,8 +352,11 @@ else:
         __base__=Part,
         __doc__="Assumptions by recovery class; the classes partition recoveries.",
         **{
-            one.value: (ClassAssumption | None, Field(default=None, description=one.told))
-            for one in RecoveryClass
+            recovery_class.value: (
+                ClassAssumption | None,
+                Field(default=None, description=recovery_class.told),
+            )
+            for recovery_class in RecoveryClass
         },
     )
 
