@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions, made from the models of this room, and JSON schemas for editors.
 
-`python -m mofa_model.manifest.crds` writes crds/ and docs/source/schema/mofa.dev/; with --check
+`python -m mofa_model.manifest.crds` writes crds/ and docs/reference/schema/mofa.dev/; with --check
 it compares.
 """
 
@@ -26,7 +26,7 @@ GROUP: Final = "mofa.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 FOLDER: Final = "crds"
-SCHEMAS: Final = f"docs/source/schema/{GROUP}"
+SCHEMAS: Final = f"docs/reference/schema/{GROUP}"
 """Where the schemas for editors are."""
 
 _HEADER: Final = (
@@ -384,7 +384,7 @@ def _optional(source: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str,
 
 
 def _resolved(source: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without references and nulls; keys beside a source win over it."""
+    """A schema without references and nulls; keys beside a reference win over it."""
     beside = {key: value for key, value in source.items() if key not in {"$ref", "anyOf", "allOf"}}
     if "$ref" in source:
         return _resolved(shared[source["$ref"].rpartition("/")[2]], shared) | beside

@@ -140,11 +140,11 @@ class Surroundings:
         return value if isinstance(value, str) else None
 
 
-def surroundings(streams: Sequence[Documents], extra: Sequence[Profile]) -> Surroundings:
-    """What streams hold; a profile of a stream stands before one of the same name in `extra`."""
+def surroundings(streams: Sequence[Documents], desk_profiles: Sequence[Profile]) -> Surroundings:
+    """What streams hold; their profiles stand before those of the same name in `desk_profiles`."""
     items = [item for stream in streams for item in stream.items]
     configs = _function_configs(streams)
-    profiles = {profile.name: profile for profile in extra}
+    profiles = {profile.name: profile for profile in desk_profiles}
     policies: list[Object[AdvisorPolicySpec]] = []
     refused: dict[tuple[str, str], str] = {}
     for item in (*items, *configs):
