@@ -100,8 +100,10 @@ def _untouched() -> str:
     old, new = "oldObject.spec", "object.spec"
     parts = ["object.?spec == oldObject.?spec"]
     for kind in KINDS:
-        if kind.stamped:
-            text = textwrap.indent(f"&& {_same_but_stamped(old, new, kind.stamped)}", "  ")
+        if kind.stamped_templates:
+            text = textwrap.indent(
+                f"&& {_same_but_stamped(old, new, kind.stamped_templates)}", "  "
+            )
             parts.append(
                 f'(request.resource.group + "/" + request.resource.resource == "{kind.group}/{kind.plural}"\n{text})'
             )
@@ -166,24 +168,27 @@ _RAISED = "variables.new.?{0}.orValue(0) >= variables.old.?{0}.orValue(0)"
 
 
 def _launches() -> str:
-    changing = [kind for kind in KINDS if kind.changes]
+    changing = [kind for kind in KINDS if kind.changed_field]
     made = []
     for kind in changing:
         limit = kind.restart_limit if kind.restart_limit and kind.restart_limit.can_change else None
         parts = [
             f'variables.resource == "{kind.resource}"',
             same(
-                "variables.old", "variables.new", kind.changes, *(limit.path[:1] if limit else ())
+                "variables.old",
+                "variables.new",
+                kind.changed_field,
+                *(limit.path[:1] if limit else ()),
             ),
             *([_RAISED.format(".?".join(limit.path))] if limit else []),
-            *([kind.admits] if kind.admits else []),
+            *([kind.change_rule] if kind.change_rule else []),
         ]
         text = textwrap.indent("\n&& ".join(parts), "    ")
         made.append(f"- name: {kind.word} # arguments of a {kind.title}\n  expression: >-\n{text}")
     sizes = [
-        f"""(variables.resource == "{kind.resource}"\n&& {kind.sized})"""
+        f"""(variables.resource == "{kind.resource}"\n&& {kind.size_rule})"""
         for kind in KINDS
-        if kind.sized
+        if kind.size_rule
     ]
     text = textwrap.indent("\n|| ".join(sizes), "    ")
     made.append(

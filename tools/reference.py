@@ -197,8 +197,8 @@ def kinds_page() -> str:
     """docs/reference/kinds.md."""
     rows = (
         (
-            kind.title, _versions(kind), f"`{kind.setting}`", f"`{kind.holds.removeprefix('spec.')}`",
-            f"`{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.place,
+            kind.title, _versions(kind), f"`{kind.setting}`", f"`{kind.pods_path.removeprefix('spec.')}`",
+            f"`{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.arguments_note,
         )
         for kind in KINDS
     )  # fmt: skip

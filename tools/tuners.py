@@ -28,11 +28,11 @@ from mofa_model.errors import MofaError
 from mofa_model.estimate import estimate
 from mofa_model.launch import Reading, program_of, read
 from mofa_model.launch.formats import document_of
-from mofa_model.launch.tuning_request import tuning_of
 from mofa_model.launch.hugging_face import OPTIMIZERS
 from mofa_model.launch.table import Settings
 from mofa_model.launch.trainers import settings_of
 from mofa_model.launch.tuning import PAIRED, FineTuning
+from mofa_model.launch.tuning_request import tuning_of
 from mofa_model.search import SearchCase, SearchQuestion, framework, parse_constraint, search
 from mofa_model.spec import Training, Workload
 from mofa_model.spec.training import parse_documents

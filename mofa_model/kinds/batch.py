@@ -96,8 +96,8 @@ BATCH_JOB = BatchJob(
     word="batch",
     title="batch Job",
     witness=False,
-    holds="spec.template",
-    place="the annotations of a JobSet, where its container reads them",
-    changes="template",
-    admits=same_pods("variables.old.template", "variables.new.template"),
+    pods_path="spec.template",
+    arguments_note="the annotations of a JobSet, where its container reads them",
+    changed_field="template",
+    change_rule=same_pods("variables.old.template", "variables.new.template"),
 )  # fmt: skip

@@ -132,11 +132,11 @@ def total(
     pod_sets: Iterable[PodSet],
     beside: Beside = NOTHING,
     *,
-    holds: str = "spec",
+    pods_path: str = "spec",
     nodes: int = 0,
     each: int = 0,
 ) -> Demand:
-    """What sets of pods ask for together; `holds` is where a job of the kind has its pods.
+    """What sets of pods ask for together; `pods_path` is where a job of the kind has its pods.
 
     Where a container names GPUs and leaves their number empty, processes say it: `each` of `nodes`
     where the object states them, else as torchrun is told. Without a resource there are no GPUs.
@@ -163,14 +163,14 @@ def total(
         gpus_per_pod=pod_gpus,
         sizes=_sizes(asking) if gpus else (),
         words=words,
-        words_path=speaker.words_path if speaker and words else holds,
+        words_path=speaker.words_path if speaker and words else pods_path,
         # A job that is still to be sized asks for no GPU: its nodes are those that its pods select.
         selector=next(filter(None, (pods.pod_set.spec.selector for pods in asking or sets)), {}),
         images=frozenset(
             container.image for pods in sets for container in pods.pod_set.spec.containers
         ),
         mounts=tuple(dict.fromkeys(mount for pods in sets for mount in pods.pod_set.spec.mounts)),
-        unread="" if gpus else _unread(sets, holds),
+        unread="" if gpus else _unread(sets, pods_path),
         missing=tuple(dict.fromkeys(reference for pods in sets for reference in pods.missing)),
     )
 
@@ -228,10 +228,12 @@ def _thinned(counts: range) -> list[int]:
     return sorted(kept)[-_SIZES:]
 
 
-def _unread(sets: Sequence[_Set], holds: str) -> str:
+def _unread(sets: Sequence[_Set], pods_path: str) -> str:
     """Why no GPUs were found, in the object's own words."""
     if not any(pods.pod_set.spec.containers for pods in sets):
-        return f"{holds}: has no containers; give it a pod that asks for {GPU[0]}, or {ELSEWHERE}"
+        return (
+            f"{pods_path}: has no containers; give it a pod that asks for {GPU[0]}, or {ELSEWHERE}"
+        )
     for pods in sets:
         if pods.why:
             return f"{pods.pod_set.where}.spec.resourceClaims: {pods.why}, or {ELSEWHERE}"

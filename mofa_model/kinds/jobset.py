@@ -121,7 +121,7 @@ class JobSet(JobKind):
             },
         )
 
-    def shown(self, body: Body) -> frozenset[RecoveryClass]:
+    def visible_classes(self, body: Body) -> frozenset[RecoveryClass]:
         """The recovery classes that this job can show; restarts of a process alone only where its
         controller counts them.
         """
@@ -129,7 +129,7 @@ class JobSet(JobKind):
             "current_in_place_restart_attempt"
             in glance(_Status, body.get("status")).model_fields_set
         )
-        return super().shown(body) | ({RecoveryClass.PROCESS} if counted else frozenset())
+        return super().visible_classes(body) | ({RecoveryClass.PROCESS} if counted else frozenset())
 
     def manifests(self, job: NewJob) -> list[dict[str, Any]]:
         """One Job with a pod a node; the first pod is where they meet."""
@@ -188,11 +188,11 @@ def _templates(body: Body) -> list[tuple[str, object]]:
 _JOBS = ("variables.old.replicatedJobs", "variables.new.replicatedJobs")
 JOB_SET = JobSet(
     "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets",
-    holds="spec.replicatedJobs[].template.spec.template",
-    place="annotations of the pod templates whose containers read them: "
+    pods_path="spec.replicatedJobs[].template.spec.template",
+    arguments_note="annotations of the pod templates whose containers read them: "
     "`advisor.mofa.dev/launch-args`, `advisor.mofa.dev/checkpoint-interval-steps`",
-    changes="replicatedJobs",
-    admits=f"""\
+    changed_field="replicatedJobs",
+    change_rule=f"""\
 {_JOBS[0]}.map(r, r.name) == {_JOBS[1]}.map(r, r.name)
 && {_JOBS[1]}.all(r, {_JOBS[0]}.exists(o, o.name == r.name
 {indent("&& " + same("o", "r", "template"), "  ")}

@@ -273,19 +273,21 @@ class JobKind(Kind):
     """Where its spec says that it waits; empty = it cannot wait."""
     names: tuple[str, ...] = (CLAIMED, MAPPED)
     """Fields of its spec by which it names objects that its pods depend on."""
-    holds: str = "spec"
+    pods_path: str = "spec"
     """Where its pods stand, for messages."""
-    place: str = "nothing: it cannot be changed. The advice is annotated, and an Event says so"
+    arguments_note: str = (
+        "nothing: it cannot be changed. The advice is annotated, and an Event says so"
+    )
     """Where launch arguments are written while it waits, for the documents."""
-    changes: str = ""
+    changed_field: str = ""
     """The field of its spec in which they are; empty = nothing can be changed once it was made."""
-    admits: str = ""
+    change_rule: str = ""
     """What else the admission policy asks there: CEL over variables.old and variables.new."""
-    sized: str = ""
-    """What the admission policy asks of a change of size: CEL as of `admits`; empty = none."""
+    size_rule: str = ""
+    """What the admission policy asks of a change of size: CEL as of `change_rule`; empty = none."""
     child: Kind | None = None
     """The kind of the object of its name that is made anew after a change of size; None = none."""
-    stamped: tuple[tuple[str, ...], ...] = ()
+    stamped_templates: tuple[tuple[str, ...], ...] = ()
     """Pod templates to which its project's webhook gives an empty creation time at a change."""
     labels: PodLabels | None = None
     """Labels of its own pods; None = pods are those of another kind, or not told apart."""
@@ -308,14 +310,14 @@ class JobKind(Kind):
 
     def demand(self, spec: Body, beside: Beside = NOTHING) -> Demand:
         """GPUs, launch command and node selector; `beside` holds the objects that it names."""
-        return total(self.pod_sets(spec), beside, holds=self.holds)
+        return total(self.pod_sets(spec), beside, pods_path=self.pods_path)
 
     def observed(self, body: Body, now: float) -> Observation:
         """What an object's public API says of its life; by default, what its conditions say. [s]"""
         del now
         return glance(Conditioned, body.get("status")).observation()
 
-    def shown(self, body: Body) -> frozenset[RecoveryClass]:
+    def visible_classes(self, body: Body) -> frozenset[RecoveryClass]:
         """Recovery classes that an object can show."""
         del body
         return frozenset({RecoveryClass.POD, RecoveryClass.JOB})

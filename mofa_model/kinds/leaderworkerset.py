@@ -59,10 +59,10 @@ LEADER_WORKER_SET = LeaderWorkerSet(
     labels=PodLabels(job=_NAME),
     witness=False,
     suspend=(),
-    holds="spec.leaderWorkerTemplate.workerTemplate",
-    stamped=(
+    pods_path="spec.leaderWorkerTemplate.workerTemplate",
+    stamped_templates=(
         ("leaderWorkerTemplate", "leaderTemplate"),
         ("leaderWorkerTemplate", "workerTemplate"),
     ),
-    place="nothing: it cannot wait. The advice is annotated, and an Event says so",
+    arguments_note="nothing: it cannot wait. The advice is annotated, and an Event says so",
 )  # fmt: skip

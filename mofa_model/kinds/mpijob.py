@@ -46,8 +46,8 @@ MPI_JOB = MPIJob(
     restart_limit=RestartLimit(path=("runPolicy", "backoffLimit")),
     others=("v1",),
     suspend=("runPolicy", "suspend"),
-    holds="spec.mpiReplicaSpecs.*.template",
-    place="nothing: its launcher is made together with it. "
+    pods_path="spec.mpiReplicaSpecs.*.template",
+    arguments_note="nothing: its launcher is made together with it. "
     "The advice is annotated, and an Event says so",
     labels=PodLabels(job="training.kubeflow.org/job-name"),
 )  # fmt: skip

@@ -134,7 +134,7 @@ class PyTorchJob(JobKind):
         job = read(_Spec, spec)
         each = job.processes or job.elastic_processes
         nodes = sum(role.replicas for role in job.roles.values()) if each else 0
-        return total(self.pod_sets(spec), beside, holds=self.holds, nodes=nodes, each=each)
+        return total(self.pod_sets(spec), beside, pods_path=self.pods_path, nodes=nodes, each=each)
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions, and how many pods run."""
@@ -190,11 +190,11 @@ PYTORCH_JOB = PyTorchJob(
     "kubeflow.org", "v1", "PyTorchJob", "pytorchjobs",
     restart_limit=RestartLimit(path=("runPolicy", "backoffLimit"), by_pod=True),
     suspend=("runPolicy", "suspend"),
-    holds="spec.pytorchReplicaSpecs.*.template",
-    place="`args` of the containers called `pytorch`: "
+    pods_path="spec.pytorchReplicaSpecs.*.template",
+    arguments_note="`args` of the containers called `pytorch`: "
     "words of the layout are replaced, all others kept",
-    changes="pytorchReplicaSpecs",
-    admits=f"""\
+    changed_field="pytorchReplicaSpecs",
+    change_rule=f"""\
 {_OLD}.all(role, role in {_NEW})
 && {_NEW}.all(role, role in {_OLD}
 {indent("&& " + same(f"{_OLD}[role]", f"{_NEW}[role]", "template"), "  ")}

@@ -92,7 +92,7 @@ RAY_CLUSTER = RayCluster(
     "ray.io", "v1", "RayCluster", "rayclusters",
     others=("v1alpha1",),
     witness=False,
-    holds="spec.workerGroupSpecs[].template",
-    place="nothing: what is trained is told to Ray, not to the object. "
+    pods_path="spec.workerGroupSpecs[].template",
+    arguments_note="nothing: what is trained is told to Ray, not to the object. "
     "The advice is annotated, and an Event says so",
 )  # fmt: skip

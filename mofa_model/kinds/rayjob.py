@@ -118,7 +118,7 @@ class RayJob(JobKind):
                 demand = unresolved(demand, reference, where)
             else:
                 pod_sets = read(RaySpec, cluster, str(reference)).pod_sets(str(reference))
-                demand = total(pod_sets, beside, holds=where)
+                demand = total(pod_sets, beside, pods_path=where)
         words = split([job.entrypoint])
         return replace(demand, words=words, words_path="spec.entrypoint") if words else demand
 
@@ -247,10 +247,10 @@ RAY_JOB = RayJob(
     restart_limit=RestartLimit(path=("backoffLimit",), ends_at=False, can_change=True),
     others=("v1alpha1",),
     names=(CLAIMED, MAPPED, "clusterSelector"),
-    holds="spec.rayClusterSpec.workerGroupSpecs[].template",
-    place="`entrypoint`: words of the layout are replaced, every other character of the line stays",
-    changes="entrypoint",
-    sized=f"""\
+    pods_path="spec.rayClusterSpec.workerGroupSpecs[].template",
+    arguments_note="`entrypoint`: words of the layout are replaced, every other character of the line stays",
+    changed_field="entrypoint",
+    size_rule=f"""\
 variables.before[?"{SIZE}"].hasValue()
 && {same("variables.old", "variables.new", "rayClusterSpec", "entrypoint")}
 && {same(*_CLUSTERS, "workerGroupSpecs")}

@@ -157,7 +157,7 @@ def _total(job: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Dema
     )
     others = [pods for pods, other in zip(sets, runtime.jobs, strict=True) if not _trains(other)]
     each = job.processes or runtime.processes
-    demand = total([trainer, *others], beside, holds=where, nodes=nodes or 0, each=each)
+    demand = total([trainer, *others], beside, pods_path=where, nodes=nodes or 0, each=each)
     selector = dict(demand.selector)
     for pods in _changed_pods(job):
         selector |= pods.selector
@@ -409,12 +409,12 @@ TRAIN_JOB = TrainJob(
     setting="TrainJob",
     title="TrainJob",
     names=("runtimeRef",),
-    holds="spec.trainer.resourcesPerNode",
-    place="the annotations of a JobSet, on the pods of `node` where their container reads them, "
+    pods_path="spec.trainer.resourcesPerNode",
+    arguments_note="the annotations of a JobSet, on the pods of `node` where their container reads them, "
     "in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
-    changes="runtimePatches",
+    changed_field="runtimePatches",
     child=JOB_SET,
-    sized=f"""\
+    size_rule=f"""\
 variables.before[?"{SIZE}"].hasValue()
 && {same("variables.old", "variables.new", "trainer")}
 && !variables.old.?trainer.?numNodes.hasValue()
@@ -422,7 +422,7 @@ variables.before[?"{SIZE}"].hasValue()
     "variables.old.?trainer.orValue({})", "variables.new.?trainer.orValue({})",
     "numNodes", "numProcPerNode", "resourcesPerNode", "args",
 )}""",
-    admits=f"""\
+    change_rule=f"""\
 {_patches("old", "!=")}
   == {_patches("new", "!=")}
 && {_patches("new", "==")}.all(p,

@@ -82,8 +82,8 @@ VOLCANO_JOB = VolcanoJob(
     setting="VolcanoJob",
     title="Volcano Job",
     suspend=(),
-    holds="spec.tasks[].template",
-    place="nothing: Volcano lets nobody change a job's command. "
+    pods_path="spec.tasks[].template",
+    arguments_note="nothing: Volcano lets nobody change a job's command. "
     "The advice is annotated, and an Event says so",
     labels=PodLabels(job="volcano.sh/job-name"),
 )  # fmt: skip

@@ -51,7 +51,7 @@ WORKLOAD = QueuedWorkload(
     title="Workload of Kueue",
     witness=False,
     suspend=(),
-    holds="spec.podSets[].template",
-    place="nothing: Kueue makes it of another object. "
+    pods_path="spec.podSets[].template",
+    arguments_note="nothing: Kueue makes it of another object. "
     "The advice is annotated, and an Event says so",
 )  # fmt: skip

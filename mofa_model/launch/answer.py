@@ -287,7 +287,11 @@ def launch_script(launch: Launch, nodes: int, gpus: int) -> str:
         node_options,
         *([started] if started else []),
     ]
-    parts += [layout, *options, '"$@"'] if begin.last or not started else [*options, '"$@"', layout]
+    parts += (
+        [layout, *options, '"$@"']
+        if begin.options_last or not started
+        else [*options, '"$@"', layout]
+    )
     lines = [
         "#!/usr/bin/env bash",
         (

@@ -39,7 +39,7 @@ class Format:
     """What it is called."""
     marks: Sequence[Sequence[str]]
     """Alternatives; of each all places must be there."""
-    say: str = ""
+    replacement: str = ""
     """What can be given in its place, where it is not read."""
     reader: str = ""
     """The trainer whose words it has, where it is read."""
@@ -96,7 +96,7 @@ def format_of(document: Mapping[str, Any], name: str) -> Format:
         raise BadFile(
             name,
             f"seems to be {file_format.about}, which is not read as a layout: "
-            f"{file_format.say}; {_read()}",
+            f"{file_format.replacement}; {_read()}",
         )
     _refuse_keys(file_format, document, name)
     return file_format

@@ -41,7 +41,7 @@ _WORD: Final = "activation-checkpoint"
 """An option of torchtitan that is one word, its value behind a colon."""
 _OF_FSDP: Final = {"ckpt-format": ("fsdp_dtensor",)}
 """Values that only another layout has."""
-_UNSAID: Final = {
+_DEFAULTS: Final = {
     ("megatron", f"{axis}-parallel-size"): ("1",)
     for axis in ("tensor-model", "pipeline-model", "context", "expert-model")
 }
@@ -279,7 +279,7 @@ class _Editor:
         words = self._call().traced_words
         same = [option for option in self._current_options() if option.name == name]
         if not same:
-            if new.values != _UNSAID.get((self._trainer, name)):
+            if new.values != _DEFAULTS.get((self._trainer, name)):
                 self._add(name)
             return
         current = same[-1]
@@ -360,7 +360,7 @@ class _Editor:
         if self._trainer in KEYS:
             ends.insert(0, self._end_of(words))
         for end in list(dict.fromkeys(ends))[:_TRIED]:
-            yield from self._behind(end, new)
+            yield from self._edits_after(end, new)
 
     def _end_of(self, words: Sequence[TracedWord]) -> int:
         """Where a command ends whose last words are variables, each of which is one word of
@@ -376,7 +376,7 @@ class _Editor:
             end = token.end() if token else end
         return end
 
-    def _behind(self, end: int, new: str) -> Iterator[Edit]:
+    def _edits_after(self, end: int, new: str) -> Iterator[Edit]:
         """Edits that put a new option behind a place: on a line of its own, or on the same line."""
         text = self._text
         start, stop = text.rfind("\n", 0, end) + 1, text.find("\n", end)
@@ -455,12 +455,12 @@ class _Editor:
 
     def _others(self, words: Sequence[str], name: str) -> list[str]:
         """The words of a command without one option."""
-        gone = {
+        removed = {
             index
             for option in self._named(words, name)
             for index in range(option.position, option.end)
         }
-        return [word for index, word in enumerate(words) if index not in gone]
+        return [word for index, word in enumerate(words) if index not in removed]
 
     def _span(self, words: Sequence[TracedWord], option: _Option) -> tuple[int, int, int] | None:
         """Where an option stands in the text: its begin, its end, and where its value begins."""

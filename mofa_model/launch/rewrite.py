@@ -24,7 +24,7 @@ from mofa_model.launch.shell import (
     Command,
     Script,
     ShellWord,
-    in_the_way,
+    append_obstacle,
     is_run,
     line_of,
     parse,
@@ -82,20 +82,20 @@ def rewritten(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]
             *words[line_index + 1 :],
         )
     arguments = _without_chosen(words, trainer, arguments)
-    gone = _layout(words, trainer, arguments)
-    for word in () if gone else words:
+    replaced = _layout_indexes(words, trainer, arguments)
+    for word in () if replaced else words:
         if any(blank in word for blank in " \t\n") and _mentions(word, trainer, arguments):
             if len(words) == 1:
                 return (rewritten_line(word, arguments),)
             raise _refused(
                 f"the layout's arguments are in {shown(word)}; write them into the command"
             )
-    spot = _spot(words, gone)
-    rest = [index for index in range(len(words)) if index not in gone]
+    insertion = _insertion_index(words, replaced)
+    rest = [index for index in range(len(words)) if index not in replaced]
     return (
-        *(words[index] for index in rest if index < spot),
+        *(words[index] for index in rest if index < insertion),
         *arguments,
-        *(words[index] for index in rest if index >= spot),
+        *(words[index] for index in rest if index >= insertion),
     )
 
 
@@ -110,7 +110,7 @@ def layout_words(words: Sequence[str]) -> tuple[str, ...]:
     """
     try:
         trainer = _trainer_of(words)
-        places = _layout(words, trainer, [f"--{name}" for name in sorted(_STATED)])
+        places = _layout_indexes(words, trainer, [f"--{name}" for name in sorted(_STATED)])
     except InputError:
         return ()
     for index, word in enumerate(words):
@@ -133,32 +133,34 @@ def rewritten_line(line: str, arguments: Sequence[str]) -> str:
 
 def _edits(line: str, trainer: str, arguments: Sequence[str]) -> list[Edit]:
     """What changes in a line, or in the line that its trainer's shell is told to run."""
-    words = _trainers(parse(line), trainer, arguments).words
+    words = _trainer_command(parse(line), trainer, arguments).words
     texts = [word.text for word in words]
     line_index = _line_in(texts, trainer, arguments)
     if line_index is not None:
-        return _inside(words[line_index], trainer, arguments)
+        return _edits_inside(words[line_index], trainer, arguments)
     arguments = _without_chosen(texts, trainer, arguments)
-    gone = _layout(texts, trainer, arguments)
-    _check_values(words, gone, trainer)
-    spot = _spot(texts, gone)
-    words_before = [word for index, word in enumerate(words) if index not in gone and index < spot]
+    replaced = _layout_indexes(texts, trainer, arguments)
+    _check_values(words, replaced, trainer)
+    insertion = _insertion_index(texts, replaced)
+    words_before = [
+        word for index, word in enumerate(words) if index not in replaced and index < insertion
+    ]
     if not words_before:
         raise _refused(
             "it holds only the arguments of the layout; add the trainer's script before them"
         )
-    again = texts[0] in {"eval", "ssh"}  # words that a shell reads a second time
-    new = shlex.join([shlex.quote(word) for word in arguments] if again else arguments)
+    is_read_twice = texts[0] in {"eval", "ssh"}  # words that a shell reads a second time
+    new = shlex.join([shlex.quote(word) for word in arguments] if is_read_twice else arguments)
     # A number that touches < or > would say which file it is.
     last = words_before[-1].end
     added = Edit(last, last, f" {new} " if _REDIRECTS.match(line, last) else f" {new}")
     return [added] + [
         Edit(word.start if _REDIRECTS.match(line, word.end) else word.before, word.end, "")
-        for word in (words[index] for index in gone)
+        for word in (words[index] for index in replaced)
     ]
 
 
-def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[Edit]:
+def _edits_inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[Edit]:
     """Edits inside a word that a shell runs as a command line.
 
     In double quotes each piece is edited; any other word is quoted anew.
@@ -177,7 +179,7 @@ def _inside(word: ShellWord, trainer: str, arguments: Sequence[str]) -> list[Edi
     return [Edit(word.start, word.end, f"'{text}'")]
 
 
-def _trainers(script: Script, trainer: str, arguments: Sequence[str]) -> Command:
+def _trainer_command(script: Script, trainer: str, arguments: Sequence[str]) -> Command:
     """The trainer's command: the one with a layout, or the only one that could be."""
     for value in script.values:
         name, _, text = value.partition("=")
@@ -231,9 +233,9 @@ def _check_words(commands: Iterable[Command]) -> None:
                 )
 
 
-def _check_values(words: Sequence[ShellWord], gone: Iterable[int], trainer: str) -> None:
+def _check_values(words: Sequence[ShellWord], replaced: Iterable[int], trainer: str) -> None:
     """Refuse a variable that may be one more value of the layout, or something else."""
-    for index in gone:
+    for index in replaced:
         if (
             words[index].expands
             and not argument_of(words[index].text, trainer)
@@ -255,7 +257,9 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     if line_index == len(words):
         raise _refused("its shell has nothing to run; name the trainer's script")
     there = _mentions(words[line_index], trainer, arguments)
-    beside = bool(_layout([*words[:line_index], *words[line_index + 1 :]], trainer, arguments))
+    beside = bool(
+        _layout_indexes([*words[:line_index], *words[line_index + 1 :]], trainer, arguments)
+    )
     if there and beside:
         raise _refused(
             "the layout's arguments are both in the line that a shell runs and beside it; "
@@ -276,11 +280,11 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     return None if beside or (passed and not there) else line_index
 
 
-def _spot(words: Sequence[str], gone: Iterable[int]) -> int:
+def _insertion_index(words: Sequence[str], replaced: Iterable[int]) -> int:
     """The index at which new arguments go: that of a `--` after the old ones, else the end. [1]"""
-    if why := in_the_way(words):
+    if why := append_obstacle(words):
         raise _refused(why)
-    places = sorted(gone)
+    places = sorted(replaced)
     end = next(
         (
             index
@@ -303,7 +307,7 @@ def _decides(command: Command, trainer: str, arguments: Sequence[str]) -> bool:
         and line_index < len(words)
         and _mentions(words[line_index], trainer, arguments)
     )
-    return ran or bool(_layout(words, trainer, arguments))
+    return ran or bool(_layout_indexes(words, trainer, arguments))
 
 
 def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
@@ -313,7 +317,7 @@ def _mentions(text: str, trainer: str, arguments: Sequence[str]) -> bool:
         re.sub(r"""['"\\]|""" + ends, " ", text),
         re.sub(ends, " ", re.sub(r"""\\\n|['"\\]""", "", text)),
     )
-    return any(_layout(variant.split(), trainer, arguments) for variant in texts)
+    return any(_layout_indexes(variant.split(), trainer, arguments) for variant in texts)
 
 
 def _without_chosen(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> list[str]:
@@ -348,7 +352,7 @@ def _trainer_of(arguments: Sequence[str]) -> str:
     )
 
 
-def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set[int]:
+def _layout_indexes(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set[int]:
     """Places of the words that decide the layout."""
     others = {megatron.TRAINER, torchtitan.TRAINER} - {trainer}
     for index, word in enumerate(words):
@@ -359,13 +363,13 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
                 f"{word.partition('=')[0]} is no argument of {trainer}, which the advice is for"
             )
     new = {argument_of(word, trainer) for word in arguments}
-    gone: set[int] = set()
+    replaced: set[int] = set()
     values = 0
     for index, word in enumerate(words):
         name = argument_of(word, trainer)
         if not name:
             if values and not word.startswith("--"):
-                gone.add(index)
+                replaced.add(index)
                 values -= 1
             else:
                 values = 0
@@ -373,9 +377,9 @@ def _layout(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> set
         today = table(trainer).today(name, None)[0]
         values = 0
         if today in table(trainer).kinds and (today not in _STATED | _DISPATCHERS or today in new):
-            gone.add(index)
+            replaced.add(index)
             values = 0 if "=" in word or trainer == nemo.TRAINER else values_of(name, trainer)
-    return gone
+    return replaced
 
 
 def _refused_in(words: Sequence[str], trainer: str) -> str:

@@ -4,7 +4,7 @@
     words_of(line)     the words of a line, without places, and without shfmt
     line_of(words)     which word is a line of its own, as in `bash -lc LINE`
     is_run(words)      whether what follows is run as a command
-    in_the_way(words)  why arguments at the end would not be the trainer's
+    append_obstacle(words)  why arguments at the end would not be the trainer's
 
 `parse` asks shfmt, which knows here-documents, continued lines and every kind of quotes, and runs
 nothing. It writes its syntax tree as JSON, within bounds of size, time and memory.
@@ -255,12 +255,12 @@ def is_run(before: Sequence[str]) -> bool:
     )  # fmt: skip
 
 
-def in_the_way(words: Sequence[str]) -> str:
+def append_obstacle(words: Sequence[str]) -> str:
     """Why arguments at the end of a command would not reach the trainer in it; empty where they do.
 
-    >>> in_the_way(["env", "-S", "torchrun t.py"]).partition(";")[0]
+    >>> append_obstacle(["env", "-S", "torchrun t.py"]).partition(";")[0]
     "the trainer is in 'torchrun t.py', which 'env' splits into words"
-    >>> in_the_way(["torchrun", "t.py", "--note", "as python t.py"])
+    >>> append_obstacle(["torchrun", "t.py", "--note", "as python t.py"])
     ''
     """
     for index, word in enumerate(words):

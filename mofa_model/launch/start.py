@@ -43,7 +43,7 @@ class Start:
     """The model, as words of the trainer."""
     options: tuple[str, ...] = ()
     """Further options, as they stand in a shell script."""
-    last: bool = False
+    options_last: bool = False
     """Whether the options come behind those of the layout, because a file has to come first."""
     extra_files: Mapping[str, str] = field(default_factory=dict)
     """Files that the options name, with their text."""
@@ -53,14 +53,14 @@ class Start:
     """Lines of shell before these ten steps."""
     without_gpu: tuple[str, ...] = ()
     """Words that let the ten steps run where no GPU is."""
-    says: str = ""
+    default_run: str = ""
     """What runs as long as nobody changes a variable, in one sentence."""
 
     def top(self) -> list[str]:
         """Lines of shell at the top of a launch script."""
         if not self.variables:
             return []
-        lines = [f"# Yours to set, here or in the environment. {self.says}".rstrip()]
+        lines = [f"# Yours to set, here or in the environment. {self.default_run}".rstrip()]
         for variable in self.variables:
             value = (
                 variable.default

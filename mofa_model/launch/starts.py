@@ -76,7 +76,7 @@ def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
             '${saved[@]+"${saved[@]}"}',
         ),
         smoke=_MOCKED,
-        says="Without DATA and TOKENIZER it trains on mock data; "
+        default_run="Without DATA and TOKENIZER it trains on mock data; "
         "SCRIPT stands in a checkout of Megatron-LM.",
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def _nemo(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
             "pretrain.py": program_text("bridge.py").replace("SHAPE = []", f"SHAPE = {shape!r}")
         },
         smoke=_MOCKED,
-        says="Without DATA and TOKENIZER it trains on mock data.",
+        default_run="Without DATA and TOKENIZER it trains on mock data.",
     )  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def _torchtitan(model: Transformer, _settings: LaunchSettings, launch: Launch) -
         ),
         extra_files=files,
         smoke=variables(*_SHORT),
-        says="It runs in a checkout of torchtitan, on the small set of its tests.",
+        default_run="It runs in a checkout of torchtitan, on the small set of its tests.",
     )  # fmt: skip
 
 
@@ -189,7 +189,7 @@ def _transformers(model: Transformer, settings: LaunchSettings, _: Launch) -> St
         },
         smoke=variables(("DATA", ""), ("TOKENIZER", ""), *_SHORT),
         without_gpu=("--use_cpu", "True"),
-        says="Without DATA it trains on mock data; SCRIPT is transformers' Trainer, or yours.",
+        default_run="Without DATA it trains on mock data; SCRIPT is transformers' Trainer, or yours.",
     )  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def _tuner(
                 *_OF_TUNER,
             ),
             options=(*options, *([sets[task]] if task in sets else [])),
-            last=True,
+            options_last=True,
             extra_files={"mock.py": program_text("mock.py")},
             smoke=variables(
                 ("MODEL", '"${MODEL:-$HERE/mock/model}"'),
@@ -227,7 +227,7 @@ def _tuner(
             ),
             smoke_preparations=(f'[ -n "${{MODEL-}}" ] && [ -d "$HERE/mock" ] || {mock_command}',),
             without_gpu=without_gpu,
-            says="They go over the file of the trainer; weights and data come from a hub.",
+            default_run="They go over the file of the trainer; weights and data come from a hub.",
         )
 
     return start
@@ -251,9 +251,9 @@ def _torchtune(_: Transformer, _settings: LaunchSettings, _launch: Launch) -> St
             '${STEPS:+"max_steps_per_epoch=$STEPS"}',
             '${DATA:+"dataset.source=$DATA"}',
         ),
-        last=True,
+        options_last=True,
         smoke=variables(*_SHORT),
-        says="They go over the file; weights are fetched first, data come from a hub.",
+        default_run="They go over the file; weights are fetched first, data come from a hub.",
     )
 
 

@@ -40,7 +40,7 @@ class Arguments:
     """Names of earlier releases, with today's; `name=value` where a flag became a choice."""
     refused: Mapping[str, str]
     """What has no modelled cost, with what to say instead."""
-    only: Mapping[str, Sequence[str]]
+    priced_values: Mapping[str, Sequence[str]]
     """The values that are priced, of what has others too."""
     unpriced: Sequence[str]
     """Patterns of what changes memory or time and no field of a strategy says."""
@@ -55,14 +55,14 @@ class Arguments:
             text = str(value).lower()
             if name in self.refused and text not in {"false", "null"}:
                 raise BadValue(name, value, f"its cost is not modelled: {self.refused[name]}")
-            allowed = self.only.get(name)
+            allowed = self.priced_values.get(name)
             if allowed is not None and text not in {word.lower() for word in allowed}:
                 raise BadValue(name, value, f"only {' or '.join(allowed)} has a modelled cost")
         return tuple(name for name in options if self.is_unpriced(name))
 
     def is_unpriced(self, name: str) -> bool:
         """Whether a name is of what changes memory or time and is not read."""
-        is_read = name in self.kinds or name in self.only or name in self.refused
+        is_read = name in self.kinds or name in self.priced_values or name in self.refused
         return not is_read and any(fnmatchcase(name, pattern) for pattern in self.unpriced)
 
     def meant_by(self, name: str) -> str:
@@ -75,7 +75,7 @@ class Arguments:
         >>> table("megatron").meant_by("tensor-parallel-sizes"), table("megatron").meant_by("lr")
         ('tensor-model-parallel-size', '')
         """
-        names = {*self.kinds, *self.older, *self.refused, *self.only}
+        names = {*self.kinds, *self.older, *self.refused, *self.priced_values}
         if (
             name in names
             or self.is_unpriced(name)
@@ -185,7 +185,7 @@ def table(trainer: str) -> Arguments:
         kinds=content["arguments"],
         older=content.get("older", {}),
         refused=content["refused"],
-        only=content["only"],
+        priced_values=content["only"],
         unpriced=content["unpriced"]["names"],
     )
 
@@ -236,7 +236,8 @@ def refuse_degrees(arguments: Arguments, settings: Settings) -> None:
     about the training.
     """
     read = {
-        name.rpartition(".")[2] for name in (*arguments.kinds, *arguments.older, *arguments.only)
+        name.rpartition(".")[2]
+        for name in (*arguments.kinds, *arguments.older, *arguments.priced_values)
     }
     for path, value in settings.leaves().items():
         name = path.rpartition(".")[2]

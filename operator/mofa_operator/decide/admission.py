@@ -99,7 +99,7 @@ def _is_unsized(snapshot: CheckSnapshot) -> bool:
     if job is None or SIZE not in job.annotations or not isinstance(job.key.kind, JobKind):
         return False
     kind = job.key.kind
-    return bool(kind.sized) and not kind.states_size(part(job.body, "spec"))
+    return bool(kind.size_rule) and not kind.states_size(part(job.body, "spec"))
 
 
 def _judged(snapshot: CheckSnapshot, answer: Answer, settings: LoopSettings) -> CheckAnswer:

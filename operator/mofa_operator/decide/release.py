@@ -101,7 +101,7 @@ def written(
             f"the advice is for a size that the {kind.kind} does not have; write "
             f"{answer.nodes} nodes and {answer.gpus} GPUs into its manifest"
         )
-    if kind.changes and not answer.arguments:
+    if kind.changed_field and not answer.arguments:
         raise InputError(
             "training.framework: no trainer is named, so the layout cannot be written as "
             "arguments; name one"

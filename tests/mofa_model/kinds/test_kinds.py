@@ -55,7 +55,7 @@ def test_whether_a_job_waits_is_no_part_of_what_it_asks(kind):
 
 @each
 def test_a_kind_of_which_nothing_can_be_changed_says_so(kind):
-    if not kind.changes:
+    if not kind.changed_field:
         with pytest.raises(
             InputError,
             match=f"cannot be written into a {kind.kind} of {kind.group}: none of its fields",
@@ -90,7 +90,7 @@ def test_reading_raises_nothing_but_input_errors(kind, spec, status):
             read(body)
     kind.observed(body, 0.0)
     kind.reported(body)
-    assert kind.shown(body) <= {"process", "pod", "job"}
+    assert kind.visible_classes(body) <= {"process", "pod", "job"}
 
 
 def test_the_cluster_of_a_ray_job_tells_its_name():

@@ -82,7 +82,7 @@ def watched_job(kind: JobKind, job: LiveObject, profile: str | None, now: float)
     return WatchedJob(
         uid=job.uid,
         observation=kind.observed(job.body, now),
-        shows=kind.shown(job.body),
+        shows=kind.visible_classes(job.body),
         demand=demand,
         profile=profile,
         owners=job.owners,
