@@ -31,7 +31,7 @@ def made_of(trainer: str, option: str) -> str:
     if trainer == "accelerate":
         names = {one.rpartition(".")[2].removeprefix("--") for one in names}
     section, _, last = name.rpartition(".")
-    if name in known.only or name in names or f"{section}.no_{last}" in names:
+    if name in known.priced_values or name in names or f"{section}.no_{last}" in names:
         return "read"
     if name in known.refused:
         return "refused"

@@ -74,7 +74,7 @@ def _judged() -> Iterator[tuple[str, ...]]:
             every,
             made["read"],
             made["refused"],
-            len(words(trainer).only),
+            len(words(trainer).priced_values),
             made["not priced"],
         )
         yield (f"`{trainer}`", *map(str, counts), words(trainer).release)

@@ -271,7 +271,7 @@ def _needs(launch: Launch) -> str:
     if launch.beside is None:
         return "with arguments of your own (model, data, folders), which come before the layout"
     names = ", ".join(one.name for one in launch.beside.variables)
-    return f"{names} stand at its top. {launch.beside.says}"
+    return f"{names} stand at its top. {launch.beside.default_run}"
 
 
 def _runs_to_fill_in(request: Request, advice: Advice) -> str:

@@ -47,7 +47,7 @@ def test_every_option_of_a_parser_is_read_refused_or_named(trainer):
         every,
         counted["read"],
         counted["refused"],
-        len(table(trainer).only),
+        len(table(trainer).priced_values),
         counted["not priced"],
     )
     assert f"| `{trainer}` | {' | '.join(map(str, numbers))} |" in PAGE
@@ -64,7 +64,7 @@ def test_what_is_refused_or_has_only_one_price_is_an_option_or_was_one(trainer):
         "activation_checkpoint.selective_ac_option",
     }
     wholes = {name.rpartition(".")[0] for name in names}
-    assert [name for name in (*known.refused, *known.only) if name not in names | wholes] == []
+    assert [name for name in (*known.refused, *known.priced_values) if name not in names | wholes] == []
 
 
 @pytest.mark.parametrize(
