@@ -1,4 +1,4 @@
-"""Kinds of jobs that people already have, one file each, and what is read and written of all.
+"""Kinds of Kubernetes jobs, one module each: what is read of them and what is written into them.
 
 May import: annotations, launch, errors. Imported by: manifest, verbs, and mofa_operator.
 
@@ -61,7 +61,7 @@ def _others() -> list[JobKind]:
 KINDS: Final = (*_FIRST, *dict.fromkeys(_others()))
 """All of them; nearest to us first."""
 BESIDE: Final = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, RESOURCE_CLAIM_TEMPLATE, DEVICE_CLASS)
-"""What is read beside them, where one names it."""
+"""Kinds of objects that are read beside a job, where the job names one."""
 LABELS: Final = tuple(dict.fromkeys(kind.labels for kind in KINDS if kind.labels is not None))
 """Labels of their pods, in the same order: a TrainJob's pods are those of its JobSet."""
 

@@ -64,9 +64,9 @@ class BatchJob(JobKind):
         """Its conditions, and how many pods run."""
         del now
         spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
-        whole = status.ready + status.succeeded >= spec.parallelism
+        is_whole = status.ready + status.succeeded >= spec.parallelism
         return status.observation(
-            ready=whole if body.get("status") else None,
+            ready=is_whole if body.get("status") else None,
             counters={
                 "Job.failed": Counter(
                     value=status.failed, recovery_class=RecoveryClass.POD, exact=False

@@ -142,10 +142,10 @@ def total(
     where the object states them, else as torchrun is told. Without a resource there are no GPUs.
     """
     sets = [_read(pod_set, beside) for pod_set in pod_sets]
-    asking = [pods for pods in sets if pods.gpus]
-    gpus = sum(pods.count * pods.gpus for pods in asking)
-    gpus_per_pod = {pods.gpus for pods in asking if pods.count}
-    speaker = next((pods for pods in asking if pods.words), None) or max(
+    with_gpus = [pods for pods in sets if pods.gpus]
+    gpus = sum(pods.count * pods.gpus for pods in with_gpus)
+    gpus_per_pod = {pods.gpus for pods in with_gpus if pods.count}
+    speaker = next((pods for pods in with_gpus if pods.words), None) or max(
         sets, key=lambda pods: (launches(pods.words), bool(pods.words)), default=None
     )
     words = speaker.words if speaker else ()
@@ -161,11 +161,11 @@ def total(
     return Demand(
         gpus=gpus,
         gpus_per_pod=pod_gpus,
-        sizes=_sizes(asking) if gpus else (),
+        sizes=_sizes(with_gpus) if gpus else (),
         words=words,
         words_path=speaker.words_path if speaker and words else pods_path,
         # A job that is still to be sized asks for no GPU: its nodes are those that its pods select.
-        selector=next(filter(None, (pods.pod_set.spec.selector for pods in asking or sets)), {}),
+        selector=next(filter(None, (pods.pod_set.spec.selector for pods in with_gpus or sets)), {}),
         images=frozenset(
             container.image for pods in sets for container in pods.pod_set.spec.containers
         ),
@@ -184,10 +184,10 @@ def unresolved(demand: Demand, reference: Reference, where: str) -> Demand:
 def _read(pod_set: PodSet, beside: Beside) -> _Set:
     containers = pod_set.spec.containers
     claims = [claimed(claim, beside) for claim in pod_set.spec.resource_claims]
-    asking = [number for number, container in enumerate(containers) if container.gpus]
-    order = [*asking, *(number for number in range(len(containers)) if number not in asking)]
+    with_gpus = [number for number, container in enumerate(containers) if container.gpus]
+    order = [*with_gpus, *(number for number in range(len(containers)) if number not in with_gpus)]
     with_words = [number for number in order if containers[number].words]
-    if asking and with_words:
+    if with_gpus and with_words:
         number = with_words[0]
     else:
         number = max(with_words, key=lambda number: launches(containers[number].words), default=0)

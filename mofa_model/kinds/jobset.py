@@ -103,16 +103,16 @@ class JobSet(JobKind):
         """Its conditions and counts."""
         del now
         spec, status = glance(_Spec, body.get("spec")), glance(_Status, body.get("status"))
-        every = status.replicated_jobs_status
-        running = {job.name: job.ready + job.succeeded for job in every}
-        whole = all(running.get(job.name, 0) >= job.replicas for job in spec.replicated_jobs)
-        again = sum(job.job_restarts for job in every)
+        job_statuses = status.replicated_jobs_status
+        running = {job.name: job.ready + job.succeeded for job in job_statuses}
+        is_whole = all(running.get(job.name, 0) >= job.replicas for job in spec.replicated_jobs)
+        restarts = sum(job.job_restarts for job in job_statuses)
         return status.observation(
-            ready=whole if every else None,
+            ready=is_whole if job_statuses else None,
             counters={
                 ATTEMPTS: Counter(value=status.restarts, recovery_class=RecoveryClass.JOB),
                 "JobSet.jobRestarts": Counter(
-                    value=again, recovery_class=RecoveryClass.POD, exact=False
+                    value=restarts, recovery_class=RecoveryClass.POD, exact=False
                 ),
                 "JobSet.inPlace": Counter(
                     value=status.current_in_place_restart_attempt,

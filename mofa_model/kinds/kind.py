@@ -1,4 +1,4 @@
-"""What is particular to a kind of jobs: its subclass of `JobKind`.
+"""`JobKind`, the base of all kinds of jobs.
 
 With it, what a look at a job shows (`Observation`), and what a new job is made of (`NewJob`).
 """
@@ -274,15 +274,15 @@ class JobKind(Kind):
     names: tuple[str, ...] = (CLAIMED, MAPPED)
     """Fields of its spec by which it names objects that its pods depend on."""
     pods_path: str = "spec"
-    """Where its pods stand, for messages."""
+    """Path of its pod templates, for messages."""
     arguments_note: str = (
         "nothing: it cannot be changed. The advice is annotated, and an Event says so"
     )
     """Where launch arguments are written while it waits, for the documents."""
     changed_field: str = ""
-    """The field of its spec in which they are; empty = nothing can be changed once it was made."""
+    """The field of its spec with the launch arguments; empty = none of its fields can change."""
     change_rule: str = ""
-    """What else the admission policy asks there: CEL over variables.old and variables.new."""
+    """What else the admission policy asks of a change: CEL over variables.old and variables.new."""
     size_rule: str = ""
     """What the admission policy asks of a change of size: CEL as of `change_rule`; empty = none."""
     child: Kind | None = None
@@ -341,10 +341,10 @@ class JobKind(Kind):
             return []
         spec = part(body, "spec")
         needed = limit.enough_for(restarts, sum(pods.count for pods in self.pod_sets(spec)))
-        stands, path = at(spec, *limit.path), pointer("spec", *limit.path)
-        if isinstance(stands, int) and stands >= needed:
+        value, path = at(spec, *limit.path), pointer("spec", *limit.path)
+        if isinstance(value, int) and value >= needed:
             return []
-        return [test(path, stands), {"op": "add", "path": path, "value": needed}]
+        return [test(path, value), {"op": "add", "path": path, "value": needed}]
 
     def restarts_of(self, job: NewJob) -> int:
         """The value of the restart field for a new job with one pod on each node. [1]"""

@@ -63,13 +63,13 @@ def annotated(path: str, template: PodTemplate, annotations: Mapping[str, str]) 
             test(path, None),
             {"op": "add", "path": path, "value": {"annotations": dict(annotations)}},
         ]
-    stands, path = template.metadata.annotations, path + "/annotations"
-    if stands is None:
+    present, path = template.metadata.annotations, path + "/annotations"
+    if present is None:
         return [test(path, None), {"op": "add", "path": path, "value": dict(annotations)}]
     return [
         {"op": "add", "path": path + pointer(name), "value": value}
         for name, value in annotations.items()
-        if stands.get(name) != value
+        if present.get(name) != value
     ]
 
 

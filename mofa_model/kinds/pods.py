@@ -210,14 +210,14 @@ def claimed(claim: Claim, beside: Beside) -> Claimed:
     spec = beside.spec(template)
     if spec is None:
         return Claimed(why=f"names {template}, which is not here: create it", missing=(template,))
-    every = [
+    claims = [
         _of_request(request, beside)
         for request in read(_Template, spec, f"{template}: spec").requests
     ]
     return Claimed(
-        sum(request.gpus for request in every),
-        next((f"names {template}, {request.why}" for request in every if request.why), ""),
-        tuple(reference for request in every for reference in request.missing),
+        sum(request.gpus for request in claims),
+        next((f"names {template}, {request.why}" for request in claims if request.why), ""),
+        tuple(reference for request in claims for reference in request.missing),
     )
 
 

@@ -113,11 +113,11 @@ def observed(roles: Mapping[str, Role], body_status: object) -> Observation:
     """What the status of a job that has roles tells of its life."""
     status = glance(_Status, body_status)
     running = sum(pods.active + pods.succeeded for pods in status.roles.values())
-    again = status.since("Restarting")
+    restarted = status.since("Restarting")
     return status.observation(
         ready=running >= sum(role.replicas for role in roles.values()) if status.roles else None,
         drop=RecoveryClass.POD,
-        signs=() if again is None else (Sign(at=again, recovery_class=RecoveryClass.POD),),
+        signs=() if restarted is None else (Sign(at=restarted, recovery_class=RecoveryClass.POD),),
     )
 
 

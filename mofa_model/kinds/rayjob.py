@@ -125,7 +125,7 @@ class RayJob(JobKind):
     def observed(self, body: Body, now: float) -> Observation:
         """Its deployment, and how many workers are ready."""
         status = glance(_Status, body.get("status"))
-        phase, whole = status.job_deployment_status, status.ready >= status.desired
+        phase, is_whole = status.job_deployment_status, status.ready >= status.desired
         ended = status.end_time if phase in {"Complete", "Failed"} else None
         return Observation(
             counters={
@@ -135,7 +135,7 @@ class RayJob(JobKind):
             if ended is not None and phase == "Failed"
             else (),
             suspended=now if phase in {"Suspending", "Suspended"} else None,
-            ready=whole and status.job_status == "RUNNING" if phase else None,
+            ready=is_whole and status.job_status == "RUNNING" if phase else None,
             drop=RecoveryClass.POD,
             ended=ended,
         )
@@ -193,7 +193,7 @@ class RayJob(JobKind):
                 f"{'.'.join(path)}: holds {len(groups)} groups, and one would be right for a job "
                 "whose size is chosen"
             )
-        stands, template = groups[0], part(groups[0], "template")
+        old_group, template = groups[0], part(groups[0], "template")
         pods = part(template, "spec")
         containers = items(pods.get("containers"))
         if not containers:
@@ -204,13 +204,13 @@ class RayJob(JobKind):
             containers[0] = {**containers[0], "resources": {**resources, "limits": limits}}
         sizes = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), nodes)
         group = {
-            **stands,
+            **old_group,
             **sizes,
             "template": {**template, "spec": {**pods, "containers": containers}},
         }
         place = pointer(*path, 0)
         return [
-            test(place, stands),
+            test(place, old_group),
             {"op": "replace", "path": place, "value": group},
             *self.launch_patch(body, arguments, ""),
         ]
@@ -226,15 +226,15 @@ class RayJob(JobKind):
     ) -> list[Operation]:
         """The patch that writes the arguments into the entrypoint."""
         del steps, beside
-        stands, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"
-        if not stands.strip():
+        old_line, path = read(_Spec, body.get("spec")).entrypoint, "/spec/entrypoint"
+        if not old_line.strip():
             raise InputError(
                 "spec.entrypoint: is missing; there is nothing to add the arguments to"
             )
-        after = rewritten_line(stands, arguments)
-        if after == stands:
+        new_line = rewritten_line(old_line, arguments)
+        if new_line == old_line:
             return []
-        return [test(path, stands), {"op": "replace", "path": path, "value": after}]
+        return [test(path, old_line), {"op": "replace", "path": path, "value": new_line}]
 
 
 _CLUSTERS = ("variables.old.rayClusterSpec", "variables.new.rayClusterSpec")

@@ -61,15 +61,15 @@ def read_by(templates: Iterable[tuple[str, object]]) -> list[str]:
 
     An `InputError` says what is missing where none does, or where one gets them as a single word.
     """
-    places, every = list[str](), list(templates)
-    for where, template in every:
+    places, listed = list[str](), list(templates)
+    for where, template in listed:
         reading = list(readers(template, where))
         for reader in reading:
             if reader.trouble:
                 raise InputError(f"{reader.container}: {reader.trouble}")
         places += [where] if reading else []
     if not places:
-        where = every[0][0] if every else "spec"
+        where = listed[0][0] if listed else "spec"
         raise InputError(
             f"{where}: no container reads the annotation {ARGUMENTS}, and its command cannot be "
             "changed any more; give the trainer's container a variable whose "

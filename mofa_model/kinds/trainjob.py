@@ -119,10 +119,11 @@ def of_train_job(spec: Body, beside: Beside) -> Demand:
     """What the trainer's section asks for; its runtime says what that leaves open."""
     job = read(TrainSpec, spec)
     reference = job.reference
-    above = beside.spec(reference) if job.runtime else None
-    runtime = _Runtime() if above is None else read(_Runtime, above, f"{reference}: spec")
-    demand = _total(job, runtime, f"{reference}: spec", beside)
-    if above is not None or demand.missing:
+    runtime_spec = beside.spec(reference) if job.runtime else None
+    path = f"{reference}: spec"
+    runtime = _Runtime() if runtime_spec is None else read(_Runtime, runtime_spec, path)
+    demand = _total(job, runtime, path, beside)
+    if runtime_spec is not None or demand.missing:
         return demand
     if demand.gpus and (job.nodes is not None or torchrun(demand.words) is not None):
         # enough for an answer; whether a container reads launch arguments, the runtime says
@@ -247,12 +248,12 @@ class TrainJob(JobKind):
         """Its conditions, and how many pods run."""
         del now
         status = glance(_Status, body.get("status"))
-        every = status.jobs_status
-        whole = all(
+        children = status.jobs_status
+        is_whole = all(
             child.ready + child.succeeded >= max(1, child.active + child.succeeded + child.failed)
-            for child in every
+            for child in children
         )
-        return status.observation(ready=whole if every else None, drop=RecoveryClass.POD)
+        return status.observation(ready=is_whole if children else None, drop=RecoveryClass.POD)
 
     def reported(self, body: Body) -> tuple[float | None, Observation]:
         """Tokens per second and steps from the status, by the names that trainers use. [1/s]"""
@@ -301,8 +302,8 @@ class TrainJob(JobKind):
         Trainer has made a JobSet of the runtime's size by then, whose pods cannot change; it makes
         it anew once that one is deleted.
         """
-        stands = at(body, "spec", "trainer")
-        section = mapping(stands)
+        trainer = at(body, "spec", "trainer")
+        section = mapping(trainer)
         command, args = (texts_of(section.get(key)) for key in ("command", "args"))
         if not args:
             raise InputError(
@@ -323,16 +324,16 @@ class TrainJob(JobKind):
             "args": list(after[len(command) :]),
         }
         path = "/spec/trainer"
-        return [test(path, stands), {"op": "add", "path": path, "value": section}]
+        return [test(path, trainer), {"op": "add", "path": path, "value": section}]
 
     def outdated(self, body: Body, child: Body) -> bool:
         """Whether its JobSet has other nodes, devices or arguments for the trainer."""
         job = read(TrainSpec, body.get("spec"))
-        stands = glance(_Runtime, {"template": {"spec": child.get("spec")}})
-        number = _trainer_index(stands.jobs)
+        jobset = glance(_Runtime, {"template": {"spec": child.get("spec")}})
+        number = _trainer_index(jobset.jobs)
         if number is None or job.nodes is None:
             return False
-        trainer_job = stands.jobs[number]
+        trainer_job = jobset.jobs[number]
         pods = trainer_job.pods.spec if trainer_job.pods is not None else PodSpec()
         gpus = max((container.gpus for container in pods.containers), default=0)
         args = next(
@@ -378,16 +379,16 @@ class TrainJob(JobKind):
 def _trainer_pods(body: Body, beside: Beside) -> tuple[str, object]:
     """The job of a TrainJob's runtime that trains, and its pods with the trainer's section."""
     reference = read(TrainSpec, body.get("spec")).reference
-    above = beside.spec(reference) if reference.name else None
-    if above is None:
+    runtime_spec = beside.spec(reference) if reference.name else None
+    if runtime_spec is None:
         raise InputError(
             f"spec.runtimeRef.name: {reference} is not here, so nobody can tell whether its container "
             "reads the launch arguments; create it, and let the operator read it"
         )
-    number = _trainer_index(glance(_Runtime, above).jobs)
+    number = _trainer_index(glance(_Runtime, runtime_spec).jobs)
     if number is None:
         raise InputError(f"{reference}: it has no job for the trainer's nodes")
-    job = items(at(above, "template", "spec", "replicatedJobs"))[number]
+    job = items(at(runtime_spec, "template", "spec", "replicatedJobs"))[number]
     pods = part(job, "template", "spec", "template", "spec")
     containers = items(pods.get("containers")) or [{"name": TRAINER}]
     names = [text_of(container.get("name")) for container in containers]

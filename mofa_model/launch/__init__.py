@@ -1,4 +1,4 @@
-"""A layout in a trainer's own words: arguments that launch it, and launch commands that are read.
+"""Launch commands: written from a layout in a trainer's own words, and read into a layout.
 
 May import: presets, search and what stands below it. Imported by: manifest, verbs.
 
@@ -15,7 +15,8 @@ May import: presets, search and what stands below it. Imported by: manifest, ver
     start, starts  what a launch says beside its layout: model, data, tokenizer, steps, folders
     model_words, hub_config   a model in the words of trainers, and as a config.json
     programs/    scripts that are written beside a launch whose trainer has none
-    tuning, given   what a fine-tuner's file says beside the layout, and of which question
+    tuning       what a fine-tuner's file says beside the layout
+    tuning_request   the same, as a question asks for it
     trainers     which trainer a command is for, and what it refuses
     formats      which trainer's a file of settings is
     shell        shell lines, taken apart

@@ -68,9 +68,9 @@ def _adapters(settings: LaunchSettings) -> FineTuning | None:
     """The adapters that PEFT's file can say; what else a script does is its own."""
     if settings.training is None or settings.training.adapters is None:
         return None
-    every = {"task": [kind.value for kind in Task], "loss": [kind.value for kind in Loss]}
+    supported = {"task": [kind.value for kind in Task], "loss": [kind.value for kind in Loss]}
     try:
-        return tuning_of(TRAINER, settings, **every, released=(False, True))
+        return tuning_of(TRAINER, settings, **supported, released=(False, True))
     except BadValue:
         return None
 
@@ -104,8 +104,8 @@ def configuration(
 
 def _engine(strategy: Strategy) -> str:
     """Accelerate's word for what shards a layout: FSDP, DeepSpeed, or neither."""
-    split = strategy.context_mode is ContextMode.ALL_TO_ALL and strategy.cp > 1
-    if strategy.optimizer is Placement.HOST or strategy.host_weights or split:
+    splits_heads = strategy.context_mode is ContextMode.ALL_TO_ALL and strategy.cp > 1
+    if strategy.optimizer is Placement.HOST or strategy.host_weights or splits_heads:
         return "DEEPSPEED"
     if strategy.gpus == 1:
         return "NO"
@@ -234,14 +234,13 @@ def _reading(
     layout: dict[str, Any] = {"sharding": Sharding.NONE, "tp": sizes["tp"] or 1}
     if sizes["dp_shard"] is not None or replicas > 1:
         layout["dp"] = replicas * (sizes["dp_shard"] or 1)
-    if (split := sizes["sp"] or 1) > 1:
-        layout |= {"cp": split, "context_mode": ContextMode.ALL_TO_ALL}
+    if (ulysses := sizes["sp"] or 1) > 1:
+        layout |= {"cp": ulysses, "context_mode": ContextMode.ALL_TO_ALL}
     elif (ring := sizes["cp"] or 1) > 1:
-        sent = str(
-            settings.value("parallelism_config.parallelism_config_cp_comm_strategy") or "allgather"
-        )
-        arguments.choice("parallelism_config.parallelism_config_cp_comm_strategy", sent)
-        layout |= {"cp": ring, "context_mode": {word: mode for mode, word in _SENT.items()}[sent]}
+        name = "parallelism_config.parallelism_config_cp_comm_strategy"
+        exchange = arguments.choice(name, str(settings.value(name) or "allgather"))
+        modes = {word: mode for mode, word in _SENT.items()}
+        layout |= {"cp": ring, "context_mode": modes[exchange]}
     precision, inner = settings.value("mixed_precision"), tuple[str, ...]()
     if engine == "DEEPSPEED":
         zero = _deepspeed(settings, open_file)
@@ -311,13 +310,13 @@ def _deepspeed(settings: Settings, open_file: OpenFile | None) -> Reading:
         return deepspeed.read_document(path)
     if path is None:
         stage = settings.number("deepspeed_config.zero_stage", 0)
-        home = settings.value("deepspeed_config.offload_optimizer_device")
-        away = settings.value("deepspeed_config.offload_param_device")
-        homes = {"offload_optimizer": {"device": home}, "offload_param": {"device": away}}
-        zero = {
-            "stage": 2 if stage is None else stage,
-            **{name: place for name, place in homes.items() if place["device"]},
-        }
+        optimizer_device = settings.value("deepspeed_config.offload_optimizer_device")
+        weights_device = settings.value("deepspeed_config.offload_param_device")
+        zero: dict[str, Any] = {"stage": 2 if stage is None else stage}
+        if optimizer_device:
+            zero["offload_optimizer"] = {"device": optimizer_device}
+        if weights_device:
+            zero["offload_param"] = {"device": weights_device}
         return deepspeed.read_document({"zero_optimization": zero})
     if open_file is None:
         raise NotRead("deepspeed_config_file", path, "name a file that can be read")

@@ -1,4 +1,4 @@
-"""A launch and the script that starts it, and what a launch command was read to say."""
+"""`Launch`, which is written, with the script that starts it; and `Reading`, which is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mofa_model.spec import Training
 from mofa_model.strategy import Strategy
 
 OpenFile: TypeAlias = Callable[[str], str]
-"""What reads a configuration file that a command names."""
+"""Gives the text of a file that a command names, by its path."""
 TORCHRUN: Final = ("torchrun",)
 """What starts a trainer that has no starter of its own."""
 TUNE: Final = ("tune", "run")
@@ -83,7 +83,7 @@ class Launch:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the arguments name, with their text."""
     notes: tuple[str, ...] = ()
-    """What no argument can say."""
+    """What a person has to know or do that no argument can say, each in one sentence."""
     starter: tuple[str, ...] = TORCHRUN
     """What starts the trainer's script on every node, with its options."""
     beside: Start | None = None
@@ -104,7 +104,7 @@ class Launch:
 
 
 def shell_lines(arguments: Sequence[str], quote: Callable[[str], str] = shlex.quote) -> str:
-    """Arguments as a shell reads them: each option with its values on a line that goes on."""
+    """Arguments for a shell: each option stands with its values on a line of its own."""
     groups: list[list[str]] = []
     for word in arguments:
         quoted = quote(word)
@@ -126,7 +126,7 @@ class Reading:
     chunk_layers: int | None = None
     """Layers of a virtual stage, where the command gives these instead of their number. [1]"""
     outer_slots: int = 0
-    """What counts as a layer beside the layers, where they go to stages. [1]"""
+    """Embedding and head, where these count as layers when layers go to stages. [1]"""
     rounds: int | None = None
     """Micro-batches of a rank in a step, where nothing says the batch of all ranks. [1]"""
     copies: int = 1
@@ -225,8 +225,9 @@ _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "llama-factory": ("-m", "llamafactory.launcher"),
     "torchtune": (),
 }
-"""What a trainer's users start, if its starter does not; of the others everybody has a script."""
+"""What torchrun starts, by trainer; users of the other trainers have a script of their own."""
 _OWN: Final = ("train.py",)
+"""A user's own script, by its usual name."""
 
 
 def program_of(trainer: str) -> tuple[str, ...]:

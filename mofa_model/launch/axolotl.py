@@ -64,10 +64,10 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     keys.add("rl", "dpo", when=tuning.task == "dpo")
     keys.add("reward_model", True, when=tuning.task == "reward")
     keys.add("sequence_len", settings.sequence)
-    apart = tuning.documents == PACKED
-    keys.add("sample_packing", apart)
+    is_packed = tuning.documents == PACKED
+    keys.add("sample_packing", is_packed)
     keys.add("pad_to_sequence_len", tuning.documents != PADDED)
-    keys.add("attn_implementation", "flash_attention_2" if apart else "sdpa")
+    keys.add("attn_implementation", "flash_attention_2" if is_packed else "sdpa")
     if tuning.loss == "fused":
         keys.add("plugins", [_LIGER])
         keys.add("liger_fused_linear_cross_entropy", True)
@@ -83,8 +83,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
             f"Axolotl runs no DPO beside {tuning.base} under FSDP2; give replicated or distributed"
         )
         raise BadValue("strategy.sharding", strategy.sharding.value, right)
-    again = strategy.recompute is Recompute.FULL
-    keys.add("gradient_checkpointing", again and not sharded)
+    recomputes = strategy.recompute is Recompute.FULL
+    keys.add("gradient_checkpointing", recomputes and not sharded)
     keys.add("optimizer", hugging_face.OPTIMIZERS[settings.optimizer])
     if settings.interval_steps is not None:
         keys.add("save_strategy", "steps")
@@ -100,8 +100,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
 def _add_adapters(keys: Words, tuning: FineTuning) -> None:
     if not tuning.rank:
         return
-    four = tuning.base.startswith("nf4")
-    keys.add("adapter", "qlora" if four else "lora")
+    in_4_bits = tuning.base.startswith("nf4")
+    keys.add("adapter", "qlora" if in_4_bits else "lora")
     keys.add("lora_r", tuning.rank)
     keys.add("lora_alpha", tuning.alpha)
     keys.add("lora_dropout", tuning.dropout)
@@ -111,7 +111,7 @@ def _add_adapters(keys: Words, tuning: FineTuning) -> None:
         keys.add("lora_target_modules", tuning.modules)
     keys.add("peft_use_dora", True, when=tuning.magnitudes)
     keys.add("load_in_8bit", True, when=tuning.base == "int8")
-    keys.add("load_in_4bit", True, when=four)
+    keys.add("load_in_4bit", True, when=in_4_bits)
 
 
 def _add_fsdp(keys: Words, config: Mapping[str, Any], tuning: FineTuning) -> None:
@@ -220,13 +220,15 @@ def _engine(settings: Mapping[str, Any], open_file: OpenFile | None) -> Mapping[
     }
     if not settings.get("fsdp_config") and not settings.get("fsdp"):
         return {"distributed_type": "MULTI_GPU"}
-    inside = dict(settings.get("fsdp_config") or {})
-    inside.setdefault("fsdp_version", settings.get("fsdp_version") or inside.pop("version", 1))
+    fsdp_config = dict(settings.get("fsdp_config") or {})
+    fsdp_config.setdefault(
+        "fsdp_version", settings.get("fsdp_version") or fsdp_config.pop("version", 1)
+    )
     words = settings.get("fsdp") or []
     if "full_shard" in words:
-        inside.setdefault("fsdp_sharding_strategy", "FULL_SHARD")
+        fsdp_config.setdefault("fsdp_sharding_strategy", "FULL_SHARD")
     return {
         "distributed_type": "FSDP",
-        "fsdp_config": inside,
+        "fsdp_config": fsdp_config,
         **({"parallelism_config": sizes} if sizes else {}),
     }

@@ -162,10 +162,10 @@ def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Rea
     ):
         layout["optimizer"] = Placement.HOST
     # At every other stage DeepSpeed leaves the weights where they are.
-    away = value("zero_optimization.offload_param.device") == "cpu" or value(
+    weights_on_host = value("zero_optimization.offload_param.device") == "cpu" or value(
         "zero_optimization.cpu_offload_param"
     )
-    layout["host_weights"] = stage == 3 and bool(away)
+    layout["host_weights"] = stage == 3 and bool(weights_on_host)
     shard = document.get("zero_optimization", {})
     size = shard.get("mics_shard_size") if isinstance(shard, dict) else None
     if isinstance(size, int) and not isinstance(size, bool) and size > 0:

@@ -20,7 +20,7 @@ class TracedWord(Protocol):
 
     @property
     def at(self) -> tuple[int, ...]:
-        """Place of each character."""
+        """Position of each character in the script."""
 
     @property
     def whole(self) -> bool:

@@ -33,12 +33,13 @@ _WRITTEN: Final = "or write the layout as tp=8,pp=4,…"
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One kind of file."""
+    """A format of files, by which trainer's words it has."""
 
     about: str
     """What it is called."""
     marks: Sequence[Sequence[str]]
-    """Alternatives; of each all places must be there."""
+    """Lists of keys, `a/b` for one inside another: a file that has all of one list is of the
+    format."""
     replacement: str = ""
     """What can be given in its place, where it is not read."""
     reader: str = ""
@@ -48,15 +49,15 @@ class Format:
 
     def is_of(self, document: Mapping[str, Any]) -> bool:
         """Whether a document has one of the keys by which this format is known."""
-        return any(all(_has(document, place) for place in places) for places in self.marks)
+        return any(all(_has(document, path) for path in paths) for paths in self.marks)
 
 
-def _has(document: Mapping[str, Any], place: str) -> bool:
-    inside: Any = document
-    for key in place.split("/"):
-        if not isinstance(inside, Mapping) or key not in inside:
+def _has(document: Mapping[str, Any], path: str) -> bool:
+    value: Any = document
+    for key in path.split("/"):
+        if not isinstance(value, Mapping) or key not in value:
             return False
-        inside = inside[key]
+        value = value[key]
     return True
 
 
@@ -169,13 +170,14 @@ _NOT_PRICED: Final = (
     "fsdp_config.activation_checkpointing_target", "activation_checkpointing_target",
     "fsdp2_config", "parallelism_config", "tp_config", "deepspeed_config",
 )  # fmt: skip
-"""What of LLM Foundry stands for something else than is read, wherever it is on."""
+"""Keys of LLM Foundry that are refused where they are on, because their cost is not modelled."""
 _ASIDE: Final = (
     "fsdp_config.mixed_precision",
     "fsdp_config.keep_low_precision_grads",
     "compile_config",
     "fsdp_config.te_shard_fp8_weight",
 )
+"""Keys of LLM Foundry that change memory or time and are not read."""
 
 
 def nanotron(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
@@ -202,7 +204,7 @@ def nanotron(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
         settings.number("tokens.micro_batch_size"),
         settings.number("tokens.batch_accumulation_per_replica"),
     )
-    again = settings.truth("parallelism.recompute_layer")
+    recomputes = settings.truth("parallelism.recompute_layer")
     return Reading(
         trainer="nanotron",
         layout={
@@ -211,7 +213,7 @@ def nanotron(document: Mapping[str, Any], _: OpenFile | None = None) -> Reading:
             "tensor_overlap":
                 tp > 1 and settings.truth("parallelism.tp_linear_async_communication"),
             "sharding": Sharding.OPTIMIZER if stage else Sharding.NONE,
-            "recompute": Recompute.FULL if again else Recompute.NONE,
+            "recompute": Recompute.FULL if recomputes else Recompute.NONE,
         },
         layers=settings.number("model.model_config.num_hidden_layers"),
         sequence=settings.number("tokens.sequence_length"),

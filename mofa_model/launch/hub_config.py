@@ -29,10 +29,10 @@ def config_of(model: Transformer, sequence: int) -> str:
     """
     for config in _candidates(model, sequence):
         try:
-            again = from_config(config)
+            reread = from_config(config)
         except MofaError:
             continue
-        if _same(again, model):
+        if _same(reread, model):
             return json.dumps(config, indent=2) + "\n"
     return ""
 
@@ -116,7 +116,7 @@ def _experts(block: Experts, model: Transformer) -> dict[str, Any]:
     not know.
     """
     layers = [layer for run in model.runs for layer in run.layers * int(run.repeats)]
-    mixed = [any(isinstance(block, Experts) for block in layer.blocks) for layer in layers]
+    has_experts = [any(isinstance(block, Experts) for block in layer.blocks) for layer in layers]
     shared = int((block.shared_width or 0) / block.width) if block.width else 0
     return {
         "moe": {
@@ -125,7 +125,7 @@ def _experts(block: Experts, model: Transformer) -> dict[str, Any]:
             "olmoe": {"num_experts": block.count, "intermediate_size": block.width},
             "deepseek_v3": {
                 "n_routed_experts": block.count, "moe_intermediate_size": block.width,
-                "n_shared_experts": shared, "first_k_dense_replace": mixed.index(True),
+                "n_shared_experts": shared, "first_k_dense_replace": has_experts.index(True),
                 "n_group": 1, "topk_group": 1,
                 "num_nextn_predict_layers": int(model.prediction_modules),
             },

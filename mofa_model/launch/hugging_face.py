@@ -49,7 +49,7 @@ def add_trainer(
 
 
 def option(name: str, values: tuple[object, ...]) -> list[str]:
-    """An argument as words: the form in which `Words` collects them."""
+    """An argument as words, its name before its values: a form for `Words`."""
     return [name, *(str(value) for value in values)]
 
 
@@ -112,11 +112,10 @@ def _checkpointing(options: Mapping[str, str | None]) -> Mapping[str, Any]:
         keywords = None
     if not isinstance(keywords, dict):
         raise BadValue(_KEYWORDS, text, "give a JSON object")
-    odd = next((name for name in keywords if name not in _KNOWN), None)
-    if odd is not None:
-        raise BadValue(
-            _KEYWORDS, odd, f"its cost is not modelled; give some of {', '.join(sorted(_KNOWN))}"
-        )
+    unknown = next((name for name in keywords if name not in _KNOWN), None)
+    if unknown is not None:
+        right = f"its cost is not modelled; give some of {', '.join(sorted(_KNOWN))}"
+        raise BadValue(_KEYWORDS, unknown, right)
     return keywords
 
 
@@ -155,9 +154,10 @@ def add_settings(
     words.add("gradient_accumulation_steps", settings.micro_batches(strategy))
     pure = settings.precision == PURE  # then nothing is mixed
     words.add("bf16" if pure else settings.precision, not pure)
-    again = recomputes and strategy.recompute is Recompute.FULL
-    words.add("gradient_checkpointing", again)  # its default differs from trainer to trainer
-    if again and strategy.offload:
+    recomputes_all = recomputes and strategy.recompute is Recompute.FULL
+    # Always written, because its default differs from trainer to trainer.
+    words.add("gradient_checkpointing", recomputes_all)
+    if recomputes_all and strategy.offload:
         words.add("gradient_checkpointing_kwargs", {"offload": True})
     words.add("optim", OPTIMIZERS[settings.optimizer])
     if settings.interval_steps is not None:
@@ -227,23 +227,21 @@ Source: LLaMA-Factory, examples/deepspeed; axolotl, deepspeed_configs."""
 
 def engine_of(source: object, open_file: OpenFile | None, field: str) -> Mapping[str, Any]:
     """Accelerate's file that has the layout of DeepSpeed's, which a fine-tuner names or holds."""
-    inside = source
+    engine = source
     if isinstance(source, str):
         if shipped := _SHIPPED.search(source):
-            home = {"device": "cpu"}
-            away = {"offload_param": home} if shipped[2] else {}
-            states = (
-                {"offload_optimizer": home} if shipped[2] in {"_offload", "_cpuoffload_all"} else {}
-            )
-            stage = int(shipped[1])
-            inside = {
-                "zero_optimization": {"stage": stage, **states, **(away if stage == 3 else {})}
-            }
+            on_host = {"device": "cpu"}
+            zero: dict[str, Any] = {"stage": int(shipped[1])}
+            if shipped[2] in {"_offload", "_cpuoffload_all"}:
+                zero["offload_optimizer"] = on_host
+            if shipped[2] and zero["stage"] == 3:
+                zero["offload_param"] = on_host
+            engine = {"zero_optimization": zero}
         elif open_file is None:
             raise NotRead(field, source, "name a file that can be read")
         else:
-            inside = document_for("deepspeed", open_file(source), source)
+            engine = document_for("deepspeed", open_file(source), source)
     return {
         "distributed_type": "DEEPSPEED",
-        "deepspeed_config": {"deepspeed_config_file": inside},
+        "deepspeed_config": {"deepspeed_config_file": engine},
     }

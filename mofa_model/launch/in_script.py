@@ -153,6 +153,8 @@ def _plain(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Editor:
+    """Changes a script one option at a time; it keeps a change that does this and nothing else."""
+
     def __init__(self, text: str, launch: Launch, follow: Follow) -> None:
         self._text, self._launch, self._follow = text, launch, follow
         self._trainer = launch.trainer
@@ -168,7 +170,7 @@ class _Editor:
         self._unwritten: list[str] = []
 
     def _read(self, text: str) -> ScriptRead:
-        """A script as it is followed; the last few are kept."""
+        """What a text runs when it is followed; the last few texts are remembered."""
         if text not in self._reads:
             if len(self._reads) > 4:
                 self._reads = (
@@ -326,12 +328,12 @@ class _Editor:
 
     def _spelled(self, words: list[str]) -> list[str]:
         """A new option with the hyphens or underscores of those that are there."""
-        there = [
+        names = [
             word.text[2:].partition("=")[0]
             for word in self._call().traced_words
             if word.text[:2] == "--"
         ]
-        underscores = any("_" in name for name in there) and not any("-" in name for name in there)
+        underscores = any("_" in name for name in names) and not any("-" in name for name in names)
         if self._trainer != "megatron" or not underscores:
             return words
         return [words[0].replace("-", "_").replace("__", "--", 1), *words[1:]]
@@ -367,8 +369,8 @@ class _Editor:
         its text.
         """
         begins = self._call().place
-        there = [word.text and word.whole and word.at[-1] > begins for word in words]
-        last = max((index for index, stands in enumerate(there) if stands), default=-1)
+        literal = [word.text and word.whole and word.at[-1] > begins for word in words]
+        last = max((index for index, stands in enumerate(literal) if stands), default=-1)
         end = words[last].at[-1] + 1 if last >= 0 else 0
         for _ in words[last + 1 :]:
             gap = re.compile(_GAP).match(self._text, end)

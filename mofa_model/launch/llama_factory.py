@@ -59,8 +59,8 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
         keys.add("lora_rank", tuning.rank)
         keys.add("lora_alpha", tuning.alpha)
         keys.add("lora_dropout", tuning.dropout)
-        every = tuning.targets == ALL_LINEAR
-        keys.add("lora_target", "all" if every else ",".join(tuning.modules))
+        all_linear = tuning.targets == ALL_LINEAR
+        keys.add("lora_target", "all" if all_linear else ",".join(tuning.modules))
         keys.add("use_dora", True, when=tuning.magnitudes)
         if tuning.base:
             keys.add("quantization_bit", 8 if tuning.base == "int8" else 4)
@@ -115,11 +115,11 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
         raise BadValue("finetuning_type", method, "lora or full")
     if not on(settings.get("disable_gradient_checkpointing")):
         settings["gradient_checkpointing"] = True
-    beside: Mapping[str, Any] = {"distributed_type": "MULTI_GPU"}
+    launcher: Mapping[str, Any] = {"distributed_type": "MULTI_GPU"}
     if str(settings.get("deepspeed") or "null") != "null":
-        beside = hugging_face.engine_of(settings.pop("deepspeed"), open_file, "deepspeed")
+        launcher = hugging_face.engine_of(settings.pop("deepspeed"), open_file, "deepspeed")
     layout_reading = accelerate.reading(
-        beside, hugging_face.options_of(settings, accelerate.TRAINER), open_file
+        launcher, hugging_face.options_of(settings, accelerate.TRAINER), open_file
     )
     rank = (whole(settings, "lora_rank", 8) or 0) if method == "lora" else 0
     pure = on(settings.get("pure_bf16"))
@@ -159,5 +159,5 @@ def _base(settings: Mapping[str, Any]) -> str:
         raise BadValue("quantization_bit", bits, "4 or 8 of bitsandbytes is priced here")
     if bits == 8:
         return "int8"
-    twice = on(settings.get("double_quantization", True))
-    return "nf4-double" if twice and not on(settings.get("no_double_quantization")) else "nf4"
+    is_double = on(settings.get("double_quantization", True))
+    return "nf4-double" if is_double and not on(settings.get("no_double_quantization")) else "nf4"

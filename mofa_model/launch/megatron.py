@@ -157,12 +157,12 @@ def read_features(
             )
             raise BadValue("recompute num layers", recompute_layers, right)
     elif granularity == "selective":
-        again = _priced("recomputed modules", {*modules}, MODULES)
-        layout |= {"recompute": Recompute.SELECTIVE, "recompute_modules": again}
+        recomputed = _priced("recomputed modules", {*modules}, MODULES)
+        layout |= {"recompute": Recompute.SELECTIVE, "recompute_modules": recomputed}
     if graphs not in {None, "none"}:
-        whole = graphs == "full_iteration" or "full_iteration" in graphed
-        layout["graphs"] = Graphs.FULL if whole else Graphs.PARTIAL
-        if not whole and frozenset(graphed) not in {frozenset(GRAPHED), frozenset(GRAPHED_EXPERTS)}:
+        is_whole = graphs == "full_iteration" or "full_iteration" in graphed
+        layout["graphs"] = Graphs.FULL if is_whole else Graphs.PARTIAL
+        if not is_whole and {*graphed} not in ({*GRAPHED}, {*GRAPHED_EXPERTS}):
             right = (
                 f"priced are graphs of {' '.join(GRAPHED)}, "
                 f"and with experts of {' '.join(GRAPHED_EXPERTS)}"
@@ -181,11 +181,11 @@ def read_context_mode(words: Sequence[str]) -> ContextMode:
 
 def _priced(what: str, words: set[str], priced: Sequence[str]) -> frozenset[str]:
     """Words that a field of the strategy has; any other would be priced as none."""
-    odd = sorted(words - {*priced})
-    if odd:
+    unpriced = sorted(words - {*priced})
+    if unpriced:
         raise BadValue(
             what,
-            " ".join(odd),
+            " ".join(unpriced),
             f"its cost is not modelled on its own; give some of {', '.join(priced)}",
         )
     return frozenset(words)
@@ -457,12 +457,12 @@ def _reading(arguments: Arguments, options: Mapping[str, tuple[str, ...]]) -> Re
     layout["data_overlap"] = "overlap-grad-reduce" in options
     layout["tensor_overlap"] = "tp-comm-overlap" in options
     layout["expert_overlap"] = "overlap-moe-expert-parallel-comm" in options
-    moved = (
+    offloaded_words = (
         options.get("offload-modules", ())
         if "fine-grained-activation-offloading" in options
         else ()
     )
-    layout["offload"] = read_offload(moved)
+    layout["offload"] = read_offload(offloaded_words)
     layout["optimizer"] = Placement.HOST if "optimizer-cpu-offload" in options else Placement.DEVICE
     if "cp-comm-type" in options:
         layout["context_mode"] = read_context_mode(options["cp-comm-type"])

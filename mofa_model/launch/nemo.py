@@ -225,12 +225,12 @@ def read(words: Sequence[str], _: OpenFile | None = None) -> Reading:
     layout["sequence_parallel"] = truth("model.sequence_parallel")
     layout["tensor_overlap"] = truth("comm_overlap.tp_comm_overlap")
     layout["expert_overlap"] = truth("comm_overlap.overlap_moe_expert_parallel_comm")
-    moved = (
+    offloaded_words = (
         _words(options, "model.offload_modules")
         if truth("model.fine_grained_activation_offloading")
         else ()
     )
-    layout["offload"] = read_offload(moved)
+    layout["offload"] = read_offload(offloaded_words)
     layout["optimizer"] = (
         Placement.HOST if truth("optimizer.optimizer_cpu_offload") else Placement.DEVICE
     )

@@ -51,21 +51,21 @@ def files_of(tuning: FineTuning) -> dict[str, str]:
     return {name: json.dumps(document, indent=2) for name, document in documents.items()}
 
 
-def read(beside: str, open_file: OpenFile, optimizer: str) -> FineTuning | None:
+def read(path: str, open_file: OpenFile, optimizer: str) -> FineTuning | None:
     """The adapters that files beside `beside` describe; None where there are none."""
-    folder = beside.rpartition("/")[0]
+    folder = path.rpartition("/")[0]
     adapters, base = (
         _document(f"{folder}/{name}" if folder else name, open_file) for name in NOTES
     )
     rank = whole(adapters, "r", 8)
     if str(adapters.get("peft_type")) != "LORA" or not rank:
         return None
-    four = on(base.get("bnb_4bit_use_double_quant"))
+    is_double = on(base.get("bnb_4bit_use_double_quant"))
     return FineTuning(
         model=str(adapters.get("base_model_name_or_path") or ""),
         rank=rank,
         targets=targets_of(adapters.get("target_modules"), "target_modules"),
-        base=base_of(base, "load_in_4bit", "load_in_8bit", four),
+        base=base_of(base, "load_in_4bit", "load_in_8bit", is_double),
         magnitudes=on(adapters.get("use_dora")),
         alpha=whole(adapters, "lora_alpha", 8) or 0,
         dropout=float(adapters.get("lora_dropout") or 0.0),

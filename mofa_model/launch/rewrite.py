@@ -256,16 +256,16 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
         return None
     if line_index == len(words):
         raise _refused("its shell has nothing to run; name the trainer's script")
-    there = _mentions(words[line_index], trainer, arguments)
-    beside = bool(
+    is_in_line = _mentions(words[line_index], trainer, arguments)
+    is_beside = bool(
         _layout_indexes([*words[:line_index], *words[line_index + 1 :]], trainer, arguments)
     )
-    if there and beside:
+    if is_in_line and is_beside:
         raise _refused(
             "the layout's arguments are both in the line that a shell runs and beside it; "
             "write them in one place"
         )
-    if not beside and not is_run(words[:line_index]):
+    if not is_beside and not is_run(words[:line_index]):
         raise _refused(
             f"it is not known whether {shown(words[0])} runs the shell after it; "
             "begin the command with that shell"
@@ -273,11 +273,11 @@ def _line_in(words: Sequence[str], trainer: str, arguments: Sequence[str]) -> in
     passed = len(words) > line_index + 1 and (
         "$@" in words[line_index] or "$*" in words[line_index]
     )
-    if beside and not passed and is_run(words[:line_index]):
+    if is_beside and not passed and is_run(words[:line_index]):
         raise _refused(
             "the layout's arguments are beside the line that a shell runs; write them in that line"
         )
-    return None if beside or (passed and not there) else line_index
+    return None if is_beside or (passed and not is_in_line) else line_index
 
 
 def _insertion_index(words: Sequence[str], replaced: Iterable[int]) -> int:

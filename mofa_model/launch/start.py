@@ -19,11 +19,11 @@ STEPS_OF_SMOKE: Final = 10
 
 
 _NO_GPU: Final = "[ -e /dev/nvidia0 ] || [ -e /dev/kfd ]"
-"""Where a driver of NVIDIA or AMD is."""
+"""A test of the shell: whether a driver of NVIDIA or AMD is here."""
 
 
 class Variable(NamedTuple):
-    """What only people know, with a value that runs."""
+    """A variable of the launch script that only people can set, with a value that runs."""
 
     name: str
     default: str

@@ -39,11 +39,11 @@ class Arguments:
     older: Mapping[str, str]
     """Names of earlier releases, with today's; `name=value` where a flag became a choice."""
     refused: Mapping[str, str]
-    """What has no modelled cost, with what to say instead."""
+    """Arguments whose cost is not modelled, each with what to give instead."""
     priced_values: Mapping[str, Sequence[str]]
-    """The values that are priced, of what has others too."""
+    """Values that are priced, by argument, where the trainer takes others too."""
     unpriced: Sequence[str]
-    """Patterns of what changes memory or time and no field of a strategy says."""
+    """Patterns of arguments that change memory or time and that no field of a strategy holds."""
 
     def not_priced(self, options: Mapping[str, object]) -> tuple[str, ...]:
         """Arguments beside the strategy that change memory or time; refused ones are an error.
@@ -61,7 +61,7 @@ class Arguments:
         return tuple(name for name in options if self.is_unpriced(name))
 
     def is_unpriced(self, name: str) -> bool:
-        """Whether a name is of what changes memory or time and is not read."""
+        """Whether an argument changes memory or time and is not read."""
         is_read = name in self.kinds or name in self.priced_values or name in self.refused
         return not is_read and any(fnmatchcase(name, pattern) for pattern in self.unpriced)
 
@@ -133,7 +133,7 @@ class Arguments:
 
 
 class Words:
-    """The arguments of a launch as they are collected; each is looked up first.
+    """Collects the arguments of a launch; each is looked up in the trainer's table first.
 
     `form` makes words of a name and its values.
     """
@@ -200,7 +200,7 @@ def unsupported(trainer: str, field: str, value: object) -> BadValue:
 
 
 def setting(name: str, values: tuple[object, ...]) -> list[str]:
-    """One setting as a word: the form in which `Words` collects them."""
+    """A setting as one word, `name=value` with the value in JSON: a form for `Words`."""
     (value,) = values
     return [f"{name}={json.dumps(value)}"]
 
@@ -226,7 +226,7 @@ _DEGREE: Final = re.compile(
     r"(?:^|[_-])(?:[tpcesd]p|etp|vpp|mp)(?:[_-](?:size|degree|shard|replicate))*$"
     r"|parallel(?:ism)?(?:[_-](?:size|degree))?$"
 )
-"""Names of degrees of parallelism, whoever's they are."""
+"""Names of degrees of parallelism, in any trainer's file."""
 
 
 def refuse_degrees(arguments: Arguments, settings: Settings) -> None:
@@ -247,8 +247,8 @@ def refuse_degrees(arguments: Arguments, settings: Settings) -> None:
             or arguments.is_unpriced(path)
             or arguments.is_unpriced(name)
         )
-        several = not isinstance(value, bool) and isinstance(value, int) and value > 1
-        if several and not is_read and _DEGREE.search(name):
+        is_degree = not isinstance(value, bool) and isinstance(value, int) and value > 1
+        if is_degree and not is_read and _DEGREE.search(name):
             raise BadValue(path, value, "this degree is not read; write the layout as tp=8,pp=4,…")
 
 

@@ -19,7 +19,7 @@ _SCHEDULES: Final = {
     DUALPIPE_V: "DualPipeV",
 }
 _PER_OPERATOR: Final = frozenset({"per_op"})
-"""What torchtitan's selective mode does."""
+"""Recomputed modules that stand for torchtitan's selective mode."""
 _SECTIONS: Final = (
     "parallelism",
     "training",

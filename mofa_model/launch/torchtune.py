@@ -117,8 +117,8 @@ def _add_model(
     keys.add("tokenizer.path", f"{folder}/{name.get(model['type'], 'original/tokenizer.model')}")
     keys.add("tokenizer.merges_file", f"{folder}/merges.txt", when=model["type"] == "QWEN2")
     keys.add("tokenizer.max_seq_len", settings.sequence)
-    adapted = "lora_" if tuning.rank else ""
-    keys.add("model._component_", f"torchtune.models.{family}.{adapted}{size}")
+    prefix = "lora_" if tuning.rank else ""
+    keys.add("model._component_", f"torchtune.models.{family}.{prefix}{size}")
     if tuning.rank:
         part = tuning.targets & {*FEED_FORWARD}
         if part not in (set(), {*FEED_FORWARD}):
@@ -200,8 +200,8 @@ def _put(document: dict[str, Any], name: str, value: str) -> None:
     *above, last = name.split(".")
     place = document
     for key in above:
-        inside = place.get(key)
-        place[key] = dict(inside) if isinstance(inside, Mapping) else {"_component_": inside}
+        section = place.get(key)
+        place[key] = dict(section) if isinstance(section, Mapping) else {"_component_": section}
         place = place[key]
     place[last] = value
 
@@ -214,11 +214,11 @@ _INSIDE: Final = (
 
 def _whole(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """A packaged recipe of torchtune in the form of torchtune's own configuration file."""
-    inside = {name: recipe[name] for name in _INSIDE if name in recipe}
+    model_keys = {name: recipe[name] for name in _INSIDE if name in recipe}
     loss = next(component for component in _LOSSES.values() if component.endswith(recipe["loss"]))
     plain = {name: value for name, value in recipe.items() if name not in _INSIDE}
     return plain | {
-        "model": {"_component_": f"torchtune.models.{recipe['model']}", **inside},
+        "model": {"_component_": f"torchtune.models.{recipe['model']}", **model_keys},
         "optimizer": {"_component_": recipe["optimizer"]},
         "loss": {"_component_": loss},
         "dataset": {"packed": recipe.get("packed", False)},
@@ -235,10 +235,10 @@ def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Rea
     )
     builder = str(settings.value("model._component_") or "").removeprefix("torchtune.models.")
     family, _dot, size = builder.rpartition(".")
-    adapted = size.startswith(("lora_", "qlora_"))
-    plain = f"{family}.{size.partition('lora_')[2] if adapted else size}"
-    rank = (_number(settings, "model.lora_rank") or 8) if adapted else 0
-    again = settings.truth("enable_activation_checkpointing")
+    has_adapters = size.startswith(("lora_", "qlora_"))
+    plain = f"{family}.{size.partition('lora_')[2] if has_adapters else size}"
+    rank = (_number(settings, "model.lora_rank") or 8) if has_adapters else 0
+    recomputes = settings.truth("enable_activation_checkpointing")
     component = str(settings.value("optimizer._component_") or "torch.optim.AdamW")
     loss = str(settings.value("loss._component_") or _LOSSES["chunked"])
     dtype = str(settings.value("dtype") or "bf16")
@@ -261,7 +261,7 @@ def read_document(document: Mapping[str, Any], _: OpenFile | None = None) -> Rea
     reshards = settings.truth("fsdp_reshard_after_forward", default=True)
     layout: dict[str, Any] = {
         "sharding": Sharding.WEIGHTS if reshards else Sharding.GRADIENTS,
-        "recompute": Recompute.FULL if again else Recompute.NONE,
+        "recompute": Recompute.FULL if recomputes else Recompute.NONE,
     }
     if (mbs := _number(settings, "batch_size")) is not None:
         layout["mbs"] = mbs

@@ -71,9 +71,9 @@ def refuse(strategy: Strategy, problem: SearchCase, trainer: str) -> None:
         for reason, bad in violations[axis.name][0]:
             if bad[0]:
                 raise _refused(strategy, axis, _reason_text(reason, trainer))
-        beside = bundle.barred.get(axis.name, {}).get(0, frozenset()) & set(acting)
-        if beside:
-            others = " and ".join(_axis_text(strategy, acting[name]) for name in sorted(beside))
+        barring = bundle.barred.get(axis.name, {}).get(0, frozenset()) & set(acting)
+        if barring:
+            others = " and ".join(_axis_text(strategy, acting[name]) for name in sorted(barring))
             raise _refused(strategy, axis, f"{trainer} cannot run it together with {others}")
 
 

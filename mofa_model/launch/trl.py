@@ -66,13 +66,13 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
     keys.add("learning_rate", tuning.learning_rate)
     keys.add("num_train_epochs", 1)
     keys.add("dtype", tuning.dtype)
-    apart = tuning.documents == PACKED
-    keys.add("attn_implementation", "flash_attention_2" if apart else "sdpa")
+    is_packed = tuning.documents == PACKED
+    keys.add("attn_implementation", "flash_attention_2" if is_packed else "sdpa")
     keys.add("max_length", settings.sequence)
     if not paired:
         packs = tuning.documents != PADDED
         keys.add("packing", packs)  # without ends of documents too, so that sequences are full
-        keys.add("packing_strategy", "bfd" if apart else "wrapped", when=packs)
+        keys.add("packing_strategy", "bfd" if is_packed else "wrapped", when=packs)
     _add_adapters(keys, tuning)
     recomputes = config["distributed_type"] != "FSDP"
     hugging_face.add_settings(keys, strategy, settings, recomputes=recomputes)
@@ -145,25 +145,25 @@ def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None)
     """The layout, settings and kind of fine-tuning that TRL's options and file state."""
     settings = dict(document)
     path = settings.pop("accelerate_config", None) or settings.pop("config_file", None)
-    beside = {"distributed_type": "MULTI_GPU"} if path is None else _SHIPPED.get(str(path))
-    if beside is None:
+    launcher = {"distributed_type": "MULTI_GPU"} if path is None else _SHIPPED.get(str(path))
+    if launcher is None:
         if open_file is None:
             raise NotRead("accelerate_config", path, "name a file that can be read")
-        beside = document_for(accelerate.TRAINER, open_file(str(path)), str(path))
+        launcher = document_for(accelerate.TRAINER, open_file(str(path)), str(path))
     settings.setdefault("gradient_checkpointing", settings.pop("activation_checkpointing", True))
     if on(settings.pop("no_gradient_checkpointing", False)):
         settings["gradient_checkpointing"] = False
     options = hugging_face.options_of(settings, accelerate.TRAINER)
     if settings.get("deepspeed_config_file"):
         options["--deepspeed_config_file"] = settings["deepspeed_config_file"]
-    layout_reading = accelerate.reading(beside, options, open_file)
+    layout_reading = accelerate.reading(launcher, options, open_file)
     rank = whole(settings, "lora_r", 16) if on(settings.get("use_peft")) else 0
-    half = str(settings.get("dtype", "float32")) in {"bfloat16", "float16"}
+    is_half = str(settings.get("dtype", "float32")) in {"bfloat16", "float16"}
     mixed = {
         "FSDP": on(settings.get("bf16", True)),
         "DEEPSPEED": True,
     }  # these widen what they share
-    pure = not rank and half and not mixed.get(str(beside.get("distributed_type")), False)
+    pure = not rank and is_half and not mixed.get(str(launcher.get("distributed_type")), False)
     tuning = FineTuning(
         model=str(settings.get("model_name_or_path", "")),
         rank=rank or 0,

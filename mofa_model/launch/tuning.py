@@ -14,13 +14,13 @@ ALL_LINEAR: Final = frozenset({*ATTENTION, *FEED_FORWARD})
 """What fine-tuners mean by all linear layers: routed experts are no linear layers to PEFT."""
 GROUPS: Final = {"attention": ATTENTION, "mlp": FEED_FORWARD}
 PURE: Final = "bf16-pure"
-"""The recipe in which nothing has a wide copy."""
+"""The precision in which no weight has a copy in 32 bits."""
 PAIRED: Final = frozenset({"dpo", "reward"})
 """Tasks whose sample is a pair of answers."""
 PACKED: Final = "packed"
 PADDED: Final = "padded"
 UNNAMED: Final = "ORGANISATION/MODEL"
-"""Stands for a model whose place nobody knows."""
+"""Stands for a model of which neither a folder nor an id on a hub is known."""
 BITS: Final = {"int8": 8, "nf4": 4, "nf4-double": 4}
 """Bits of a frozen weight by the format that bitsandbytes makes."""
 

@@ -75,8 +75,8 @@ def batches_of(gpus: int, sequence: int) -> tuple[int, ...]:
     >>> batches_of(8, 4096)
     (8, 32, 128, 512)
     """
-    every = [gpus * 4**step for step in range(4 if gpus else 0)]
-    return tuple(batch for batch in every if batch == gpus or batch * sequence <= _LARGEST_BATCH)
+    batches = [gpus * 4**step for step in range(4 if gpus else 0)]
+    return tuple(batch for batch in batches if batch == gpus or batch * sequence <= _LARGEST_BATCH)
 
 
 class SpecDraft:

@@ -74,10 +74,10 @@ def reliability_of(
 
 
 def _hangs(failures: Failures) -> Hangs | None:
-    stated = failures.hangs
-    if stated is None:
+    hangs = failures.hangs
+    if hangs is None:
         return None
-    return Hangs(timeout=float(stated.timeout_seconds), share=stated.share_percent / 100)
+    return Hangs(timeout=float(hangs.timeout_seconds), share=hangs.share_percent / 100)
 
 
 def classes_of(failure_part: Failures) -> list[FailureClass]:

@@ -308,10 +308,10 @@ def _recipe(word: str, field: str) -> tuple[str, tuple[str, ...]]:
     Version 0.1.0 took `fp8` and `float8` for fp8-delayed. Jobs in clusters that say so keep their
     answer, which names the recipe. On the command line the word is refused.
     """
-    several = presets.meanings("precisions", word)
-    if _FP8 not in several or len(several) == 1:
+    recipes = presets.meanings("precisions", word)
+    if _FP8 not in recipes or len(recipes) == 1:
         return presets.resolve("precisions", word, field=field), ()
-    others = ", ".join(name for name in several if name != _FP8)
+    others = ", ".join(name for name in recipes if name != _FP8)
     return _FP8, (f"precision {word} is read as {_FP8}; name the recipe: {_FP8}, {others}",)
 
 
@@ -383,14 +383,14 @@ def _from_architecture(shape: Architecture) -> Transformer:
     dense = FeedForward(width=shape.ffn_size, gated=shape.gated)
     sparse = dense if experts is None else _experts(experts, gated=shape.gated)
     leading = 0 if experts is None else experts.dense_layers
-    every = [
+    layers = [
         Layer((_windowed(shape, mixer, index), dense if index < leading else sparse))
         for index in range(shape.layers)
     ]
     return Transformer(
         name="custom",
         hidden=shape.hidden_size,
-        runs=Run.of(every),
+        runs=Run.of(layers),
         embedding=Embedding(vocabulary=shape.vocabulary_size, tied=shape.tied_embeddings),
         prediction_modules=shape.prediction_modules,
     )

@@ -60,7 +60,7 @@ from mofa_model.yaml_text import StreamReader
 
 @dataclass(frozen=True, kw_only=True)
 class JobQuestion:
-    """A question that was understood."""
+    """The question of one job, ready to be answered."""
 
     spec: TrainingJobSpec
     profile: Profile

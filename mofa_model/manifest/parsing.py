@@ -1,4 +1,4 @@
-"""Plain values to objects of ours; an error names the first wrong field and what would be right."""
+"""Our objects from plain values; an error names the first wrong field and what would be right."""
 
 from __future__ import annotations
 

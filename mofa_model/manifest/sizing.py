@@ -67,10 +67,10 @@ def sized(question: JobQuestion) -> JobQuestion:
     """The question at the size that is chosen; where none surely fits, at the largest."""
     if question.size_bounds is None:
         return question
-    every = options(question)
-    answered = sizes_of([request_of(option) for option in every], question.size)
+    sizes = options(question)
+    answered = sizes_of([request_of(option) for option in sizes], question.size)
     best = best_size(answered, question.size)
-    return every[-1 if best is None else answered.index(best)]
+    return sizes[-1 if best is None else answered.index(best)]
 
 
 def _places(bounds: SizeBounds, profile: Profile) -> Iterator[tuple[int, int]]:
@@ -96,10 +96,10 @@ def usable_nodes(profile: Profile) -> int:
     """Nodes that a new job can count with: those that the pool had nearly always in the last hours,
     less its spares. [1]
     """
-    stands = profile.status.nodes
-    if stands is None:
+    pool = profile.status.nodes
+    if pool is None:
         raise InputError(
             f"ClusterProfile {profile.name}: its status states no nodes, and the policy no "
             "maxNodes; give spec.sizing.maxNodes in the AdvisorPolicy"
         )
-    return max(0, stands.reliable - (profile.spec.failures.spare_nodes or 0))
+    return max(0, pool.reliable - (profile.spec.failures.spare_nodes or 0))

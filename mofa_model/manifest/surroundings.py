@@ -103,7 +103,7 @@ _NAME_ONE: Final = "name one in an AdvisorPolicy, or give one with --profile"
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What else there is."""
+    """What stands around a job: profiles, policies, ConfigMaps and other objects."""
 
     profiles: Mapping[str, Profile]
     """Profiles of the streams and of --profile, or of the cluster, by name."""
