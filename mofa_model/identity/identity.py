@@ -172,7 +172,8 @@ def _of_kind(body: Mapping[str, Any], beside: Beside) -> list[Contents]:
         demand = demand_of(body, beside)
     except InputError:  # who needs the demand is told why
         return []
-    return [read_container(list(demand.words), None, demand.words_path, {}, {})] if demand.words else []
+    words = list(demand.words)
+    return [read_container(words, None, demand.words_path, {}, {})] if words else []
 
 
 _LEARNED: Final = frozenset(

@@ -64,7 +64,9 @@ def test_what_is_refused_or_has_only_one_price_is_an_option_or_was_one(trainer):
         "activation_checkpoint.selective_ac_option",
     }
     wholes = {name.rpartition(".")[0] for name in names}
-    assert [name for name in (*known.refused, *known.priced_values) if name not in names | wholes] == []
+    assert [
+        name for name in (*known.refused, *known.priced_values) if name not in names | wholes
+    ] == []
 
 
 @pytest.mark.parametrize(
