@@ -31,16 +31,7 @@ from mofa_model.kinds.pods import DEVICE_CLASS, RESOURCE_CLAIM_TEMPLATE
 from mofa_model.kinds.pytorchjob import PYTORCH_JOB
 from mofa_model.kinds.raycluster import RAY_CLUSTER
 from mofa_model.kinds.rayjob import RAY_JOB
-from mofa_model.kinds.shape import (
-    NOTHING,
-    Beside,
-    Body,
-    Kind,
-    at,
-    items,
-    mapping,
-    text_of,
-)
+from mofa_model.kinds.shape import NOTHING, Beside, Body, Kind, at, items, mapping, text_of
 from mofa_model.kinds.trainjob import CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME
 from mofa_model.kinds.volcano import VOLCANO_JOB
 from mofa_model.kinds.workload import WORKLOAD

@@ -34,10 +34,7 @@ SETS: Final = {
     "sft": [{"path": "tatsu-lab/alpaca", "type": "alpaca"}],
     "dpo": [{"path": "Intel/orca_dpo_pairs", "type": "chatml.intel", "split": "train"}],
     "reward": [
-        {
-            "path": "argilla/distilabel-intel-orca-dpo-pairs",
-            "type": "bradley_terry.chat_template",
-        }
+        {"path": "argilla/distilabel-intel-orca-dpo-pairs", "type": "bradley_terry.chat_template"}
     ],
 }
 """Data sets of its examples."""

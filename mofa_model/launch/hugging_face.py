@@ -143,11 +143,7 @@ _OPTIMIZERS: Final = {
 
 
 def add_settings(
-    words: Words,
-    strategy: Strategy,
-    settings: LaunchSettings,
-    *,
-    recomputes: bool,
+    words: Words, strategy: Strategy, settings: LaunchSettings, *, recomputes: bool
 ) -> None:
     """The keys of a layout in a fine-tuner's file; `recomputes`: whether they say it."""
     words.add("per_device_train_batch_size", int(strategy.mbs))
@@ -241,7 +237,4 @@ def engine_of(source: object, open_file: OpenFile | None, field: str) -> Mapping
             raise NotRead(field, source, "name a file that can be read")
         else:
             engine = document_for("deepspeed", open_file(source), source)
-    return {
-        "distributed_type": "DEEPSPEED",
-        "deepspeed_config": {"deepspeed_config_file": engine},
-    }
+    return {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": engine}}

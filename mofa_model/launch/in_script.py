@@ -18,14 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch.answer import Launch
-from mofa_model.launch.edits import (
-    Edit,
-    ScriptChange,
-    ScriptChanged,
-    TracedWord,
-    applied,
-    over,
-)
+from mofa_model.launch.edits import Edit, ScriptChange, ScriptChanged, TracedWord, applied, over
 from mofa_model.launch.over_file import KEYS, file_of
 from mofa_model.launch.rewrite import KEPT_BY_THEMSELVES, argument_of, values_of
 from mofa_model.launch.table import table
@@ -260,16 +253,13 @@ class _Editor:
         be found.
         """
         for _ in range(8):  # however often it is given
-            option = next(
-                (option for option in self._current_options() if option.name == name), None
-            )
+            words = self._call().traced_words
+            option = next(iter(self._named(_texts(self._call()), name)), None)
             if option is None:
                 return
-            words = self._call().traced_words
             span = self._span(words, option)
-            if span is None or not self._accept(
-                _without(self._text, *span), name, option.value_text, ""
-            ):
+            edit = None if span is None else _without(self._text, *span)
+            if edit is None or not self._accept(edit, name, option.value_text, ""):
                 self._unwritten.append(
                     f"{shown(words[option.position].text)} has to go; it was not found in one piece"
                 )
@@ -279,7 +269,7 @@ class _Editor:
         """Give one option the wanted value in the script, or note that it could not be changed."""
         new = self._options[name]
         words = self._call().traced_words
-        same = [option for option in self._current_options() if option.name == name]
+        same = self._named(_texts(self._call()), name)
         if not same:
             if new.values != _DEFAULTS.get((self._trainer, name)):
                 self._add(name)

@@ -291,8 +291,7 @@ def write(strategy: Strategy, settings: LaunchSettings) -> Launch:
             # The default, nvrx, needs one more package: without it 0.19 stops before step one.
             flags.add("async-strategy", "mcore")
     return flags.launch(
-        environment=environment(strategy, settings),
-        notes=_notes(strategy, settings),
+        environment=environment(strategy, settings), notes=_notes(strategy, settings)
     )
 
 

@@ -97,10 +97,7 @@ def _latent(block: LatentAttention) -> tuple[dict[str, Any], list[str]]:
     words |= {"qk-pos-emb-head-dim": block.rope_dim, "v-head-dim": block.value_dim}
     words |= {} if block.query_rank is None else {"q-lora-rank": block.query_rank}
     if isinstance(block, SparseAttention):
-        words |= {
-            "experimental-attention-variant": "dsa",
-            "dsa-indexer-n-heads": block.index_heads,
-        }
+        words |= {"experimental-attention-variant": "dsa", "dsa-indexer-n-heads": block.index_heads}
         words |= {"dsa-indexer-head-dim": block.index_dim, "dsa-indexer-topk": block.top_k}
     return words, ["multi-latent-attention"]
 

@@ -67,9 +67,7 @@ def over_file(
     usual = KEYS[launch.trainer]
     layout_values = YAML(typ="safe").load(next(iter(launch.files.values())))
     is_open = file_of(words) is not None
-    settled = (
-        {**usual, **file_values} if file_values is not None else {} if is_open else dict(usual)
-    )
+    settled = {} if is_open and file_values is None else {**usual, **(file_values or {})}
     named = {word.removeprefix("--").partition("=")[0] for word in words}
     arguments, files = list[str](), dict[str, str]()
     for key in usual:

@@ -96,13 +96,10 @@ class Arguments:
         if kind is None:
             raise LookupError(f"{self.trainer} has no argument {name}")
         allowed = self.choices(name)
-        fits = (
-            all(str(value) in allowed for value in values)
-            if allowed
-            else all(isinstance(value, int) for value in values)
-            if kind == "int"
-            else True
-        )
+        if allowed:
+            fits = all(str(value) in allowed for value in values)
+        else:
+            fits = kind != "int" or all(isinstance(value, int) for value in values)
         if not fits:
             raise LookupError(f"{self.trainer} does not take {name} {values}")
 
@@ -114,11 +111,7 @@ class Arguments:
 
     def number(self, name: str, value: str | None) -> int:
         """A whole number that a command gives."""
-        if (
-            value is None
-            or not (value.isascii() and value.isdigit() and len(value) <= 9)
-            or int(value) < 1
-        ):
+        if value is None or not re.fullmatch("0*[1-9][0-9]*", value) or len(value) > 9:
             refusal = NotRead if value is not None and "$" in value else BadValue
             right = "give a whole number of one or more (shell variables cannot be read)"
             raise refusal(name, value, right)
@@ -192,11 +185,8 @@ def table(trainer: str) -> Arguments:
 
 def unsupported(trainer: str, field: str, value: object) -> BadValue:
     """The error for a layout that a trainer cannot be told to run."""
-    return BadValue(
-        f"strategy.{field}",
-        value,
-        f"{trainer} has no argument for it; choose another {field}",
-    )
+    right = f"{trainer} has no argument for it; choose another {field}"
+    return BadValue(f"strategy.{field}", value, right)
 
 
 def setting(name: str, values: tuple[object, ...]) -> list[str]:
@@ -343,9 +333,8 @@ def unverified(trainer: str, arguments: Sequence[str], version: str) -> str:
 def is_flag_of(trainer: str, word: str) -> bool:
     """Whether a word is one of a trainer's flags, written with hyphens or underscores."""
     arguments = table(trainer)
-    if trainer == "torchtitan" and word.startswith(
-        ("activation-checkpoint:", "activation_checkpoint:")
-    ):
+    checkpointing = ("activation-checkpoint:", "activation_checkpoint:")
+    if trainer == "torchtitan" and word.startswith(checkpointing):
         return True
     if not word.startswith("--"):
         return False

@@ -40,10 +40,7 @@ _SCRIPT: Final = re.compile(r"(?:^|[/.])trl[/.]scripts[/.](\w+?)(?:\.py)?$")
 _SHIPPED: Final[Mapping[str, Mapping[str, Any]]] = {
     "single_gpu": {"distributed_type": "NO"},
     "multi_gpu": {"distributed_type": "MULTI_GPU"},
-    "fsdp1": {
-        "distributed_type": "FSDP",
-        "fsdp_config": {"fsdp_sharding_strategy": "FULL_SHARD"},
-    },
+    "fsdp1": {"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "FULL_SHARD"}},
     "fsdp2": {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
     **{
         f"zero{stage}": {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": stage}}

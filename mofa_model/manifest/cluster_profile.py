@@ -81,10 +81,8 @@ class IncidentRules(Part):
         Field(default_factory=dict)
     )
     """What XIDs mean here, by number: hardware counts as a failure, program and note do not;
-    clean-up
-    is told of any program
-
-    that ends. One that is not listed means what NVIDIA says of it."""
+    clean-up is told of any program that ends. One that is not listed means what NVIDIA says of
+    it."""
     shortest_outage_seconds: Annotated[int, Field(ge=30, le=3600, examples=[300])] = SHORTEST_OUTAGE
     """How long a node has to be not ready, on the same boot, for it to be a failure; less is a
     flap."""
@@ -210,9 +208,7 @@ class Storage(Part):
     """Tiers, nearest first."""
     slowdown_percent: Annotated[int, Field(ge=0, le=1000)] = round(100 * COPY_SLOWDOWN)
     """How much slower steps are while a copy is in flight: 88 was measured where a process beside
-    the trainer copies, 122 where
-
-    its own threads do."""
+    the trainer copies, 122 where its own threads do."""
 
 
 class FailureClass(Part):

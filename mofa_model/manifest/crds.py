@@ -40,99 +40,88 @@ _REASON: Final = ("REASON", "string", '.status.conditions[?(@.type=="Ready")].re
 
 def crds() -> dict[str, dict[str, Any]]:
     """The definitions by file name."""
-    definitions = [_training_job(), _cluster_profile(), _advisor_policy(), _failure_ledger()]
+    definitions = [
+        _definition(
+            kind="TrainingJob",
+            plural="trainingjobs",
+            short=["tjob", "tj"],
+            scope="Namespaced",
+            spec=TrainingJobSpec,
+            status=TrainingJobStatus,
+            columns=[
+                ("NODES", "integer", ".status.inputs.nodes", 0),
+                ("STRATEGY", "string", ".status.recommendation.summary", 0),
+                ("CKPT-S", "integer", ".status.recommendation.checkpointIntervalSeconds", 0),
+                ("TOK/S", "integer", ".status.recommendation.predicted.tokensPerSecond.target", 0),
+                ("OBSERVED", "integer", ".status.observed.tokensPerSecond", 0),
+                ("ETTR", "string", ".status.recommendation.predicted.ettr.target", 0),
+                _READY,
+                _REASON,
+                ("HEALTH", "string", ".status.health", 0),
+                ("FINISH", "string", ".status.observed.finish.days", 0),
+                ("MODEL", "string", ".spec.model.preset", 1),
+                ("PROFILE", "string", ".spec.cluster.profile", 1),
+                ("MODE", "string", ".spec.mode", 1),
+                ("MEMORY", "integer", ".status.recommendation.predicted.memoryBytes.target", 1),
+                ("FITS", "string", ".status.recommendation.odds.fits", 1),
+                ("VERSION", "string", ".status.modelVersion", 1),
+                _AGE,
+            ],
+            selectable=[".spec.mode", ".spec.cluster.profile", ".status.health"],
+        ),
+        _definition(
+            kind="ClusterProfile",
+            plural="clusterprofiles",
+            short=["cprof"],
+            scope="Cluster",
+            spec=ClusterProfileSpec,
+            status=ClusterProfileStatus,
+            columns=[
+                ("NODES", "integer", ".status.nodes.total", 0),
+                ("AVAILABLE", "integer", ".status.nodes.ready", 0),
+                ("ASSUMED", "string", ".status.total.assumed", 0),
+                ("OBSERVED", "string", ".status.total.observed", 0),
+                ("COVERAGE", "integer", ".status.total.coveragePercent", 0),
+                ("VERDICT", "string", '.status.conditions[?(@.type=="AssumptionsHold")].reason', 0),
+                ("EFFECTIVE", "integer", ".status.whatWouldHelp.effectivePercent", 1),
+                ("GPU", "string", ".spec.gpu", 1),
+                _AGE,
+            ],
+            selectable=[".spec.gpu"],
+        ),
+        _definition(
+            kind="AdvisorPolicy",
+            plural="advisorpolicies",
+            short=["apol"],
+            scope="Namespaced",
+            spec=AdvisorPolicySpec,
+            status=AdvisorPolicyStatus,
+            columns=[
+                ("MODE", "string", ".spec.mode", 0),
+                ("PROFILE", "string", ".spec.profile", 0),
+                ("JOBS", "integer", ".status.jobs", 0),
+                _AGE,
+            ],
+            selectable=[".spec.mode"],
+        ),
+        _definition(
+            kind="FailureLedger",
+            plural="failureledgers",
+            short=["fled"],
+            scope="Cluster",
+            spec=None,
+            status=FailureLedgerStatus,
+            columns=[
+                ("SINCE", "string", ".status.since", 0),
+                ("FAILURES", "integer", ".status.failures", 0),
+                ("NODE-DAYS", "string", ".status.nodeDays", 0),
+                ("WRITTEN", "date", ".status.time", 0),
+                _AGE,
+            ],
+            selectable=[],
+        ),
+    ]
     return {f"{GROUP}_{crd['spec']['names']['plural']}.yaml": crd for crd in definitions}
-
-
-def _training_job() -> dict[str, Any]:
-    return _definition(
-        kind="TrainingJob",
-        plural="trainingjobs",
-        short=["tjob", "tj"],
-        scope="Namespaced",
-        spec=TrainingJobSpec,
-        status=TrainingJobStatus,
-        columns=[
-            ("NODES", "integer", ".status.inputs.nodes", 0),
-            ("STRATEGY", "string", ".status.recommendation.summary", 0),
-            ("CKPT-S", "integer", ".status.recommendation.checkpointIntervalSeconds", 0),
-            ("TOK/S", "integer", ".status.recommendation.predicted.tokensPerSecond.target", 0),
-            ("OBSERVED", "integer", ".status.observed.tokensPerSecond", 0),
-            ("ETTR", "string", ".status.recommendation.predicted.ettr.target", 0),
-            _READY,
-            _REASON,
-            ("HEALTH", "string", ".status.health", 0),
-            ("FINISH", "string", ".status.observed.finish.days", 0),
-            ("MODEL", "string", ".spec.model.preset", 1),
-            ("PROFILE", "string", ".spec.cluster.profile", 1),
-            ("MODE", "string", ".spec.mode", 1),
-            ("MEMORY", "integer", ".status.recommendation.predicted.memoryBytes.target", 1),
-            ("FITS", "string", ".status.recommendation.odds.fits", 1),
-            ("VERSION", "string", ".status.modelVersion", 1),
-            _AGE,
-        ],
-        selectable=[".spec.mode", ".spec.cluster.profile", ".status.health"],
-    )
-
-
-def _cluster_profile() -> dict[str, Any]:
-    return _definition(
-        kind="ClusterProfile",
-        plural="clusterprofiles",
-        short=["cprof"],
-        scope="Cluster",
-        spec=ClusterProfileSpec,
-        status=ClusterProfileStatus,
-        columns=[
-            ("NODES", "integer", ".status.nodes.total", 0),
-            ("AVAILABLE", "integer", ".status.nodes.ready", 0),
-            ("ASSUMED", "string", ".status.total.assumed", 0),
-            ("OBSERVED", "string", ".status.total.observed", 0),
-            ("COVERAGE", "integer", ".status.total.coveragePercent", 0),
-            ("VERDICT", "string", '.status.conditions[?(@.type=="AssumptionsHold")].reason', 0),
-            ("EFFECTIVE", "integer", ".status.whatWouldHelp.effectivePercent", 1),
-            ("GPU", "string", ".spec.gpu", 1),
-            _AGE,
-        ],
-        selectable=[".spec.gpu"],
-    )
-
-
-def _advisor_policy() -> dict[str, Any]:
-    return _definition(
-        kind="AdvisorPolicy",
-        plural="advisorpolicies",
-        short=["apol"],
-        scope="Namespaced",
-        spec=AdvisorPolicySpec,
-        status=AdvisorPolicyStatus,
-        columns=[
-            ("MODE", "string", ".spec.mode", 0),
-            ("PROFILE", "string", ".spec.profile", 0),
-            ("JOBS", "integer", ".status.jobs", 0),
-            _AGE,
-        ],
-        selectable=[".spec.mode"],
-    )
-
-
-def _failure_ledger() -> dict[str, Any]:
-    return _definition(
-        kind="FailureLedger",
-        plural="failureledgers",
-        short=["fled"],
-        scope="Cluster",
-        spec=None,
-        status=FailureLedgerStatus,
-        columns=[
-            ("SINCE", "string", ".status.since", 0),
-            ("FAILURES", "integer", ".status.failures", 0),
-            ("NODE-DAYS", "string", ".status.nodeDays", 0),
-            ("WRITTEN", "date", ".status.time", 0),
-            _AGE,
-        ],
-        selectable=[],
-    )
 
 
 def _definition(

@@ -14,19 +14,8 @@ from typing import Any, Final
 
 from mofa_model.annotations import PREFIX
 from mofa_model.axes.frameworks import trainer_called
-from mofa_model.errors import (
-    FactsMissing,
-    InputError,
-    shown,
-)
-from mofa_model.identity import (
-    Fact,
-    Facts,
-    Identity,
-    LaunchFound,
-    masked,
-    model_preset,
-)
+from mofa_model.errors import FactsMissing, InputError, shown
+from mofa_model.identity import Fact, Facts, Identity, LaunchFound, masked, model_preset
 from mofa_model.kinds import Demand
 from mofa_model.kinds.shape import part as part_of
 from mofa_model.launch import Reading

@@ -202,9 +202,7 @@ class TrainingPart(Part):
         default=None, examples=["1.4:0.3"]
     )
     """Load of the fullest rank of experts over the mean, and behind a colon its standard deviation
-    over layers and
-
-    micro-batches; without it the model's own."""
+    over layers and micro-batches; without it the model's own."""
     framework: Word | None = Field(default=None, examples=["megatron"])
     """Trainer; it restricts the search to what that trainer can run, and decides the form of launch
     arguments."""
