@@ -22,7 +22,7 @@ from mofa_model.blocks import StateSpace
 from mofa_model.equations.parameters import total_parameters
 from mofa_model.errors import MofaError
 from mofa_model.launch import TORCHRUN, launch, read
-from mofa_model.launch.model_words import TORCHTITAN, listed
+from mofa_model.launch.model_words import TORCHTITAN, lists_layers
 from mofa_model.launch.trainers import refuse
 from mofa_model.placement import kind_of_stages, stages_of
 from mofa_model.presets import entries
@@ -162,7 +162,9 @@ def case(
     )
     dealt = stages_of(model, strategy, rule)
     # Patterns count blocks, all else layers.
-    blocks = mixed or trainer == "megatron" if listed(model) and not side_by_side(model) else False
+    blocks = (
+        mixed or trainer == "megatron" if lists_layers(model) and not side_by_side(model) else False
+    )
     sizes = [len(kind.blocks) if blocks else 1 for kind in model.kinds]
     layers = sum(size * held for size, held in zip(sizes, dealt.held, strict=True)).reshape(-1)
     return {

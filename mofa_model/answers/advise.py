@@ -302,7 +302,7 @@ def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
     """
     from mofa_model.manifest import jobs
     from mofa_model.manifest.documents import LARGEST, Documents
-    from mofa_model.manifest.sizing import sized
+    from mofa_model.manifest.sizing import at_best_size
     from mofa_model.manifest.surroundings import named_profiles, surroundings
 
     stream = Documents.parse(files.read_text(path, largest=LARGEST), path)
@@ -313,7 +313,7 @@ def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
     if len(found) > 1:
         takes = "`mofa advise` answers for one job, `mofa annotate` for many"
         raise BadFile(path, f"holds {len(found)} jobs, {_named(found)}; {takes}")
-    return sized(jobs.job_question(found[0], around))
+    return at_best_size(jobs.job_question(found[0], around))
 
 
 def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:

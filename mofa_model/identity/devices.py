@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from mofa_model.identity.pods import PodForm, WrittenContainer, number
-from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed, gpu_resource
+from mofa_model.kinds.pods import GPU, RESOURCE_CLAIM_TEMPLATE, Claim, claimed_gpus, gpu_resource
 from mofa_model.kinds.shape import Beside, Reference, glance, part
 from mofa_model.records import dataclass
 
@@ -243,7 +243,7 @@ def _claimed(pod: PodForm, beside: Beside) -> Claims | None:
     claims = [glance(Claim, row) for row in rows if isinstance(row, dict)] if rows else []
     if not claims:
         return None
-    demands = [claimed(claim, beside) for claim in claims]
+    demands = [claimed_gpus(claim, beside) for claim in claims]
     is_known = not any(demand.why for demand in demands)
     text = str([beside.spec(ref) for ref in _templates(claims)])
     return Claims(

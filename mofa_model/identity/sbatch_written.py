@@ -25,7 +25,7 @@ from mofa_model.identity.sbatch import (
     read_script,
     without_variables,
 )
-from mofa_model.launch.edits import Edit, ScriptChange, ScriptChanged, applied, over
+from mofa_model.launch.edits import Edit, ScriptChange, ScriptChanged, applied, word_edit
 from mofa_model.records import dataclass
 from mofa_model.slurm.hosts import hosts_of
 
@@ -294,11 +294,11 @@ def _counted(name: str, value: Traced | None, size: _Size, wanted: _Size) -> Ite
         return
     for (names, old), (_, new) in zip(_numbers(size), _numbers(wanted), strict=True):
         if name in names and value.text == str(old) != str(new):
-            yield over(value, str(new), name)
+            yield word_edit(value, str(new), name)
     elastic = _ELASTIC.fullmatch(value.text) if name in _NODES else None
     if elastic and int(elastic["most"]) != wanted.nodes:
         least = min(int(elastic["least"]), wanted.nodes)
-        yield over(value, f"{least}:{wanted.nodes}", name)
+        yield word_edit(value, f"{least}:{wanted.nodes}", name)
 
 
 def _change(script: BatchScript, edit: Edit) -> ScriptChange:

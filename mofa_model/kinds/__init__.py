@@ -80,9 +80,9 @@ __all__ = [
     "JobKind",
     "Kind",
     "PodLabels",
+    "controller_of",
     "demand_of",
     "job_kind",
-    "made_by",
     "same_kind",
     "without_suspension",
 ]
@@ -130,11 +130,11 @@ def demand_of(body: Body, beside: Beside = NOTHING) -> Demand:
     return kind.demand(spec, beside)
 
 
-def made_by(body: Body) -> tuple[JobKind, str] | None:
+def controller_of(body: Body) -> tuple[JobKind, str] | None:
     """The job of another kind that made an object and controls it; None where none is known.
 
     >>> owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "tune", "controller": True}
-    >>> made_by({"metadata": {"ownerReferences": [owner]}})[1]
+    >>> controller_of({"metadata": {"ownerReferences": [owner]}})[1]
     'tune'
     """
     for owner in items(at(body, "metadata", "ownerReferences")):

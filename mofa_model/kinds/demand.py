@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from typing import Final
 
 from mofa_model.errors import InputError
-from mofa_model.kinds.pods import GPU, Mount, PodSpec, PodTemplate, claimed, launches, torchrun
+from mofa_model.kinds.pods import GPU, Mount, PodSpec, PodTemplate, claimed_gpus, launches, torchrun
 from mofa_model.kinds.shape import MOST, NOTHING, Beside, Reference
 from mofa_model.records import dataclass
 
@@ -183,7 +183,7 @@ def unresolved(demand: Demand, reference: Reference, where: str) -> Demand:
 
 def _read(pod_set: PodSet, beside: Beside) -> _Set:
     containers = pod_set.spec.containers
-    claims = [claimed(claim, beside) for claim in pod_set.spec.resource_claims]
+    claims = [claimed_gpus(claim, beside) for claim in pod_set.spec.resource_claims]
     with_gpus = [number for number, container in enumerate(containers) if container.gpus]
     order = [*with_gpus, *(number for number in range(len(containers)) if number not in with_gpus)]
     with_words = [number for number in order if containers[number].words]

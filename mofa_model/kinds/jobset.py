@@ -64,7 +64,7 @@ class ReplicatedJob(Shape):
     pods: PodTemplate | None = under(None, "template", "spec", "template")
 
 
-def replicated(jobs: Sequence[ReplicatedJob], path: str) -> list[PodSet]:
+def replicated_pods(jobs: Sequence[ReplicatedJob], path: str) -> list[PodSet]:
     """Pods of replicated Jobs; `path` is what they stand under."""
     pod_sets = list[PodSet]()
     for number, job in enumerate(jobs):
@@ -97,7 +97,7 @@ class JobSet(JobKind):
 
     def pod_sets(self, spec: Body) -> list[PodSet]:
         """All pods of all Jobs."""
-        return replicated(read(_Spec, spec).replicated_jobs, "spec")
+        return replicated_pods(read(_Spec, spec).replicated_jobs, "spec")
 
     def observed(self, body: Body, now: float) -> Observation:
         """Its conditions and counts."""

@@ -197,7 +197,7 @@ class Claimed(NamedTuple):
     """Objects that would tell."""
 
 
-def claimed(claim: Claim, beside: Beside) -> Claimed:
+def claimed_gpus(claim: Claim, beside: Beside) -> Claimed:
     """GPUs that a pod has by a claim."""
     if claim.resource_claim_name:
         name = claim.resource_claim_name

@@ -14,7 +14,7 @@ from typing import Any, Final
 from mofa_model.annotations import SIZE
 from mofa_model.errors import InputError
 from mofa_model.kinds.demand import ELSEWHERE, Demand, PodSet, total, unresolved
-from mofa_model.kinds.jobset import JOB_SET, JOB_SET_NAME, ReplicatedJob, replicated
+from mofa_model.kinds.jobset import JOB_SET, JOB_SET_NAME, ReplicatedJob, replicated_pods
 from mofa_model.kinds.kind import Conditioned, JobKind, NewJob, Observation
 from mofa_model.kinds.patches import NAME, Operation, pod_annotations, same, test, texts_of
 from mofa_model.kinds.pods import Container, Devices, Others, PodSpec, PodTemplate, torchrun
@@ -145,7 +145,7 @@ def _total(job: TrainSpec, runtime: _Runtime, path: str, beside: Beside) -> Dema
     # An elastic runtime has no other number than its least.
     node_counts = (job.nodes, runtime.nodes, runtime.least)
     nodes = next((count for count in node_counts if count is not None), None)
-    sets = replicated(runtime.jobs, f"{path}.template.spec")
+    sets = replicated_pods(runtime.jobs, f"{path}.template.spec")
     where = sets[number].where if number is not None and job.resources is None else "spec.trainer"
     trainer = PodSet(
         where=where,

@@ -180,7 +180,7 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
         task=task,
         loss="fused" if on(settings.get("liger_fused_linear_cross_entropy")) else "whole",
     )
-    return hugging_face.tuned(
+    return hugging_face.tuner_reading(
         TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "sequence_len", 512)
     )
 

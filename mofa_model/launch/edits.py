@@ -88,7 +88,7 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def over(word: TracedWord, value: str, name: str = "") -> Edit:
+def word_edit(word: TracedWord, value: str, name: str = "") -> Edit:
     """An edit that replaces a word by another value, in quotes where a shell needs them."""
     plain = re.fullmatch(r"[\w.,:/+-]+", value) is not None
     return Edit(word.at[0], word.at[-1] + 1, value if plain else shlex.quote(value), name)

@@ -190,7 +190,7 @@ def optimizer_of(word: object, *, pure: bool) -> str:
     return "adamw-bf16" if pure and preset == "adamw" else preset
 
 
-def tuned(
+def tuner_reading(
     trainer: str,
     reading: Reading,
     tuning: FineTuning,

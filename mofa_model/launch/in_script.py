@@ -18,7 +18,14 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mofa_model.errors import InputError, shown
 from mofa_model.launch.answer import Launch
-from mofa_model.launch.edits import Edit, ScriptChange, ScriptChanged, TracedWord, applied, over
+from mofa_model.launch.edits import (
+    Edit,
+    ScriptChange,
+    ScriptChanged,
+    TracedWord,
+    applied,
+    word_edit,
+)
 from mofa_model.launch.over_file import KEYS, file_of
 from mofa_model.launch.rewrite import KEPT_BY_THEMSELVES, argument_of, values_of
 from mofa_model.launch.table import table
@@ -221,7 +228,7 @@ class _Editor:
             return
         place = read.followed[self._target_index].place
         if value_word is not None and value_word.whole:
-            edit = over(value_word, value)
+            edit = word_edit(value_word, value)
         elif place >= 0:
             start = self._text.rfind("\n", 0, place) + 1
             # A line after a backslash is the rest of the line before it.
@@ -295,14 +302,14 @@ class _Editor:
         )
         old = words[current.position]
         if current.separate_words == 1 and len(values) == 1 and words[current.position + 1].whole:
-            yield over(words[current.position + 1], values[0])
+            yield word_edit(words[current.position + 1], values[0])
         if not current.separate_words and "=" in old.text and len(values) == 1:
             begin = old.text.index("=") + 1
             part = old.slice(begin)
             if part.whole:
-                yield over(part, values[0])
+                yield word_edit(part, values[0])
         if current.name == _WORD and "=" not in old.text and old.whole:
-            yield over(old, option_words[0])
+            yield word_edit(old, option_words[0])
             return
         span = self._span(words, current)
         if span is None:

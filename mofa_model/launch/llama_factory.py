@@ -139,7 +139,7 @@ def read_document(document: Mapping[str, Any], open_file: OpenFile | None = None
         task=task or "sft",
         loss="fused" if on(settings.get("enable_liger_kernel")) else "whole",
     )
-    return hugging_face.tuned(
+    return hugging_face.tuner_reading(
         TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "cutoff_len", 2048)
     )
 

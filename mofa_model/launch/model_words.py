@@ -26,7 +26,7 @@ def megatron_model(model: Transformer, positions: int = 131072) -> list[str]:
     the launch.
     """
     words: dict[str, Any] = {
-        "num-layers": len(_symbols(model)) if listed(model) else model.layers,
+        "num-layers": len(_symbols(model)) if lists_layers(model) else model.layers,
         "hidden-size": model.hidden,
         "vocab-size": model.embedding.vocabulary,
         "max-position-embeddings": positions,
@@ -44,7 +44,7 @@ def megatron_model(model: Transformer, positions: int = 131072) -> list[str]:
         first = int(_dense_first(model))
         words |= (
             {}
-            if listed(model)
+            if lists_layers(model)
             else {"moe-layer-freq": f"([0]*{first}+[1]*{int(model.layers - first)})"}
         )
         words.setdefault("ffn-hidden-size", model.experts.width)
@@ -106,7 +106,7 @@ def bridge_model(model: Transformer, positions: int = 131072) -> list[str]:
     """The model's arguments for Megatron Bridge, which has its own words for mixed kinds
     of layers.
     """
-    if not listed(model):
+    if not lists_layers(model):
         return megatron_model(model, positions)
     words = megatron_model(model, positions)
     if any(isinstance(block, StateSpace) for block in model.blocks) and not side_by_side(model):
@@ -131,7 +131,7 @@ def _option_words(words: Mapping[str, Any], flags: Sequence[str]) -> list[str]:
     ]
 
 
-def listed(model: Transformer) -> bool:
+def lists_layers(model: Transformer) -> bool:
     """Whether Megatron is told the layers of a model one by one."""
     return model.unlike or any(isinstance(block, StateSpace) for block in model.blocks)
 

@@ -14,7 +14,12 @@ from typing import Final
 
 from mofa_model.launch import axolotl, hub_config, peft
 from mofa_model.launch.answer import Launch, LaunchSettings
-from mofa_model.launch.model_words import bridge_model, listed, megatron_model, torchtitan_model
+from mofa_model.launch.model_words import (
+    bridge_model,
+    lists_layers,
+    megatron_model,
+    torchtitan_model,
+)
 from mofa_model.launch.start import STEPS_OF_SMOKE, Start, variables
 from mofa_model.spec import Transformer
 
@@ -40,7 +45,7 @@ def program_text(name: str) -> str:
 def _megatron(model: Transformer, settings: LaunchSettings, _: Launch) -> Start:
     """How a job of Megatron-LM starts: its program, shell variables and preparations."""
     return Start(
-        program="pretrain_hybrid.py" if listed(model) else "pretrain_gpt.py",
+        program="pretrain_hybrid.py" if lists_layers(model) else "pretrain_gpt.py",
         variables=variables(
             (
                 "DATA", "",

@@ -179,6 +179,6 @@ def _reading(document: Mapping[str, Any], task: str, open_file: OpenFile | None)
         task=task,
         loss="chunked",  # whatever Liger's kernels are told
     )
-    return hugging_face.tuned(
+    return hugging_face.tuner_reading(
         TRAINER, layout_reading, tuning, settings, sequence=whole(settings, "max_length", 1024)
     )

@@ -48,7 +48,7 @@ class Rule(NamedTuple):
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Among the annotations of a type, it holds for every value of the type."""
-        return core_schema.no_info_after_validator_function(self.kept, handler(source))
+        return core_schema.no_info_after_validator_function(self.require, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -56,7 +56,7 @@ class Rule(NamedTuple):
         """The type's schema, with the rule."""
         return handler(schema) | {"x-kubernetes-validations": [self.as_schema()]}
 
-    def kept(self, value: Any) -> Any:
+    def require(self, value: Any) -> Any:
         """The value, where the rule holds for it."""
         if not self.holds(value):
             raise PydanticCustomError("rule", "{right}", {"right": self.message})
@@ -77,7 +77,7 @@ class Part(BaseModel):
     def _keep_rules(self) -> Part:
         """Refuse a part that breaks one of its rules, or has two items with one key."""
         for rule in self.rules:
-            rule.kept(self)
+            rule.require(self)
         for name, by in _keyed(type(self)):
             items = getattr(self, name) or ()
             keys = [

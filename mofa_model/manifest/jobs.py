@@ -35,7 +35,7 @@ from mofa_model.identity import (
     identify,
     model_preset,
 )
-from mofa_model.kinds import Demand, demand_of, job_kind, made_by, same_kind
+from mofa_model.kinds import Demand, controller_of, demand_of, job_kind, same_kind
 from mofa_model.kinds.shape import part as part_of
 from mofa_model.manifest.advisor_policy import AdvisorPolicySpec, SizeBounds
 from mofa_model.manifest.documents import Item
@@ -124,7 +124,7 @@ def mode_of(item: Item, around: Surroundings) -> str | None:
     """Mode of an existing job: None where it is not opted in, which leaves it untouched."""
     annotations = item.annotations
     is_paused = annotations.get(_PAUSED, "").lower() == "true"
-    if is_paused or not item.kind or made_by(item.value) is not None:
+    if is_paused or not item.kind or controller_of(item.value) is not None:
         return None
     mode = annotations.get(_MODE)
     if mode is not None:
@@ -164,7 +164,9 @@ def identity_of(item: Item, around: Surroundings) -> Identity:
     return identity.as_person_says(JobClass(job_class), f"the annotation {CLASS}")
 
 
-def by_batch(item: Item, around: Surroundings, error: BatchMissing) -> dict[int, Request | str]:
+def requests_by_batch(
+    item: Item, around: Surroundings, error: BatchMissing
+) -> dict[int, Request | str]:
     """The question of a job that does not say its batch at some batches, or why there is none."""
     requests: dict[int, Request | str] = {}
     for batch in error.batches:

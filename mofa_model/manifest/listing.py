@@ -29,7 +29,7 @@ _OF_POLICY: Final = {
 """Facts that a policy may give, and its fields."""
 
 
-def listed(
+def object_rows(
     items: Sequence[Item], outcomes: Sequence[Outcome], around: Surroundings
 ) -> list[dict[str, Any]]:
     """Rows of object, class, status, why, and facts."""

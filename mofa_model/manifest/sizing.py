@@ -26,7 +26,7 @@ MOST: Final = 48
 """Sizes that are compared at most. [1]"""
 
 
-def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
+def at_every_size(question: JobQuestion) -> tuple[JobQuestion, ...]:
     """The question at every size within its bounds that can be asked; none where it has
     its size.
     """
@@ -63,11 +63,11 @@ def options(question: JobQuestion) -> tuple[JobQuestion, ...]:
     return tuple(sizes)
 
 
-def sized(question: JobQuestion) -> JobQuestion:
+def at_best_size(question: JobQuestion) -> JobQuestion:
     """The question at the size that is chosen; where none surely fits, at the largest."""
     if question.size_bounds is None:
         return question
-    sizes = options(question)
+    sizes = at_every_size(question)
     answered = sizes_of([request_of(option) for option in sizes], question.size)
     best = best_size(answered, question.size)
     return sizes[-1 if best is None else answered.index(best)]

@@ -35,7 +35,7 @@ from mofa_model.manifest.documents import Documents, Item
 from mofa_model.manifest.draft import BatchMissing
 from mofa_model.manifest.jobs import JobQuestion, request_of, with_assumption
 from mofa_model.manifest.parsing import Profile, is_ours, training_job
-from mofa_model.manifest.sizing import options, sized
+from mofa_model.manifest.sizing import at_best_size, at_every_size
 from mofa_model.manifest.surroundings import Surroundings, refusal, surroundings
 from mofa_model.records import dataclass
 from mofa_model.strategy import format_strategy
@@ -229,14 +229,14 @@ class Annotator:
             digest = hash_of({"spec": spec, "asked": annotations}, self.model_version)
             message = str(error).removeprefix(f"{item.kind} {item.name}: ")
             if isinstance(error, BatchMissing):
-                requests = jobs.by_batch(item, around, error)
+                requests = jobs.requests_by_batch(item, around, error)
                 digest = batches_digest(digest, requests, self.model_version)
                 rows = batch_rows(requests, self.answer)
                 return of_batches(message, digest, self.model_version, self.now, rows)
             return of_bad_input(message, digest, self.model_version, self.now, error.status)
 
     def _annotations(self, item: Item, job: JobQuestion) -> dict[str, str]:
-        choices = [request_of(option) for option in options(job)]
+        choices = [request_of(option) for option in at_every_size(job)]
         question, sizes = choices[0] if choices else request_of(job), sizes_of(job)
         digest = digest_of(question, sizes, self.model_version, choices)
         if job.assumed:
@@ -245,7 +245,7 @@ class Annotator:
         if previous.get(PREFIX + "inputs-hash") == digest and is_whole(previous):
             return {key: value for key, value in previous.items() if key in OUTPUTS}
         if choices:
-            job = sized(job)
+            job = at_best_size(job)
             question = request_of(job)
         answer = self.answer(question)
         advice = with_assumption(job, answer)

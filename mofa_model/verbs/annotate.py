@@ -113,11 +113,11 @@ def _listed(streams: list[Documents], outcomes: list[Outcome], profiles: list[Pr
     """Print every object with its class, status and facts as JSON; the code is that of
     the worst.
     """
-    from mofa_model.manifest.listing import listed
+    from mofa_model.manifest.listing import object_rows
     from mofa_model.manifest.surroundings import surroundings
 
     items = [item for stream in streams for item in stream.items]
-    rows = listed(items, outcomes, surroundings(streams, profiles))
+    rows = object_rows(items, outcomes, surroundings(streams, profiles))
     terminal.put(json.dumps(rows, indent=2) + "\n")
     wrong = (_CODES[one.status] for one in outcomes if one.status in _CODES)
     return min(wrong, default=0)

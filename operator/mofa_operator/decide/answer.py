@@ -34,8 +34,8 @@ from mofa_model.kinds.shape import at, part
 from mofa_model.launch import Launch
 from mofa_model.manifest.advised import failure_rows, launch_of, launch_words, status_of, trainer_of
 from mofa_model.manifest.draft import BatchMissing
-from mofa_model.manifest.jobs import JobQuestion, by_batch, request_of
-from mofa_model.manifest.sizing import options, sized
+from mofa_model.manifest.jobs import JobQuestion, request_of, requests_by_batch
+from mofa_model.manifest.sizing import at_best_size, at_every_size
 from mofa_model.manifest.stream import (
     Sizes,
     batch_rows,
@@ -95,7 +95,7 @@ def answer(question: Question) -> Answer:
         job_question = parsed_question(question)
         preliminary = _before_search(job_question)
         if preliminary.digest not in FOUND:
-            chosen = sized(job_question)
+            chosen = at_best_size(job_question)
             request, sizes = request_of(chosen), sizes_of(chosen)
             FOUND[preliminary.digest] = _searched(preliminary.digest, request, sizes)
             for oldest in list(FOUND)[:-MOST]:
@@ -132,7 +132,7 @@ def warm() -> None:
 def view(question: Question) -> AdviceView | Refusal | None:
     """The advice in full, for the page; None for a job's own question that cannot be understood."""
     try:
-        job_question = sized(parsed_question(question))
+        job_question = at_best_size(parsed_question(question))
         request = request_of(
             changed(job_question, question.changes) if question.changes else job_question
         )
@@ -166,7 +166,7 @@ def prior_weight(job_question: JobQuestion) -> float:
 
 
 def _before_search(job_question: JobQuestion) -> Answer:
-    choices = [request_of(choice) for choice in options(job_question)]
+    choices = [request_of(choice) for choice in at_every_size(job_question)]
     request, sizes = choices[0] if choices else request_of(job_question), sizes_of(job_question)
     cluster = request.problems[0].cluster
     is_assumed = (
@@ -247,7 +247,7 @@ def _by_batch(
 ) -> Answer:
     """The answer to a job that does not say its batch; without outcome where nobody searches."""
     item, around = placed(question)
-    requests = by_batch(item, around, error)
+    requests = requests_by_batch(item, around, error)
     digest = batches_digest(_digest(question), requests, VERSION)
     result = _without_advice(str(error), Reason.FACTS_MISSING, digest, error.status)
     if answer is None:

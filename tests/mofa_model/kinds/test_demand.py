@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from mofa_model.errors import InputError
-from mofa_model.kinds import BATCH_JOB, DEVICE_CLASS, Beside, demand_of, job_kind, made_by
+from mofa_model.kinds import BATCH_JOB, DEVICE_CLASS, Beside, controller_of, demand_of, job_kind
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -134,6 +134,9 @@ def test_no_pods_yet_is_a_number_to_give():
 
 def test_a_job_that_another_kind_made_knows_its_maker():
     owner = {"apiVersion": "batch/v1beta9", "kind": "Job", "name": "outer", "controller": True}
-    assert made_by({"metadata": {"ownerReferences": [owner]}}) == (BATCH_JOB, "outer")
-    assert made_by({"metadata": {"ownerReferences": [owner | {"controller": False}]}}) is None
-    assert made_by({"metadata": {"ownerReferences": [owner | {"apiVersion": "apps/v1"}]}}) is None
+    assert controller_of({"metadata": {"ownerReferences": [owner]}}) == (BATCH_JOB, "outer")
+    assert controller_of({"metadata": {"ownerReferences": [owner | {"controller": False}]}}) is None
+    assert (
+        controller_of({"metadata": {"ownerReferences": [owner | {"apiVersion": "apps/v1"}]}})
+        is None
+    )

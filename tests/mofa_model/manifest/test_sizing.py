@@ -17,7 +17,7 @@ from mofa_model.kinds.pods import gpu_resource
 from mofa_model.manifest import jobs
 from mofa_model.manifest.documents import Documents
 from mofa_model.manifest.jobs import request_of
-from mofa_model.manifest.sizing import options, sized
+from mofa_model.manifest.sizing import at_best_size, at_every_size
 from mofa_model.manifest.stream import Annotator
 from mofa_model.manifest.surroundings import surroundings
 
@@ -101,7 +101,7 @@ def job_set(parallelism=None, gpus=None):
 
 
 def sizes(question):
-    found = [request_of(one).problems[0] for one in options(question)]
+    found = [request_of(one).problems[0] for one in at_every_size(question)]
     return [(int(one.cluster.gpus), int(one.workload.training.global_batch)) for one in found]
 
 
@@ -142,13 +142,15 @@ def test_spares_and_nodes_that_the_pool_had_not_all_the_time_are_left_out():
 
 
 def test_methods_are_questions_of_their_own():
-    found = options(asked(methods=["Full", "LoRA"], maxNodes=1, gpusPerNode=[8], adapterRank=8))
+    found = at_every_size(
+        asked(methods=["Full", "LoRA"], maxNodes=1, gpusPerNode=[8], adapterRank=8)
+    )
     assert [one.spec.training.adapter_rank for one in found] == [None, 8]
 
 
 def test_the_chosen_size_is_asked_alone_and_surely_fits():
-    chosen = sized(asked("least-gpus"))
-    assert options(chosen) == ()
+    chosen = at_best_size(asked("least-gpus"))
+    assert at_every_size(chosen) == ()
     advice = advise(request_of(chosen))
     assert advice.odds.fits >= 0.99
     assert advice.gpus < 32
@@ -164,7 +166,7 @@ def test_a_job_that_states_nodes_or_gpus_is_not_sized():
 def test_sizes_of_other_kinds_are_those_of_a_trainjob(made):
     assert sizes(asked(job=made())) == sizes(asked())
     assert asked(job=made(2, 8)).size == ""
-    assert advise(request_of(sized(asked(job=made())))).gpus == advise(request_of(sized(asked()))).gpus  # fmt: skip
+    assert advise(request_of(at_best_size(asked(job=made())))).gpus == advise(request_of(at_best_size(asked()))).gpus  # fmt: skip
 
 
 def test_a_rayjob_of_no_workers_keeps_the_gpus_that_each_would_have():
@@ -189,9 +191,9 @@ def test_what_it_is_to_be_best_at_is_one_of_three():
 def test_too_many_sizes_and_too_few_nodes_are_refused():
     many = asked(globalBatchSizes=[8, 16, 32, 64, 128, 256, 512], methods=["Full", "LoRA"])
     with pytest.raises(BadValue, match="at most 48"):
-        options(many)
+        at_every_size(many)
     with pytest.raises(InputError, match="it has 4 nodes for a job of at least 5"):
-        options(asked(minNodes=5))
+        at_every_size(asked(minNodes=5))
 
 
 def test_annotate_writes_the_answer_of_the_chosen_size_and_leaves_it_while_nothing_changes():

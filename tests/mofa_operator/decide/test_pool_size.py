@@ -16,7 +16,7 @@ from mofa_model.annotations import inputs_hash
 from mofa_model.manifest.advisor_policy import SizeBounds
 from mofa_model.manifest.jobs import JobQuestion, request_of
 from mofa_model.manifest.parsing import cluster_profile, parse
-from mofa_model.manifest.sizing import options
+from mofa_model.manifest.sizing import at_every_size
 from mofa_model.manifest.training_job import TrainingJobSpec
 from mofa_operator.decide.pool import profile as decide
 from mofa_operator.keys import CLUSTER_PROFILE
@@ -164,7 +164,7 @@ def hashes(site):
     sized = replace(asked[1], size="soonest", size_bounds=SizeBounds())
     return [
         *(inputs_hash(request_of(one), "1") for one in asked),
-        *(inputs_hash(request_of(one), "1") for one in options(sized)),
+        *(inputs_hash(request_of(one), "1") for one in at_every_size(sized)),
     ]
 
 

@@ -13,7 +13,16 @@ from pydantic import BeforeValidator, PlainValidator
 
 from mofa_model.annotations import PREFIX
 from mofa_model.errors import InputError
-from mofa_model.kinds import KINDS, Beside, Demand, JobKind, Kind, demand_of, made_by, same_kind
+from mofa_model.kinds import (
+    KINDS,
+    Beside,
+    Demand,
+    JobKind,
+    Kind,
+    controller_of,
+    demand_of,
+    same_kind,
+)
 from mofa_model.kinds.shape import Body, Shape, Text, glance, under
 from mofa_model.manifest.advisor_policy import (
     MOST_HANDS,
@@ -198,7 +207,7 @@ def dependencies_of(
             target=job.target,
             config_maps=(config,) if spec.config_map else (),
         )
-    maker = made_by(job.body)
+    maker = controller_of(job.body)
     if maker is not None and maker[0] in kinds:
         return Dependencies(asks=False, made_by=maker[1])
     annotations = job.annotations
