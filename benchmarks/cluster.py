@@ -6,9 +6,9 @@ the same run:
 
     bare      a kopf operator that patches one short field of each job's status
     same      a kopf operator that asks the model what ours asks, each distinct question once, in a
-    worker process of its own, and then
+              worker process of its own, and then
               writes what ours writes: annotations, status and one Event; what both wrote is
-              compared field by field
+                  compared field by field
     ours      the operator as it is shipped, decisions and Events included
     restart   ours, begun anew where all is settled
     nodes     1,000 updates of a pool's nodes

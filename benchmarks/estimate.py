@@ -1,7 +1,8 @@
 """Strategies that the cost model prices in a second, beside the llm-analysis package, in one run.
 
 block      families of 16,384 rows with every feature on, through the same `estimate` that prices
-one strategy scalar     one strategy alone
+           one strategy
+scalar     one strategy alone
 search     the search, which asks once for what families share
 
 llm-analysis runs in an environment of its own, outside the lock: `.cache/bench`, made here where it

@@ -1,7 +1,8 @@
 """What the reliability model costs, against its promises.
 
 exact without tiers     at most 5 times the paper's closed form, for 100,000 pairs of strategy and
-interval three tiers, exact      at most 8 times `python -c "import numpy"` for one evaluation
+                        interval
+three tiers, exact      at most 8 times `python -c "import numpy"` for one evaluation
 best interval           of 100,000 strategies, for a search
 
 Ratios in one run are compared, never times: the best of several repetitions each.

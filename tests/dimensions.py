@@ -1,8 +1,9 @@
 """What each number that is given, and each term of an estimate, is measured in.
 
 rescaled(cluster, time=1024.0, size=0.5)     the same cluster, described in units of 1/1024 s and of
-2 B terms(estimate)                              ("step.bubble", "s", value), ("memory.weights",
-"B", value), …
+                                             2 B
+terms(estimate)                              ("step.bubble", "s", value), ("memory.weights", "B",
+                                             value), …
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Models with blocks that no decoder of equal layers has, as published configurations state them.
 
 HYBRIDS["qwen3-next"]        a model by name; `PUBLISHED` says what its parameters count where that
-is published
+                             is published
 """
 
 from mofa_model.presets.models import network

@@ -361,7 +361,7 @@ class Model:
     def __init__(self):
         self.searches = 0
 
-    def known(self, question):
+    def recall(self, question):
         return None
 
     async def unsearched(self, question, **_):

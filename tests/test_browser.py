@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
@@ -31,7 +32,7 @@ from mofa_model.units import DAY, HOUR
 from mofa_operator.decide.answer import view
 from mofa_operator.keys import CLUSTER_PROFILE, NODE, TRAINING_JOB, Key
 from mofa_operator.objects import live
-from mofa_operator.page.server import Source, routes
+from mofa_operator.page.server import routes
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import Alive, Curves, Running
 
@@ -139,7 +140,7 @@ def source():
     async def pools():
         return [pool]
 
-    return Source(
+    return SimpleNamespace(
         jobs=every,
         job=lambda *_: jobs[1],
         view=full,

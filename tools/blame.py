@@ -2,7 +2,7 @@
 `incidents/blame.py` are fitted on them.
 
     python tools/blame.py            weights that fit 3,000 histories (a minute), and how well
-    shares hold on others
+                                     shares hold on others
 
 A house is drawn with a launcher (torchrun, where all end with 1; programs' own codes; gangs whose
 codes nobody sees), with rates of its machines and of its programs' errors, and with how these look:
@@ -40,7 +40,7 @@ NAMES = tuple(one.name for one in fields(blame.Signs))
 
 @dataclass(frozen=True)
 class House:
-    """How jobs of one house stop."""
+    """How jobs of one site stop, as rates and shares."""
 
     launcher: str
     machines: float
@@ -66,7 +66,7 @@ class House:
 
 
 def house(r: random.Random, *, strange: bool = False) -> House:
-    """A house, drawn."""
+    """A site at random."""
     spread = 1.4 if strange else 0.9
     return House(
         launcher=r.choice(("torchrun", "codes", "gang")),
@@ -83,7 +83,7 @@ def house(r: random.Random, *, strange: bool = False) -> House:
 
 
 class Jobs:
-    """Two jobs of a house over some days."""
+    """Two jobs of a site over some days."""
 
     def __init__(self, r: random.Random, h: House) -> None:
         self.r, self.h = r, h
@@ -102,14 +102,14 @@ class Jobs:
         return START + self.r.uniform(0.02, 0.98) * self.days * DAY
 
     def poisson(self, per_day: float) -> int:
-        """How many of a rate there are. [1]"""
+        """A count at random, by its mean. [1]"""
         count, t = 0, 0.0
         while per_day > 0 and (t := t + self.r.expovariate(per_day)) < self.days:
             count += 1
         return count
 
     def live(self, job: str, size: int, shared: list[float]) -> None:
-        """One job: when it stops, and what that looks like."""
+        """Draw when one job stops, and how each stop looks."""
         r, h = self.r, self.h
         stops = [(at + r.uniform(0, 60), True) for at in shared]
         for _ in range(self.poisson(h.machines * (1 - h.shared))):
@@ -174,7 +174,7 @@ class Jobs:
         mends: bool,
         killed: bool,
     ) -> list[PodTimeline]:
-        """All places end and begin again."""
+        """Let all places of a job end and begin again."""
         r, launcher = self.r, self.h.launcher
         victim = r.randrange(len(places))
         if r.random() < (0.03 if by_machines else self.h.tells):
@@ -204,7 +204,7 @@ class Jobs:
         return found
 
     def timelines(self) -> PoolTimelines:
-        """What is known of them."""
+        """Timelines of the jobs, as the operator would see them."""
         whole = (Span(START, self.end),)
         nodes = {}
         for name in {pod.node for pod in self.pods}:
@@ -266,7 +266,7 @@ def judged(
 
 
 def table(found: list[tuple[blame.Signs, float, bool]]) -> list[tuple[float, float, int]]:
-    """By fifths of the share: the share that was said, the share that it was, and how many."""
+    """By fifths of the predicted share: predicted and true share, and number of stops."""
     rows = []
     for low in (0.0, 0.2, 0.4, 0.6, 0.8):
         some = [(said, was) for _, said, was in found if low <= said < low + 0.2 + (low == 0.8)]
@@ -277,7 +277,7 @@ def table(found: list[tuple[blame.Signs, float, bool]]) -> list[tuple[float, flo
 
 
 def fitted(found: list[tuple[blame.Signs, float, bool]]) -> dict[str, float]:
-    """Weights that make what was seen likeliest; each is worth a little doubt (ridge 1)."""
+    """Weights of the greatest likelihood, held near zero by a ridge of 1."""
     x = np.array([[1.0, *(float(getattr(signs, name)) for name in NAMES)] for signs, _, _ in found])
     y = np.array([float(was) for *_, was in found])
     w = np.zeros(x.shape[1])

@@ -21,11 +21,11 @@ MET = (
     "deploy/rules/",
     "deploy/grafana/",
 )
-"""What users meet."""
+"""Paths of what users meet."""
 
 
 def git(*arguments: str) -> str:
-    """What git prints."""
+    """The output of git."""
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -35,7 +35,7 @@ def git(*arguments: str) -> str:
 
 
 def missing(changed: list[str], messages: str) -> list[str]:
-    """Files that want a sentence which is not there.
+    """Changed files that need a sentence in the changelog, where there is none.
 
     >>> missing(["mofa_model/units.py", "docs/faq.md"], "Units are read faster")
     ['mofa_model/units.py']
@@ -49,7 +49,7 @@ def missing(changed: list[str], messages: str) -> list[str]:
 
 
 def main() -> int:
-    """Say what wants a sentence."""
+    """Print what needs a sentence."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -63,7 +63,8 @@ def main() -> int:
     if not found:
         return 0
     print(
-        f"changelog: {', '.join(found[:5])} changed and changelog.d/ did not: add a sentence for users, or"
+        f"changelog: {', '.join(found[:5])} changed and changelog.d/ did not: add a sentence for "
+        "users, or"
     )
     print("changelog: a line `Changelog: none` to a commit if they will not notice")
     return 1

@@ -78,7 +78,7 @@ def render(*options: str) -> list[Document]:
 
 
 def joined(documents: list[Document], chosen: Callable[[Document], bool]) -> str:
-    """The chosen documents as one file."""
+    """Documents joined to one file."""
     return HEADER + "---\n".join(one.text for one in documents if chosen(one))
 
 
@@ -94,7 +94,7 @@ def copies() -> dict[Path, str]:
 
 
 def kinds() -> dict[Path, str]:
-    """What the chart says of kinds of jobs."""
+    """Files of the chart that list kinds of jobs."""
     values = CHART / "values.yaml"
     return {
         CHART / "templates" / "_kinds.tpl": chart_kinds.template(),

@@ -15,16 +15,23 @@ HEADER = "{{- /* Made by tools/chart.py from mofa_model/kinds; do not edit. */ -
 def template() -> str:
     """The templates, each with what it is for."""
     return HEADER + "".join((
-        _define("kinds", "Existing kinds by the names of rbac.kinds, as group/plural.", _settings()),
-        _define("beside", "What jobs and their pods name, in their namespaces: groups, resources, and by which kinds.", _beside(namespaced=True)),
+        _define("kinds", "Existing kinds by the names of rbac.kinds, as group/plural.",
+                _settings()),
+        _define("beside", "What jobs and their pods name, in their namespaces: groups, resources, "
+                "and by which kinds.", _beside(namespaced=True)),
         _define("above", "The same, of the whole cluster.", _beside(namespaced=False)),
-        _define("annotated", "CEL: resources on which the operator writes annotations.", _annotated()),
+        _define("annotated", "CEL: resources on which the operator writes annotations.",
+                _annotated()),
         _define("groups", "API groups of existing kinds.", _several(kind.group for kind in KINDS)),
-        _define("resources", "Resources of existing kinds.", _several(kind.plural for kind in KINDS)),
-        _define("untouched", "CEL: a spec is as it was, whatever webhooks of its own project add to it.", _untouched()),
-        _define("suspended", "CEL: whether a job waits, as its spec says it: (the spec).", _suspended()),
+        _define("resources", "Resources of existing kinds.",
+                _several(kind.plural for kind in KINDS)),
+        _define("untouched", "CEL: a spec is as it was, whatever webhooks of its own project add "
+                "to it.", _untouched()),
+        _define("suspended", "CEL: whether a job waits, as its spec says it: (the spec).",
+                _suspended()),
         _define("resumed", "CEL: nothing of a job differs but that it waits no more.", _resumed()),
-        _define("launches", "CEL: what may differ in a job that is launched, a variable for each kind.", _launches()),
+        _define("launches", "CEL: what may differ in a job that is launched, a variable for each "
+                "kind.", _launches()),
     ))  # fmt: skip
 
 
@@ -192,7 +199,8 @@ def _launches() -> str:
     ]
     text = textwrap.indent("\n|| ".join(sizes), "    ")
     made.append(
-        f"- name: sized # a job that asks for a size and states none gets one\n  expression: >-\n{text}"
+        "- name: sized # a job that asks for a size and states none gets one\n"
+        f"  expression: >-\n{text}"
     )
     any_of = " || ".join(f"variables.{kind.word}" for kind in changing)
     return "\n".join([*made, f"- name: arguments # of any kind\n  expression: {any_of}"])

@@ -27,23 +27,23 @@ class Value:
     """One documented key of values.yaml."""
 
     path: tuple[str, ...]
-    """From the top."""
+    """Names from the top of the file to the key."""
     default: Any
-    """What holds when nobody says anything."""
+    """The default."""
     text: str
-    """What it means."""
+    """Its meaning."""
     marks: dict[str, str]
-    """What constrains it."""
+    """Constraints of its values."""
 
     @property
     def type(self) -> str:
-        """In our words: as marked, else that of the default."""
+        """Type in our words: as marked, else that of the default."""
         if "type" in self.marks:
             return self.marks["type"]
         return {bool: "boolean", int: "integer", float: "number", str: "text"}[type(self.default)]
 
     def schema(self) -> dict[str, Any]:
-        """As JSON schema."""
+        """JSON schema of the value."""
         outer, _, inner = self.type.partition(" of ")
         bounds: dict[str, Any] = {}
         for mark, name in MARKS.items():

@@ -14,7 +14,7 @@ SDK = "grafana_foundation_sdk"
 
 
 def files() -> dict[Path, str]:
-    """What should stand in deploy/grafana."""
+    """Files of deploy/grafana, with the text that each should have."""
     sys.path[:0] = [str(FOLDER), str(ROOT / "tools")]
     import rules
     from grafana_foundation_sdk.cog.encoder import JSONEncoder

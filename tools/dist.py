@@ -1,7 +1,7 @@
 """Make everything that a release publishes, in one folder, from a clean tree.
 
     python tools/dist.py dist --version 0.2.0 [--image registry.example/ml/mofa-advisor]
-    [--platforms amd64,arm64] [--key cosign.key]
+        [--platforms amd64,arm64] [--key cosign.key]
 
 `make release` runs this, here and in the workflow; a second run makes the same packages, chart,
 plugin and layers to the byte, because every time in them is that of the commit.
@@ -9,7 +9,8 @@ plugin and layers to the byte, because every time in them is that of the commit.
 
     mofa_advisor-*.whl, .tar.gz       packages of the product and of the lab
     mofa-advisor-image-*.tar          the operator's image for all platforms, an OCI archive; needs
-    podman mofa-advisor-*.tgz                the chart, with the image's name in it
+                                      podman
+    mofa-advisor-*.tgz                the chart, with the image's name in it
     kubectl-mofa-*.tar.gz, krew.yaml  the plugin of kubectl, and what krew reads
     *.cdx.json                        bills of materials, by CycloneDX
     NOTES.md                          what changed, for users
@@ -53,12 +54,12 @@ KEYLESS = "keyless"
 
 
 def fail(message: str) -> NoReturn:
-    """End with one line."""
+    """Exit with one line of error."""
     sys.exit(f"release: {message}")
 
 
 def run(*command: str | Path, folder: Path = ROOT, **more: str) -> str:
-    """What a command says; where it fails, what it says of that."""
+    """The output of a command; exits with its error where it fails."""
     done = subprocess.run(
         [*map(str, command)],
         cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=False,
@@ -217,11 +218,13 @@ def materials(folder: Path) -> None:
 
 
 def bill(folder: Path, what: str, lock: str) -> Path:
-    """One of them."""
+    """One bill of materials."""
     made = folder / f"mofa-advisor-{what}.cdx.json"
     run(
-        Path(sys.executable).parent / "cyclonedx-py", "requirements", ROOT / "requirements" / f"{lock}.txt",
-        "--pyproject", ROOT / "pyproject.toml", "--mc-type", "application", "--output-reproducible", "--validate",
+        Path(sys.executable).parent / "cyclonedx-py", "requirements",
+        ROOT / "requirements" / f"{lock}.txt",
+        "--pyproject", ROOT / "pyproject.toml", "--mc-type", "application", "--output-reproducible",
+        "--validate",
         "--output-format", "JSON", "--output-file", made,
     )  # fmt: skip
     unhashed(made)
@@ -234,7 +237,8 @@ def unhashed(made: Path) -> None:
         references = part.get("externalReferences", [])
         if not part.get("version") or not any(one.get("hashes") for one in [part, *references]):
             fail(
-                f"{made.name}: {part['name']} has no version or no hash; make the lock anew with `make lock`"
+                f"{made.name}: {part['name']} has no version or no hash; make the lock anew with "
+                "`make lock`"
             )
 
 
@@ -271,7 +275,7 @@ def sign(folder: Path, key: str) -> None:
 
 
 def options(given: Sequence[str]) -> argparse.Namespace:
-    """What the command was told."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="release", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path, help="where everything is made; has to be empty")
     parser.add_argument("--version", required=True, help="the version that the files state")

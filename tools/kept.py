@@ -64,7 +64,7 @@ PLAIN: Final = {
 
 
 def cases() -> list[dict[str, Any]]:
-    """Every configuration that is counted."""
+    """Configurations whose bytes are counted."""
     found = [
         {"targets": targets, "dtype": dtype, "base": base}
         for targets in ("", *SETS)
@@ -202,7 +202,8 @@ class Alive(TorchDispatchMode):
         self.most = 0
 
     def __torch_dispatch__(
-        self, operator: Callable[..., Any], _: Any, given: tuple[Any, ...] = (), named: Mapping[str, Any] | None = None
+        self, operator: Callable[..., Any], _: Any, given: tuple[Any, ...] = (),
+        named: Mapping[str, Any] | None = None
     ) -> Any:  # fmt: skip
         made = operator(*given, **(named or {}))
         for one in tree_leaves(made):
@@ -233,7 +234,7 @@ def logit_copies(dtype: str) -> float:
 
 
 def main() -> None:
-    """Count all and write the table."""
+    """Count all configurations and write the table."""
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
     rows = []

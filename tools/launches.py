@@ -2,8 +2,8 @@
 each trainer's own checks.
 
     python tools/launches.py                 every trainer; the record is
-    tests/data/launches_verified.json python tools/launches.py megatron -n 50  one trainer, fewer
-    layouts: printed, not recorded
+                                             tests/data/launches_verified.json
+    python tools/launches.py megatron -n 50  one trainer, fewer layouts: printed, not recorded
 
 The trainers live in an environment of their own, which `make oracle` builds outside the lock;
 `tools/validators/` runs there. Asked are layouts that a search can reach (`drawn`), layouts that it
@@ -80,15 +80,18 @@ SHOWN: Final = {
     "megatron": {
         "examples/llama3-405b.yaml": "examples/llama3-405b.yaml",
         "examples/deepseek-v3.yaml": "examples/deepseek-v3.yaml",
-        "README.md": "--model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 --framework megatron",
-        "mofa advise --help": "--model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 --framework megatron",
+        "README.md": "--model llama3-8b --gpu h100 --gpus 64 --global-batch 512 --seq 8192 "
+        "--framework megatron",
+        "mofa advise "
+        "--help": "--model llama3-70b --gpu h100 --gpus 512 --global-batch 512 --seq 8192 "
+        "--framework megatron",
     },
 }
 """Launches that examples and documents show, as arguments of `mofa advise`."""
 
 
 def verified(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the product knows of a record."""
+    """The part of a record that the product reads."""
     return {
         trainer: {"releases": [said["versions"][PACKAGES[trainer]]], "names": said["names"]}
         for trainer, said in record.items()
@@ -247,14 +250,15 @@ def counted() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Draw, write, ask, record."""
+    """Draw layouts, write launches, ask the trainers, record the answers."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("trainer", nargs="*", default=list(MODEL_WORDS))
     parser.add_argument(
         "-n",
         type=int,
         default=2000,
-        help="layouts of each; the record needs 2,000; 0: only what examples and documents show and the ordinary questions, for the record",
+        help="layouts of each; the record needs 2,000; 0: only what examples and documents show "
+        "and the ordinary questions, for the record",
     )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

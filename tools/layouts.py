@@ -36,16 +36,21 @@ MODELS: Final = {
     "latent": ("deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "kimi-k2"),
 }
 DEVICES: Final = {"a100": 8, "h100": 9, "h800": 9, "b200": 10}
-"""Devices and their generation."""
+"""Devices, with their generation."""
 ASKED: Final = (
-    "tp-overlap=false", "dp-overlap=false", "pp-overlap=false", "ep-overlap=false", "ep-overlap=true", "tp-overlap=true",
-    "graphs=partial", "graphs=full", "offload=activations", "cp-mode=allgather", "cp-mode=a2a", "cp=2,4", "cp=8",
-    "recompute=full", "recompute=full:2,full:4", "recompute=selective", "recompute=none", "sp=true", "sp=false",
-    "sharding=distributed", "sharding=zero2,zero3", "sharding=zero3@node", "sharding=distributed@node", "sharding=replicated",
-    "optimizer=cpu", "optimizer=device", "vpp=1", "vpp=2..16", "pp=1", "pp=2..64", "tp=1", "tp=2..8", "ep=1", "ep=2..64",
+    "tp-overlap=false", "dp-overlap=false", "pp-overlap=false", "ep-overlap=false",
+    "ep-overlap=true", "tp-overlap=true",
+    "graphs=partial", "graphs=full", "offload=activations", "cp-mode=allgather", "cp-mode=a2a",
+    "cp=2,4", "cp=8",
+    "recompute=full", "recompute=full:2,full:4", "recompute=selective", "recompute=none", "sp=true",
+    "sp=false",
+    "sharding=distributed", "sharding=zero2,zero3", "sharding=zero3@node",
+    "sharding=distributed@node", "sharding=replicated",
+    "optimizer=cpu", "optimizer=device", "vpp=1", "vpp=2..16", "pp=1", "pp=2..64", "tp=1",
+    "tp=2..8", "ep=1", "ep=2..64",
     "etp=1", "etp=2..8", "mbs=1", "schedule=interleaved",
 )  # fmt: skip
-"""What people ask for besides: up to three of them at a time."""
+"""Constraints that people may set: up to three of them at a time."""
 PRECISIONS: Final = ("bf16", "bf16", "bf16", "fp8-current", "fp8-delayed", "fp8-block", "fp16")
 WITHOUT_FP8: Final = ("deepspeed", "accelerate")
 """Trainers that have no word for it."""
@@ -54,15 +59,24 @@ COUNTED: Final = 12
 PER_QUESTION: Final = 80
 """Layouts that are taken of one search, from the best to the worst."""
 _FAMILIES: Final = (
-    ("llama3.2-1b", "a100", 1, 64, 2048), ("qwen2.5-7b", "h100", 2, 128, 4096), ("mistral-7b", "a100", 4, 128, 8192),
-    ("llama3-8b", "h100", 8, 128, 8192), ("phi4", "h100", 16, 256, 4096), ("olmo2-32b", "h100", 64, 512, 4096),
-    ("qwen3-32b", "b200", 128, 1024, 4096), ("llama3-70b", "h100", 512, 1024, 8192), ("gpt3-175b", "a100", 1024, 1536, 2048),
-    ("llama3.1-405b", "h100", 16384, 4096, 8192), ("mixtral-8x7b", "h100", 64, 1024, 4096), ("qwen3-30b-a3b", "h800", 256, 1024, 4096),
-    ("qwen3-235b-a22b", "b200", 512, 2048, 4096), ("deepseek-v2-lite", "a100", 32, 512, 4096), ("deepseek-v3", "h800", 2048, 15360, 4096),
-    ("kimi-k2", "h100", 4096, 8192, 4096), ("olmoe-1b-7b", "h100", 128, 1024, 4096), ("glm4.5-air", "h100", 8192, 8192, 4096),
-    ("gemma2-9b", "h100", 32, 256, 4096), ("gpt-oss-20b", "h100", 64, 512, 4096), ("hunyuan-a13b", "b200", 256, 1024, 4096),
-    ("nemotron4-15b", "h100", 128, 1024, 4096), ("command-a", "h100", 1024, 1024, 8192), ("starcoder2-15b", "a100", 64, 512, 4096),
-    ("minimax-m2", "h100", 2048, 4096, 4096), ("ernie4.5-21b-a3b", "h800", 128, 1024, 4096), ("smollm3-3b", "h100", 16, 256, 4096),
+    ("llama3.2-1b", "a100", 1, 64, 2048), ("qwen2.5-7b", "h100", 2, 128, 4096),
+    ("mistral-7b", "a100", 4, 128, 8192),
+    ("llama3-8b", "h100", 8, 128, 8192), ("phi4", "h100", 16, 256, 4096),
+    ("olmo2-32b", "h100", 64, 512, 4096),
+    ("qwen3-32b", "b200", 128, 1024, 4096), ("llama3-70b", "h100", 512, 1024, 8192),
+    ("gpt3-175b", "a100", 1024, 1536, 2048),
+    ("llama3.1-405b", "h100", 16384, 4096, 8192), ("mixtral-8x7b", "h100", 64, 1024, 4096),
+    ("qwen3-30b-a3b", "h800", 256, 1024, 4096),
+    ("qwen3-235b-a22b", "b200", 512, 2048, 4096), ("deepseek-v2-lite", "a100", 32, 512, 4096),
+    ("deepseek-v3", "h800", 2048, 15360, 4096),
+    ("kimi-k2", "h100", 4096, 8192, 4096), ("olmoe-1b-7b", "h100", 128, 1024, 4096),
+    ("glm4.5-air", "h100", 8192, 8192, 4096),
+    ("gemma2-9b", "h100", 32, 256, 4096), ("gpt-oss-20b", "h100", 64, 512, 4096),
+    ("hunyuan-a13b", "b200", 256, 1024, 4096),
+    ("nemotron4-15b", "h100", 128, 1024, 4096), ("command-a", "h100", 1024, 1024, 8192),
+    ("starcoder2-15b", "a100", 64, 512, 4096),
+    ("minimax-m2", "h100", 2048, 4096, 4096), ("ernie4.5-21b-a3b", "h800", 128, 1024, 4096),
+    ("smollm3-3b", "h100", 16, 256, 4096),
 )  # fmt: skip
 """Ordinary questions over the families of models, from 1 device to 16,384: model, device, devices,
 batch, sequence.
@@ -95,7 +109,8 @@ def ordinary(trainer: str) -> dict[str, str]:
         asked[model] = [list(DEVICES)[at % len(DEVICES)], gpus, max(64, gpus), 4096]
     return {
         f"{model} on {gpus} {device}": (
-            f"--model {model} --gpu {device} --gpus {gpus} --global-batch {batch} --seq {sequence} --framework {trainer}"
+            f"--model {model} --gpu {device} --gpus {gpus} --global-batch {batch} --seq {sequence} "
+            f"--framework {trainer}"
         )
         for model, (device, gpus, batch, sequence) in asked.items()
     }
@@ -179,7 +194,7 @@ def case(
 
 
 def words_of(strategy: Strategy, trainer: str, problem: SearchCase) -> dict[str, Any]:
-    """What our launcher prints."""
+    """The words of a launch, as our launcher prints them."""
     found = launch(strategy, trainer, problem, interval_steps=100)
     started = {} if found.starter == TORCHRUN else {"starter": list(found.starter)}
     return {
@@ -191,7 +206,7 @@ def words_of(strategy: Strategy, trainer: str, problem: SearchCase) -> dict[str,
 
 
 def said_by(words: Mapping[str, Any], problem: SearchCase, strategy: Strategy) -> Strategy:
-    """What a launch is read as."""
+    """The layout that is read from a launch."""
     command = [*words.get("starter", ()), *words["arguments"]]
     return read(command, words["files"].get).strategy(
         int(strategy.gpus), layers=int(problem.workload.model.layers)

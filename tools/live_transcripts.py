@@ -23,9 +23,10 @@ TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 PATIENCE: Final = 900.0
 """Longest wait: ten quiet minutes lie between two writes of what is observed. [s]"""
 NEAR: Final = 0.01
-"""How far a number may be from the page's. [1]"""
+"""Largest relative difference of a number from the page's. [1]"""
 _STEP: Final = re.compile(
-    r"^```console\n(?P<seen>.*?)^```$|^```shell\n(?P<shell>.*?)^```$|^    (?P<line>(?:kubectl|curl|PYTHONPATH=\S+) [^\n]+)$",
+    r"^```console\n(?P<seen>.*?)^```$|^```shell\n(?P<shell>.*?)^```$|^    "
+    r"(?P<line>(?:kubectl|curl|PYTHONPATH=\S+) [^\n]+)$",
     re.MULTILINE | re.DOTALL,
 )
 SETTLED: Final = 120.0
@@ -83,7 +84,7 @@ class Walk:
         """Transcripts that did not come to say what the page says."""
 
     def type(self, line: str) -> str:
-        """What a line prints."""
+        """The output of a line."""
         env = self._folder / "env"
         source = f". {env}; " if env.exists() else ""
         _, said, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}')
@@ -114,7 +115,8 @@ def walk() -> tuple[dict[Path, str], list[str]]:
     try:
         for step in steps(TUTORIAL.read_text("utf-8")):
             print(
-                f"{time.strftime('%H:%M:%S')}  {step if isinstance(step, str) else [one.command for one in step]}",
+                f"{time.strftime('%H:%M:%S')}  "
+                f"{step if isinstance(step, str) else [one.command for one in step]}",
                 flush=True,
             )
             if isinstance(step, str):

@@ -9,7 +9,7 @@ hash, no URL, for every platform.
     build.txt     what builds our wheel in the image
     uv.txt        what installs dev.txt in seconds
     models.txt    published models of job kinds whose own requirements are older than ours:
-    installed without them
+                  installed without them
 
 All but the last agree, because the others are resolved under dev.txt's versions. Versions that
 still fit stay; `--upgrade` moves all of them.
@@ -47,7 +47,8 @@ def lock(name: str, *options: str, sources: tuple[str, ...] = ("pyproject.toml",
     text = target.read_text(encoding="utf-8").removeprefix(TITLE)
     target.write_text(TITLE + text, encoding="utf-8")
     print(
-        f"{target.relative_to(ROOT)}: {sum(line[:1].isalnum() for line in text.splitlines())} packages"
+        f"{target.relative_to(ROOT)}: {sum(line[:1].isalnum() for line in text.splitlines())} "
+        "packages"
     )
 
 

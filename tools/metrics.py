@@ -14,7 +14,7 @@ from pathlib import Path
 import rules
 
 from mofa_model.kinds import LABELS
-from mofa_operator.metrics.declared import ADVISOR, JOBS, POOLS, Declared, Type
+from mofa_operator.metrics.declared import ADVISOR, JOBS, POOLS, MetricSpec, Type
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
@@ -22,7 +22,7 @@ KIND = ROOT / "deploy" / "kind" / "up.sh"
 TITLES = {"jobs": JOBS, "pools": POOLS, "advisor": ADVISOR}
 
 
-def table(declared: Iterable[Declared]) -> str:
+def table(declared: Iterable[MetricSpec]) -> str:
     """Metrics as a table."""
     rows = ["| Metric | Type | Labels | Unit | What it says |", "|---|---|---|---|---|"]
     for one in declared:

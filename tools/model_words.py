@@ -36,8 +36,17 @@ def transformers_model(model: Transformer) -> dict[str, Any]:
             }
             told |= {"v_head_dim": 8, "model_type": "deepseek_v3"}
         elif isinstance(block, StateSpace):
-            return {"model_type": "mamba2", "num_hidden_layers": 2, "vocab_size": 64, "hidden_size": 4 * int(block.heads), "expand": 2,
-                    "head_dim": 8, "num_heads": int(block.heads), "n_groups": int(block.groups), "state_size": 16}  # fmt: skip
+            return {
+                "model_type": "mamba2",
+                "num_hidden_layers": 2,
+                "vocab_size": 64,
+                "hidden_size": 4 * int(block.heads),
+                "expand": 2,
+                "head_dim": 8,
+                "num_heads": int(block.heads),
+                "n_groups": int(block.groups),
+                "state_size": 16,
+            }
     told["hidden_size"] = 8 * told["num_attention_heads"]
     if model.experts is not None:
         latent = told["model_type"] == "deepseek_v3"

@@ -4,8 +4,8 @@ each of them works.
     python tools/newcomer.py                    all toys
     python tools/newcomer.py schedule           one
     python tools/newcomer.py --suite axis       with `make check verify test-unit` in the copy, no
-    test edited python tools/newcomer.py --near kind        with the quick tests of the rooms that
-    changed
+                                                test edited
+    python tools/newcomer.py --near kind        with the quick tests of the rooms that changed
 
 The copy is a clean clone with what is changed here. For each toy it prints the files and lines that
 were written (generated ones apart), and a price, a flag or a count that changed by it. It fails
@@ -43,7 +43,7 @@ TOYS: dict[str, tuple[int, int, Callable[[Copy], str]]] = {
 
 
 def main(words: list[str]) -> int:
-    """Every toy in a copy of its own."""
+    """Add each toy in a copy of its own, and check it."""
     names = [word for word in words if word not in {"--suite", "--near"}]
     if unknown := set(names) - set(TOYS):
         print(f"newcomer: {', '.join(sorted(unknown))}: there are {', '.join(TOYS)}")

@@ -47,17 +47,17 @@ class Copy:
     """A scratch copy of the tree."""
 
     root: Path
-    """Where it is."""
+    """Folder of the copy."""
     touched: set[str] = field(default_factory=set)
     """Files that a person wrote or changed."""
 
     def write(self, name: str, text: str) -> None:
-        """A new file."""
+        """Write a new file."""
         self.touched.add(name)
         (self.root / name).write_text(text, encoding="utf-8")
 
     def change(self, name: str, old: str, new: str) -> None:
-        """One place of a file that is there."""
+        """Replace text at one place of an existing file."""
         path = self.root / name
         text = path.read_text(encoding="utf-8")
         if text.count(old) != 1:
@@ -75,7 +75,8 @@ class Copy:
         """Refuse more files or lines than a toy should need."""
         if len(self.touched) > files:
             raise Fails(
-                f"{len(self.touched)} files, where {files} should do: {', '.join(sorted(self.touched))}"
+                f"{len(self.touched)} files, where {files} should do: "
+                f"{', '.join(sorted(self.touched))}"
             )
         if (written := self.lines()) > lines:
             raise Fails(f"{written} lines, where {lines} should do")
@@ -133,15 +134,16 @@ class Copy:
         return told
 
     def python(self, *arguments: str) -> str:
-        """What a program of the copy prints."""
+        """The output of a Python program, run in the copy."""
         return self.run(sys.executable, *arguments)
 
     def run(self, *command: str) -> str:
-        """What any program prints, run in the copy."""
+        """The output of any program, run in the copy."""
         path = os.pathsep.join(str(self.root / part) for part in ("", "operator", "deploy/local"))
         done = subprocess.run(
             command,
-            cwd=self.root, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+            cwd=self.root, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+            check=False,
         )  # fmt: skip
         if done.returncode:
             raise Fails(f"{' '.join(command)[:200]}: {done.stdout.strip()} {done.stderr.strip()}")

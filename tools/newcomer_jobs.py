@@ -48,7 +48,8 @@ metadata:
 spec:
   workers: 4
   gpus: 8xH100
-  run: torchrun pretrain_gpt.py --tensor-model-parallel-size=8 --global-batch-size=512 --seq-length=8192 --bf16
+  run: torchrun pretrain_gpt.py --tensor-model-parallel-size=8 --global-batch-size=512 \
+--seq-length=8192 --bf16
 """
 FOLLOWS = {
     "charts/mofa-advisor/values.schema.json": '"ToyJob"',
@@ -107,7 +108,9 @@ def job_set(rank_restarts):
         "status": {
             "restarts": 0,
             "rankRestarts": rank_restarts,
-            "replicatedJobsStatus": [{"name": "w", "ready": 2, "succeeded": 0, "jobRestarts": [0, 0]}],
+            "replicatedJobsStatus": [
+                {"name": "w", "ready": 2, "succeeded": 0, "jobRestarts": [0, 0]}
+            ],
         },
     }
 
@@ -120,10 +123,12 @@ body = {
     "spec": {"gpu": "h100"},
 }
 stands = live(CLUSTER_PROFILE, body)
-pool, witness = WatchedPool(profile=stands, node_facts={"a": node, "b": node}), PoolWatch(gap=3600.0)
+pool = WatchedPool(profile=stands, node_facts={"a": node, "b": node})
+witness = PoolWatch(gap=3600.0)
 for look in range(200):
     now = 1_795_003_200.0 + 60 * look
-    days = witness.look({"toy": pool}, [watched_job(JOB_SET, live(JOB_SET, job_set(look // 50)), "toy", now)], now)["toy"]
+    job = watched_job(JOB_SET, live(JOB_SET, job_set(look // 50)), "toy", now)
+    days = witness.look({"toy": pool}, [job], now)["toy"]
 snapshot = ProfileSnapshot(
     profile=stands,
     node_count=NodeCount(total=2, ready=2, gpus={8: 2}, names=("a", "b")),
@@ -155,7 +160,11 @@ def recovery_class(copy: Copy) -> str:
     )
     copy.change(kind, field, f"{field}    rank_restarts: Tally = 0\n")
     copy.change(kind, count, f"                {counter},\n{count}")
-    copy.change(kind, "super().shown(body) | ", "super().shown(body) | {RecoveryClass.RANK} | ")
+    copy.change(
+        kind,
+        "super().visible_classes(body) | ",
+        "super().visible_classes(body) | {RecoveryClass.RANK} | ",
+    )
     told = json.loads(copy.python("-c", OBSERVED))
     known = told["profile"]["status"]["failures"]
     counted = {row["name"]: row["failures"] for row in known}
@@ -180,7 +189,10 @@ def recovery_class(copy: Copy) -> str:
     ]
     if not ettr[0] < ettr[1]:
         raise Fails(f"its failures cost nothing: {ettr}")
-    return f"3 seen by the watch; an ETTR of {ettr[0]:.4f} in place of {ettr[1]:.4f}; in metrics and schema"
+    return (
+        f"3 seen by the watch; an ETTR of {ettr[0]:.4f} in place of {ettr[1]:.4f}; in metrics "
+        "and schema"
+    )
 
 
 EXPORTED = """
@@ -194,7 +206,8 @@ exporter, pool = Exporter(), live(CLUSTER_PROFILE, {"metadata": {"name": "toy"}}
 for ready in (8, 5):
     nodes = NodeCount(total=8, ready=ready)
     exporter.show(PoolFigures(snapshot=ProfileSnapshot(profile=pool, node_count=nodes, now=0.0)))
-    print(*(line for line in exporter.page()[0].decode().splitlines() if line.startswith("mofa_pool_toy")))
+    lines = exporter.page()[0].decode().splitlines()
+    print(*(line for line in lines if line.startswith("mofa_pool_toy")))
 """
 
 
@@ -230,7 +243,10 @@ ALERT = """
 def figure(copy: Copy) -> str:
     """A toy figure of a pool, with its metric and its alert."""
     after = '    _gauge("mofa_pool_member", '
-    row = '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.", lambda f: f.snapshot.node_count.total - f.snapshot.node_count.ready)'
+    row = (
+        '_gauge("mofa_pool_toy_nodes", ("pool",), "1", "Nodes that are away.",\n'
+        "        lambda f: f.snapshot.node_count.total - f.snapshot.node_count.ready)"
+    )
     copy.change("operator/mofa_operator/metrics/declared.py", after, f"    {row},\n{after}")
     shown = copy.python("-c", EXPORTED).splitlines()
     if shown != ['mofa_pool_toy_nodes{pool="toy"} 0.0', 'mofa_pool_toy_nodes{pool="toy"} 3.0']:

@@ -31,7 +31,7 @@ def limited(*limits: str) -> tuple[str, ...]:
     return tuple(word for limit in limits for word in ("--constraint", limit))
 
 
-SCHEDULE = '''"""GPipe: all forwards, then all backwards: the simplest order, and the one that holds the most activations."""
+SCHEDULE = '''"""GPipe: all forwards, then all backwards, which holds the most activations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class GPipe(Schedule):
 
     def time(self, flow):
         """Fill, work and drain, Eq. (9). [s]"""
-        return flow.microbatches * flow.slowest + (flow.total - flow.slowest) + 2 * (flow.stages - 1) * flow.hop
+        hops = 2 * (flow.stages - 1) * flow.hop
+        return flow.microbatches * flow.slowest + (flow.total - flow.slowest) + hops
 
 
 GPIPE = GPipe()
@@ -72,7 +73,8 @@ def schedule(copy: Copy) -> str:
     copy.change(
         "mofa_model/schedules/__init__.py",
         "from mofa_model.schedules.one_f_one_b import",
-        "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.one_f_one_b import",
+        "from mofa_model.schedules.gpipe import GPIPE\nfrom mofa_model.schedules.one_f_one_b "
+        "import",
     )
     copy.change(
         "mofa_model/schedules/__init__.py", "DUALPIPE, DUALPIPE_V)", "DUALPIPE, DUALPIPE_V, GPIPE)"
@@ -88,7 +90,10 @@ def schedule(copy: Copy) -> str:
     memory = {word: one["summary"]["memory_bytes"] for word, one in zip(words, priced, strict=True)}
     if memory["gpipe"] <= memory["1f1b"]:
         raise Fails(f"it holds no more than 1F1B: {memory}")
-    return f"advised {chosen}; {memory['gpipe'] / 2**30:.1f} GiB in place of {memory['1f1b'] / 2**30:.1f}"
+    return (
+        f"advised {chosen}; {memory['gpipe'] / 2**30:.1f} GiB in place of "
+        f"{memory['1f1b'] / 2**30:.1f}"
+    )
 
 
 BLOCK = '''"""Pooling: a token adds the mean of all before it, projected to a width and back."""
@@ -132,7 +137,9 @@ class Pooling(Block):
 '''
 POOLED = """
 [toy-pooled]
-layers = [[8, ["pooling", "dense"], ["pooling", "dense"], ["pooling", "dense"], ["attention", "dense"]]]
+layers = [
+    [8, ["pooling", "dense"], ["pooling", "dense"], ["pooling", "dense"], ["attention", "dense"]],
+]
 hidden = 4096
 pooling = { width = 4096 }
 attention = { heads = 32, kv_heads = 8, head_dim = 128 }
@@ -260,7 +267,10 @@ def axis(copy: Copy) -> str:
     ):
         if ("muon=true" in found["strategy"]) != (limit == "true"):
             raise Fails(f"a manifest that says {limit} gets {found['strategy']}")
-    return f"a step of {seconds[0]:.3f} s in place of {seconds[1]:.3f} s; saved every {saves[0]} steps in place of {saves[1]}"
+    return (
+        f"a step of {seconds[0]:.3f} s in place of {seconds[1]:.3f} s; saved every {saves[0]} "
+        f"steps in place of {saves[1]}"
+    )
 
 
 TERM = """    norms: Seconds = term(

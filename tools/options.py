@@ -39,7 +39,7 @@ def made_of(trainer: str, option: str) -> str:
 
 
 def main() -> None:
-    """Ask, compare, record."""
+    """Ask the trainers for their options, compare them with ours, record the result."""
     before: dict[str, Any] = (
         json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
     )

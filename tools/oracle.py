@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-sys.modules["fla"] = None  # type: ignore[assignment] # its kernels need a GPU; without it PyTorch's own count
+# Without fla, whose kernels need a GPU, PyTorch's own count.
+sys.modules["fla"] = None  # type: ignore[assignment]
 
 try:
     import torch
@@ -51,7 +52,7 @@ are experts, too.
 
 
 def main() -> None:
-    """Count all and write the table."""
+    """Count all models and write the table."""
     transformers.logging.set_verbosity_error()
     given = json.loads((DATA / "architectures.json").read_text(encoding="utf-8"))
     table: dict[str, Any] = {

@@ -4,8 +4,8 @@ and chart are signed there.
     python tools/publish.py dist --registry registry.example/ml --key keyless
 
 Who we are towards the package index and the registry's signatures says the workflow's own identity.
-`tools/release_check.py` sends the same image and chart to a registry on loopback with
-these functions.
+`tools/release_check.py` sends the same image and chart to a registry on loopback with these
+functions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def send_chart(folder: Path, registry: str, *, plain_http: bool = False) -> str:
     helm = shutil.which("helm") or binaries.path("helm")
     (archive,) = folder.glob("mofa-advisor-[0-9]*.tgz")
     done = subprocess.run(
-        [str(helm), "push", str(archive), f"oci://{registry}/charts", *["--plain-http"] * plain_http],
+        [str(helm), "push", str(archive), f"oci://{registry}/charts",
+            *["--plain-http"] * plain_http],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     said = done.stdout + done.stderr

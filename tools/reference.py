@@ -5,7 +5,8 @@ annotations.md  every annotation, from mofa_model/annotations.py
 settings.md     every flag of `mofa operator`, from its settings
 conditions.md   every condition, reason and Event, from operator/mofa_operator/words.py
 kinds.md        every kind of jobs that people already have, from mofa_model/kinds, and the releases
-that run in tests axes.md         every axis of the search, from the rows of mofa_model/strategy.py
+                that run in tests
+axes.md         every axis of the search, from the rows of mofa_model/strategy.py
 python.md       every function of Python, from mofa_model/answers
 """
 
@@ -45,52 +46,60 @@ from mofa_operator.verbs.operator import flags, owner_of
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 THEIRS = f"""\
-On [existing jobs](kinds.md) ({", ".join(kind.title for kind in KINDS)}); `paused` counts on a TrainingJob too.
-Where Kueue manages a job, `kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor` takes the place of `gate` ([mode Apply](../apply.md)).
+On [existing jobs](kinds.md) ({", ".join(kind.title for kind in KINDS)}); `paused` counts on a
+TrainingJob too. Where Kueue manages a job, `kueue.x-k8s.io/admission-gated-by: mofa.dev/advisor`
+takes the place of `gate` ([mode Apply](../apply.md)).
 """
 OURS = """\
-On every job that is advised. In a cluster the field manager is `mofa-advisor`, by server-side apply with force: our
-keys only. All of them go when the mode becomes `Disabled`.
+On every job that is advised. In a cluster the field manager is `mofa-advisor`, by server-side apply
+with force: our keys only. All of them go when the mode becomes `Disabled`.
 """
 EXISTING = """\
-Jobs of these kinds are advised beside TrainingJobs ([who opts in](../manifests.md#existing-kinds-of-jobs)). In settings
-(`--kinds`, `rbac.kinds` of the chart) a kind goes by its word there. Launch arguments are written in [mode Apply](../apply.md).
+Jobs of these kinds are advised beside TrainingJobs
+([who opts in](../manifests.md#existing-kinds-of-jobs)). In settings (`--kinds`, `rbac.kinds` of the
+chart) a kind goes by its word there. Launch arguments are written in [mode Apply](../apply.md).
 """
 RELEASES = """
 ## Releases that were tried
 
-With each of these the operator advised jobs whose pods run on a [real node](../real-node.md), and what it said of them was held against
-`/proc` of their processes (`tests/node`). Volcano is tried by its definitions alone.
+With each of these the operator advised jobs whose pods run on a [real node](../real-node.md), and
+what it said of them was held against `/proc` of their processes (`tests/node`). Volcano is tried by
+its definitions alone.
 """
 LABELS = """
 ## Labels of pods
 
-By these labels, which kube-state-metrics must let through ([metrics](../metrics.md#what-must-be-there)), pods are known as those
-of a job. A TrainJob's pods are those of its JobSet; those of a kind that is not here are not told apart.
+By these labels, which kube-state-metrics must let through
+([metrics](../metrics.md#what-must-be-there)), pods are known as those of a job. A TrainJob's pods
+are those of its JobSet; those of a kind that is not here are not told apart.
 """
 SETTINGS = """\
-A flag counts more than its environment variable, which counts more than the default. `mofa operator --print-settings`
-prints the settings that would be used, `--kubeconfig FILE` names another cluster. Durations are seconds. The chart has a value for each ([install](../install.md)).
+A flag counts more than its environment variable, which counts more than the default.
+`mofa operator --print-settings` prints the settings that would be used, `--kubeconfig FILE` names
+another cluster. Durations are seconds. The chart has a value for each ([install](../install.md)).
 """
 CONDITIONS = """\
-A condition's `status` is `True`, `False` or `Unknown`; its `message` is one sentence. `True` is good in every one of them, so that
-`kubectl wait --for=condition=Ready` (or any other) works. `kubectl get tjob` shows `Ready` and its reason, `kubectl get cprof` the
-reason of `AssumptionsHold` as VERDICT; the rest is in `kubectl describe`. What cannot be judged, because there is no advice, is
-`Unknown` and repeats the reason of `Ready`. TrainingJobs have the first six, ClusterProfiles `Ready`, `HistoryComplete`,
-`AssumptionsHold` and `NodesExclusive`, AdvisorPolicies `Ready`.
+A condition's `status` is `True`, `False` or `Unknown`; its `message` is one sentence. `True` is
+good in every one of them, so that `kubectl wait --for=condition=Ready` (or any other) works.
+`kubectl get tjob` shows `Ready` and its reason, `kubectl get cprof` the reason of `AssumptionsHold`
+as VERDICT; the rest is in `kubectl describe`. What cannot be judged, because there is no advice, is
+`Unknown` and repeats the reason of `Ready`. TrainingJobs have the first six, ClusterProfiles
+`Ready`, `HistoryComplete`, `AssumptionsHold` and `NodesExclusive`, AdvisorPolicies `Ready`.
 """
 
 
 HEALTH = """\
-In `status.health` (a field selector), the column HEALTH and on the page, where jobs of other kinds have it too. It follows from
-the reason of `PredictionAccurate`. It is empty where a job waits, is suspended, has ended, or starts and its first step is not due yet.
+In `status.health` (a field selector), the column HEALTH and on the page, where jobs of other kinds
+have it too. It follows from the reason of `PredictionAccurate`. It is empty where a job waits, is
+suspended, has ended, or starts and its first step is not due yet.
 """
 
 
 AXIS = """\
-What the search tries by itself, the plainest value first: of two strategies with one score the plainer wins. A constraint may
-name values that are not tried by themselves. A strategy says its values under the keys of the fourth column; a manifest limits
-them in `spec.constraints`, under the names of the fifth.
+What the search tries by itself, the plainest value first: of two strategies with one score the
+plainer wins. A constraint may name values that are not tried by themselves. A strategy says its
+values under the keys of the fourth column; a manifest limits them in `spec.constraints`, under the
+names of the fifth.
 """
 MODELS = """\
 # Families of models
@@ -103,13 +112,13 @@ These are known, and refused with what is missing:
 REASONS = """\
 ## Reasons
 
-Why a combination of values is no answer. The first reason that is found is counted, and axes are looked at in the order above. A ★ marks
-an expert rule, which `--lift` takes away.
+Why a combination of values is no answer. The first reason that is found is counted, and axes are
+looked at in the order above. A ★ marks an expert rule, which `--lift` takes away.
 """
 
 
 _SHOWN = 90
-"""Characters of an example. [1]"""
+"""Most characters of an example. [1]"""
 
 
 class Missing(Exception):
@@ -119,7 +128,7 @@ class Missing(Exception):
 
 
 def source() -> dict[str, Any]:
-    """What the code cannot say."""
+    """The content of source.toml: what the code cannot say."""
     return tomllib.loads((FOLDER / "source.toml").read_text(encoding="utf-8"))
 
 
@@ -132,7 +141,8 @@ def told(given: Mapping[str, Any], names: Iterable[str], what: str) -> dict[str,
         )
     if spare := [name for name in given if name not in wanted]:
         raise Missing(
-            f"docs/reference/source.toml: [{what}] names {', '.join(spare)}, which the code does not have"
+            f"docs/reference/source.toml: [{what}] names {', '.join(spare)}, which the code does "
+            "not have"
         )
     return {name: given[name] for name in wanted}
 
@@ -148,7 +158,8 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
             found[ast.literal_eval(member.value)] = said
     if missing := [member.value for member in owner if member.value not in found]:
         raise Missing(
-            f"operator/mofa_operator/words.py: {owner.__name__} has no docstring under {', '.join(missing)}"
+            f"operator/mofa_operator/words.py: {owner.__name__} has no docstring under "
+            f"{', '.join(missing)}"
         )
     return found
 
@@ -180,7 +191,8 @@ def annotation_page() -> str:
     headings = ("key", "example", "meaning")
     return "\n".join([
         HEAD, "# Annotations\n",
-        f"Every key begins with `{PREFIX}`. `mofa annotate` and the operator write the same ones, from the same function.\n",
+        (f"Every key begins with `{PREFIX}`. `mofa annotate` and the operator write the same ones, "
+        "from the same function.\n"),
         "## Written by people\n", THEIRS,
         table(headings, rows(INPUTS)), "", "## Written by us\n",
         OURS,
@@ -203,7 +215,8 @@ def kinds_page() -> str:
         for kind in KINDS
     )  # fmt: skip
     labels = (
-        (kind.title, f"`{one.job}`" + f", less the end that its {one.owner} has" * bool(one.owner), f"`{one.attempt}`" if one.attempt else "", ", ".join(f"`{name}`" for name in one.slot))
+        (kind.title, f"`{one.job}`" + f", less the end that its {one.owner} has" * bool(one.owner),
+         f"`{one.attempt}`" if one.attempt else "", ", ".join(f"`{name}`" for name in one.slot))
         for kind in KINDS if (one := kind.labels)
     )  # fmt: skip
     headings = (
@@ -381,7 +394,17 @@ def _lacks(name: str, axis: Axis) -> bool:
 
 def pages() -> dict[str, str]:
     """Every page by its name."""
-    made = {"crds.md": crd_page(), "annotations.md": annotation_page(), "settings.md": settings_page(), "conditions.md": condition_page(), "kinds.md": kinds_page(), "axes.md": axis_page(), "python.md": python_page(), "models.md": model_page(), "trainers.md": trainers_page()}  # fmt: skip
+    made = {
+        "crds.md": crd_page(),
+        "annotations.md": annotation_page(),
+        "settings.md": settings_page(),
+        "conditions.md": condition_page(),
+        "kinds.md": kinds_page(),
+        "axes.md": axis_page(),
+        "python.md": python_page(),
+        "models.md": model_page(),
+        "trainers.md": trainers_page(),
+    }
     return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
 
 
@@ -407,7 +430,8 @@ def main() -> int:
             path.write_text(text, encoding="utf-8")
     if wrong:
         print(
-            f"reference: docs/reference/{', '.join(wrong)} differs from the code; run `python tools/reference.py`",
+            f"reference: docs/reference/{', '.join(wrong)} differs from the code; run `python "
+            "tools/reference.py`",
             file=sys.stderr,
         )
     return bool(wrong)

@@ -10,8 +10,9 @@ from mofa_model.manifest.crds import crds
 HEAD = "<!-- Made by `python tools/reference.py`; do not edit. -->\n"
 ON_EVERY_OBJECT = {"apiVersion", "kind", "metadata"}
 CRDS = """\
-Group `mofa.dev`, version `v1alpha1`. `kubectl explain tjob.spec` shows the same text. Numbers with a fraction are
-text, because the API server stores no floats; an unknown field is refused under strict validation.
+Group `mofa.dev`, version `v1alpha1`. `kubectl explain tjob.spec` shows the same text. Numbers with
+a fraction are text, because the API server stores no floats; an unknown field is refused under
+strict validation.
 """
 
 
@@ -53,7 +54,7 @@ def _within(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping
 
 
 def kind_of_field(schema: Mapping[str, Any]) -> str:
-    """Type, as people say it."""
+    """The type of a field in words."""
     if schema["type"] == "array":
         return f"list of {kind_of_field(schema['items'])}"
     if isinstance(schema.get("additionalProperties"), Mapping):
@@ -62,7 +63,7 @@ def kind_of_field(schema: Mapping[str, Any]) -> str:
 
 
 def bounds(schema: Mapping[str, Any]) -> str:
-    """What a value may be."""
+    """Bounds of the values of a field."""
     if "enum" in schema:
         return ", ".join(f"`{one}`" for one in schema["enum"])
     said = []
@@ -85,7 +86,7 @@ def bounds(schema: Mapping[str, Any]) -> str:
 
 
 def default(schema: Mapping[str, Any], required: bool) -> str:
-    """What holds where nothing is given."""
+    """The default of a field."""
     if required:
         return "required"
     return shown(schema.get("default"))

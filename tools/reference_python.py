@@ -50,14 +50,17 @@ answer.to_dict()  # the same as `-o json`
 answer.to_frame()  # the same as `-o csv`, in pandas or polars
 ```
 
-Names are those of manifests and of the command\'s options. A quantity is text with its unit (`"2 GB/s"`, `"28 s"`), a count a number or
-text (`15_000_000_000_000`, `"15T"`). Answers are frozen, and a notebook shows them as tables and pictures. What cannot be right is a
-`mofa.InputError` (a `ValueError`) that names the parameter; `mofa.NoFeasibleStrategy` is raised where `answer.raise_for_status()` asks,
-`mofa.SourceUnreachable` where something does not answer. All are `mofa.MofaError`.
+Names are those of manifests and of the command\'s options. A quantity is text with its unit
+(`"2 GB/s"`, `"28 s"`), a count a number or text (`15_000_000_000_000`, `"15T"`). Answers are
+frozen, and a notebook shows them as tables and pictures. What cannot be right is a
+`mofa.InputError` (a `ValueError`) that names the parameter; `mofa.NoFeasibleStrategy` is raised
+where `answer.raise_for_status()` asks, `mofa.SourceUnreachable` where something does not answer.
+All are `mofa.MofaError`.
 
-**What stays.** From 1.0 on versions are semantic: the functions and classes of this page, their parameters, the keys of `to_dict` and
-the schemas change only by what is added, until the major version changes. Before 1.0 a change is told in the CHANGELOG. Numbers are
-no part of the promise: a better model predicts other ones.
+**What stays.** From 1.0 on versions are semantic: the functions and classes of this page, their
+parameters, the keys of `to_dict` and the schemas change only by what is added, until the major
+version changes. Before 1.0 a change is told in the CHANGELOG. Numbers are no part of the promise: a
+better model predicts other ones.
 """
 
 
@@ -73,7 +76,10 @@ def python_page() -> str:
             table(("parameter", "default", "option", "meaning"), _parameters(question)),
             f"\n`{answer.__name__}`: {_sentence(answer)}\n",
             table(("attribute", "what it is"), _attributes(answer)),
-            f"\n`to_dict()` is a {links}; `to_frame()` has the rows of `-o csv`; `tables` are those of the command.\n",
+            (
+                f"\n`to_dict()` is a {links}; `to_frame()` has the rows of `-o csv`; `tables` are "
+                "those of the command.\n"
+            ),
         ]
     return "\n".join(text)
 

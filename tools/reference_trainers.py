@@ -19,16 +19,17 @@ _PAGE = """\
 
 ## Options that people write themselves
 
-Every option of a trainer's own parser, or key of its configurations (`tests/data/trainer_options.json`): it is read, it is
-refused because only a part of it is priced, it is taken at one value only, or it is named as not priced.
+Every option of a trainer's own parser, or key of its configurations
+(`tests/data/trainer_options.json`): it is read, it is refused because only a part of it is priced,
+it is taken at one value only, or it is named as not priced.
 
 {options}
 
 ## Launches that trainers were asked about
 
 Ordinary questions about every preset, from one device to 16,384, as `mofa advise` answers them
-(`tests/data/launches_verified.json`): the launch starts, or the question is refused before the search because the trainer lacks
-a block, or nothing fits.
+(`tests/data/launches_verified.json`): the launch starts, or the question is refused before the
+search because the trainer lacks a block, or nothing fits.
 
 {launches}
 

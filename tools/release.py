@@ -2,8 +2,8 @@
 values the image and the address of the runbooks.
 
     python tools/release.py --version 0.2.0
-    python tools/release.py --image registry.example/ml/mofa-advisor --digest sha256:… --runbooks
-    https://docs.example/runbooks
+    python tools/release.py --image registry.example/ml/mofa-advisor --digest sha256:…
+        --runbooks https://docs.example/runbooks
 
 A clone has an image without a registry, because nobody can pull what was never pushed; the release
 workflow says where it pushed.
@@ -95,7 +95,7 @@ def write_version(version: str, root: Path = ROOT) -> None:
 
 
 def main() -> None:
-    """Write it; `make chart reference` makes the rest."""
+    """Write the release into the tree; `make chart reference` makes the rest."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--version", default="", help="version of both packages and of the chart")
     parser.add_argument("--image", default="", help="name with its registry, without a tag")

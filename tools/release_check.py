@@ -8,13 +8,17 @@ It needs a package index for dependencies, Go for the tools of the local stack, 
 image; what a machine lacks is said, and is an error.
 
     checksums          SHA256SUMS fits every file; a signature of a throw-away key is made and
-    verified packages           from the folder of files, into an environment of its own; README's
-    commands; the source makes the same wheel clone              README's line that installs, in the
-    unpacked source without a network  from a folder of wheels, in a network namespace that has
-    nothing plugin             the archive that krew installs: set up by itself, called through a
-    link as krew calls it image              pushed to a registry on loopback under the digest that
-    the chart names, pulled, and asked without a network chart              pushed to the same
-    registry, installed on a real API server; the operator of the pulled image advises README's job
+                       verified
+    packages           from the folder of files, into an environment of its own; README's commands;
+                       the source makes the same wheel
+    clone              README's line that installs, in the unpacked source
+    without a network  from a folder of wheels, in a network namespace that has nothing
+    plugin             the archive that krew installs: set up by itself, called through a link as
+                       krew calls it
+    image              pushed to a registry on loopback under the digest that the chart names,
+                       pulled, and asked without a network
+    chart              pushed to the same registry, installed on a real API server; the operator of
+                       the pulled image advises README's job
     removal            nothing of the chart is left but what it says that it leaves
 """
 
@@ -67,12 +71,12 @@ LEFT = {"CustomResourceDefinition"}
 
 
 def fail(message: str) -> NoReturn:
-    """End with one line."""
+    """Exit with one line of error."""
     sys.exit(f"release-check: {message}")
 
 
 def say(what: str, result: str) -> None:
-    """One line of what held."""
+    """Print one line of what held."""
     print(f"{what:18s} {result}", flush=True)
 
 
@@ -85,7 +89,7 @@ def only(folder: Path, pattern: str) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """The Python of a new environment."""
+    """Make an environment; returns its Python."""
     run(sys.executable, "-m", "venv", folder)
     return folder / "bin" / "python"
 
@@ -160,7 +164,8 @@ def packages(dist: Path, work: Path) -> None:
     ]
     if held[0] != held[1]:
         fail(
-            f"the wheel of the source differs in {sorted(set(held[0].items()) ^ set(held[1].items()))[:5]}"
+            "the wheel of the source differs in "
+            f"{sorted(set(held[0].items()) ^ set(held[1].items()))[:5]}"
         )
     say("source", f"makes the same wheel, {len(held[0])} files")
     with tarfile.open(only(dist, "mofa_advisor-[0-9]*.tar.gz")) as source:
@@ -271,7 +276,8 @@ def image(dist: Path, address: str, version: str) -> str:
     )
     say(
         "image",
-        f"{', '.join(platforms)}; pulled by its digest, an answer of {len(answer)} parts without a network",
+        f"{', '.join(platforms)}; pulled by its digest, an answer of {len(answer)} parts without a "
+        "network",
     )
     return sent
 
@@ -299,7 +305,8 @@ def chart(dist: Path, work: Path, address: str, name: str, version: str) -> None
         place = (f"--namespace={HOME}", f"--kubeconfig={cluster.kubeconfig}")
         run(
             helm, "install", "mofa-advisor", f"oci://{address}/charts/mofa-advisor", "--plain-http",
-            f"--version={version}", "--create-namespace", f"--set=image.repository={address}/mofa-advisor", *place,
+            f"--version={version}", "--create-namespace",
+            f"--set=image.repository={address}/mofa-advisor", *place,
         )  # fmt: skip
         deployed = json.loads(cluster.kubectl("get", "deployment", "-n", HOME, "-o", "json"))
         asked = deployed["items"][0]["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -315,7 +322,10 @@ def chart(dist: Path, work: Path, address: str, name: str, version: str) -> None
         named = cluster.kubectl(
             "get", kinds, "-n", HOME, "-l", "app.kubernetes.io/instance=mofa-advisor", "-o", "name"
         )
-        whole = "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding"
+        whole = (
+            "clusterrole,clusterrolebinding,"
+            "validatingadmissionpolicy,validatingadmissionpolicybinding"
+        )
         named += cluster.kubectl(
             "get", whole, "-l", "app.kubernetes.io/instance=mofa-advisor", "-o", "name"
         )
@@ -337,8 +347,10 @@ def advise(cluster: Cluster, processes: Processes, work: Path, name: str) -> Non
             cluster.kubectl("apply", "-f", ROOT / example)
     health = ports.free_ports(2)
     words = images.command(
-        "run", "--rm", "--network=host", "--memory=512m", "--read-only", "--tmpfs=/tmp", "--cap-drop=all",
-        f"--volume={access}:{access}:ro", name, "operator", f"--kubeconfig={access}", "--address=127.0.0.1",
+        "run", "--rm", "--network=host", "--memory=512m", "--read-only", "--tmpfs=/tmp",
+        "--cap-drop=all",
+        f"--volume={access}:{access}:ro", name, "operator", f"--kubeconfig={access}",
+        "--address=127.0.0.1",
         f"--metrics-port={health[0]}", f"--health-port={health[1]}", "--settle=1",
     )  # fmt: skip
     processes.start(

@@ -31,7 +31,7 @@ TOLD = ("line", "runbook", "example")
 GROUPS = ("nodes", "history", "pods", "jobs", "alerts")
 HEADER = "# Made by `make rules` from deploy/rules/source; do not edit.\n"
 NAMESPACE = "mofa-system"
-"""Where the operator runs; the chart puts its release's in this place, and its value
+"""Namespace of the operator; the chart puts its release's in this place, and its value
 `prometheusRule.exporterNamespaces` in that of these.
 """
 RUNBOOKS = f"http://mofa-advisor.{NAMESPACE}.svc:8080/runbooks"
@@ -41,7 +41,9 @@ its value `prometheusRule.runbooks`.
 PLACED = {
     r"mofa:[a-z0-9_]+:[a-z0-9_]+": 'namespace=""',
     r"mofa_(?:job|pool|advisor)_[a-z_]+|process_start_time_seconds": f'namespace=~"|{NAMESPACE}"',
-    r"kube_node_[a-z_]+|node_[a-z_]+_seconds|health_events_total|fault_quarantine_[a-z_]+|up": f'namespace=~"|{any_of(EXPORTERS)}"',
+    (
+        r"kube_node_[a-z_]+|node_[a-z_]+_seconds|health_events_total|fault_quarantine_[a-z_]+|up"
+    ): f'namespace=~"|{any_of(EXPORTERS)}"',
 }
 """Where the scrape of a series must say that its target runs, for it to be believed: what was
 recorded has no target.
@@ -76,8 +78,9 @@ def job_pods() -> str:
 
 
 def _job_pods(labels: PodLabels) -> str:
-    """Those of one kind; a pod whose place nothing says has its name there. Reduced first: labels
-    that are put in place may be there already.
+    """Labels of the pods of one kind; a pod without a place has its name in that label.
+
+    The series is first reduced to the labels that are read: the new ones may exist already.
     """
     told = [name for name in (labels.job, labels.attempt, *labels.slot) if name]
     kept = ", ".join(["cluster", "namespace", "pod", "uid", *map(node_label, told)])
@@ -92,7 +95,10 @@ def _job_pods(labels: PodLabels) -> str:
 
 
 def _replaced(series: str, label: str, source: str, match: str) -> str:
-    return f'label_replace(\n{textwrap.indent(series, "  ")},\n  "{label}", "$1", "{source}", "{match}"\n)'
+    return (
+        f'label_replace(\n{textwrap.indent(series, "  ")},\n  "{label}", "$1", "{source}", '
+        f'"{match}"\n)'
+    )
 
 
 def inputs() -> dict[str, Any]:
@@ -158,7 +164,10 @@ def attested(expression: str) -> str:
         condition = next((one for names, one in PLACED.items() if re.fullmatch(names, name)), "")
         if not condition:
             placed = f'max by (cluster, namespace, training_job) ({name}{{namespace!=""}})'
-            return f'(label_replace({placed}, "training_namespace", "$1", "namespace", "(.+)") or {name}{{namespace=""}})'
+            return (
+                f'(label_replace({placed}, "training_namespace", "$1", "namespace", "(.+)") or '
+                f'{name}{{namespace=""}})'
+            )
         return f"{name}{{{condition}" + (", " if brace else "}")
 
     return SERIES.sub(put, expression)
@@ -206,7 +215,7 @@ def _written(rule: dict[str, Any]) -> str:
 
 
 def files() -> dict[Path, str]:
-    """What should stand in deploy/rules, and in the documents."""
+    """Files of deploy/rules and pages, with the text that each should have."""
     made = groups()
     alerts = [group for group in made if group["name"] == "mofa.alerts"]
     recording = [group for group in made if group not in alerts]
@@ -246,7 +255,8 @@ def runbook(alert: dict[str, Any]) -> str:
     """The page of an alert."""
     if missing := [key for key in ("severity", "line", "runbook") if key not in alert]:
         sys.exit(
-            f"rules: {alert['alert']}: {' and '.join(missing)}: missing; see the head of alerts.yaml"
+            f"rules: {alert['alert']}: {' and '.join(missing)}: missing; see the head of "
+            "alerts.yaml"
         )
     return f"# {alert['alert']}\n\n{alert['runbook']}"
 

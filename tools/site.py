@@ -41,7 +41,13 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+def on_page_markdown(
+    markdown: str,
+    *,
+    page: Page,
+    config: MkDocsConfig,  # noqa: ARG001
+    files: Files,
+) -> str:
     """A page with links that lead somewhere on the site."""
     return relinked(markdown, page.file.src_uri, {file.src_uri for file in files})
 

@@ -3,8 +3,8 @@ started with what starts the trainer replaced, and the words that come out are h
 trainer's own parser.
 
     python tools/starts.py            100 launches of each trainer; the record is
-    tests/data/starts_verified.json python tools/starts.py nemo -n 8  one trainer, fewer launches:
-    printed, not recorded
+                                      tests/data/starts_verified.json
+    python tools/starts.py nemo -n 8  one trainer, fewer launches: printed, not recorded
 """
 
 from __future__ import annotations
@@ -96,8 +96,10 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         cases.append(made)
         training = problem.workload.training
         kept.append({
-            "model": problem.workload.model.name, "gpus": int(strategy.gpus), "strategy": format_strategy(strategy),
-            "sequence": int(training.sequence), "batch": int(training.global_batch), "precision": training.precision.name,
+            "model": problem.workload.model.name, "gpus": int(strategy.gpus),
+            "strategy": format_strategy(strategy),
+            "sequence": int(training.sequence), "batch": int(training.global_batch),
+            "precision": training.precision.name,
             "words": digest([{"words": made["arguments"]}]),
         })  # fmt: skip
     head, said = verdicts("check_starts", cases)
@@ -112,7 +114,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Draw, write, ask, record."""
+    """Draw launches, write scripts, ask the trainers, record the answers."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("trainer", nargs="*", default=list(TRAINERS))
     parser.add_argument("-n", type=int, default=100, help="launches of each; the record needs 100")

@@ -17,7 +17,10 @@ from mofa_model.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "studies"
-HEAD = "# Results of the studies\n\nWritten by `make studies` from the commands of [README.md](README.md); do not edit.\n"
+HEAD = (
+    "# Results of the studies\n\nWritten by `make studies` from the commands of "
+    "[README.md](README.md); do not edit.\n"
+)
 
 
 def commands(page: str) -> list[list[str]]:
@@ -28,7 +31,7 @@ def commands(page: str) -> list[list[str]]:
 
 
 def line(words: list[str]) -> str:
-    """A command as it is typed."""
+    """A command as one line."""
     return shlex.join(words).replace("'>'", ">")
 
 

@@ -49,10 +49,12 @@ def licence(name: str, stated: Mapping[str, str]) -> str:
 def wrong(parts: Mapping[str, str], rules: Mapping[str, Any]) -> Iterator[str]:
     """What may not be in a release, in sentences.
 
-    >>> rules = {"licences": ["MIT"], "stated": {"a": "MIT", "b": "AGPL-3.0"}, "fixed": {"a": {"CVE-1": "2.0"}}}
-    >>> list(wrong({"a": "1.9", "b": "1"}, rules))
-    ['a 1.9: CVE-1 is fixed in 2.0; move to it with make lock', 'b: AGPL-3.0 is no licence that a
-    part may have']
+    >>> rules = {"licences": ["MIT"], "stated": {"a": "MIT", "b": "AGPL-3.0"}}
+    >>> rules["fixed"] = {"a": {"CVE-1": "2.0"}}
+    >>> for sentence in wrong({"a": "1.9", "b": "1"}, rules):
+    ...     print(sentence)
+    a 1.9: CVE-1 is fixed in 2.0; move to it with make lock
+    b: AGPL-3.0 is no licence that a part may have
     """
     allowed = set(rules["licences"])
     for name, version in sorted(parts.items()):

@@ -40,7 +40,7 @@ PAGES: Final = tuple(
 JOB: Final = "examples/llama3-405b.yaml"
 """The job whose rows the transcripts of a cluster show."""
 JOB_ROW: Final = f"\n{Path(JOB).stem}  "
-"""How a row of it begins."""
+"""Beginning of a row of this job."""
 BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -49,9 +49,9 @@ class Printed:
     """A command with what a page says that it prints."""
 
     command: str
-    """As it is typed."""
+    """The command as it is typed."""
     said: str
-    """Whole lines."""
+    """Its output, in whole lines."""
 
     @property
     def at_the_desk(self) -> bool:
@@ -93,7 +93,8 @@ def typed(command: str, given: str = "") -> tuple[int, str, str]:
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path, "COLUMNS": "100"}, input=given,
+        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": path, "COLUMNS": "100"},
+        input=given,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -101,7 +102,7 @@ def typed(command: str, given: str = "") -> tuple[int, str, str]:
 
 @functools.cache
 def ours(command: str) -> str:
-    """What a command of ours prints; it is run once."""
+    """The output of a command of ours, which is run once."""
     code, said, wrong = typed(command)
     if code not in {0, 3, 5} or wrong:
         raise SystemExit(f"transcripts: {command}\n{wrong}")
@@ -176,7 +177,7 @@ def stale() -> Iterator[str]:
 
 
 def main() -> int:
-    """Write, or compare."""
+    """Write the pages, or compare them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

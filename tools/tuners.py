@@ -2,8 +2,8 @@
 handed to each one's own checks.
 
     python tools/tuners.py                200 questions of each fine-tuner; the record is
-    tests/data/tuners_verified.json python tools/tuners.py trl -n 20      one of them, fewer
-    questions: printed, not recorded
+                                          tests/data/tuners_verified.json
+    python tools/tuners.py trl -n 20      one of them, fewer questions: printed, not recorded
 
 They live in the environment that `make oracle` builds; `tools/validators/` runs there.
 """
@@ -42,7 +42,8 @@ from mofa_model.strategy import Strategy, format_strategy
 ROOT: Final = Path(__file__).parents[1]
 RECORD: Final = ROOT / "tests" / "data" / "tuners_verified.json"
 TUNERS: Final = {
-    "trl": "check_trl", "axolotl": "check_axolotl", "llama-factory": "check_llama_factory", "torchtune": "check_torchtune",
+    "trl": "check_trl", "axolotl": "check_axolotl", "llama-factory": "check_llama_factory",
+    "torchtune": "check_torchtune",
     "accelerate": "check_peft",
 }  # fmt: skip
 """Fine-tuners and what asks them; under Accelerate alone the script is people's own, and PEFT's
@@ -50,15 +51,19 @@ file says the adapters.
 """
 QUESTIONS: Final = 200
 MODELS: Final = (
-    "llama3.2-1b", "llama3.2-3b", "llama3-8b", "llama3-70b", "llama2-7b", "llama2-70b", "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-14b",
-    "qwen2.5-32b", "mistral-7b", "qwen3-8b", "qwen3-32b", "mixtral-8x7b", "gemma2-9b", "phi3-mini", "olmo2-7b", "smollm3-3b",
+    "llama3.2-1b", "llama3.2-3b", "llama3-8b", "llama3-70b", "llama2-7b", "llama2-70b",
+    "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-14b",
+    "qwen2.5-32b", "mistral-7b", "qwen3-8b", "qwen3-32b", "mixtral-8x7b", "gemma2-9b", "phi3-mini",
+    "olmo2-7b", "smollm3-3b",
 )  # fmt: skip
 DEVICES: Final = ("a100", "h100", "h200")
 TARGETS: Final = (
-    ("attention",), ("attention", "mlp"), ("q", "v"), ("q", "k", "v", "o"), ("mlp",), ("q", "v", "gate", "up", "down"),
+    ("attention",), ("attention", "mlp"), ("q", "v"), ("q", "k", "v", "o"), ("mlp",),
+    ("q", "v", "gate", "up", "down"),
 )  # fmt: skip
 CONSTRAINTS: Final = (
-    "mbs=1", "mbs=2,4", "recompute=full", "recompute=none", "sharding=zero2,zero3", "sharding=replicated", "sharding=distributed",
+    "mbs=1", "mbs=2,4", "recompute=full", "recompute=none", "sharding=zero2,zero3",
+    "sharding=replicated", "sharding=distributed",
     "optimizer=cpu", "cp=1", "cp=2",
 )  # fmt: skip
 
@@ -203,7 +208,7 @@ def read_case(problem: SearchCase, found: Reading, layout: Strategy) -> SearchCa
 
 
 def price(problem: SearchCase, strategy: Strategy) -> tuple[float, float, float]:
-    """Time and memory, to the bit."""
+    """Time and memory of a question, without rounding."""
     found = estimate(problem.workload, replace(problem.cluster, gpus=strategy.gpus), strategy)
     return float(found.step_time), float(found.footprint.peak), float(found.footprint.host)
 
@@ -234,7 +239,7 @@ def keys_of(words: dict[str, Any]) -> set[str]:
 
 
 def method_of(problem: SearchCase) -> str:
-    """What is trained, in a word."""
+    """The method of fine-tuning, in a word."""
     adapters = problem.workload.training.adapters
     if adapters is None:
         return "full"
@@ -242,7 +247,7 @@ def method_of(problem: SearchCase) -> str:
 
 
 def main() -> None:
-    """Draw, write, ask, record."""
+    """Draw questions, write launches, ask the fine-tuners, record the answers."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("trainer", nargs="*", default=list(TUNERS))
     parser.add_argument(

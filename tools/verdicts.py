@@ -70,7 +70,7 @@ def _said(script: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 def digest(said: list[Mapping[str, Any]]) -> str:
-    """One short hash of what is said."""
+    """A short hash of texts."""
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -38,7 +38,7 @@ ANONYMOUS = re.compile(r"^(tuple\[(?!.*\.\.\.\]$).+,.+\]|(dict|Mapping)\[str, (o
 
 @dataclass
 class Walk:
-    """What ran between two moments."""
+    """Functions and records of a stretch of a run."""
 
     files: set[str] = field(default_factory=set)
     """Files of the product in which a function ran."""
@@ -52,7 +52,7 @@ class Walk:
     """Code whose return annotation was read."""
 
     def called(self, frame: FrameType, event: str, _: object) -> None:
-        """A profiler's call."""
+        """Handle an event of the profiler."""
         code = frame.f_code
         if code.co_name == "<module>":
             self.imports += {"call": 1, "return": -1}.get(event, 0)
@@ -210,8 +210,8 @@ def chain(name: str) -> list[str]:
 WALKS: dict[str, Callable[[], Walk]] = {"advise": advise}
 STAGES = {
     "numbers of search and estimate": re.compile(
-        r"mofa_model\.(search|estimate|placement|schedules|equations|axes\.rules|kernels\.surface\.CallWork"
-        r"|reliability\.(interval|model))\b|(tuple|dict)\["
+        r"mofa_model\.(search|estimate|placement|schedules|equations|axes\.rules"
+        r"|kernels\.surface\.CallWork|reliability\.(interval|model))\b|(tuple|dict)\["
     ),
     "question and answer": re.compile(r"mofa_model\.(answers|advice|bands\.(evidence|odds))\b"),
 }
@@ -219,7 +219,7 @@ STAGES = {
 
 
 def by_stage(kinds: set[str]) -> dict[str, list[str]]:
-    """Kinds of records by what they are."""
+    """Kinds of records by stage."""
     found: dict[str, list[str]] = {"things of the domain": [], **{name: [] for name in STAGES}}
     for kind in sorted(kinds):
         stages = (name for name, form in STAGES.items() if form.match(kind))

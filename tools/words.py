@@ -65,7 +65,7 @@ SUFFIXES = (
 )
 """Ends of names that say the form in which a thing stands."""
 PREFIXES = ("Live", "New", "Stored", "Cluster", "Listed")
-"""Beginnings of names that say the same."""
+"""Beginnings of names that say such a form."""
 GENERIC = frozenset(
     [
         "_",
@@ -85,7 +85,7 @@ GENERIC = frozenset(
         "items",
     ]
 )
-"""Words of language."""
+"""Names that are words of language."""
 RANGE_ENDS = frozenset({"low", "high", "lower", "upper", "value", "mean", "total", "amount"})
 """Names of a number in any unit."""
 LOCAL_TO_ITS_FILE = frozenset({"Spec", "Status"})
@@ -382,7 +382,7 @@ def joined(meanings: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def several(names: Places) -> Places:
-    """Those with more than one meaning."""
+    """Names with more than one meaning."""
     groups = {name: joined(meanings) for name, meanings in sorted(names.items())}
     return {name: meanings for name, meanings in groups.items() if len(meanings) > 1}
 

@@ -2,7 +2,8 @@
 runs.
 
     verbs      mofa fit, mofa trace, mofa validate: `mofa` finds them through the entry-point group
-    `mofa.verbs` fitting    the shipped constants from case files, cross-validated
+               `mofa.verbs`
+    fitting    the shipped constants from case files, cross-validated
     validate   predicted against measured: runs, reliability, the paper's tables
     traces     profiler traces: read, replayed, learned from
 

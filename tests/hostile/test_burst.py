@@ -35,13 +35,13 @@ def test_a_burst_of_one_namespace_delays_another_by_at_most_one_question(urgent)
             await ask.start()
             burst = [
                 asyncio.create_task(
-                    ask.answer(question(str(n), sleep=0.02), place="evil", urgent=urgent)
+                    ask.answer(question(str(n), sleep=0.02), namespace="evil", urgent=urgent)
                 )
                 for n in range(BURST)
             ]
             await asyncio.sleep(0.1)
             before = ask.computed
-            await ask.answer(question("mine"), place="research", urgent=urgent)
+            await ask.answer(question("mine"), namespace="research", urgent=urgent)
             assert ask.computed - before <= 2, "the one in work, and its own"
             assert ask.computed < BURST
             for one in burst:

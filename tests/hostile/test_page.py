@@ -53,9 +53,7 @@ def test_a_page_of_very_many_jobs_and_profiles_is_written_beside_the_loop(monkey
 
     async def main():
         app = web.Application()
-        app.add_routes(
-            routes(Pages(store=store, model_pool=None, api=None, health=lambda _: "").source)
-        )
+        app.add_routes(routes(Pages(store=store, model_pool=None, api=None, health=lambda _: "")))
         async with TestClient(TestServer(app)) as client:
             monkeypatch.setattr(asyncio.Handle, "_run", timed)
             for path, part in (

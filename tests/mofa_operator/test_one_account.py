@@ -118,7 +118,7 @@ def test_the_page_of_a_job_and_of_its_training_job_shows_what_the_ledger_says_of
     )
     store.put(TRAINING_JOB, speaking)
     pages = Pages(store=store, model_pool=None, api=None, health=lambda _: "")
-    shown = pages.source.job(TRAINING_JOB.resource, speaking["metadata"]["namespace"], "tj")
+    shown = pages.job(TRAINING_JOB.resource, speaking["metadata"]["namespace"], "tj")
     assert node_days_lost(shown.account) == {"reboot": 0.25}
     text = job_page(shown, view=None)
     assert f"1.25 node-days from {YESTERDAY} to {YESTERDAY}, 0.25 of them lost." in text

@@ -1,7 +1,8 @@
 """A lot by assumptions of its own, written down before anything was asked.
 
 nodes       named by rack and slot, by a cloud's scale set, or with a domain's dots; pools of 8 to
-16 taints      keys of Karpenter, of a house, of a cloud that takes machines back
+            16
+taints      keys of Karpenter, of a house, of a cloud that takes machines back
 days        what a site does by its calendar: swaps, upgrades, certificates, repairs of whole racks
 storage     a bucket is away longer than jobs wait for it; saves of jobs do not fall together
 jobs        come back smaller, with other pods, from queues that say nothing of why

@@ -2,11 +2,12 @@
 documented to do.
 
 swaps       wait until the new node is there, then evict, end the machine, and delete the node when
-it is gone notices     evict at once; another node comes meanwhile or later, and the old one's
-object stays for a minute or two
+            it is gone
+notices     evict at once; another node comes meanwhile or later, and the old one's object stays for
+            a minute or two
 
-Rules that knew how long a deletion took, and nothing of other nodes, told none of the first
-four right.
+Rules that knew how long a deletion took, and nothing of other nodes, told none of the first four
+right.
 """
 
 from site_histories import END, TOLERATED

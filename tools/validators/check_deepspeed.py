@@ -60,7 +60,8 @@ def started(launch: dict[str, Any]) -> None:
         config.trainer_config_process(args)
         if config.mismatches:
             raise ValueError(
-                f"mismatches between DeepSpeed's configuration and the arguments: {config.mismatches}"
+                "mismatches between DeepSpeed's configuration and the arguments: "
+                f"{config.mismatches}"
             )
     given, mesh = config.config, None
     if (

@@ -159,9 +159,10 @@ def groups(given: Any, gpus: int, micro_batches: int, expected: list[int]) -> No
         )
         if getattr(given.model, "hybrid_layer_pattern", None) is not None:
             check_megatron.listed(given.model, expected)
-        if given.model.virtual_pipeline_model_parallel_size is not None:
+        virtual = given.model.virtual_pipeline_model_parallel_size
+        if virtual is not None:
             sizes = types.SimpleNamespace(
-                virtual_pipeline_model_parallel_size=given.model.virtual_pipeline_model_parallel_size,
+                virtual_pipeline_model_parallel_size=virtual,
                 seq_length=given.model.seq_length,
                 micro_batch_size=given.train.micro_batch_size,
             )

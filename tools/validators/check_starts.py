@@ -122,7 +122,8 @@ def module(path: str) -> Any:
 
 
 _TRAINERS = {
-    "megatron": megatron, "nemo": nemo, "torchtitan": torchtitan, "accelerate": transformers, "deepspeed": transformers,
+    "megatron": megatron, "nemo": nemo, "torchtitan": torchtitan, "accelerate": transformers,
+    "deepspeed": transformers,
 }  # fmt: skip
 
 
@@ -133,7 +134,8 @@ def main() -> None:
     import torch
     from packaging.version import Version
 
-    torch._utils._get_available_device_type = lambda: "cpu"  # noqa: SLF001 as torchtitan's validator has it
+    # As torchtitan's validator has it.
+    torch._utils._get_available_device_type = lambda: "cpu"  # noqa: SLF001
     sys.meta_path.insert(0, check_nemo.Absent())
     with contextlib.redirect_stdout(sys.stderr):
         import megatron.core.utils as core

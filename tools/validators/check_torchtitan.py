@@ -85,7 +85,8 @@ def stages(
     from torch.distributed.pipelining import schedules
     from torchtitan.distributed import pipeline_parallel as pipelines
 
-    number, *layers = pipelines._get_pipeline_metadata(parallel_dims, parallelism, model_config)  # noqa: SLF001
+    metadata = pipelines._get_pipeline_metadata  # noqa: SLF001
+    number, *layers = metadata(parallel_dims, parallelism, model_config)
     named = pipelines._generate_llm_fqn_per_model_part(number, *layers)  # noqa: SLF001
     held = [sum(name.startswith("layers.") for name in names) for names in named]
     ranks, kind = (
@@ -110,7 +111,8 @@ def stages(
 def stage(index: int, number: int, ranks: int) -> Any:
     """A stage that holds nothing."""
     return mock.Mock(
-        stage_index=index, num_stages=number, group_size=ranks, group_rank=0, is_first=index == 0, is_last=index == number - 1,
+        stage_index=index, num_stages=number, group_size=ranks, group_rank=0, is_first=index == 0,
+        is_last=index == number - 1,
         device=torch.device("cpu"), stage_index_to_group_rank={}, submod=torch.nn.Identity(),
     )  # fmt: skip
 

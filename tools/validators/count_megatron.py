@@ -29,9 +29,12 @@ from packaging.version import Version
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 OFF: dict[str, Any] = {
-    "perform_initialization": False, "use_cpu_initialization": True, "moe_grouped_gemm": False, "persist_layer_norm": False,
-    "sequence_parallel": False, "memory_efficient_layer_norm": False, "fine_grained_activation_offloading": False,
-    "recompute_granularity": None, "cuda_graph_impl": "none", "gradient_accumulation_fusion": False, "tp_comm_overlap": False,
+    "perform_initialization": False, "use_cpu_initialization": True, "moe_grouped_gemm": False,
+    "persist_layer_norm": False,
+    "sequence_parallel": False, "memory_efficient_layer_norm": False,
+    "fine_grained_activation_offloading": False,
+    "recompute_granularity": None, "cuda_graph_impl": "none", "gradient_accumulation_fusion": False,
+    "tp_comm_overlap": False,
 }  # fmt: skip
 """Fields of the configuration that change no parameter, and ask for kernels that are not here."""
 SOURCES = (
@@ -95,7 +98,8 @@ def held(args: Any, config: Any, stage: int) -> list[int]:
     )
     try:
         mpu.initialize_model_parallel(
-            args.tensor_model_parallel_size, stages, virtual, context_parallel_size=args.context_parallel_size,
+            args.tensor_model_parallel_size, stages, virtual,
+            context_parallel_size=args.context_parallel_size,
             expert_model_parallel_size=args.expert_model_parallel_size,
             expert_tensor_parallel_size=args.expert_tensor_parallel_size,
             num_distributed_optimizer_instances=args.num_distributed_optimizer_instances,

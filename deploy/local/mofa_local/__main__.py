@@ -15,7 +15,7 @@ from mofa_model.errors import MofaError
 
 
 def main() -> int:
-    """Do what the verb says."""
+    """Run the verb of the command line."""
     parser = argparse.ArgumentParser(prog="python -m mofa_local", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, what in (

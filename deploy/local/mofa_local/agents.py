@@ -60,7 +60,7 @@ class Agents(Collector):
         self._lock = threading.Lock()
 
     def look(self, nodes: Iterable[Mapping[str, Any]]) -> None:
-        """What nodes say of themselves now.
+        """Take the present conditions of nodes.
 
         >>> agents = Agents(clock=iter([0.0, 10.0, 70.0, 100.0]).__next__)
         >>> for ready in ("True", "False", "True"):

@@ -1,9 +1,10 @@
 """Find a tool of the local stack, or build it once from its Go module into the user's cache.
 
     python -m mofa_local.binaries              the paths of all tools, built where they are missing,
-    but those of a real node python -m mofa_local.binaries etcd kwok    of these, and of neighbours
+                                               but those of a real node
+    python -m mofa_local.binaries etcd kwok    of these, and of neighbours
     python -m mofa_local.binaries --for-tests  what `make test` starts: all of these, and
-    kube-state-metrics
+                                               kube-state-metrics
 
 The order: `TEST_ASSET_<NAME>` and `KUBEBUILDER_ASSETS` for etcd, kube-apiserver and kubectl, as
 Kubernetes' own test environment reads them; then PATH for tools that people have, when their
@@ -32,7 +33,7 @@ from mofa_local.published import NotFetched, Published
 from mofa_model.errors import MofaError
 
 ASSETS: Final = frozenset({"etcd", "kube-apiserver", "kubectl"})
-"""What KUBEBUILDER_ASSETS holds by convention."""
+"""Programs that KUBEBUILDER_ASSETS holds by convention."""
 
 QUESTIONS: Final = {
     "prometheus": ("--version",),
@@ -177,7 +178,7 @@ def _cached(wanted: Tool) -> Path | None:
 
 @contextmanager
 def _only_one(name: str) -> Iterator[None]:
-    """A lock, so that this user has one build at a time: two at once would want four gigabytes."""
+    """A lock that lets this user build once at a time, since two builds want four gigabytes."""
     with (cache() / "build.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -203,7 +204,8 @@ def _compile(command: Path, wanted: list[Tool], place: Path, target: Path) -> No
     with log.open("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
             [str(command), "build", "-v", *flags, "-o", into, *packages],
-            cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
             _wait(process, name, seconds, start, log, total)
@@ -248,12 +250,14 @@ def _last_lines(output: TextIO, count: int = 20) -> str:
 
 
 def _say_what_is_here(module: Module | Published) -> None:
-    """Write a README into the cache, for whoever finds a gigabyte there."""
+    """Write a README into the cache, which explains the gigabyte there."""
     text = (
-        "Programs of MoFa Advisor's local stack, built by `python -m mofa_local.binaries` from Go modules.\n"
+        "Programs of MoFa Advisor's local stack, built by `python -m mofa_local.binaries` from Go "
+        "modules.\n"
         f"Module: {module.requires} {_version(module)}\n"
         f"Flags:  {' '.join(module.flags)}\n"
-        "This folder may be removed at any time; what is missing is built again when it is needed.\n"
+        "This folder may be removed at any time; what is missing is built again when it is "
+        "needed.\n"
     )
     (cache() / module.key / "README").write_text(text, encoding="utf-8")
 

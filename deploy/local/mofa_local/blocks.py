@@ -31,12 +31,12 @@ WHOLE: Final = ("", "")
 
 
 class Chunk(NamedTuple):
-    """Where a chunk of samples lies, and when it is of."""
+    """Place and time of a chunk of samples."""
 
     first: int
-    """First sample. [ms]"""
+    """Time of its first sample. [ms]"""
     last: int
-    """Last sample. [ms]"""
+    """Time of its last sample. [ms]"""
     place: int
     """Place in the segment file. [B]"""
 
@@ -89,7 +89,7 @@ def _name(milliseconds: int, salt: int) -> str:
     return "".join(ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
-# -------------------------------------------------------------------------------------------------- chunks
+# ------------------------------------------------------------------------------------------- chunks
 
 
 def _chunks(
@@ -115,7 +115,7 @@ def _chunks(
 
 
 def _head(times: range, value: float) -> bytes:
-    """How a chunk starts: count, first time, first value, first distance of times."""
+    """The start of a chunk: count, first time, first value, first distance of times."""
     distance = _uvarint(times.step * 1000) if len(times) > 1 else b""
     return (
         struct.pack(">H", len(times))
@@ -156,7 +156,7 @@ def _changed(change: int) -> str:
     return f"011{leading:05b}{length % 64:06b}{change >> trailing:0{length}b}"
 
 
-# --------------------------------------------------------------------------------------------------- index
+# -------------------------------------------------------------------------------------------- index
 
 
 def _index(entries: list[Entry]) -> bytes:

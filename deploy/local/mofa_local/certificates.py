@@ -50,7 +50,7 @@ class Key:
     """A private key on P-256."""
 
     secret: int
-    """The number."""
+    """The private number."""
     public: bytes
     """The point that belongs to it, uncompressed."""
 
@@ -72,7 +72,7 @@ class Key:
 
     @property
     def name(self) -> bytes:
-        """What certificates call it: the SHA-1 of the point, RFC 5280 §4.2.1.2."""
+        """The key's identifier in certificates: the SHA-1 of the point, RFC 5280 §4.2.1.2."""
         return hashlib.sha1(self.public, usedforsecurity=False).digest()
 
     def sign(self, message: bytes) -> bytes:
@@ -91,9 +91,9 @@ class Pair:
     """A certificate and its private key, both as PEM."""
 
     certificate: str
-    """What is shown."""
+    """The certificate, which is shown to others."""
     key: str
-    """What is kept."""
+    """The private key, which is kept."""
 
 
 class Authority:

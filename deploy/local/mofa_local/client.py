@@ -22,7 +22,7 @@ from mofa_local import LocalStackError
 from mofa_local.processes import STEP
 
 PATIENCE: Final = 4.0
-"""Longest wait for what stands. [s]"""
+"""Longest wait for a read. [s]"""
 WRITTEN: Final = 60.0
 """Longest wait for a write. [s]"""
 BUSY: Final = 15.0
@@ -31,7 +31,7 @@ _DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 
 class Refused(LocalStackError):
-    """The API server said no; the message is what it said."""
+    """The API server refused a request; the message is its own."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ class Client:
         sent: str = "application/json",
         accept: str = "application/json",
     ) -> Any:
-        """What a request is answered with; an error is `Refused`, and no answer at all a
+        """The answer to a request; an error is `Refused`, and no answer at all a
         `LocalStackError`.
 
         A server that asks to come again, as it does while it sets up a new kind, is asked again for

@@ -40,7 +40,7 @@ _GET: Final = re.compile(
 
 
 class KubectlFailed(LocalStackError):
-    """kubectl ended with an error; the message is what it said."""
+    """kubectl ended with an error; the message is its own."""
 
 
 class Cluster:
@@ -66,7 +66,9 @@ class Cluster:
         """The administrator's dynamic client of the Python package `kubernetes`."""
         from kubernetes import config, dynamic
 
-        client = config.new_client_from_config(config_file=str(self.kubeconfig))  # type: ignore[no-untyped-call]
+        client = config.new_client_from_config(  # type: ignore[no-untyped-call]
+            config_file=str(self.kubeconfig)
+        )
         cache = str(self.folder / "discovery.json")  # ours alone, as kubectl's below
         return dynamic.DynamicClient(client, cache_file=cache)  # type: ignore[no-untyped-call]
 
@@ -76,7 +78,7 @@ class Cluster:
         input: str | None = None,  # noqa: A002
         as_: Path | None = None,
     ) -> str:
-        """What kubectl prints, as the administrator or with another kubeconfig; an error is
+        """The output of kubectl, as the administrator or with another kubeconfig; an error is
         `KubectlFailed`.
 
         A plain `get … -o json` of the administrator is answered here, without a process: tests ask
@@ -191,8 +193,8 @@ class Cluster:
             time.sleep(STEP)
 
     def install(self, crds: Path, manifests: Path) -> None:
-        """What the operator needs: our CRDs, and its namespace, account, roles and fence where the
-        folder exists.
+        """Install what the operator needs: our CRDs, and its namespace, account, roles and fence
+        where the folder exists.
         """
         self.apply(crds)
         self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)

@@ -21,16 +21,16 @@ from mofa_local.identities import write_kubeconfig, write_private
 from mofa_local.processes import GRACE, Processes, answers
 
 ISSUER: Final = "https://kubernetes.default.svc"
-"""Who signs the tokens of ServiceAccounts."""
+"""Issuer of the tokens of ServiceAccounts."""
 
 SERVICE: Final = "10.0.0.1"
 """Address of the Service `kubernetes`, by which pods that run reach the API server."""
 
 SILENT: Final = 20
-"""After this long without a word a real node is not ready. [s]"""
+"""Silence after which a real node is not ready. [s]"""
 
 ADMINS: Final = "system:masters"
-"""The group that may do everything."""
+"""Group of users who may do everything."""
 
 
 class ControlPlane(Cluster):
@@ -115,7 +115,8 @@ class ControlPlane(Cluster):
                 f"--listen-client-urls={self.store}",
                 f"--advertise-client-urls={self.store}",
                 f"--listen-peer-urls=http://{ports.HOST}:0",
-                "--unsafe-no-fsync",  # a test's disk may lose power; the wait for it would cost most of its time
+                # Losing a test's data is no harm, and waiting for the disk takes most of its time.
+                "--unsafe-no-fsync",
                 "--log-level=warn",
             ],
             ready=answers(f"{self.store}/readyz"),
@@ -123,7 +124,7 @@ class ControlPlane(Cluster):
 
     @property
     def store(self) -> str:
-        """Where etcd listens."""
+        """Address of etcd."""
         return f"http://{ports.HOST}:{self._etcd}"
 
     def stop_etcd(self) -> None:
@@ -153,7 +154,7 @@ class ControlPlane(Cluster):
                 f"--service-account-signing-key-file={keys / 'tokens.key'}",
                 f"--audit-policy-file={self.folder / 'audit-policy.json'}",
                 f"--audit-log-path={self._audited.path}",
-                "--audit-log-maxsize=4096",  # megabytes: one file, so that nothing is lost to rotation
+                "--audit-log-maxsize=4096",  # megabytes in one file: rotation would lose some
                 # Without it the server waits up to a minute for clients to end their watches by
                 # themselves.
                 "--shutdown-watch-termination-grace-period=2s",
@@ -181,12 +182,12 @@ class ControlPlane(Cluster):
         self.processes.kill("kube-apiserver")
 
     def restart_api_server(self) -> None:
-        """Stop it and start it again on the same port."""
+        """Stop the API server and start it again on the same port."""
         self.stop_api_server()
         self.start_api_server()
 
     def audit(self) -> list[audit.Event]:
-        """What the API server was asked so far."""
+        """The requests that the API server has answered so far."""
         return self._audited.events()
 
     def _identify(self, folder: Path, name: str, groups: Sequence[str]) -> Path:
@@ -213,7 +214,8 @@ class ControlPlane(Cluster):
         keys = self.folder / "keys"
         special = {
             "kube-controller-manager": (
-                "--use-service-account-credentials",  # each controller under its own role, as in a real cluster
+                "--use-service-account-credentials",
+                # each controller under its own role, as in a real cluster
                 f"--service-account-private-key-file={keys / 'tokens.key'}",
                 f"--root-ca-file={keys / 'ca.crt'}",
                 *([f"--node-monitor-grace-period={SILENT}s"] if self.real_nodes else []),

@@ -23,7 +23,7 @@ from mofa_model.errors import UnknownName
 
 Kind = Literal["process", "pod", "node", "preemption", "job"]
 KINDS: Final[tuple[Kind, ...]] = ("process", "pod", "node", "preemption", "job")
-"""Interruptions."""
+"""Kinds of interruptions."""
 MOST: Final = 8
 """Pods of a job that are made up; a larger job has as many. [1]"""
 BORN_AFTER: Final = 2.0

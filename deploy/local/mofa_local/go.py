@@ -88,7 +88,7 @@ def _installed() -> Path | None:
 
 
 def _version(go: Path) -> tuple[int, int]:
-    """What a `go` command says it is; (0, 0) for one that says nothing."""
+    """Version of a `go` command; (0, 0) where it prints none."""
     environment = os.environ | {"GOTOOLCHAIN": "local"}  # a question must not start a download
     try:
         said = subprocess.run(

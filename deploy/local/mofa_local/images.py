@@ -4,11 +4,14 @@ operator's image on it.
     python -m mofa_local.images        builds both, and prints the name of the operator's image
 
     podman(...)             one command of podman, with the runtime and the limits that this machine
-    allows command(...)            the same as words, for whoever starts it
+                            allows
+    command(...)            the same as words, for whoever starts it
     release_image(…)        the operator's image of a release, for one platform, the same to the
-    byte whenever it is built base_image()            `localhost/mofa-base:…`, made once by
-    mmdebstrap and kept in podman's store advisor_image(tree)     `localhost/mofa-advisor:…`, built
-    from the Dockerfile of a tree as a person would
+                            byte whenever it is built
+    base_image()            `localhost/mofa-base:…`, made once by mmdebstrap and kept in podman's
+                            store
+    advisor_image(tree)     `localhost/mofa-advisor:…`, built from the Dockerfile of a tree as a
+                            person would
 
 Needed are podman and mmdebstrap, and the rights to use them (root, or what rootless podman asks
 for); `NoImages` says what is missing, or why no base can be made. The base has Debian's Python,
@@ -36,15 +39,15 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 SUITE: Final = "bookworm"
 """Debian's release of the base: 12, with Python 3.11."""
 PACKAGES: Final = ("python3", "python3-venv", "python3-pip", "ca-certificates")
-"""What the base has beside the least that runs."""
+"""Packages of the base beside the smallest system that runs."""
 HOOKS: Final = (
     # As in images named python: `python`, and a pip that installs where it is told to.
     'mkdir -p "$1"/usr/local/bin && ln -s /usr/bin/python3 "$1"/usr/local/bin/python',
     'rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
 )
-"""What is done to the base, after its packages are there."""
+"""Commands that finish the base, after its packages are installed."""
 NEEDS: Final = "needed are podman with runc, and mmdebstrap: apt-get install podman runc mmdebstrap"
-"""What has to be here."""
+"""Programs that must be installed."""
 _ENOUGH: Final = (
     ("nofile", resource.RLIMIT_NOFILE, 20_000),
     ("nproc", resource.RLIMIT_NPROC, 4_096),
@@ -126,7 +129,8 @@ def base_image(platform: str = NATIVE) -> str:
     if podman("image", "exists", name, check=False).returncode == 0:
         return name
     _say(
-        f"{name}: making a base of Debian's packages once (half a minute, minutes through an emulator)"
+        f"{name}: making a base of Debian's packages once (half a minute, minutes through an "
+        "emulator)"
     )
     with tempfile.TemporaryDirectory(prefix="mofa-base-") as folder:
         archive = Path(folder) / "base.tar"
@@ -161,8 +165,10 @@ def require_platform(platform: str) -> None:
     require()
     if platform != NATIVE and not (EMULATORS[platform].exists() and shutil.which("arch-test")):
         raise NoImages(
-            f"--platforms: nothing here runs programs of {platform}: apt-get install qemu-user-static arch-test; "
-            "the first registers an emulator with binfmt_misc, the second tells mmdebstrap that it works"
+            f"--platforms: nothing here runs programs of {platform}: apt-get install "
+            "qemu-user-static arch-test; "
+            "the first registers an emulator with binfmt_misc, the second tells mmdebstrap that it "
+            "works"
         )
 
 
@@ -261,7 +267,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Build both."""
+    """Build both images."""
     try:
         print(advisor_image())
     except LocalStackError as error:

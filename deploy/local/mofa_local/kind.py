@@ -36,12 +36,15 @@ CONFIG: Final = Path(__file__).resolve().parents[2] / "kind" / "cluster.yaml"
 ENGINES: Final = ("docker", "podman", "nerdctl")
 """Container engines that kind knows, in its order."""
 
-NEEDS: Final = "Needed are podman, runc and mmdebstrap, as root; or kind with docker or nerdctl, and a network for the image of its node"
-"""What has to be here."""
+NEEDS: Final = (
+    "Needed are podman, runc and mmdebstrap, as root; or kind with docker or nerdctl, "
+    "and a network for the image of its node"
+)
+"""Programs that must be installed."""
 
 
 class NoKind(LocalStackError):
-    """There is no kind here, or no container engine that answers; the message says which."""
+    """kind is missing, or no container engine answers; the message says which."""
 
 
 def engine() -> str:
@@ -142,7 +145,8 @@ class Kind(Cluster):
     def _kind(self, verb: str, *options: str) -> None:
         ours = {} if self._settings is None else {"CONTAINERS_CONF": str(self._settings)}
         done = subprocess.run(
-            [shutil.which("kind") or binaries.path("kind"), verb, "cluster", f"--name={self._name}", f"--kubeconfig={self.kubeconfig}", *options],
+            [shutil.which("kind") or binaries.path("kind"), verb, "cluster", f"--name={self._name}",
+                f"--kubeconfig={self.kubeconfig}", *options],
             capture_output=True, text=True, check=False,
             env=os.environ | {"KIND_EXPERIMENTAL_PROVIDER": self._engine} | ours,
         )  # fmt: skip
@@ -151,7 +155,7 @@ class Kind(Cluster):
 
 
 def main() -> int:
-    """Say which engine would be used."""
+    """Print which engine would be used."""
     try:
         print(f"kind on {engine()}")
     except NoKind as missing:

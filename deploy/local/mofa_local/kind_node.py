@@ -23,8 +23,10 @@ from mofa_local.modules import MODULES
 from mofa_local.real import archives
 
 PACKAGES: Final = (
-    "systemd", "systemd-sysv", "dbus", "iptables", "iproute2", "containerd", "runc", "containernetworking-plugins", "conntrack",
-    "kmod", "mount", "procps", "ethtool", "socat", "ebtables", "hostname", "jq", "rsync", "ca-certificates",
+    "systemd", "systemd-sysv", "dbus", "iptables", "iproute2", "containerd", "runc",
+    "containernetworking-plugins", "conntrack",
+    "kmod", "mount", "procps", "ethtool", "socat", "ebtables", "hostname", "jq", "rsync",
+    "ca-certificates",
 )  # fmt: skip
 PROGRAMS: Final = ("kubelet", "kubeadm", "kubectl")
 NETWORK: Final[dict[str, Any]] = {
@@ -36,7 +38,8 @@ NETWORK: Final[dict[str, Any]] = {
             "bridge": "mofa0",
             "isGateway": True,
             "ipMasq": True,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]],
+                "routes": [{"dst": "0.0.0.0/0"}]},
         }
     ],
 }  # fmt: skip
@@ -65,7 +68,8 @@ Before=kubelet.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh -c 'for one in /kind/images/*.tar; do ctr --namespace k8s.io images import $one; done'
+ExecStart=/bin/sh -c 'for one in /kind/images/*.tar; \
+do ctr --namespace k8s.io images import $one; done'
 [Install]
 WantedBy=multi-user.target
 """
@@ -73,8 +77,10 @@ DOCKERFILE: Final = """\
 FROM {base}
 COPY root/ /
 RUN chmod +x /usr/local/bin/* /kind/bin/* \
-    && sed -i 's#/usr/local/bin/containerd#/usr/bin/containerd#' /etc/systemd/system/containerd.service \
-    && systemctl enable containerd kubelet load && systemctl mask getty.target systemd-logind && : > /etc/machine-id
+    && sed -i 's#/usr/local/bin/containerd#/usr/bin/containerd#' \
+/etc/systemd/system/containerd.service \
+    && systemctl enable containerd kubelet load \
+&& systemctl mask getty.target systemd-logind && : > /etc/machine-id
 ENV container=podman
 STOPSIGNAL SIGRTMIN+3
 ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]

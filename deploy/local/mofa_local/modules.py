@@ -31,7 +31,7 @@ class Module:
     """
 
     name: str
-    """What it is called here."""
+    """Name of the module here."""
     folder: str
     """The folder with go.mod and go.sum."""
     requires: str
@@ -45,7 +45,7 @@ class Module:
 
     @property
     def path(self) -> Path:
-        """The folder itself."""
+        """Path of the folder."""
         return FOLDER / self.folder
 
     @property
@@ -132,7 +132,7 @@ class Tool:
     name: str
     """Name of the program."""
     module: Module | Published
-    """What it is built from."""
+    """Module that it is built from."""
     package: str
     """Go package with its `main`."""
     seconds: float

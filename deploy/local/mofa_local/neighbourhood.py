@@ -73,7 +73,7 @@ class Running:
         return int(self._words["metrics"])
 
     def start(self) -> None:
-        """Start it, and wait until it says that it is ready."""
+        """Start the controller, and wait until it reports that it is ready."""
         words, told = self._words, answers(self._neighbour.ready.format(**self._words))
         if not self._neighbour.rotates:
             self._write_certificate()
@@ -84,17 +84,20 @@ class Running:
             [self._program, *(flag.format(**words) for flag in self._neighbour.flags)],
             # controller-runtime looks for the certificate of webhooks in the folder for temporary
             # files
-            environment={"KUBECONFIG": words["kubeconfig"], "TMPDIR": str(temporary), "POD_NAMESPACE": self._namespace},
-            ready=lambda: (not self._neighbour.rotates or self._mount()) and self._listens() and told(),
+            environment={"KUBECONFIG": words["kubeconfig"], "TMPDIR": str(temporary),
+                "POD_NAMESPACE": self._namespace},
+            ready=lambda: (
+                (not self._neighbour.rotates or self._mount()) and self._listens() and told()
+            ),
             deadline=_START,
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Stop it in order."""
+        """Stop the controller in order."""
         self._processes.stop(self.name)
 
     def kill(self) -> None:
-        """Kill it at once."""
+        """Kill the controller at once."""
         self._processes.kill(self.name)
 
     def _is_wanted(self, one: Object) -> bool:
@@ -170,7 +173,7 @@ def start(cluster: Cluster, processes: Processes, *names: str) -> dict[str, Runn
 
 
 def _clients(one: Object) -> Iterator[Object]:
-    """Where an object says how a webhook is reached."""
+    """Fields of an object that say how a webhook is reached."""
     if one["kind"] in _HOOKS:
         yield from (hook["clientConfig"] for hook in one.get("webhooks") or ())
     elif one["kind"] == _FIRST[1]:
@@ -212,7 +215,7 @@ def _worded(value: Any, words: Mapping[str, str]) -> Any:
 
 
 def _merged(below: Any, above: Any) -> Any:
-    """Two nested configurations as one; values of `above` win."""
+    """Merge two nested configurations; values of `above` win."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
     return below | {key: _merged(below.get(key), one) for key, one in above.items()}

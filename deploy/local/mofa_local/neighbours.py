@@ -27,7 +27,7 @@ class Neighbour:
     flags: tuple[str, ...] = ()
     """Its flags."""
     ready: str = "http://127.0.0.1:{health}/readyz"
-    """Where it says that it is ready."""
+    """Path by which it reports that it is ready."""
     mounts: str = "{certs}"
     """The folder in which it looks for the certificate that it makes itself."""
     without: tuple[str, ...] = ()
@@ -80,72 +80,93 @@ NEIGHBOURS: Final[Mapping[str, Neighbour]] = MappingProxyType(
         for one in (
             _neighbour(
                 "kube-state-metrics",
-                ("k8s.io/kube-state-metrics/v2", "v2.20.0", "h1:edO7hyGs1MqZhbUbzWW1YRTV3afZOIbvHNvOCaJjuU4="),
+                ("k8s.io/kube-state-metrics/v2", "v2.20.0",
+                    "h1:edO7hyGs1MqZhbUbzWW1YRTV3afZOIbvHNvOCaJjuU4="),
                 ".", 56, go=(1, 26), installs=("examples/standard",),
                 flags=(
                     "--host=127.0.0.1", "--port={metrics}", "--telemetry-host=127.0.0.1",
-                    "--telemetry-port={health}", "--kubeconfig={kubeconfig}", "--resources=nodes,pods",
+                    "--telemetry-port={health}", "--kubeconfig={kubeconfig}",
+                    "--resources=nodes,pods",
                     "--metric-labels-allowlist=nodes=[*],pods=[*]",
                 ),
                 ready="http://127.0.0.1:{metrics}/healthz",
             ),
             _neighbour(
                 "jobset",
-                ("sigs.k8s.io/jobset", "v0.11.0", "h1:1r2uTNQmylnqG/WCSSDADgNkHryvyUaCNCOgvSPWpN8="),
-                ".", 74, go=(1, 25), installs=("config/default",), config=_LISTENS | _GIVEN, flags=_CONFIG,
+                ("sigs.k8s.io/jobset", "v0.11.0",
+                    "h1:1r2uTNQmylnqG/WCSSDADgNkHryvyUaCNCOgvSPWpN8="),
+                ".", 74, go=(1, 25), installs=("config/default",), config=_LISTENS | _GIVEN,
+                flags=_CONFIG,
             ),
             _neighbour(
                 "jobset-0.10",  # the release before
-                ("sigs.k8s.io/jobset", "v0.10.1", "h1:u8QKifNsrWVrlRFe6w2ofYTqFT9ma2DRHxfeB2m9xyU="),
-                ".", 74, go=(1, 24), installs=("config/default",), config=_LISTENS | _GIVEN, flags=_CONFIG,
+                ("sigs.k8s.io/jobset", "v0.10.1",
+                    "h1:u8QKifNsrWVrlRFe6w2ofYTqFT9ma2DRHxfeB2m9xyU="),
+                ".", 74, go=(1, 24), installs=("config/default",), config=_LISTENS | _GIVEN,
+                flags=_CONFIG,
             ),
             _neighbour(
                 "kueue",
                 ("sigs.k8s.io/kueue", "v0.15.0", "h1:9Khzc2ne6/eWuZx5o+R4KlVBzh3kZkTIMzpPC2e8Spg="),
                 "./cmd/kueue", 134, go=(1, 25), installs=("config/default",),
-                config=_LISTENS | {"webhook": _MOUNTED, "featureGates": {"VisibilityOnDemand": False}},
+                config=_LISTENS | {"webhook": _MOUNTED,
+                    "featureGates": {"VisibilityOnDemand": False}},
                 flags=_CONFIG, rotates=True,
             ),
             _neighbour(
                 "trainer",
-                ("github.com/kubeflow/trainer/v2", "v2.1.0", "h1:jRABD9ZYToamNH2atHze3L/VC/v6KCAqUEqsOQOjVTg="),
+                ("github.com/kubeflow/trainer/v2", "v2.1.0",
+                    "h1:jRABD9ZYToamNH2atHze3L/VC/v6KCAqUEqsOQOjVTg="),
                 "./cmd/trainer-controller-manager", 100, go=(1, 24), namespace="kubeflow-system",
-                installs=tuple(f"manifests/base/{part}" for part in ("crds", "manager", "rbac", "webhook")),
-                config=_LISTENS | {"certManagement": {"enable": False}}, flags=_CONFIG, needs=("jobset",),
+                installs=tuple(f"manifests/base/{part}" for part in ("crds", "manager", "rbac",
+                    "webhook")),
+                config=_LISTENS | {"certManagement": {"enable": False}}, flags=_CONFIG,
+                needs=("jobset",),
             ),
             _neighbour(
                 "trainer-2.2",  # has runtimePatches, which Kueue does not know yet
-                ("github.com/kubeflow/trainer/v2", "v2.2.1", "h1:GsM80cgxnLnd8j8+lrX/Dpcvw7DYqpxkL0ni4XA/U7Y="),
+                ("github.com/kubeflow/trainer/v2", "v2.2.1",
+                    "h1:GsM80cgxnLnd8j8+lrX/Dpcvw7DYqpxkL0ni4XA/U7Y="),
                 "./cmd/trainer-controller-manager", 100, go=(1, 24), namespace="kubeflow-system",
-                installs=tuple(f"manifests/base/{part}" for part in ("crds", "manager", "rbac", "webhook")),
-                config=_LISTENS | {"certManagement": {"enable": False}}, flags=_CONFIG, needs=("jobset",),
+                installs=tuple(f"manifests/base/{part}" for part in ("crds", "manager", "rbac",
+                    "webhook")),
+                config=_LISTENS | {"certManagement": {"enable": False}}, flags=_CONFIG,
+                needs=("jobset",),
             ),
             _neighbour(
                 "training-operator",
-                ("github.com/kubeflow/training-operator", "v1.8.1", "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc="),
-                "./cmd/training-operator.v1", 73, go=(1, 22), installs=("manifests/overlays/standalone",),
+                ("github.com/kubeflow/training-operator", "v1.8.1",
+                    "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc="),
+                "./cmd/training-operator.v1", 73, go=(1, 22),
+                installs=("manifests/overlays/standalone",),
                 flags=(
-                    "--metrics-bind-address=127.0.0.1:{metrics}", "--health-probe-bind-address=127.0.0.1:{health}",
+                    "--metrics-bind-address=127.0.0.1:{metrics}",
+                    "--health-probe-bind-address=127.0.0.1:{health}",
                     "--webhook-server-port={webhook}", "--enable-scheme=pytorchjob",
                 ),
-                rotates=True, mounts="/tmp/k8s-webhook-server/serving-certs",  # noqa: S108 - its own constant
+                rotates=True,
+                mounts="/tmp/k8s-webhook-server/serving-certs",  # noqa: S108 - its own constant
                 without=("mpijobs.kubeflow.org",),
             ),
             _neighbour(
                 "kuberay",
-                ("github.com/ray-project/kuberay/ray-operator", "v1.4.2", "h1:A4tGzbIky8sInAUxZBdBb+rrpZ7fbqoxdsOtm559Zqg="),
+                ("github.com/ray-project/kuberay/ray-operator", "v1.4.2",
+                    "h1:A4tGzbIky8sInAUxZBdBb+rrpZ7fbqoxdsOtm559Zqg="),
                 ".", 68, go=(1, 24), installs=("config/default",),
                 flags=(
-                    "--metrics-addr=127.0.0.1:{metrics}", "--health-probe-bind-address=127.0.0.1:{health}",
+                    "--metrics-addr=127.0.0.1:{metrics}",
+                    "--health-probe-bind-address=127.0.0.1:{health}",
                     "--enable-leader-election=false", "--use-kubernetes-proxy=true",
                 ),
             ),
             _neighbour(
                 "kuberay-1.5",  # the release after
-                ("github.com/ray-project/kuberay/ray-operator", "v1.5.0", "h1:KCjCQ7PSsvs9Ke+90CZbbs498nuaIJ/JkXk4vd54EVg="),
+                ("github.com/ray-project/kuberay/ray-operator", "v1.5.0",
+                    "h1:KCjCQ7PSsvs9Ke+90CZbbs498nuaIJ/JkXk4vd54EVg="),
                 ".", 68, go=(1, 24), installs=("config/default",),
                 flags=(
-                    "--metrics-addr=127.0.0.1:{metrics}", "--health-probe-bind-address=127.0.0.1:{health}",
+                    "--metrics-addr=127.0.0.1:{metrics}",
+                    "--health-probe-bind-address=127.0.0.1:{health}",
                     "--enable-leader-election=false", "--use-kubernetes-proxy=true",
                 ),
             ),
@@ -157,9 +178,11 @@ NEIGHBOURS: Final[Mapping[str, Neighbour]] = MappingProxyType(
             ),
             _neighbour(
                 "mpi-operator",
-                ("github.com/kubeflow/mpi-operator", "v0.6.0", "h1:RzzG03oyQIiHe/SH2k19N+Hp4QkxEsG2l9G1T7US+ys="),
+                ("github.com/kubeflow/mpi-operator", "v0.6.0",
+                    "h1:RzzG03oyQIiHe/SH2k19N+Hp4QkxEsG2l9G1T7US+ys="),
                 "./cmd/mpi-operator", 81, go=(1, 23), installs=("manifests/overlays/standalone",),
-                flags=("-kubeConfig={kubeconfig}", "-monitoring-port={metrics}", "-lock-namespace=mpi-operator"),
+                flags=("-kubeConfig={kubeconfig}", "-monitoring-port={metrics}",
+                    "-lock-namespace=mpi-operator"),
                 ready="http://127.0.0.1:{metrics}/metrics",
             ),
         )

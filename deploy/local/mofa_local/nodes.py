@@ -21,7 +21,7 @@ from mofa_local.processes import Processes, answers
 PRODUCT: Final = "NVIDIA-H100-80GB-HBM3"
 """Value of the label nvidia.com/gpu.product."""
 OTHER: Final = "NVIDIA-A100-SXM4-80GB"
-"""The same of nodes that are in no pool."""
+"""Value of that label on nodes that are in no pool."""
 _MIB: Final = {PRODUCT: 81559, OTHER: 81920}
 """Memory of a device. [MiB]"""
 DEVICE: Final = _MIB[PRODUCT] * 2**20
@@ -31,9 +31,9 @@ FAKE: Final = {"kwok.x-k8s.io/node": "fake"}
 BROKEN: Final = "local.mofa.dev/broken"
 """The annotation that keeps kwok from making a node ready."""
 STAGES: Final = Path(__file__).resolve().parent.parent / "stages.yaml"
-"""What kwok plays."""
+"""File of the stages that kwok plays."""
 AT_ONCE: Final = 8
-"""Requests to the API server at the same time."""
+"""Requests to the API server at the same time. [1]"""
 
 
 def start_kwok(processes: Processes, kubeconfig: Path, *, name: str = "kwok") -> None:

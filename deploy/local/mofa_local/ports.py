@@ -10,7 +10,7 @@ from typing import Final
 from mofa_local import LocalStackError
 
 HOST: Final = "127.0.0.1"
-"""The local stack listens here and nowhere else."""
+"""The only address on which the local stack listens."""
 
 RANGE: Final = range(20000, 30000)
 """Below the ports that systems hand to outgoing connections, so that a server can come back to its

@@ -28,7 +28,7 @@ from typing import Final, Self
 from mofa_local import LocalStackError
 
 GRACE: Final = 30.0
-"""What a process gets between TERM and KILL; an API server with open watches takes several
+"""Time of a process between TERM and KILL; an API server with open watches takes several
 seconds. [s]
 """
 
@@ -38,7 +38,7 @@ Go programs work.
 """
 
 STEP: Final = 0.05
-"""Between two looks at something that is waited for. [s]"""
+"""Time between two checks of something that is waited for. [s]"""
 
 CORES: Final = (
     len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -87,14 +87,14 @@ groups that are left.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """A child that was started."""
+    """A child process."""
 
     name: str
     """Name, unique among its owner's."""
     child: subprocess.Popen[bytes]
-    """The process itself."""
+    """Handle of the process."""
     log: Path
-    """File with all that it says."""
+    """File with all its output."""
 
     @property
     def pid(self) -> int:
@@ -145,7 +145,7 @@ class Processes:
 
     @property
     def names(self) -> list[str]:
-        """What was started and not stopped, in order of start."""
+        """Names of the children that run, in order of start."""
         return list(self._running)
 
     def start(
@@ -169,7 +169,8 @@ class Processes:
         with log.open("ab") as output:
             child = subprocess.Popen(
                 [str(part) for part in command],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True,
                 env=os.environ | COLLECTED | dict(environment or {}), cwd=folder,
             )  # fmt: skip
         process = self._running[name] = Process(name=name, child=child, log=log)

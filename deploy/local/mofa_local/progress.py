@@ -63,7 +63,7 @@ def share(done: int, total: int) -> float:
 
 
 def told(name: str, done: int, total: int, seconds: float, usual: float) -> str:
-    """How far it is, for people; how long is left follows from what is done.
+    """Progress in words; the time left follows from the share that is done.
 
     >>> told("etcd", 51, 100, 60.0, 40.0)
     'etcd: 51 of 100 packages in 1 min 0 s, about 1 min 0 s to go'
@@ -110,7 +110,7 @@ class Told:
 
 
 def span(seconds: float) -> str:
-    """A time for people.
+    """A duration in words.
 
     >>> span(72)
     '1 min 12 s'

@@ -2,7 +2,8 @@
 
     with Processes(folder) as processes:
         server = Prometheus(processes, folder / "prometheus", scrape=[Scrape(job="trainer",
-        target="127.0.0.1:9400")]) backfill(text, server.data)
+            target="127.0.0.1:9400")])
+        backfill(text, server.data)
         server.start()
         server.ask("count(up)")
 
@@ -33,7 +34,7 @@ from mofa_local.processes import COLLECTED, Processes, answers
 RETENTION: Final = "400d"
 """Longer than any window that the operator may ask for."""
 LONGEST_QUERY: Final = "2m"
-"""Time after which it gives up a query, as by default."""
+"""Time after which the server gives up a query, as by default."""
 MEMORY: Final = "600MiB"
 """Where the server's garbage collector starts to work hard; queries over months would else
 double it.
@@ -44,7 +45,7 @@ LONGEST_BLOCK: Final = "1458h"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scrape:
-    """One target."""
+    """A target that is scraped."""
 
     job: str
     """Value of its label `job`."""
@@ -120,11 +121,11 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Address of the server."""
         return f"http://{HOST}:{self.port}"
 
     def configure(self, scrape: Sequence[Scrape], rules: Sequence[Path] = ()) -> None:
-        """Write its configuration; `reload` brings it to a server that runs."""
+        """Write the server's configuration; `reload` brings it to a server that runs."""
         config = {
             "global": {
                 "scrape_interval": "5s",
@@ -137,7 +138,7 @@ class Prometheus:
         self._file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
     def start(self) -> None:
-        """Start it, and wait until it answers queries."""
+        """Start the server, and wait until it answers queries."""
         most = self.most_samples
         limit = [] if most is None else [f"--query.max-samples={most}"]
         self.processes.start(
@@ -149,7 +150,8 @@ class Prometheus:
                 f"--storage.tsdb.retention.time={RETENTION}",
                 f"--query.timeout={LONGEST_QUERY}",
                 *limit,
-                "--storage.tsdb.min-block-duration=2h",  # equal to the longest: history is not compacted again
+                "--storage.tsdb.min-block-duration=2h",
+                # equal to the longest: history is not compacted again
                 "--storage.tsdb.max-block-duration=2h",
                 f"--web.listen-address={HOST}:{self.port}",
                 "--web.enable-lifecycle",
@@ -160,7 +162,7 @@ class Prometheus:
         )
 
     def stop(self) -> None:
-        """Stop it; its data stays."""
+        """Stop the server; its data stays."""
         self.processes.stop(self.name)
 
     def reload(self) -> None:

@@ -23,7 +23,7 @@ from mofa_local import LocalStackError
 from mofa_local.go import FLAGS
 
 MANIFESTS: Final = "manifests.json"
-"""Beside the program: what its project installs."""
+"""File beside the program, with the objects that its project installs."""
 _FETCH: Final = 300.0
 """Longest time of a download. [s]"""
 
@@ -37,7 +37,7 @@ class Published:
     """A Go module as its project publishes it."""
 
     name: str
-    """What it is called here."""
+    """Name of the module here."""
     requires: str
     """Path of the module."""
     release: str
@@ -122,7 +122,8 @@ class Published:
             )
         if told.get("Sum") != self.sum:
             raise LocalStackError(
-                f"{self.requires}@{self.release}: its hash is {told.get('Sum')}, and {self.sum} would be right"
+                f"{self.requires}@{self.release}: its hash is {told.get('Sum')}, and {self.sum} "
+                "would be right"
             )
         return Path(told["Dir"])
 

@@ -59,8 +59,9 @@ def openmetrics(past: Past, keep: Callable[[Series], bool] = lambda _: True) -> 
 
     >>> from mofa_local.synthetic import Job, draw
     >>> past = draw(end=1_700_000_000, nodes=4, days=20, jobs=(Job(name="a", nodes=1),))
-    >>> next(openmetrics(past, lambda series: series.metric == "kube_node_spec_unschedulable")).partition(" 0 ")[0]
-    'kube_node_spec_unschedulable{node="gpu-000",job="kube-state-metrics",instance="kube-state-metrics:8080"}'
+    >>> lines = openmetrics(past, lambda series: series.metric == "kube_node_spec_unschedulable")
+    >>> next(lines).partition(",job=")[0]
+    'kube_node_spec_unschedulable{node="gpu-000"'
     """
     for series, runs in sampled(past, keep):
         labels = ",".join(f'{name}="{value}"' for name, value in series.labels.items())

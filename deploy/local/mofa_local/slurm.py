@@ -35,11 +35,13 @@ from mofa_local.ports import HOST, free_ports
 from mofa_local.processes import Processes
 
 PACKAGES: Final = (
-    "slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin", "munge", "mariadb-server",
+    "slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-mysql-plugin", "munge",
+    "mariadb-server",
 )  # fmt: skip
-"""What has the programs on Debian."""
+"""Packages of Debian that have the programs."""
 PROGRAMS: Final = (
-    "munged", "mariadbd", "mariadb-install-db", "mysql", "slurmdbd", "slurmctld", "slurmd", "sbatch", "sacct",
+    "munged", "mariadbd", "mariadb-install-db", "mysql", "slurmdbd", "slurmctld", "slurmd",
+    "sbatch", "sacct",
 )  # fmt: skip
 MEMORY: Final = Path("/sys/fs/cgroup/memory")
 """Where the kernel bounds memory by cgroups of version 1; those of version 2 Slurm leaves
@@ -53,7 +55,10 @@ def missing() -> str:
     """Why no Slurm can run here, in one line; empty where it can."""
     lacking = [one for one in PROGRAMS if shutil.which(one, path=_path()) is None]
     if lacking:
-        return f"no Slurm here: {', '.join(lacking)} missing; `make test-slurm` installs {' '.join(PACKAGES)}"
+        return (
+            f"no Slurm here: {', '.join(lacking)} missing; `make test-slurm` installs "
+            f"{' '.join(PACKAGES)}"
+        )
     return "" if os.geteuid() == 0 else "no Slurm here: its daemons start as root alone"
 
 
@@ -77,7 +82,7 @@ class SlurmSite:
     devices: int = 8
     """GPUs of a node. [1]"""
     product: str = "h100"
-    """Their type in its own words."""
+    """Type of the GPUs, as Slurm names it."""
     down_after: int = 4
     """How long a node may be silent before it is down: longer where a machine may starve it. [s]"""
     bounds_memory: bool = False
@@ -116,7 +121,7 @@ class SlurmSite:
         return {"SLURM_CONF": str(self.folder / "slurm.conf"), "PATH": _path()}
 
     def start(self) -> None:
-        """Start all of it, and wait until every node is idle."""
+        """Start the cluster, and wait until every node is idle."""
         self._start_munge()
         self._start_database()
         self.processes.start(
@@ -176,14 +181,14 @@ class SlurmSite:
             _end(one)
 
     def ask(self, *words: str | Path, text: str | None = None) -> str:
-        """What a command of Slurm prints; it has to succeed."""
+        """The output of a command of Slurm, which has to succeed."""
         done = self.run(*words, text=text)
         if done.returncode:
             raise LocalStackError(f"{words[0]}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
     def run(self, *words: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        """A command of Slurm, however it ends."""
+        """Run a command of Slurm, which may fail."""
         return subprocess.run(
             [str(one) for one in words], input=text, capture_output=True, text=True, check=False,
             timeout=PATIENCE, env={**os.environ, **self.environment}, cwd=self.folder,
@@ -237,7 +242,8 @@ class SlurmSite:
         where = self.near / "munge.socket"
         self.processes.start(
             "munged",
-            ["munged", "--foreground", "--force", "--num-threads=2", f"--socket={where}", f"--key-file={key}",
+            ["munged", "--foreground", "--force", "--num-threads=2", f"--socket={where}",
+                f"--key-file={key}",
              f"--log-file={self.folder}/log/munged.log", f"--pid-file={self.folder}/munged.pid",
              f"--seed-file={self.folder}/munged.seed"],
             ready=where.exists,
@@ -248,7 +254,8 @@ class SlurmSite:
         own = {"PATH": _path(), "TMPDIR": str(self.folder / "temporary")}  # two at once collide
         if not any(data.iterdir()):
             done = subprocess.run(
-                ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db",
+                ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root",
+                    "--skip-test-db",
                  "--auth-root-authentication-method=normal"],
                 capture_output=True, text=True, check=False, env={**os.environ, **own},
             )  # fmt: skip
@@ -257,8 +264,10 @@ class SlurmSite:
         self.processes.start(
             "mariadbd",
             ["mariadbd", "--no-defaults", f"--datadir={data}", "--user=root", f"--socket={where}",
-             f"--port={self.ports['database']}", f"--bind-address={HOST}", "--innodb-buffer-pool-size=64M",
-             "--innodb-log-file-size=32M", "--innodb-lock-wait-timeout=900", "--innodb-flush-log-at-trx-commit=0"],
+             f"--port={self.ports['database']}", f"--bind-address={HOST}",
+             "--innodb-buffer-pool-size=64M",
+             "--innodb-log-file-size=32M", "--innodb-lock-wait-timeout=900",
+             "--innodb-flush-log-at-trx-commit=0"],
             environment=own,
             ready=lambda: self._listens("database"),
         )  # fmt: skip
@@ -281,8 +290,10 @@ class SlurmSite:
         host = socket.gethostname().partition(".")[0]
         cpus = max(1, self.devices * 4)
         node_lines = [
-            f"NodeName={name} NodeHostname={host} NodeAddr={HOST} Port={self.ports[name]} CPUs={cpus} "
-            f"RealMemory=64000 Gres=gpu:{self.product}:{self.devices} Feature={self.product},hbm State=UNKNOWN"
+            f"NodeName={name} NodeHostname={host} NodeAddr={HOST} Port={self.ports[name]} "
+            f"CPUs={cpus} "
+            f"RealMemory=64000 Gres=gpu:{self.product}:{self.devices} Feature={self.product},hbm "
+            "State=UNKNOWN"
             for name in self.names
         ]
         together = ",".join(self.names)
@@ -309,7 +320,8 @@ class SlurmSite:
             "SelectType=select/cons_tres",
             "SelectTypeParameters=CR_Core_Memory",
             "SchedulerType=sched/backfill",
-            "SchedulerParameters=bf_interval=2,sched_interval=5,batch_sched_delay=0,sched_min_interval=0",
+            "SchedulerParameters=bf_interval=2,sched_interval=5,batch_sched_delay=0,"
+            "sched_min_interval=0",
             "PreemptType=preempt/partition_prio",
             "PreemptMode=REQUEUE",
             "GresTypes=gpu",
@@ -332,8 +344,10 @@ class SlurmSite:
             f"TCPTimeout={max(2, self.down_after // 4)}",
             f"MessageTimeout={max(5, self.down_after // 2)}",
             *node_lines,
-            f"PartitionName=batch Nodes={together} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=REQUEUE OverSubscribe=NO",
-            f"PartitionName=urgent Nodes={together} MaxTime=INFINITE State=UP PriorityTier=100 PreemptMode=OFF OverSubscribe=NO",
+            f"PartitionName=batch Nodes={together} Default=YES MaxTime=INFINITE State=UP "
+            "PriorityTier=10 PreemptMode=REQUEUE OverSubscribe=NO",
+            f"PartitionName=urgent Nodes={together} MaxTime=INFINITE State=UP PriorityTier=100 "
+            "PreemptMode=OFF OverSubscribe=NO",
         )
         devices = here / "devices"
         devices.mkdir(exist_ok=True)

@@ -22,7 +22,8 @@ from mofa_local.slurm import SlurmSite, bounds_memory
 from mofa_model.slurm.ask import commands
 
 SHARES: Final = {
-    "completed": 0.45, "exit": 0.07, "signal": 0.06, "memory": 0.06, "timeout": 0.06, "cancel": 0.08, "requeue": 0.06,
+    "completed": 0.45, "exit": 0.07, "signal": 0.06, "memory": 0.06, "timeout": 0.06,
+    "cancel": 0.08, "requeue": 0.06,
     "preempt": 0.08, "node-fail": 0.08,
 }  # fmt: skip
 """What becomes of a job, by its share; one of twelve nodes is drained beside them."""
@@ -46,7 +47,7 @@ half. [s]
 
 @dataclass
 class Done:
-    """Something that was done."""
+    """Something that was done to a job or a node."""
 
     kind: str
     at: float
@@ -73,7 +74,7 @@ class Faults:
         (site.folder / "beats").mkdir(exist_ok=True)
 
     def run(self) -> None:
-        """Submit all, do harm until all have ended."""
+        """Submit all jobs, and do harm until all have ended."""
         kinds = [
             kind
             for kind, share in SHARES.items()
@@ -108,7 +109,8 @@ class Faults:
         seconds = 300 if kind == "timeout" else seconds
         text = SCRIPT.format(folder=self.site.folder, seconds=seconds, end=ends.get(kind, "exit 0"))
         job = self.site.submit(
-            text, f"--job-name=train{number}", f"-N{nodes}", f"--gres=gpu:{self.site.devices}", f"-t{limit}",
+            text, f"--job-name=train{number}", f"-N{nodes}", f"--gres=gpu:{self.site.devices}",
+            f"-t{limit}",
             "--requeue", "--exclusive", "-o", "/dev/null",
             *(("--mem=20M",) if kind == "memory" else ()),
         )  # fmt: skip
@@ -128,7 +130,8 @@ class Faults:
         elif kind == "preempt":
             text = SCRIPT.format(folder=self.site.folder, seconds=5, end="exit 0")
             urgent = self.site.submit(
-                text, "-purgent", f"-w{nodes[0]}", "-N1", f"--gres=gpu:{self.site.devices}", "-t5", "--exclusive",
+                text, "-purgent", f"-w{nodes[0]}", "-N1", f"--gres=gpu:{self.site.devices}", "-t5",
+                "--exclusive",
                 "--job-name=urgent", "-o", "/dev/null",
             )  # fmt: skip
             self.log.append(Done("completed", 0.0, urgent))
@@ -215,7 +218,7 @@ def recorded(site: SlurmSite, faults: Faults, begun: float, folder: Path) -> Non
 
 
 def main() -> int:
-    """Run it."""
+    """Run the site and its faults."""
     parser = argparse.ArgumentParser(prog="python -m mofa_local.slurm_faults", description=__doc__)
     parser.add_argument("folder", type=Path, help="where what was seen is written")
     parser.add_argument("--jobs", type=int, default=300, help="jobs (default: 300)")

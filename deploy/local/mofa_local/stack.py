@@ -27,7 +27,7 @@ from mofa_local.series import EXPORTER, TRAINER
 from mofa_local.synthetic import node_names
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-"""The repository."""
+"""Root of the repository."""
 TOOLS: Final = (
     "etcd",
     "kube-apiserver",
@@ -37,9 +37,9 @@ TOOLS: Final = (
     "kwok",
     "prometheus",
 )
-"""What is built before anything is started."""
+"""Programs that are built before anything is started."""
 NAMESPACE: Final = "research"
-"""Where the sample jobs run."""
+"""Namespace of the sample jobs."""
 ADVISOR: Final = {"job": "mofa-advisor", "instance": "mofa-advisor:8080"}
 """Scrape labels of the operator's own series."""
 ACCOUNT: Final = "mofa-system/mofa-advisor"
@@ -106,7 +106,7 @@ for TrainingJobs.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Size:
-    """How much of it."""
+    """How large the stack is."""
 
     nodes: int = 256
     """Fake nodes. [1]"""
@@ -202,7 +202,8 @@ def first_build(programs: Sequence[str]) -> str:
     minutes = max(1, round(sum(one.seconds for one in missing) / 60))
     busy = "half an hour" if minutes > _FEW else f"{3 * minutes} min"
     return (
-        f"{len(missing)} programs are built once from pinned sources: about {minutes} min on two quiet cores, "
+        f"{len(missing)} programs are built once from pinned sources: about {minutes} min on two "
+        "quiet cores, "
         f"up to {busy} where others work beside it ({', '.join(one.name for one in missing)})"
     )
 
@@ -385,7 +386,10 @@ def _pods_running(cluster: Cluster) -> int:
 
 def _has_read(cluster: Cluster) -> bool:
     """Whether the profile holds what Prometheus said of its past."""
-    asked = "{.status.conditions[?(@.type=='HistoryComplete')].reason} {.status.failures[*].exposureNodeDays}"
+    asked = (
+        "{.status.conditions[?(@.type=='HistoryComplete')].reason} "
+        "{.status.failures[*].exposureNodeDays}"
+    )
     try:
         reason, *exposure = cluster.kubectl(
             "get", "cprof", "h100-east", "-o", f"jsonpath={asked}"

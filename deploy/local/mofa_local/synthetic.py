@@ -168,7 +168,8 @@ def draw(
     `node_caused` is the share of pod incidents that a node causes. Incidents of a job keep an hour
     between them, so that samples an hour apart miss no pod.
 
-    >>> truth(draw(end=1_700_000_000, nodes=8, days=20, jobs=(Job(name="a", nodes=6),))).failures["pod"]
+    >>> past = draw(end=1_700_000_000, nodes=8, days=20, jobs=(Job(name="a", nodes=6),))
+    >>> truth(past).failures["pod"]
     85
     """
     counts = failures or {"process": 44, "pod": 85, "job": 15}
@@ -316,6 +317,7 @@ def seating(past: Past) -> dict[tuple[str, int], str]:
     slots = [(job.name, slot) for job in past.jobs for slot in range(job.nodes)]
     if len(slots) > len(past.nodes):
         raise ValueError(
-            f"the jobs have {len(slots)} pods, the pool has {len(past.nodes)} nodes: at most one pod a node"
+            f"the jobs have {len(slots)} pods, the pool has {len(past.nodes)} nodes: at most one "
+            "pod a node"
         )
     return dict(zip(slots, past.nodes, strict=False))

@@ -67,7 +67,9 @@ class Trainer:
     def interrupt(self, now: float, kind: Kind, seconds: float) -> int:
         """Stop training for some seconds; returns the number of steps that are trained again.
 
-        >>> job = Trainer(namespace="a", name="b", tokens_per_second=1e6, step_seconds=2.0, since=0.0)
+        >>> job = Trainer(
+        ...     namespace="a", name="b", tokens_per_second=1e6, step_seconds=2.0, since=0.0
+        ... )
         >>> job.interrupt(now=260.0, kind="restart", seconds=40.0)
         30
         >>> job.step(299.0), job.step(300.0), job.step(360.0)

@@ -26,9 +26,9 @@ from mofa_local.processes import Processes, running_recorded, stop_recorded
 from mofa_local.real.machine import sweep
 
 FOLDER: Final = stack.ROOT / ".cache" / "up"
-"""Where it lives."""
+"""Folder of the running stack."""
 OURS: Final = ("state.json", "env", "kubeconfig", "prometheus", "plane", "inject", "node", "run")
-"""What `down` removes, in this order."""
+"""Folders that `down` removes, in this order."""
 REAL: Final = (
     (
         "kubectl apply -k deploy/local/toy",
@@ -39,7 +39,7 @@ REAL: Final = (
         "what its sidecar serves",
     ),
 )
-"""What to try where there is a real node."""
+"""Hints for a stack with a real node."""
 
 
 def up(folder: Path, size: stack.Size, *, say: Callable[[str], None] = print) -> None:
@@ -96,7 +96,7 @@ def inject(folder: Path, kind: str, job: str, seconds: float) -> str:
 
 
 def status(folder: Path) -> str:
-    """What runs, and how much memory it takes."""
+    """Running processes, with their memory."""
     running = running_recorded(folder / "run")
     if not running:
         return "nothing runs; `make up` starts the stack"
@@ -107,9 +107,12 @@ def status(folder: Path) -> str:
 
 
 def hints(folder: Path) -> str:
-    """Where everything is, and what to try."""
+    """Addresses of the parts, and commands to try."""
     env = folder / "env"
-    ours = f"PYTHONPATH={_shown(stack.ROOT / 'deploy' / 'local')} {_shown(Path(sys.executable))} -m mofa_local"
+    ours = (
+        f"PYTHONPATH={_shown(stack.ROOT / 'deploy' / 'local')} {_shown(Path(sys.executable))} "
+        "-m mofa_local"
+    )
     here = "" if folder.resolve() == FOLDER else f" --folder {_shown(folder)}"
     tries = (
         (f". {_shown(env)}", "kubectl and curl below mean this cluster"),

@@ -2,9 +2,9 @@
 be disturbed.
 
     python -m mofa_local.workload serve --port 9400 --kubeconfig FILE --job
-    research/pretrain-13b:2.3e5:18.2 python -m mofa_local.workload interrupt research/pretrain-13b
-    --kind restart --seconds 120 python -m mofa_local.workload pace default/llama3-405b --fraction
-    0.8
+        research/pretrain-13b:2.3e5:18.2
+    python -m mofa_local.workload interrupt research/pretrain-13b --kind restart --seconds 120
+    python -m mofa_local.workload pace default/llama3-405b --fraction 0.8
 
 With a kubeconfig every TrainingJob that has a recommendation is trained as well, at the given
 fraction of what the bare model predicts: what running jobs taught is divided out, for it changes
@@ -155,7 +155,7 @@ class Workload(Collector):
         self._followed = seen
 
     def interrupt(self, job: str, kind: str, seconds: float) -> None:
-        """Stop a job for a while."""
+        """Let a job stand still for a while."""
         with self._lock:
             known = next((one for one in KINDS if one == kind), None)
             if known is None:
@@ -297,7 +297,7 @@ def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
 
 
 def ask(url: str, action: str, **what: object) -> str:
-    """Tell a server of fake trainers what to do; the result is what it says."""
+    """Send a command to a server of fake trainers; the result is its answer."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/{action}", data=json.dumps(what).encode(), timeout=10) as answer:
@@ -345,7 +345,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """What the command line says."""
+    """Run the verb of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m mofa_local.workload",
         description=__doc__,

@@ -2,7 +2,7 @@
 with Megatron's flags and log lines.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=… MASTER_PORT=29500 python train.py --micro-batch-size 8
-    --global-batch-size 16 …
+        --global-batch-size 16 …
 
 It takes the flags that `mofa advise --launch megatron` prints: what it can do it does (batches,
 sequence, steps between checkpoints), what acts on GPUs alone it leaves, and a layout that it cannot
@@ -59,9 +59,21 @@ def parsed():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     for name in ONE_ONLY:
         parser.add_argument(f"--{name}", type=int, default=1)
-    for name, default in (("micro-batch-size", 1), ("global-batch-size", 8), ("seq-length", 64), ("save-interval", 100), ("train-iters", 1_000_000)):  # fmt: skip
+    for name, default in (
+        ("micro-batch-size", 1),
+        ("global-batch-size", 8),
+        ("seq-length", 64),
+        ("save-interval", 100),
+        ("train-iters", 1_000_000),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
-    for name, default in (("num-layers", 2), ("hidden-size", 32), ("num-attention-heads", 2), ("ffn-hidden-size", 128), ("vocab-size", 256)):  # fmt: skip
+    for name, default in (
+        ("num-layers", 2),
+        ("hidden-size", 32),
+        ("num-attention-heads", 2),
+        ("ffn-hidden-size", 128),
+        ("vocab-size", 256),
+    ):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument(
         "--load", type=Path, default=Path("/checkpoints"), help="folder of checkpoints"
@@ -95,7 +107,10 @@ def main():
     rank, ranks = dist.get_rank(), dist.get_world_size()
     micro = told.global_batch_size // (told.micro_batch_size * ranks)
     if micro * told.micro_batch_size * ranks != told.global_batch_size:
-        sys.exit(f"train.py: --global-batch-size {told.global_batch_size} is not a multiple of {told.micro_batch_size} x {ranks}")  # fmt: skip
+        sys.exit(
+            f"train.py: --global-batch-size {told.global_batch_size} is not a multiple of "
+            f"{told.micro_batch_size} x {ranks}"
+        )
     if rank == 0:
         say(f"using world size: {ranks}, data-parallel size: {ranks}")
         say(f"  seq_length ...................................... {told.seq_length}")
@@ -119,7 +134,8 @@ def main():
         step = state["step"]
         if rank == 0:
             say(
-                f"  successfully loaded checkpoint from {told.load} [ t 1/1, p 1/1 ] at iteration {step}"
+                f"  successfully loaded checkpoint from {told.load} [ t 1/1, p 1/1 ] at iteration "
+                f"{step}"
             )
     begun, since = time.monotonic(), 0
     while step < told.train_iters:
@@ -135,17 +151,24 @@ def main():
             took = 1e3 * (time.monotonic() - begun) / since
             if rank == 0:
                 say(
-                    f" [{time.strftime('%Y-%m-%d %H:%M:%S')}] iteration {step:8d}/{told.train_iters:8d} |"
-                    f" consumed samples: {step * told.global_batch_size:12d} | elapsed time per iteration (ms): {took:.1f} |"
-                    f" global batch size: {told.global_batch_size:5d} | lm loss: {loss.item() * micro:.6E} |"
+                    f" [{time.strftime('%Y-%m-%d %H:%M:%S')}] iteration "
+                    f"{step:8d}/{told.train_iters:8d} |"
+                    f" consumed samples: {step * told.global_batch_size:12d} | elapsed time per "
+                    f"iteration (ms): {took:.1f} |"
+                    f" global batch size: {told.global_batch_size:5d} | lm loss: "
+                    f"{loss.item() * micro:.6E} |"
                 )
             begun, since = time.monotonic(), 0
         if step % told.save_interval == 0 and rank == 0:
             unfinished = kept.with_suffix(".unfinished")
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, unfinished)  # fmt: skip
+            torch.save(
+                {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step},
+                unfinished,
+            )
             unfinished.replace(kept)
             say(
-                f"  successfully saved checkpoint from iteration {step:7d} to {told.load} [ t 1/1, p 1/1 ]"
+                f"  successfully saved checkpoint from iteration {step:7d} to {told.load} [ t 1/1, "
+                "p 1/1 ]"
             )
     dist.destroy_process_group()
 

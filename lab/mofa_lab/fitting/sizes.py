@@ -2,17 +2,17 @@
 are those of fits that did not see it.
 
     sweeps    layouts of one question that were measured on several numbers of devices: the size
-    that is picked among them, whether it
-              ran out of memory, and its devices over the least on which some layout was measured to
-              fit
+              that is picked among them, whether it
+              ran out of memory, and its devices over the least on which some layout was measured
+              to fit
     devices   every run with a known memory: the device with the least memory that surely holds it,
-    among those that there are, whether
+              among those that there are, whether
               the run has room there, and that memory over the least that it has room in
     sure      every run that fitted or did not: how many were sure to fit, and how many of these did
-    not
+              not
 
     tuning    the same of fine-tuning runs: the least GPUs for a model and a method, whatever the
-    micro-batch; the device; and who is sure
+              micro-batch; the device; and who is sure
 
 Left out are the publisher of a published run, and the model of a sweep. Steps, which decide among
 sizes, are those of fits without the run's group. What fine-tuning runs measured of memory was

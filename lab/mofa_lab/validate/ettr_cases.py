@@ -2,12 +2,12 @@
 for each kind of case.
 
     {"id", "kind", "source", "inputs": {...}, "expected": number | list | object, "tolerance":
-    {"abs" | "rel": number}}
+        {"abs" | "rel": number}}
 
 An expected object or list is compared number by number, text by equality. What a storage takes that
 nobody describes is asked of no model: a kind may take such measured times of `expected` as given
-(`GIVEN`). A tolerance that is a number is relative. A kind that is not known, or inputs that
-cannot be, make a case unsupported with a reason, never an error of the command.
+(`GIVEN`). A tolerance that is a number is relative. A kind that is not known, or inputs that cannot
+be, make a case unsupported with a reason, never an error of the command.
 """
 
 from __future__ import annotations

@@ -4,10 +4,13 @@ A sample says at a time whether a node was up and when it booted. Between two sa
 
     both up, same boot time                              survived: count the time, whatever the gap
     both up, new boot time, gap within staleness         a failure at the boot: count the time to
-    the boot both up, new boot time, longer gap                   one failure somewhere in the gap:
-    interval-censored up, then down                                        a failure: count at most
-    one scrape up, then drained                                     planned: no failure, count at
-    most one scrape down, drained, in repair, not yet joined             not exposure
+                                                         the boot
+    both up, new boot time, longer gap                   one failure somewhere in the gap:
+                                                         interval-censored
+    up, then down                                        a failure: count at most one scrape
+    up, then drained                                     planned: no failure, count at most one
+                                                         scrape
+    down, drained, in repair, not yet joined             not exposure
 
 Dropping long gaps would drop the failures that killed the exporter; counting nodes x days would
 count time when nothing could fail (immortal time). Name a node by its serial number, not by a name

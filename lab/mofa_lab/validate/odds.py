@@ -5,10 +5,12 @@ that it is judged on.
     pairs    two runs of one question of a sweep: how often the one that is said to be faster was
     trained  the chance to fit that is said of published runs, all of which did
     fits     runs of a sweep that fitted or did not, against the chance that is said and against a
-    constant edge regret   what the pick among the runs of one question loses, by the rule and by
-    the least estimate gains    what the pick gains over every other run of its question, by what is
-    said and as it was kept     gains above 10 % over a slower run as today's: how many are still
-    advised kinds    gains above 20 %, by what the two layouts differ in
+             constant edge
+    regret   what the pick among the runs of one question loses, by the rule and by the least
+             estimate
+    gains    what the pick gains over every other run of its question, by what is said and as it was
+    kept     gains above 10 % over a slower run as today's: how many are still advised
+    kinds    gains above 20 %, by what the two layouts differ in
     probes   the same after short runs (`probes`)
 
 A run's step is predicted by the fit that did not see its group (`runs.tsv.gz`); memory, and runs

@@ -7,16 +7,17 @@
     mofa validate kernels TABLE.csv …     measured kernels and collectives
     mofa validate fleets FOLDER           forecasts of failures on real fleets
     mofa validate account ANSWER.json …   accounts of pools, against the generator of their
-    histories mofa validate changes SCENARIO.toml … what would have helped, against reruns of made
-    histories mofa validate forecast QUESTIONS.json predictions written before their results, and
-    their score mofa validate tuning RUNS.json        fine-tuning runs, with their submitter left
-    out mofa validate odds CASES.json …       what the rule picks, and how true its odds are
+                                          histories
+    mofa validate changes SCENARIO.toml … what would have helped, against reruns of made histories
+    mofa validate forecast QUESTIONS.json predictions written before their results, and their score
+    mofa validate tuning RUNS.json        fine-tuning runs, with their submitter left out
+    mofa validate odds CASES.json …       what the rule picks, and how true its odds are
     mofa validate sizes CASES.json …      sizes that are picked, against what was measured to fit
     mofa validate assumptions             what the check of assumed failure rates promises,
-    simulated
+                                          simulated
 
-The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot
-be read.
+The figures decide nothing here: the exit code is 0 whatever they are, and 2 where a file cannot be
+read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 May import: api, settings, objects, decision, keys, words, mofa_model. Imported by: control.
 
 writes      a decision as writes: annotations, then Events, then the status
-release     jobs that wait are let go: our gate, and AdmissionChecks of Kueue
-retries     writes that somebody undoes again and again, and writes whose answer was lost
+release     jobs that wait are released: our gate, and AdmissionChecks of Kueue
+retries     writes that somebody keeps undoing, and writes whose answer was lost
 events      Events, one for each (object, reason, inputs hash)
 """

@@ -1,13 +1,11 @@
 """Events: one for each (object, reason, inputs hash), before the write that settles its object, so
-that no end of the process loses one; where the API server does not take it at once, one after
-another beside the work, never instead of it.
+that a crash loses none. Where the API server does not take one at once, it waits in a queue.
 
-Each namespace has a queue of its own, and namespaces take turns: a quota that refuses the Events of
-one holds no other's.
+Each namespace has a queue of its own, and namespaces take turns, so that a quota which refuses the
+Events of one delays no other's.
 
-An Event's name is made of the object's name and a hash of what it says and of which object, so a
-repeat meets its own name (409) and is the same Event; when the API server has forgotten the first
-one (after an hour), the name is free again.
+An Event's name is made of the object's name and a hash of the object and the text. So a repeat
+meets its own name (409) and is the same Event, until the API server forgets it after an hour.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from mofa_operator.words import MANAGER
 EVENT: Final = Kind("", "v1", "Event", "events")
 """Events of the core group, which `kubectl describe` shows."""
 _MESSAGE: Final = 1024
-"""Longest message of an Event, in bytes."""
+"""Longest message of an Event. [B]"""
 _PATIENCE: Final = 300.0
 """How long an Event is tried while the API server is busy or away. [s]"""
 _LONGEST: Final = 15.0
@@ -40,11 +38,11 @@ _LONGEST: Final = 15.0
 _MOMENT: Final = 1.0
 """Wait after a refusal. [s]"""
 _TRIES: Final = 3
-"""How often an Event is tried that is refused. [1]"""
+"""How often an Event is tried that the API server refuses. [1]"""
 _AT_ONCE: Final = 2.0
-"""How long others may wait for an Event. [s]"""
+"""How long the next write may wait for an Event. [s]"""
 _EACH: Final = 1000
-"""Events of one namespace that may wait. [1]"""
+"""Most Events of one namespace that may wait. [1]"""
 _ENDING: Final = "being terminated"
 """How the API server says that a namespace takes nothing new."""
 
@@ -55,15 +53,15 @@ class EventPoster:
     def __init__(
         self, api: Api, *, most: int = 10_000, pause: float = 0.02, grace: float = 2.0
     ) -> None:
-        """At most `most` wait [1], `pause` between two, `grace` for the rest at the end. [s]"""
+        """At most `most` Events wait [1]; a `pause` after each, `grace` for all at the end. [s]"""
         self._api = api
         self._most = most
         self._pause = pause
         self._grace = grace
         self._waiting: dict[str, deque[_Posting]] = {}
-        self._some = asyncio.Event()
-        self._none = asyncio.Event()
-        self._none.set()
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
         self._task: asyncio.Task[None] | None = None
         self.posted = 0
         """Events that stand now, those that stood already included."""
@@ -87,7 +85,7 @@ class EventPoster:
         self._pause = 0.0
         try:
             async with asyncio.timeout(self._grace):
-                await self._none.wait()
+                await self._emptied.wait()
         except TimeoutError:
             self.dropped += len(self)
         self._task.cancel()
@@ -109,10 +107,10 @@ class EventPoster:
             return
         posting = _Posting(body, asyncio.get_running_loop().time() + _PATIENCE)
         self._waiting.setdefault(posting.namespace, deque()).append(posting)
-        self._none.clear()
-        self._some.set()
+        self._emptied.clear()
+        self._filled.set()
 
-    async def say(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
+    async def post_at_once(self, key: Key, uid: str, note: Note, digest: str = "") -> None:
         """Post an Event before the next write, or queue it where that takes long."""
         body = event(key, uid, note, digest, datetime.now(UTC))
         namespace = body["metadata"]["namespace"]
@@ -121,7 +119,7 @@ class EventPoster:
                 async with asyncio.timeout(_AT_ONCE):
                     await self._api.create(EVENT, namespace, body)
             except Taken:
-                pass  # it stands already
+                pass  # a repeat of an Event that stands
             except (ApiError, TimeoutError):
                 return self.post(key, uid, note, digest)
             self.posted += 1
@@ -131,14 +129,14 @@ class EventPoster:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._some.wait()
+            await self._filled.wait()
             while self._waiting:
                 due = min(queue[0].due for queue in self._waiting.values())
                 if due > loop.time():
-                    self._some.clear()
+                    self._filled.clear()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(due - loop.time()):
-                            await self._some.wait()  # another namespace may have one meanwhile
+                            await self._filled.wait()  # another namespace may have one meanwhile
                 for namespace in list(self._waiting):
                     queue = self._waiting[namespace]
                     if queue[0].due <= loop.time() and await self._is_over(queue[0]):
@@ -146,32 +144,29 @@ class EventPoster:
                         await asyncio.sleep(self._pause)
                     if not queue:
                         del self._waiting[namespace]
-            self._some.clear()
-            self._none.set()
+            self._filled.clear()
+            self._emptied.set()
 
     async def _is_over(self, posting: _Posting) -> bool:
-        """Try once to post an Event; True where it was posted or is given up, False where it is to
-        be tried again. An API server that starts refuses everything for a moment.
+        """Try once to post an Event; False where it is to be tried again, later.
+
+        A refusal is tried again too: an API server that starts refuses everything for a moment.
         """
         try:
             async with asyncio.timeout(_LONGEST):
                 await self._api.create(EVENT, posting.namespace, posting.body)
         except Taken:
-            pass  # it stands already
-        except (
-            Busy,
-            Conflict,
-            Refused,
-            TimeoutError,
-        ) as error:  # a quota that another request has just used is a conflict
-            now = asyncio.get_running_loop().time()
+            pass  # a repeat of an Event that stands
+        except (Busy, Conflict, Refused, TimeoutError) as error:
+            # A quota that another request has just used is a `Conflict`.
+            moment = asyncio.get_running_loop().time()
             posting.refusals += isinstance(error, Refused)
-            if now > posting.until or posting.refusals == _TRIES or _ENDING in str(error):
+            if moment > posting.deadline or posting.refusals == _TRIES or _ENDING in str(error):
                 self.dropped += 1
                 return True
-            asked = None if isinstance(error, TimeoutError) else _MOMENT
-            asked = error.retry_after if isinstance(error, Busy) else asked
-            posting.due = now + (asked or min(2.0**posting.tries, _LONGEST))
+            wait = None if isinstance(error, TimeoutError) else _MOMENT
+            wait = error.retry_after if isinstance(error, Busy) else wait
+            posting.due = moment + (wait or min(2.0**posting.tries, _LONGEST))
             posting.tries += 1
             return False
         except ApiError:
@@ -186,10 +181,10 @@ class _Posting:
     """An Event that waits."""
 
     body: Written
-    until: float
-    """It is given up after this moment. [s]"""
+    deadline: float
+    """Moment after which it is given up. [s]"""
     due: float = 0.0
-    """It is tried after this moment. [s]"""
+    """Moment from which on it is tried again. [s]"""
     tries: int = 0
     refusals: int = 0
 
@@ -200,19 +195,18 @@ class _Posting:
 
 
 def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written:
-    """The Event that says a note of an object; those of cluster-scoped objects go where kubectl
-    looks for them.
+    """The Event of a note on an object; of a cluster-scoped one in `default`, where kubectl looks.
 
     >>> from mofa_operator.keys import CLUSTER_PROFILE
     >>> note = Note(reason="Recommended", message="m")
-    >>> made = event(Key(CLUSTER_PROFILE, "", "east"), "1", note, "", datetime.now(UTC))
-    >>> made["metadata"]
+    >>> body = event(Key(CLUSTER_PROFILE, "", "east"), "1", note, "", datetime.now(UTC))
+    >>> body["metadata"]
     {'name': 'east.22ac8a950141b536', 'namespace': 'default'}
     """
-    same = "\0".join((uid, note.reason, digest or note.message))
-    name = f"{key.name[:200].rstrip('.-')}.{hashlib.sha256(same.encode()).hexdigest()[:16]}"
+    content = "\0".join((uid, note.reason, digest or note.message))
+    name = f"{key.name[:200].rstrip('.-')}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    about = {
+    involved = {
         "apiVersion": key.kind.api_version,
         "kind": key.kind.kind,
         "name": key.name,
@@ -222,7 +216,7 @@ def event(key: Key, uid: str, note: Note, digest: str, now: datetime) -> Written
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": key.namespace or "default"},
-        "involvedObject": about | ({"namespace": key.namespace} if key.namespace else {}),
+        "involvedObject": involved | ({"namespace": key.namespace} if key.namespace else {}),
         "reason": note.reason,
         "message": note.message.encode()[:_MESSAGE].decode(errors="ignore"),
         "type": "Warning" if note.warning else "Normal",

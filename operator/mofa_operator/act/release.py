@@ -1,10 +1,10 @@
-"""Jobs that wait for us: a job at our gate is let go, and a Workload that waits for our
-AdmissionCheck is answered.
+"""Jobs that wait for us: our gate is opened, and Workloads that wait for our AdmissionCheck are
+answered.
 
-A job is let go in two steps: its launch arguments, then our gate. The second happens however the
+A job is released in two steps: its launch arguments, then our gate. The second happens however the
 first ends. Both are JSON patches that test what they rest on: this very object, still waiting, with
-the fields as they were seen. What has changed meanwhile is a `Conflict`, and the whole object is
-looked at again.
+the fields as they were seen. Where that has changed meanwhile, the result is a `Conflict`, and the
+whole object is read again.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class Released:
     """What became of a release."""
 
     release: Release
-    """What was meant, with the note and the outcome that came true."""
+    """The release, with the note and the outcome that came true."""
     writes: tuple[str, ...] = ()
-    """arguments, gate; those that were written."""
+    """Which of arguments and gate were written."""
     body: Body | None = None
-    """The object as the API server answered last."""
+    """The object as the API server returned it last."""
     failure: ApiError | None = None
-    """Why the gate could not be opened: for good, until an administrator acts."""
+    """Why the gate could not be opened, until an administrator acts."""
 
 
-async def let_go(release: Release, api: Api) -> Released:
+async def open_gate(release: Release, api: Api) -> Released:
     """Write the release of a waiting job; raises `Gone`, `Busy` and `Conflict`."""
     key, writes, body = release.key, list[str](), None
     if release.child is not None and not release.launch:
         await _renew(release, body, api)
     if release.launch:
         try:
-            if release.child is not None and (made := await _child(release, api)) is not None:
-                uid = text_of(at(made, "metadata", "uid"))
+            if release.child is not None and (child := await _child(release, api)) is not None:
+                uid = text_of(at(child, "metadata", "uid"))
                 await api.delete(release.child, key.namespace, key.name, uid, rehearsal=True)
             body = await api.patch(key.kind, key.namespace, key.name, release.launch)
             writes.append("arguments")
@@ -70,14 +70,14 @@ async def _child(release: Release, api: Api) -> Body | None:
 
 
 async def _renew(release: Release, body: Body | None, api: Api) -> None:
-    """Delete what was made of a job with another size, so that its controller makes it anew."""
+    """Delete what a controller made of the job at another size, so that it is made anew."""
     key, kind = release.key, release.key.kind
-    made = await _child(release, api)
-    if made is None or release.child is None or not isinstance(kind, JobKind):
+    child = await _child(release, api)
+    if child is None or release.child is None or not isinstance(kind, JobKind):
         return
     job = body or await api.get(kind, key.namespace, key.name)
-    if job is not None and kind.outdated(job, made):
-        uid = text_of(at(made, "metadata", "uid"))
+    if job is not None and kind.outdated(job, child):
+        uid = text_of(at(child, "metadata", "uid"))
         with contextlib.suppress(Gone):
             await api.delete(release.child, key.namespace, key.name, uid)
 
@@ -92,7 +92,7 @@ def _without_arguments(release: Release, error: ApiError) -> Release:
     return replace(release, note=note, outcome=UNADVISED if release.free else "")
 
 
-async def say(check_answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
+async def answer_workload(check_answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Body:
     """Answer a Workload as it was seen; `Conflict` where it has changed meanwhile."""
     entry: Written = {
         "state": check_answer.state,
@@ -110,8 +110,8 @@ async def say(check_answer: CheckAnswer, workload: LiveWorkload, api: Api) -> Bo
     return await _merge_status(workload, {"admissionChecks": checks}, api)
 
 
-async def stand_by(check: LiveObject, condition: Written, api: Api) -> Body:
-    """Say whether an AdmissionCheck is answered, beside what others say of it."""
+async def write_condition(check: LiveObject, condition: Written, api: Api) -> Body:
+    """Write our condition of an AdmissionCheck beside those of others."""
     conditions = items(at(check.body, "status", "conditions"))
     others = [other for other in conditions if other.get("type") != condition["type"]]
     return await _merge_status(check, {"conditions": [*others, condition]}, api)
@@ -129,13 +129,10 @@ async def _merge_status(seen: LiveObject, status: Written, api: Api) -> Body:
 
 
 def _of_kueue(check: Body) -> Written:
-    """What Kueue counts of a check, which stays as it is."""
+    """Fields of a check that Kueue counts by, which stay as they are."""
     return {name: check[name] for name in ("name", "retryCount") if name in check}
 
 
 def _update(update: PodUpdate) -> Written:
-    parts = {
-        "annotations": dict(update.annotations),
-        "nodeSelector": dict(update.node_selector),
-    }
+    parts = {"annotations": dict(update.annotations), "nodeSelector": dict(update.node_selector)}
     return {"name": update.name, **{name: part for name, part in parts.items() if part}}

@@ -1,5 +1,5 @@
-"""What is remembered between two looks at an object, for writes that somebody undoes, and for
-writes whose answer was lost.
+"""What is remembered between two decisions on an object: writes that somebody undoes, and writes
+whose answer was lost.
 
 A process that dies forgets both.
 """
@@ -24,7 +24,7 @@ _MOMENTS: Final = re.compile(
     rb'"(?:lastTransitionTime|computedTime|historyTime|time|%s)":(?:"(?:[^"\\]|\\.)*"|null)'
     % re.escape(PREFIX + "computed-at").encode()
 )
-"""What differs each time that the same is written, as JSON."""
+"""Fields that differ each time that the same is written, in JSON."""
 _DOUBLINGS: Final = 30
 
 _Marks: TypeAlias = dict[str, bytes]
@@ -33,21 +33,20 @@ _Marks: TypeAlias = dict[str, bytes]
 
 @dataclass(slots=True)
 class _LastWrite:
-    """What was written last of an object."""
+    """The last write of an object."""
 
     marks: _Marks
-    at: float
-    """When. [s]"""
+    written_at: float
+    """When it was written. [s]"""
     repeats: int = 0
-    """How often it was the same as before. [1]"""
+    """How often in a row it repeated the write before it. [1]"""
 
 
 class RewriteBackoff:
-    """Waits before what somebody undid is written again: none the first time, then waits that
-    double.
+    """Waits before a write that somebody undid is repeated: none at first, then waits that double.
 
-    Two that overwrite each other for ever cost a write in `longest` each, and no storm. What stood
-    for longer than two such waits was no fight. A write that says anything new never waits.
+    Two programs that overwrite each other for ever then cost one write in `longest` each. A write
+    that stood for two such waits was not undone. A write that says anything new never waits.
     """
 
     def __init__(self, first: float, longest: float) -> None:
@@ -57,14 +56,14 @@ class RewriteBackoff:
         self._last: dict[Key, _LastWrite] = {}
 
     def wait(self, decision: Decision, now: float) -> float:
-        """How long a decision waits that repeats a write which was undone; `now` in seconds. [s]"""
+        """How long a decision that repeats an undone write has to wait. [s]"""
         last = self._last.get(decision.key)
         if last is None or decision.release is not None or not _repeats(last, _marks(decision)):
             return 0.0
         if not last.repeats:
             return 0.0
         pause = math.ldexp(self._first, min(last.repeats - 1, _DOUBLINGS))
-        return max(0.0, last.at + min(self._longest, pause) - now)
+        return max(0.0, last.written_at + min(self._longest, pause) - now)
 
     def wrote(self, decision: Decision, now: float) -> None:
         """Note that a decision was written, and whether it repeats the last one."""
@@ -74,18 +73,18 @@ class RewriteBackoff:
         if last is None:
             self._last[decision.key] = _LastWrite(marks, now)
             return
-        stood = now - last.at > 2 * self._longest
-        last.repeats = last.repeats + 1 if _repeats(last, marks) and not stood else 0
+        has_stood = now - last.written_at > 2 * self._longest
+        last.repeats = last.repeats + 1 if _repeats(last, marks) and not has_stood else 0
         last.marks |= marks
-        last.at = now
+        last.written_at = now
 
     def forget(self, key: Key) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._last.pop(key, None)
 
 
 def _repeats(last: _LastWrite, marks: _Marks) -> bool:
-    """Whether nothing is to be written but what was written last."""
+    """Whether only what was written last is to be written."""
     return bool(marks) and marks.items() <= last.marks.items()
 
 
@@ -105,11 +104,11 @@ def _mark(value: Mapping[str, Any]) -> bytes:
 
 
 class UnconfirmedReleases:
-    """Releases of jobs whose write may have been done, though its answer was lost on the way.
+    """Releases of jobs of which it is unknown whether they were written: their answer was lost.
 
-    The next look then finds the gate open, has nothing to write, and so nothing to tell. Its Event
-    is posted after that look; a write that was not done is done again, and tells by itself. Other
-    Events come before the write that settles their object.
+    Where the next decision finds the gate open, it has nothing to write and posts no Event, so the
+    Event of the release is posted here. A release that was not written is written again, with its
+    Event. Other Events come before the write that settles their object, so none is lost.
     """
 
     def __init__(self, events: EventPoster) -> None:
@@ -131,5 +130,5 @@ class UnconfirmedReleases:
             self._events.post(before.release.key, before.release.uid, before.release.note)
 
     def forget(self, key: Key) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._decisions.pop(key, None)

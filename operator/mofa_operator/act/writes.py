@@ -1,19 +1,18 @@
 """A decision as writes: annotations or the ledger first, then the Events, the status last.
 
-The status is the last write because people and programs wait for its Ready condition: where it says
-Recommended, the annotations stand. Where they are refused, neither the status nor an Event says so:
-`decide.job.refused` does.
+The status comes last because people and programs wait for its Ready condition: where it says
+Recommended, the annotations stand. Where the API server refuses them, neither status nor Events are
+written, and `decide.job.refused` says so instead.
 
 Nothing is remembered between writes. After a crash in between, the next decision compares
-annotations and status with what should stand, finds the one that is missing, and writes that. So
-Events come before the last write: the next process posts them again, and an Event of the same name
-is the same one. An existing job has its annotations alone, so its Events come before them, the
-first time.
+annotations and status with what should stand, and writes what is missing. So Events come before the
+last write: the next process posts them again, and an Event of the same name is the same one. An
+existing job has annotations alone, so its Events come before them, the first time.
 
-Annotations stand on objects of others, so they are applied: what we hold no more goes by itself,
-and nobody else's key is touched. They carry the object's uid, so that a later object of the same
-name is left alone. A status is ours alone: a merge patch says what changes of it, of the version
-that was seen.
+Annotations stand on objects of others, so they are written by server-side apply: keys that we drop
+go by themselves, and nobody else's key is touched. They carry the object's uid, so that a later
+object of the same name is left alone. A status is ours alone: it is written by a merge patch, for
+the version that was seen.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any, Final, TypeAlias
 from mofa_model.annotations import PREFIX
 from mofa_model.kinds.shape import Body, at, items, part
 from mofa_operator.act.events import EventPoster
-from mofa_operator.act.release import Released, let_go
+from mofa_operator.act.release import Released, open_gate
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Gone, Invalid, Refused
 from mofa_operator.decision import Decision, Release
@@ -39,11 +38,11 @@ WRITTEN: Final = "Written"
 DRY: Final = "DryRun"
 """Something would have been written."""
 GONE: Final = "Gone"
-"""An object is no more; there is nothing left to do."""
+"""An object was deleted, so nothing is left to do."""
 WAITS: Final = "Waits"
-"""Somebody undoes the same write again and again; it is done after a while (`act.retries`)."""
+"""Somebody keeps undoing the same write; it is done after a while (`act.retries`)."""
 REFUSED: Final = "Refused"
-"""A write was refused for good: `failures` say which, and why."""
+"""A write was refused for good; `failures` says which, and why."""
 _HASH: Final = PREFIX + "inputs-hash"
 Standing: TypeAlias = Callable[[Key], LiveObject | None]
 """An object as it was last seen."""
@@ -56,7 +55,7 @@ class Performed:
     """What became of a decision."""
 
     outcome: str
-    """Silent, Written, DryRun, Gone or Refused: the worst of what happened."""
+    """Silent, Written, DryRun, Gone, Waits or Refused: the worst that happened."""
     writes: tuple[str, ...] = ()
     """What was written: annotations, removal, owner and ledger, status; in order."""
     failures: tuple[ApiError, ...] = ()
@@ -77,12 +76,10 @@ async def perform(
     wrote: Wrote | None = None,
     tell_first: bool = True,
 ) -> Performed:
-    """Do what was decided; `Busy` and `Conflict` come out, and then the whole object is looked at
-    again.
+    """Write a decision; raises `Busy` and `Conflict`, after which the whole object is read again.
 
-    `standing` says how objects stand as they were last seen; `wrote` is called as soon as the API
-    server has answered, before the watch brings the echo. With `tell_first` Events of an existing
-    job come before its annotations.
+    `standing` returns an object as it was last seen; `wrote` is called with each new body, before
+    the watch brings it. With `tell_first`, Events of an existing job come before its annotations.
     """
     if decision.is_silent:
         return Performed(outcome=SILENT)
@@ -92,7 +89,7 @@ async def perform(
 
 
 class _Writer:
-    """Writes one decision, and keeps account: what was written, what is gone, what is refused."""
+    """Writes one decision, and records what was written, what is gone and what is refused."""
 
     def __init__(
         self,
@@ -116,23 +113,23 @@ class _Writer:
         """Write all parts of the decision in order, and return what became of them."""
         decision = self._decision
         key, released = decision.key, None
-        is_told = tell_first and decision.status is None and bool(decision.annotate)
-        if is_told:
+        posted_first = tell_first and decision.status is None and bool(decision.annotate)
+        if posted_first:
             await self._post_events()
-        for one in decision.annotate:
-            await self._annotate(one)
+        for job_decision in decision.annotate:
+            await self._annotate(job_decision)
         refused = bool(self._failures)
         # The ledger before the status: a crash between them leaves a day in both, never in none.
         if decision.ledger is not None:
             await self._write_ledger(decision.ledger)
         if key not in self._gone and not refused:
-            if not is_told:
+            if not posted_first:
                 await self._post_events()
             if decision.status is not None and key.kind in OURS:
                 await self._write_status("status", key, decision.uid, decision.status)
         # A job that waits goes last, when all that was decided about it stands.
         if decision.release is not None and decision.release.key not in self._gone:
-            released = await self._let_go(decision.release)
+            released = await self._release(decision.release)
         outcome = REFUSED if self._failures else GONE if key in self._gone else WRITTEN
         return Performed(
             outcome=outcome,
@@ -146,12 +143,10 @@ class _Writer:
         decision = self._decision
         for note in decision.notes:
             episode = note.episode or _inputs_hash(decision)
-            await self._events.say(decision.key, decision.uid, note, episode)
+            await self._events.post_at_once(decision.key, decision.uid, note, episode)
 
     async def _annotate(self, wanted: Decision) -> None:
-        """Apply our annotations by server-side apply, and remove old keys that somebody
-        else holds.
-        """
+        """Apply our annotations by server-side apply; remove old keys that somebody else holds."""
         key = wanted.key
         body = _identity(key, wanted.uid, annotations=dict(wanted.hold or {}))
         after = await self._send("annotations", key, wanted.uid, self._apply(key, body))
@@ -191,10 +186,10 @@ class _Writer:
         merged = self._api.merge(key.kind, key.namespace, key.name, patch, status=True)
         await self._send(what, key, uid, merged)
 
-    async def _let_go(self, release: Release) -> Released | None:
+    async def _release(self, release: Release) -> Released | None:
         """Release a waiting job; None where it is gone or may not be released."""
         try:
-            released = await let_go(release, self._api)
+            released = await open_gate(release, self._api)
         except Gone:
             self._gone.add(release.key)
             return None
@@ -236,7 +231,7 @@ class _Writer:
 
 
 def merge_patch(stands: Mapping[str, Any], wanted: Mapping[str, Any]) -> Written:
-    """What makes one mapping into another: a null takes a key away, lists are replaced as a whole.
+    """The merge patch from one mapping to another: null deletes a key, a list is replaced whole.
     Source: RFC 7396.
 
     >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 2, "d": 4}, "e": [5]})
@@ -262,8 +257,8 @@ def _identity(key: Key, uid: str, **metadata: Written | list[Written]) -> Writte
 
 def _inputs_hash(decision: Decision) -> str:
     """The inputs hash that the decision rests on; empty where it rests on none."""
-    held = ((one.hold or {}).get(_HASH, "") for one in decision.annotate)
-    return (decision.status or {}).get("inputsHash") or next(filter(None, held), "")
+    hashes = ((job.hold or {}).get(_HASH, "") for job in decision.annotate)
+    return (decision.status or {}).get("inputsHash") or next(filter(None, hashes), "")
 
 
 def _planned(decision: Decision) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """Answers of the model: from memory, from a job's own object where that still holds, or from a
 search in a worker process.
 
-`ModelPool` computes each question once, whoever asks it and however often. Namespaces take turns,
-and a question whose asker has changed its mind when its turn comes is dropped: after a start with
-thousands of jobs, a new one is answered next, not last. The page asks for an answer in full
-(`view`) behind every answer that a job waits for, few at a time. `AnswerSource` gets a job its
-answer with as little work as it needs.
+`ModelPool` computes each question once, however often it is asked. Namespaces take turns, and a
+question that nobody wants any more when its turn comes is dropped: after a start with thousands of
+jobs, a new one is answered next, not last. The page asks for an answer in full (`view`) behind
+every answer that a job waits for, few at a time. `AnswerSource` gets a job its answer by the
+cheapest of these ways.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from mofa_operator.lru_cache import LruCache
 from mofa_operator.snapshot import JobSnapshot, Question, Refusal
 
 DEADLINE: Final = 60.0
-"""Longest time of one answer; the process of one that takes longer is killed. [s]"""
+"""Longest time of one answer; its process is killed then. [s]"""
 REST: Final = 600.0
-"""A process that nobody asks for so long is ended. The next question starts it again. [s]"""
+"""Time without a question after which a process ends; the next one starts it again. [s]"""
 KEPT: Final = 2048
 """Answers that are kept. [1]"""
 VIEWS: Final = 16
@@ -56,7 +56,7 @@ class Outdated(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """What a worker process can be asked, and the results that are kept."""
+    """A function of the worker process, and its results that are kept."""
 
     name: bytes
     function: Callable[[Question], Any]
@@ -93,11 +93,10 @@ class ModelPool:
         draw: Callable[[Question], AdviceView | Refusal | None] = worker_process.view,
         warm: Callable[[], None] = worker_process.warm,
     ) -> None:
-        """`bytes_of` tells questions apart; `work`, `know`, `draw` and `warm` run in worker
-        processes.
+        """`bytes_of` tells questions apart; `work`, `know`, `draw`, `warm` run in the processes.
 
-        Each may have so much `memory` (missing = its part of the container's) [B], and is ended
-        when nobody has asked it for `rest` [s].
+        Each process may have so much `memory` (missing = its part of the container's) [B], and is
+        ended when nobody has asked it for `rest` [s].
         """
         memory = worker_process.memory_of(workers) if memory is None else memory
         self._bytes_of = bytes_of
@@ -115,7 +114,7 @@ class ModelPool:
         self.count: Callable[[], None] = lambda: None
         """Called for each of them."""
         self.remembered = 0
-        """Answers that came from memory or from a computation that was asked for already. [1]"""
+        """Answers that came from memory, or from a computation that was under way. [1]"""
 
     async def start(self) -> None:
         """Start the processes and let them import; answers may be asked for meanwhile."""
@@ -132,54 +131,67 @@ class ModelPool:
         """Whether an answer is computed or waited for."""
         return bool(self._requests)
 
-    def known(self, question: Question) -> Answer | None:
+    def recall(self, question: Question) -> Answer | None:
         """The answer, where it is remembered."""
-        known: Answer | None = self._remembered(self._mark(self._answer, question))
-        return known
+        answer: Answer | None = self._remembered(self._digest(self._answer, question))
+        return answer
 
     async def answer(
-        self, question: Question, *, place: str = "", urgent: bool = True, wanted: Wanted = _always
+        self,
+        question: Question,
+        *,
+        namespace: str = "",
+        urgent: bool = True,
+        wanted: Wanted = _always,
     ) -> Answer:
         """The answer; raises `NoAnswer`, and `Outdated` where it is not `wanted` in its turn."""
-        mark = self._mark(self._answer, question)
-        if (known := self._remembered(mark)) is None:
-            self.remembered += mark in self._requests
-            lane = _PEOPLE if urgent else _ROUTINE
-            known = await self._ask(mark, self._answer, question, lane, place, wanted)
-        found: Answer = known
-        return found
+        digest = self._digest(self._answer, question)
+        answer: Answer | None = self._remembered(digest)
+        if answer is not None:
+            return answer
+        self.remembered += digest in self._requests
+        lane = _PEOPLE if urgent else _ROUTINE
+        fresh: Answer = await self._ask(digest, self._answer, question, lane, namespace, wanted)
+        return fresh
 
     async def unsearched(
-        self, question: Question, *, place: str = "", urgent: bool = True, wanted: Wanted = _always
+        self,
+        question: Question,
+        *,
+        namespace: str = "",
+        urgent: bool = True,
+        wanted: Wanted = _always,
     ) -> Answer:
-        """What is known of the answer without a search, likewise."""
-        mark, lane = self._mark(self._unsearched, question), _PEOPLE if urgent else _ROUTINE
-        found: Answer = await self._ask(mark, self._unsearched, question, lane, place, wanted)
-        return found
+        """What is known of the answer without a search; raises as `answer` does."""
+        digest, lane = self._digest(self._unsearched, question), _PEOPLE if urgent else _ROUTINE
+        answer: Answer = await self._ask(
+            digest, self._unsearched, question, lane, namespace, wanted
+        )
+        return answer
 
     async def view(self, question: Question) -> AdviceView | Refusal | None:
         """The answer in full, or None; raises `NoAnswer`, and `Outdated` where too many wait."""
-        mark = self._mark(self._view, question)
+        digest = self._digest(self._view, question)
         pages = sum(request.lane == _PAGE for request in self._requests.values())
-        if mark not in self._view.results and mark not in self._requests and pages >= VIEWS:
+        if digest not in self._view.results and digest not in self._requests and pages >= VIEWS:
             raise Outdated
-        found: AdviceView | Refusal | None = await self._ask(
-            mark, self._view, question, _PAGE, "", _always
+        view: AdviceView | Refusal | None = await self._ask(
+            digest, self._view, question, _PAGE, "", _always
         )
-        return found
+        return view
 
-    def _mark(self, work: _Work, question: Question) -> bytes:
+    def _digest(self, work: _Work, question: Question) -> bytes:
         return hashlib.blake2b(self._bytes_of(question), digest_size=16, person=work.name).digest()
 
-    def _remembered(self, mark: bytes) -> Any:
-        if mark not in self._answer.results:
+    def _remembered(self, digest: bytes) -> Any:
+        if digest not in self._answer.results:
             return None
         self.remembered += 1
-        return self._answer.results[mark]
+        return self._answer.results[digest]
 
     async def _ask(
         self,
-        mark: bytes,
+        digest: bytes,
         work: _Work,
         question: Question,
         lane: int,
@@ -187,24 +199,24 @@ class ModelPool:
         wanted: Wanted,
     ) -> Any:
         """The result; a waiting question moves forward where it has become more urgent."""
-        if mark in work.results:
-            return work.results[mark]
-        request = self._requests.get(mark)
+        if digest in work.results:
+            return work.results[digest]
+        request = self._requests.get(digest)
         if request is None:
             future = asyncio.get_running_loop().create_future()
             future.add_done_callback(_retrieve)
             request = _Request(work, question, future, lane, namespace)
-            self._requests[mark] = request
-            self._waiting.lanes[lane].push(namespace, mark, 0.0)
+            self._requests[digest] = request
+            self._waiting.lanes[lane].push(namespace, digest, 0.0)
             self._changed.set()
         elif lane < request.lane:
             if not request.is_started:
-                self._waiting.lanes[request.lane].remove(request.namespace, mark)
-                self._waiting.lanes[lane].push(request.namespace, mark, 0.0)
+                self._waiting.lanes[request.lane].remove(request.namespace, digest)
+                self._waiting.lanes[lane].push(request.namespace, digest, 0.0)
             request.lane = lane
         request.wanted.append(wanted)
         self._serve_all()
-        return await asyncio.shield(request.future)  # who gives up does not take it from others
+        return await asyncio.shield(request.future)  # one asker may give up, others still wait
 
     def _serve_all(self) -> None:
         self._serving = self._serving or [
@@ -231,13 +243,13 @@ class ModelPool:
                         await self._changed.wait()
                 except TimeoutError:
                     worker.rest()
-            mark, _ = taken
-            request = self._requests[mark]
+            digest, _ = taken
+            request = self._requests[digest]
             request.is_started = True
             work = request.work
             try:
                 if not any(wanted() for wanted in request.wanted):
-                    raise Outdated  # noqa: TRY301 - told like every other end
+                    raise Outdated  # noqa: TRY301 - reported like every other end
                 result = await worker.ask(work.function, request.question)
             except (NoAnswer, Outdated) as error:
                 request.future.set_exception(error)
@@ -246,12 +258,12 @@ class ModelPool:
                 if work is self._answer:
                     self.computed += 1
                     self.count()
-                work.results[mark] = result
-            del self._requests[mark]
+                work.results[digest] = result
+            del self._requests[digest]
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Look at the error: where all who asked have gone, asyncio would log it."""
+    """Read the error, which asyncio would log where all who asked have gone."""
     if not future.cancelled():
         future.exception()
 
@@ -266,57 +278,61 @@ class AnswerSource:
         self._outgrown: LruCache[bool] = LruCache(KEPT)
 
     def at_hand(self, snapshot: JobSnapshot) -> Answer | None:
-        """The answer that is known already; None where the job has changed and has to wait."""
+        """The answer that is remembered; None where the job has to wait for one."""
         return None if self._is_suspect(snapshot) else self._remembered(snapshot)
 
     async def of(self, snapshot: JobSnapshot, *, urgent: bool, wanted: Wanted) -> Answer:
-        """The answer to a job; one whose question outgrew its process says so until it changes."""
+        """The answer to a job; until a job changes whose question outgrew its process, that one."""
         if self._is_suspect(snapshot):
-            refused = outgrown(snapshot.question)
-            if refused.digest in self._outgrown or is_quarantined(snapshot):
-                return refused
+            refusal = outgrown(snapshot.question)
+            if refusal.digest in self._outgrown or is_quarantined(snapshot):
+                return refusal
         try:
             return await self._of(snapshot, urgent, wanted)
         except Outgrown as error:
             _log.warning("%s: gets no advice until it changes: %s", snapshot.job.key, error)
-            refused = outgrown(snapshot.question)
-            self._outgrown[refused.digest] = True
-            return refused
+            refusal = outgrown(snapshot.question)
+            self._outgrown[refusal.digest] = True
+            return refusal
 
     async def _of(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer:
-        if (known := self._remembered(snapshot)) is not None:
-            return known
-        question, place = snapshot.question, snapshot.job.key.namespace
-        pool, digest, stood = self._model_pool, snapshot.job.annotations.get(HASH), None
+        if (remembered := self._remembered(snapshot)) is not None:
+            return remembered
+        question, namespace = snapshot.question, snapshot.job.key.namespace
+        pool, digest, standing = self._model_pool, snapshot.job.annotations.get(HASH), None
         if digest:
-            found = await pool.unsearched(question, place=place, urgent=urgent, wanted=wanted)
-            if found.outcome:  # what is unanswered needs no search
-                return found
-            if found.digest == digest:
-                if (held := read_answer(snapshot, found)) is not None:
-                    return held
+            unsearched = await pool.unsearched(
+                question, namespace=namespace, urgent=urgent, wanted=wanted
+            )
+            if unsearched.outcome:  # a job that cannot be answered needs no search
+                return unsearched
+            if unsearched.digest == digest:
+                if (written := read_answer(snapshot, unsearched)) is not None:
+                    return written
             else:
-                stood = await self._stood(snapshot, urgent, wanted)
-            if stood is not None and not snapshot.asks_anew:
-                return stood
-        fresh = await pool.answer(question, place=place, urgent=urgent, wanted=wanted)
-        return fresh if stood is None or matters(stood, fresh, self._material) else stood
+                standing = await self._standing(snapshot, urgent, wanted)
+            if standing is not None and not snapshot.asks_anew:
+                return standing
+        fresh = await pool.answer(question, namespace=namespace, urgent=urgent, wanted=wanted)
+        return fresh if standing is None or matters(standing, fresh, self._material) else standing
 
     def _is_suspect(self, snapshot: JobSnapshot) -> bool:
-        """Whether its question may have outgrown its process; a closer look costs more."""
+        """Whether its question may have outgrown its process: a cheap test before the exact one."""
         return bool(self._outgrown) or snapshot.job.annotations.get(PREFIX + "status") in UNANSWERED
 
     def _remembered(self, snapshot: JobSnapshot) -> Answer | None:
         """The answer from memory, where no other one stands on the job."""
-        known = self._model_pool.known(snapshot.question)
-        if known is None or snapshot.job.annotations.get(HASH) not in {None, known.digest}:
+        answer = self._model_pool.recall(snapshot.question)
+        if answer is None or snapshot.job.annotations.get(HASH) not in {None, answer.digest}:
             return None
-        return known
+        return answer
 
-    async def _stood(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer | None:
-        """The answer that stands, where nothing has changed since but what running jobs teach."""
-        then, place = as_answered(snapshot.question, snapshot.job), snapshot.job.key.namespace
-        if then == snapshot.question:
+    async def _standing(self, snapshot: JobSnapshot, urgent: bool, wanted: Wanted) -> Answer | None:
+        """The answer on the job, where nothing has changed since but what running jobs teach."""
+        answered_question = as_answered(snapshot.question, snapshot.job)
+        if answered_question == snapshot.question:
             return None
-        found = await self._model_pool.unsearched(then, place=place, urgent=urgent, wanted=wanted)
-        return None if found.outcome else read_answer(snapshot, found)
+        unsearched = await self._model_pool.unsearched(
+            answered_question, namespace=snapshot.job.key.namespace, urgent=urgent, wanted=wanted
+        )
+        return None if unsearched.outcome else read_answer(snapshot, unsearched)

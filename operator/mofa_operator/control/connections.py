@@ -1,15 +1,15 @@
 """The connections of one port: how many there may be, how long each may last, how much is sent.
 
-aiohttp waits for ever for the head of a request, keeps every connection that is made, and copies
-whole answers for clients that do not read. So each of these has a bound:
+aiohttp waits for ever for the head of a request, keeps every connection, and copies whole answers
+for clients that do not read. So each of these has a bound:
 
-    a connection that has not asked within a few seconds is cut, none lives longer than a minute;
+    a connection that sends no request within seconds is cut, and none lives longer than a minute;
     one address has a share of the places, and its own longest idle connection makes room there;
     where all places are taken, the address with most of them gives up its longest idle one;
     an answer is sent piece by piece, and all answers that are being sent have a budget of bytes.
 
-A client that asks at once is therefore answered, however many others hold lines, ask again and
-again, or do not read what they asked for.
+So a client that asks at once is answered, however many others hold connections, ask again and
+again, or do not read their answers.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ MOST: Final = 256
 EACH: Final = 64
 """Connections of one address. [1]"""
 AT_ONCE: Final = 32
-"""Connections that are taken in one turn of the event loop, so that none is cut unheard. [1]"""
+"""Connections that are accepted in one turn of the event loop, so that none is cut unheard. [1]"""
 SILENT: Final = 5.0
-"""How long a connection may be there before the head of a request has come. [s]"""
+"""How long a connection may stand before the head of a request has come. [s]"""
 LONGEST: Final = 60.0
-"""How long it may last. [s]"""
+"""How long a connection may last. [s]"""
 SENDING: Final = 64 * 2**20
-"""Answers that are being sent at once. [B]"""
+"""Size of all answers that are being sent at the same time. [B]"""
 _PIECE: Final = 1 << 16
-"""Of an answer, sent at once. [B]"""
-_END: Final = b"\r\n\r\n"
+"""Size of the pieces in which an answer is sent. [B]"""
+_HEAD_END: Final = b"\r\n\r\n"
 
 
 class ConnectionLimit:
@@ -47,7 +47,7 @@ class ConnectionLimit:
     ) -> None:
         """At most `most` [1] connections, `each` [1] of one address; `make` may be set later."""
         self.make = make
-        """Makes what speaks HTTP."""
+        """Makes the protocol that speaks HTTP."""
         self._most = most
         self._each = each
         self._open: dict[_Connection, None] = {}  # the longest idle one first
@@ -59,16 +59,16 @@ class ConnectionLimit:
 
     def add(self, connection: _Connection) -> None:
         """Give a new connection a place; where none is free, cut another one."""
-        held = Counter(one.source for one in self._open)
-        source = connection.source
-        if held[source] >= self._each or len(self._open) >= self._most:
-            if held[source] < self._each:
-                most = max(held.values())
-                crowd = {one for one, count in held.items() if count == most}
+        counts = Counter(other.source for other in self._open)
+        address = connection.source
+        if counts[address] >= self._each or len(self._open) >= self._most:
+            if counts[address] < self._each:
+                most = max(counts.values())
+                crowded = {other for other, count in counts.items() if count == most}
             else:
-                crowd = {source}
-            rivals = [one for one in self._open if one.source in crowd]
-            idle = (one for one in rivals if one.transport not in self._answering)
+                crowded = {address}
+            rivals = [other for other in self._open if other.source in crowded]
+            idle = (other for other in rivals if other.transport not in self._answering)
             next(idle, rivals[0]).cut()
         self._open[connection] = None
 
@@ -84,9 +84,7 @@ class ConnectionLimit:
 
     @web.middleware
     async def send(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Answer a request piece by piece, as its client reads."""
         transport = request.transport
@@ -100,7 +98,7 @@ class ConnectionLimit:
             stream.content_length = len(body)
             self._answering[transport] = body
             while self._sent_at_once() > SENDING:
-                oldest = next(one for one, held in self._answering.items() if held)
+                oldest = next(other for other, held in self._answering.items() if held)
                 if oldest is transport or oldest is None:
                     break
                 del self._answering[oldest]
@@ -121,7 +119,7 @@ class ConnectionLimit:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: what it says goes to what speaks HTTP."""
+    """One connection: what it sends is passed on to the protocol that speaks HTTP."""
 
     def __init__(self, port: ConnectionLimit, http: asyncio.Protocol) -> None:
         self._port = port
@@ -158,10 +156,10 @@ class _Connection(asyncio.Protocol):
         self._port.heard(self)
         if self._silent is not None:
             self._tail += data
-            if _END in self._tail:
+            if _HEAD_END in self._tail:
                 self._silent.cancel()
                 self._silent = None
-            self._tail = self._tail[-len(_END) + 1 :]
+            self._tail = self._tail[-len(_HEAD_END) + 1 :]
         self._http.data_received(data)
 
     def eof_received(self) -> bool | None:

@@ -1,8 +1,7 @@
-"""What watches, lists and Prometheus bring is stored here, and the keys of the objects that it
-concerns are queued.
+"""What watches, lists and Prometheus bring is stored, and the keys that it concerns are queued.
 
-Changes of nodes wait until they settle: a rack that comes up is one change of a pool's size, not
-thirty-two.
+Changes of nodes wait until they settle, so that a rack of thirty-two that comes up is one change of
+its pool.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Enqueuer:
     """Puts objects into the store, and keys into the queue."""
 
     def __init__(self, store: Store, queue: WorkQueue, settings: LoopSettings) -> None:
-        """Put what comes into `store`, and the keys that it concerns into `queue`."""
+        """Store objects in `store`, and queue the keys that they concern in `queue`."""
         self.listeners: Sequence[Callable[[LiveObject], None]] = ()
         """Called with every object that is put."""
         self._store = store
@@ -44,11 +43,11 @@ class Enqueuer:
             listener(job)
 
     def _waits_for_us(self, job: LiveObject) -> bool:
-        """Whether a job stands still until we have looked at it; at our start no event says so."""
-        waiting = self._store.target(job.key) if job.key.kind == TRAINING_JOB else job
-        if waiting is None or waiting.key.kind not in KINDS:
+        """Whether a job waits for our decision, which only the job itself says after our start."""
+        target = self._store.target(job.key) if job.key.kind == TRAINING_JOB else job
+        if target is None or target.key.kind not in KINDS:
             return False
-        return is_gated(waiting) or (consents(waiting) and is_suspended(waiting))
+        return is_gated(target) or (consents(target) and is_suspended(target))
 
     def drop(self, key: Key, uid: str | None = None) -> None:
         """Forget an object; with its `uid`, a later object of the same name stays."""
@@ -59,7 +58,7 @@ class Enqueuer:
             self._link(urgent=True)
 
     def _link(self, *, urgent: bool) -> None:
-        """Have jobs linked again, some in each turn of the loop, so that nobody waits for it."""
+        """Link jobs to their owners and profiles again, a few in each turn of the event loop."""
         if self._store.is_linked:
             return
         self._links_urgent |= urgent
@@ -74,7 +73,7 @@ class Enqueuer:
         self._link(urgent=False)
 
     def enqueue(self, keys: Iterable[Key]) -> None:
-        """Queue objects of which something new is known; nobody waits for them."""
+        """Queue objects of which something new is known, as routine: nobody waits for them."""
         for key in keys:
             self._queue.add(key, urgent=False)
 
@@ -100,11 +99,11 @@ class Enqueuer:
 
     def _queue_when_settled(self, key: Key) -> None:
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        since, timer = self._unsettled.get(key, (now, None))
+        moment = loop.time()
+        since, timer = self._unsettled.get(key, (moment, None))
         if timer is not None:
             timer.cancel()
-        due = min(now + self._settle, since + self._longest)
+        due = min(moment + self._settle, since + self._longest)
         self._unsettled[key] = since, loop.call_at(due, self._settled, key)
 
     def _settled(self, key: Key) -> None:

@@ -1,9 +1,8 @@
-"""The admission fence: it is proved before anything is written, and every hour; where it does not
-hold, nothing is written.
+"""The admission fence: nothing is written unless it holds, which is proved first and every hour.
 
-The proof is a rehearsal, which changes nothing, of a write that our roles allow and the fence
-forbids: a ledger that no profile owns. Nobody but the admission policy refuses that by name, so any
-other answer, also a refusal by somebody else, proves nothing.
+The proof is a dry run of a write that our roles allow and the fence forbids: a ledger that no
+profile owns. A refusal that names the admission policy proves that it holds; any other answer, also
+a refusal by somebody else, proves nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from mofa_operator.settings import ApiSettings
 HOURLY: Final = 3600.0
 """Time between two proofs. [s]"""
 AGAIN: Final = 5.0
-"""Time until the next try where it does not hold, or nobody could say. [s]"""
+"""Time until the next proof where the fence does not hold, or could not be asked. [s]"""
 PROBE: Final = "mofa-fence-proof"
 """Name of the ledger that is never made."""
 _POLICY: Final = "ValidatingAdmissionPolicy"
-"""Who refuses, as the API server names it."""
+"""How the API server names the admission policy in a refusal."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,30 +37,28 @@ class Fence:
         self._api = api
         self._exporter = exporter
         self._is_wanted = settings.fence
-        self.open: str | None = "it was not asked yet" if settings.fence else None
-        """Why it does not hold; None where it does."""
+        self.failure: str | None = "it was not asked yet" if settings.fence else None
+        """Why the fence does not hold; None where it does."""
 
     async def wait_until_proven(self) -> None:
         """Wait until the fence holds; raises `Busy` where that cannot be found out."""
-        known = self.open
-        while self.open is not None:
+        logged = self.failure
+        while self.failure is not None:
             await self._prove()
-            if self.open not in {None, known}:
+            if self.failure not in {None, logged}:
                 _log.error(
                     "the operator writes nothing: its admission policy (the fence) does not "
                     "hold: %s",
-                    self.open,
+                    self.failure,
                 )
-            known = self.open
-            if known is not None:
+            logged = self.failure
+            if logged is not None:
                 await asyncio.sleep(AGAIN)
 
     async def run(self) -> None:
-        """Check the fence again and again; returns, which ends the operator, where it does
-        not hold.
-        """
+        """Prove the fence every hour; raises `Refused`, which ends the operator, where it fails."""
         wait = HOURLY
-        while self.open is None:
+        while self.failure is None:
             await asyncio.sleep(wait)
             wait = HOURLY
             try:
@@ -72,18 +69,18 @@ class Fence:
                     "the admission policy (the fence) could not be checked and is tried again: %s",
                     error,
                 )
-        raise Refused(self.open)
+        raise Refused(self.failure)
 
     async def _prove(self) -> None:
         if self._is_wanted:
-            self.open = await why_open(self._api) or None
-            self._exporter.fence(self.open is None)
+            self.failure = await fence_failure(self._api) or None
+            self._exporter.fence(self.failure is None)
 
 
-async def why_open(api: Api) -> str:
+async def fence_failure(api: Api) -> str:
     """Why the admission policy does not hold the operator back; empty where it does.
 
-    Raises `Busy` where that cannot be found out.
+    Raises `Busy` where the API server does not say.
     """
     kind = FAILURE_LEDGER
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": PROBE}}

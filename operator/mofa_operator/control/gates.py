@@ -1,9 +1,7 @@
-"""Jobs that wait for us, kept beside the loop of jobs: each queue here has workers of its own, so
-no other work delays it.
+"""Jobs that wait for us: each queue here has workers of its own, so that no other work delays it.
 
-`GateDeadlines` opens our gates when their time is over: no queue of answers, however long, holds a
-job longer. `AdmissionChecks` answers Workloads that wait for an AdmissionCheck of Kueue that
-names us.
+`GateDeadlines` opens our gates when their time is over, however many jobs wait for an answer.
+`AdmissionChecks` answers Workloads that wait for an AdmissionCheck of Kueue that names us.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Final
 from mofa_model.kinds import KINDS, WORKLOAD
 from mofa_model.kinds.shape import Body
 from mofa_operator.act.events import EventPoster
-from mofa_operator.act.release import Released, let_go, say, stand_by
+from mofa_operator.act.release import Released, answer_workload, open_gate, write_condition
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Gone, Refused
 from mofa_operator.control.answers import ModelPool, Outdated
@@ -39,7 +37,7 @@ from mofa_operator.snapshot import CheckSnapshot
 from mofa_operator.workloads import LiveWorkload
 
 WORKERS: Final = 4
-"""Keys of a queue that are looked at at the same time. [1]"""
+"""Keys of a queue that are handled at the same time. [1]"""
 LONGEST: Final = 30.0
 """Longest wait between two tries. [s]"""
 
@@ -47,19 +45,19 @@ _log = logging.getLogger(__name__)
 
 
 async def _run_workers(
-    queue: WorkQueue, look: Callable[[Key], Awaitable[None]], unfinished: str
+    queue: WorkQueue, handle: Callable[[Key], Awaitable[None]], failure: str
 ) -> None:
-    """Call `look` for every due key until cancelled; a key that fails is logged as `unfinished`."""
+    """Call `handle` for every due key until cancelled; a key that fails is logged as `failure`."""
 
     async def worker() -> None:
         while (key := await queue.take()) is not None:
             try:
-                await look(key)
+                await handle(key)
             except Gone:
                 queue.done(key)
             except (ApiError, NoAnswer, Outdated) as error:
                 wait = queue.failed(key)
-                _log.warning("%s: %s: %s; again in %.3g s", key, unfinished, error, wait)
+                _log.warning("%s: %s: %s; again in %.3g s", key, failure, error, wait)
             except Exception:  # noqa: BLE001 - one object must not keep the others waiting
                 _log.exception("%s: our fault", key)
                 queue.failed(key)
@@ -75,8 +73,7 @@ async def _run_workers(
 class GateDeadlines:
     """Jobs that wait at our gate, each queued for the moment when its time is over.
 
-    A job that still waits then is released without arguments; one that the loop has released before
-    is left alone.
+    A job that still waits then is released without launch arguments.
     """
 
     store: Store
@@ -91,14 +88,14 @@ class GateDeadlines:
     def listen(self, job: LiveObject) -> None:
         """Queue an object that was seen, where it waits for us."""
         if job.key.kind in KINDS and is_gated(job):
-            left = deadline(job, self.settings.loop) - time.time()
-            self._queue.add_after(job.key, max(left, 0.0))
+            wait = deadline(job, self.settings.loop) - time.time()
+            self._queue.add_after(job.key, max(wait, 0.0))
 
     async def run(self) -> None:
         """Release jobs whose time is over, until cancelled."""
-        await _run_workers(self._queue, self._look, "its gate is not open yet")
+        await _run_workers(self._queue, self._handle, "its gate is not open yet")
 
-    async def _look(self, key: Key) -> None:
+    async def _handle(self, key: Key) -> None:
         job = self.store.live(key)
         if job is None or not is_gated(job) or self.settings.dry_run:
             return
@@ -106,7 +103,7 @@ class GateDeadlines:
         if release is None:
             self.listen(job)
             return
-        released = await let_go(release, self.api)
+        released = await open_gate(release, self.api)
         if released.body is not None:
             self.store.wrote(key, released.body)
         if released.failure is not None:
@@ -125,11 +122,10 @@ def count_wait(exporter: Exporter, released: Released) -> None:
 
 @dataclass(eq=False, kw_only=True)
 class AdmissionChecks:
-    """AdmissionChecks that name us, which are told that we are there, and Workloads that wait for
-    one.
+    """AdmissionChecks that name us, which are marked as active, and Workloads that wait for one.
 
-    Nothing is remembered but which checks are ours: an object that waits says so itself, also after
-    a restart of Kueue or of us.
+    Only which checks are ours is remembered: a Workload says itself that it waits, also after a
+    restart of Kueue or of us.
     """
 
     store: Store
@@ -156,19 +152,19 @@ class AdmissionChecks:
 
     async def run(self) -> None:
         """Answer Workloads that wait for our checks, until cancelled."""
-        await _run_workers(self._queue, self._look, "not answered yet")
+        await _run_workers(self._queue, self._handle, "not answered yet")
 
-    async def _look(self, key: Key) -> None:
+    async def _handle(self, key: Key) -> None:
         if not self.settings.dry_run:
             await (self._activate(key) if key.kind == ADMISSION_CHECK else self._answer(key))
 
     async def _activate(self, key: Key) -> None:
-        """Say of a check of ours that it is answered."""
+        """Mark a check of ours as active."""
         check = self.store.live(key)
         if check is not None and is_ours(check):
             condition = active(check, time.time())
             if condition is not None:
-                self.store.wrote(key, await stand_by(check, condition, self.api))
+                self.store.wrote(key, await write_condition(check, condition, self.api))
 
     async def _answer(self, key: Key) -> None:
         """Answer a Workload that waits for us."""
@@ -178,7 +174,7 @@ class AdmissionChecks:
         question, answer, failure = snapshot.question, None, None
         if question is not None and needs_answer(snapshot, self.settings.loop):
             try:
-                answer = await self.model_pool.answer(question, place=key.namespace)
+                answer = await self.model_pool.answer(question, namespace=key.namespace)
             except Outgrown:
                 answer = outgrown(question)
             except NoAnswer as error:
@@ -187,7 +183,7 @@ class AdmissionChecks:
         if verdict.state and await self._has_changed(snapshot):
             self._queue.add(key)
         elif verdict.state:
-            self.store.wrote(key, await say(verdict, snapshot.workload, self.api))
+            self.store.wrote(key, await answer_workload(verdict, snapshot.workload, self.api))
             self.exporter.count_check(verdict.state)
             _log.info("%s: %s (%s)", key, verdict.state, verdict.message)
         elif failure is not None:
@@ -196,18 +192,19 @@ class AdmissionChecks:
             self._queue.add_after(key, verdict.requeue_after, urgent=True)
 
     async def _has_changed(self, snapshot: CheckSnapshot) -> bool:
-        """Whether the Workload, its question or its policy has changed since. An answer is final,
-        and the model takes time to find it.
+        """Whether the Workload, its question or its policy changed while the model searched.
+
+        The answer to a Workload is final, so it must not rest on what is outdated.
         """
         key = snapshot.workload.key
         if await self._have_policies_changed(key.namespace):
             return True
-        later = await self._snapshot(key)
-        asked = snapshot.question, snapshot.policy
-        return later is None or (later.question, later.policy) != asked
+        fresh = await self._snapshot(key)
+        before = snapshot.question, snapshot.policy
+        return fresh is None or (fresh.question, fresh.policy) != before
 
     async def _have_policies_changed(self, namespace: str) -> bool:
-        """Whether policies are newer than their watch has shown."""
+        """Whether the namespace has a policy that its watch has not brought yet; stores it."""
         try:
             listed = [body async for body in self.api.list(ADVISOR_POLICY, namespace)]
         except (Gone, Refused):
@@ -218,11 +215,11 @@ class AdmissionChecks:
         return bool(newer)
 
     def _is_newer(self, policy: Body) -> bool:
-        known = self.store.body(key_of(ADVISOR_POLICY, policy))
-        return known is None or older(version_of(known), version_of(policy))
+        stored = self.store.body(key_of(ADVISOR_POLICY, policy))
+        return stored is None or older(version_of(stored), version_of(policy))
 
     async def _snapshot(self, key: Key) -> CheckSnapshot | None:
-        """A Workload that there is room for and that waits for us; None for any other."""
+        """A Workload that has its quota and waits for us; None for any other."""
         body = self.store.body(key)
         if body is None:
             return None

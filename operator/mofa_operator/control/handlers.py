@@ -1,11 +1,10 @@
-"""Our own kinds, watched and handled by kopf: each change is stored, and the keys that it concerns
-are queued.
+"""Our own kinds, watched by kopf: each change is stored, and the keys that it concerns are queued.
 
-A handler returns at once, and decisions are made from the queue. So no finalizer, no state on
-objects, no Event and no peering of kopf is needed: `kopf.on.event` alone uses none of them.
+A handler returns at once, and decisions are made from the queue. So kopf needs no finalizer, no
+state on objects, no Events and no peering: `kopf.on.event` uses none of them.
 
-Each kind in each place has a kopf operator of its own, because kopf stops all its watches with the
-first one that fails, as where a definition is removed or a right is taken (kopf issue 1077).
+Each kind in each namespace has a kopf operator of its own, because kopf stops all its watches with
+the first one that fails, as when a definition is removed or a right is taken (kopf issue 1077).
 `Watches` starts it again.
 """
 
@@ -29,7 +28,7 @@ from mofa_operator.keys import key_of
 from mofa_operator.words import MANAGER
 
 _POLL: Final = 0.5
-"""Time between two looks at whether kopf still watches. [s]"""
+"""Time between two checks that kopf still watches. [s]"""
 _PATIENCE: Final = 15.0
 """How long kopf may take from its start to its watch. [s]"""
 _LOGIN_PAUSE: Final = 5.0
@@ -40,14 +39,14 @@ _ENDING: Final = 2.0
 
 @dataclass(eq=False)
 class KopfWatch:
-    """A kopf operator for one kind in one place, in our event loop.
+    """A kopf operator for one kind in one namespace, in our event loop.
 
-    `place` is a namespace, None for all; `on_start` is called after each start, since kopf takes
-    the process's signals.
+    `namespace` is None for all; `on_start` is called after each start, since kopf takes over the
+    process's signals.
     """
 
     kind: Kind
-    place: str | None
+    namespace: str | None
     _: KW_ONLY
     api: Api
     enqueuer: Enqueuer
@@ -58,6 +57,7 @@ class KopfWatch:
         self._refused: Known | None = None
 
     def _registry(self) -> kopf.OperatorRegistry:
+        """The handlers of this operator, in a registry of their own."""
         registry = kopf.OperatorRegistry()
         kind = self.kind
 
@@ -78,68 +78,71 @@ class KopfWatch:
             return await self._session()
 
         @kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)
-        async def changed(event: kopf.RawEvent, **_: Any) -> None:
+        async def handle_event(event: kopf.RawEvent, **_: Any) -> None:
             body: Any = event["object"]
             if event["type"] == "DELETED":
                 self.enqueuer.drop(key_of(kind, body), body["metadata"].get("uid"))
-            else:  # None is an object of a list, which nobody has changed just now
+            else:  # the type None means: from the first list, so nobody has just changed it
                 self.enqueuer.put(kind, body, urgent=event["type"] is not None)
 
         return registry
 
-    async def live(self, up: Callable[[], None]) -> Never:
-        """Run kopf once the kind is served, to its end: kopf looks for kinds only at its start."""
-        pages = self.api.pages(self.kind, self.place, size=1)
-        async for _, version in pages:  # noqa: B007 - watched from there
+    async def run(self, on_up: Callable[[], None]) -> Never:
+        """Run kopf until it ends; calls `on_up` while it watches.
+
+        Before that it raises where the kind is not served: kopf looks for kinds only at its start.
+        """
+        pages = self.api.pages(self.kind, self.namespace, size=1)
+        async for _, version in pages:  # noqa: B007 - used after the loop
             break
-        async with self.api.watch(self.kind, self.place, version):
-            pass  # a right to list is no right to watch, and kopf is slow to say so
+        async with self.api.watch(self.kind, self.namespace, version):
+            pass  # kopf is slow to say that the right to watch is missing
         if not await self.api.is_discovered(self.kind):
             raise Busy("the API server's discovery does not list this kind yet")
-        # `kopf.run_tasks` would cancel every younger task of this loop at its end: it is not used.
+        # Not `kopf.operator`: at its end it cancels every task of this loop that is younger.
         tasks = await kopf.spawn_tasks(
             registry=self._registry(),
-            identity=_NO_PEERS,
+            identity=_PEER_NAME,
             standalone=True,
-            clusterwide=self.place is None,
-            namespaces=[] if self.place is None else [self.place],
+            clusterwide=self.namespace is None,
+            namespaces=[] if self.namespace is None else [self.namespace],
         )
         self.on_start()
         try:
-            await self._attend(tasks, up)
+            await self._until_end(tasks, on_up)
         finally:
             await end(tasks, _ENDING)
-            await end(self._watching, _ENDING)  # kopf may leave it behind
+            await end(self._watchers, _ENDING)  # kopf may leave it behind
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
         raise Busy("kopf has ended")
 
-    async def _attend(self, tasks: Any, up: Callable[[], None]) -> None:
+    async def _until_end(self, tasks: Any, on_up: Callable[[], None]) -> None:
         """Wait until kopf ends; raises `Busy` where it runs and does not watch."""
         loop = asyncio.get_running_loop()
-        until, done = loop.time() + _PATIENCE, set[Task]()
+        deadline, done = loop.time() + _PATIENCE, set[Task]()
         while not done:
             done, _ = await asyncio.wait(tasks, timeout=_POLL, return_when=asyncio.FIRST_COMPLETED)
-            if self._watching:
-                up()
-                until = loop.time() + _PATIENCE
-            elif loop.time() > until:
+            if self._watchers:
+                on_up()
+                deadline = loop.time() + _PATIENCE
+            elif loop.time() > deadline:
                 raise Busy("kopf runs but watches nothing of this kind")
 
     @property
-    def _watching(self) -> set[Task]:
-        """Kopf's task that watches, by the name that kopf gives it."""
-        what = f"{self.kind.plural}.{self.kind.version}.{self.kind.group}"
-        name = f"watcher for {what}@{self.place}"
+    def _watchers(self) -> set[Task]:
+        """Kopf's task that watches, found by its name: kopf tells nobody whether it watches."""
+        resource = f"{self.kind.plural}.{self.kind.version}.{self.kind.group}"
+        name = f"watcher for {resource}@{self.namespace}"
         return {task for task in asyncio.all_tasks() if task.get_name() == name}
 
     async def _session(self) -> kopf.AiohttpSession:
         """A session with our credentials; kopf asks again when they are refused."""
         if self.credentials.stale:
             await self.credentials.refresh()
-        known = self.credentials.known
-        if known == self._refused and not await self.credentials.reload(known):
+        credentials = self.credentials.known
+        if credentials == self._refused and not await self.credentials.reload(credentials):
             await asyncio.sleep(_LOGIN_PAUSE)
         access, token = self._refused = self.credentials.known
         session = aiohttp.ClientSession(
@@ -151,8 +154,8 @@ class KopfWatch:
         return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
 
 
-_NO_PEERS: Final[Any] = MANAGER
-"""Our name to kopf, which would ask for our user's name: a container's user has none."""
+_PEER_NAME: Final[Any] = MANAGER
+"""Our name as a peer: kopf would ask for our user's name, and a container's user has none."""
 
 
 class _NoDiffs(kopf.DiffBaseStorage):

@@ -1,4 +1,4 @@
-"""Answers to probes: a loop with work that makes no progress is sick, an idle one is not."""
+"""Answers to probes: a loop that has work and makes no progress is sick, an idle one is not."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mofa_operator.keys import OURS
 from mofa_operator.settings import OperatorSettings
 
 ROUNDS_LATE: Final = 3.0
-"""Intervals that a look at history may take. [1]"""
+"""Intervals that reading the history of a profile may take. [1]"""
 
 
 @dataclass(eq=False, kw_only=True)
 class Probes:
-    """What the probes are told."""
+    """Answers of the liveness and the readiness probe, and of the page where it is empty."""
 
     queue: WorkQueue
     history: PeriodicQueue | None
@@ -30,8 +30,10 @@ class Probes:
     settings: OperatorSettings
 
     def __post_init__(self) -> None:
-        self._stall = self.settings.loop.stall
-        self._late = max(self.settings.loop.stall, ROUNDS_LATE * self.settings.prometheus.interval)
+        self._stall_limit = self.settings.loop.stall
+        self._history_limit = max(
+            self.settings.loop.stall, ROUNDS_LATE * self.settings.prometheus.interval
+        )
         self.standby: Callable[[], str] | None = None
         """Says why this operator waits, and for whom; None = it leads, or there is no election."""
 
@@ -50,7 +52,7 @@ class Probes:
         reasons = list(self._missing())
         return not reasons, reasons
 
-    def away(self) -> str:
+    def why_empty(self) -> str:
         """Why the page has nothing to show yet; empty where it has something."""
         if self.standby is not None:
             return self.standby()
@@ -60,20 +62,17 @@ class Probes:
 
     def _stuck(self) -> Iterator[str]:
         key, age = self.queue.longest_in_work
-        waits = max(age, self.queue.oldest_age)
-        if min(waits, self.queue.idle_for) > self._stall:
-            yield (
-                f"nothing was finished for {min(waits, self.queue.idle_for):.0f} s, and there is "
-                "work"
-            )
-        elif age > self._stall and not self.model_pool.is_busy:
+        stalled = min(max(age, self.queue.oldest_age), self.queue.idle_for)
+        if stalled > self._stall_limit:
+            yield f"nothing was finished for {stalled:.0f} s, and there is work"
+        elif age > self._stall_limit and not self.model_pool.is_busy:
             yield f"{key} has been in work for {age:.0f} s"
-        if self.history is not None and self.history.behind > self._late:
+        if self.history is not None and self.history.behind > self._history_limit:
             yield f"a look at the history of a profile takes {self.history.behind:.0f} s"
 
     def _missing(self) -> Iterator[str]:
-        if self.fence.open is not None:
-            yield f"the fence does not hold: {self.fence.open}"
+        if self.fence.failure is not None:
+            yield f"the fence does not hold: {self.fence.failure}"
         if not self.resync.is_filled:
             yield "the first lists are not complete"
         for kind in OURS:

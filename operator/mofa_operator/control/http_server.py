@@ -1,11 +1,11 @@
 """What the operator serves over HTTP: metrics and the page on one port, health on another.
 
-How many connections a port holds, and for how long, `connections` says. A probe's connection ends
+`connections` bounds how many connections a port holds, and for how long. A probe's connection ends
 with its answer, so that nobody keeps a place on the health port by asking again. Scrapes that come
 at once share one text, and at most half of the time is spent on writing it.
 
-Who may see what is served, the API server says, as kube-rbac-proxy asks it: a TokenReview says who
-it is, a SubjectAccessReview whether a role gives `get` on the path. An answer holds for a minute.
+The API server says who may see what is served, asked as kube-rbac-proxy does: a TokenReview says
+who asks, a SubjectAccessReview whether a role gives `get` on the path. Answers hold for a minute.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ ACCESS_REVIEW: Final = Kind(
 HELD: Final = 60.0
 """How long an answer of the API server holds. [s]"""
 _LONGEST: Final = 16_384
-"""Characters of a token. [1]"""
+"""Most characters of a token. [1]"""
 
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AccessCheck:
-    """Asks the API server, and remembers its answers; `check` is a middleware of aiohttp."""
+    """Asks the API server who may see a path; `check` is a middleware of aiohttp."""
 
     def __init__(self, api: Api) -> None:
-        """Ask the API server through `api` who may see what."""
+        """Ask the API server through `api`."""
         self._api = api
         self._answers: LruCache[tuple[float, int]] = LruCache()
 
@@ -74,18 +74,19 @@ class AccessCheck:
         user = part(review, "status", "user")
         if at(review, "status", "authenticated") is not True:
             return 401
-        who = {"user": user.get("username"), "uid": user.get("uid"), "groups": user.get("groups")}
-        wanted = {
-            **who,
+        access = {
+            "user": user.get("username"),
+            "uid": user.get("uid"),
+            "groups": user.get("groups"),
             "extra": user.get("extra"),
             "nonResourceAttributes": {"verb": "get", "path": path},
         }
-        review = await self._api.create(ACCESS_REVIEW, "", _body(ACCESS_REVIEW, wanted))
+        review = await self._api.create(ACCESS_REVIEW, "", _body(ACCESS_REVIEW, access))
         return 200 if at(review, "status", "allowed") is True else 403
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request through whose sender may see the path; runbooks are for everybody."""
+        """Pass on a request whose sender may see the path; runbooks are for everybody."""
         if request.path.startswith(PATH):
             return await handler(request)
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -102,7 +103,7 @@ def _body(kind: Kind, spec: dict[str, object]) -> dict[str, object]:
 
 
 Probe: TypeAlias = Callable[[], tuple[bool, Sequence[str]]]
-"""Whether all is well, and the reasons where it is not."""
+"""Answers whether all is well, with the reasons where it is not."""
 
 IDLE: Final = 15.0
 """How long a connection that was answered may wait for its next request. [s]"""
@@ -135,13 +136,13 @@ class Server:
         self._measure = measure
         self._page: asyncio.Task[tuple[bytes, str]] | None = None
         self._fresh_until = 0.0
-        given = list(routes)
+        page_routes = list(routes)
         checks = [access.check] if access is not None else []
         self._limits = [ConnectionLimit(_unopened), ConnectionLimit(_unopened)]
         metrics, health = (web.Application(middlewares=[limit.send]) for limit in self._limits)
         metrics.middlewares.extend(checks)
-        metrics.add_routes([web.get("/metrics", self._metrics), *given])
-        if not any(isinstance(route, web.RouteDef) and route.path == "/" for route in given):
+        metrics.add_routes([web.get("/metrics", self._metrics), *page_routes])
+        if not any(isinstance(route, web.RouteDef) and route.path == "/" for route in page_routes):
             metrics.add_routes([web.get("/", _index)])
         health.add_routes(
             [web.get("/healthz", _handler(live)), web.get("/readyz", _handler(ready))]
@@ -170,8 +171,8 @@ class Server:
                 _let_wait(server)
             except OSError as error:
                 await self._close()
-                right = f"{why(error)}; give a free port of an address of this machine"
-                raise BadValue(flag, port, right) from error
+                hint = f"{why(error)}; give a free port of an address of this machine"
+                raise BadValue(flag, port, hint) from error
         return self
 
     async def __aexit__(
@@ -196,12 +197,12 @@ class Server:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _write_metrics(self) -> tuple[bytes, str]:
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             return await asyncio.to_thread(self._exporter.page)
         finally:
             ended = time.monotonic()
-            self._fresh_until = ended + (ended - began)
+            self._fresh_until = ended + (ended - started)
 
 
 def _unopened() -> asyncio.Protocol:
@@ -209,12 +210,10 @@ def _unopened() -> asyncio.Protocol:
 
 
 def _let_wait(server: asyncio.Server) -> None:
-    """Let more connections wait in the kernel than are accepted in one turn; `backlog`
-    sets both.
-    """
-    for one in server.sockets:
-        with contextlib.closing(socket.socket(fileno=os.dup(one.fileno()))) as same:
-            same.listen(_WAITING)
+    """Let more connections wait in the kernel than one turn accepts: `backlog` sets both."""
+    for listener in server.sockets:
+        with contextlib.closing(socket.socket(fileno=os.dup(listener.fileno()))) as duplicate:
+            duplicate.listen(_WAITING)
 
 
 async def _index(_: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""Looks at the pods of advised jobs once they run, where the operator may read pods.
+"""Reads the pods of advised jobs that run, where the operator may read pods.
 
-A job is looked at when it runs, again when it was started anew, and now and then. Nothing of a pod
-is kept but the words of its layout.
+Pods are read when a job begins to run, when it was started anew, and every ten minutes. Only the
+words of a layout are kept of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mofa_model.kinds.shape import Body
 from mofa_operator.api import Api
 from mofa_operator.api_errors import ApiError, Refused
 from mofa_operator.control.enqueuer import Enqueuer
-from mofa_operator.control.looks import again_and_again
+from mofa_operator.control.observers import repeat
 from mofa_operator.control.references import References
 from mofa_operator.decide.job import HASH
 from mofa_operator.keys import TRAINING_JOB, Key
@@ -28,16 +28,16 @@ from mofa_operator.observe.jobs.launches import running, seen_launch
 POD: Final = Kind("", "v1", "Pod", "pods")
 """Pods, which are listed job by job and never watched."""
 AGAIN: Final = 600.0
-"""After which time the pods of a job that runs are read again. [s]"""
+"""Time after which the pods of a job that runs are read again. [s]"""
 _PAGE: Final = 100
-"""Pods of a job that are read. [1]"""
+"""Most pods of a job that are read. [1]"""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, kw_only=True)
 class LaunchObserver:
-    """Reads what running jobs are told; `interval` is the time between two looks. [s]"""
+    """Reads which layouts running jobs have; `interval` is the time between two rounds. [s]"""
 
     store: Store
     enqueuer: Enqueuer
@@ -51,10 +51,10 @@ class LaunchObserver:
 
     async def run(self) -> None:
         """Look at all jobs again and again, until cancelled."""
-        await again_and_again(self.look, self.interval, "the pods of jobs")
+        await repeat(self.look, self.interval, "the pods of jobs")
 
     async def look(self) -> None:
-        """Look at every job once."""
+        """Read the pods of every job once."""
         keys = self.store.keys(TRAINING_JOB, *KINDS)
         self._seen = {key: seen for key, seen in self._seen.items() if key in set(keys)}
         for key in keys:
@@ -76,20 +76,20 @@ class LaunchObserver:
                 _log.debug("%s: its pods could not be read: %s", key, error)
 
     async def _look(self, job: LiveObject, target: LiveObject) -> None:
-        """Read the pods of one job, where it runs and is not known yet."""
-        kind, now = target.key.kind, time.time()
+        """Read the pods of one job, where it runs and they were not read lately."""
+        kind, moment = target.key.kind, time.time()
         if not isinstance(kind, JobKind):
             return
-        seen, selector = kind.observed(target.body, now), kind.pod_selector(target.body)
-        counts = sorted((name, one.value) for name, one in seen.counters.items())
-        state = (target.uid, counts, seen.ready, target.generation)
-        known, at = self._seen.get(job.key, (None, 0.0))
-        if seen.suspended is not None or seen.ended is not None or not selector:
+        observed, selector = kind.observed(target.body, moment), kind.pod_selector(target.body)
+        counts = sorted((name, counter.value) for name, counter in observed.counters.items())
+        state = (target.uid, counts, observed.ready, target.generation)
+        last_state, read_at = self._seen.get(job.key, (None, 0.0))
+        if observed.suspended is not None or observed.ended is not None or not selector:
             self._seen.pop(job.key, None)
-            if seen.ended is None:
+            if observed.ended is None:
                 self.enqueuer.enqueue(self.store.set_launch(job.key, None))
             return
-        if state == known and now - at < AGAIN:
+        if state == last_state and moment - read_at < AGAIN:
             return
         pods: list[Body] = []
         async for page, _ in self.api.pages(POD, target.key.namespace, selector, _PAGE):
@@ -97,7 +97,7 @@ class LaunchObserver:
             break
         if not running(pods):
             return
-        if seen.ready is not False:
-            self._seen[job.key] = state, now
+        if observed.ready is not False:
+            self._seen[job.key] = state, moment
         beside = (await self._references.read(job.key)).beside
         self.enqueuer.enqueue(self.store.set_launch(job.key, seen_launch(target, pods, beside)))

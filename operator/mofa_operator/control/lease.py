@@ -1,8 +1,8 @@
 """Election by a Lease: of several operators, one acts. Off by default: one replica needs none.
 
 Clocks of different machines are never compared: a Lease has run out when its record has not changed
-for its duration, as seen by the clock of whoever waits. Who cannot renew stops acting before anyone
-else may think the Lease free.
+for its duration by the clock of the operator that waits. A holder that cannot renew stops acting
+before any other may think the Lease free.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RENEWALS: Final = 3
 _RETRIES: Final = 15
 """Attempts in the duration of a Lease when one has failed. [1]"""
 _PULSE: Final = 0.2
-"""Time between two looks at whether this process gets a processor. [s]"""
+"""Time between two checks that this process gets a processor. [s]"""
 _MARGIN: Final = 2 / 3
 """Share of the duration after which a Lease that was not renewed counts as lost. [1]"""
 
@@ -61,7 +61,7 @@ class Lease:
         """Who holds it, as last seen."""
 
     @property
-    def who(self) -> str:
+    def holder_text(self) -> str:
         """Who holds the Lease, in words."""
         lease = f"the Lease {self._settings.namespace}/{self._settings.name}"
         return (
@@ -96,11 +96,11 @@ class Lease:
     async def _renew(self) -> None:
         """Renew the Lease again and again; returns once that did not succeed in time."""
         loop = asyncio.get_running_loop()
-        held, pause = loop.time(), self._pause
-        while loop.time() - held < self._settings.duration * _MARGIN:
+        renewed_at, pause = loop.time(), self._pause
+        while loop.time() - renewed_at < self._settings.duration * _MARGIN:
             await asyncio.sleep(pause)
             asked = loop.time()
-            left = held + self._settings.duration * _MARGIN - asked
+            left = renewed_at + self._settings.duration * _MARGIN - asked
             if left <= 0.0:
                 break
             try:
@@ -110,7 +110,7 @@ class Lease:
                 self._why = self._why or "the API server did not answer in time"
                 break
             if renewed:
-                held, pause, self._standstill, self._why = asked, self._pause, 0.0, ""
+                renewed_at, pause, self._standstill, self._why = asked, self._pause, 0.0, ""
             elif self.holder not in {None, self._identity}:
                 break
             else:
@@ -126,22 +126,20 @@ class Lease:
 
     def _why_lost(self) -> str:
         """Why the Lease was not renewed, as a phrase for a log."""
-        other = self.holder not in {None, self._identity}
-        reasons = [f"{self.holder} holds it now"] if other else []
+        has_rival = self.holder not in {None, self._identity}
+        reasons = [f"{self.holder} holds it now"] if has_rival else []
         if self._standstill > self._settings.duration / _RETRIES:
             reasons.append(
                 f"this process stood still for {self._standstill:.1f} s of the "
                 f"{self._settings.duration:g} s for which a Lease holds: it got "
                 "no processor; give it more of one, or a longer --lease-duration"
             )
-        elif not other:
+        elif not has_rival:
             reasons.append(self._why or "nobody holds it")
         return "; ".join(reasons)
 
     async def release(self, within: float = math.inf) -> None:
-        """Give the Lease back, so that the next holder need not wait; gives up after
-        `within`. [s]
-        """
+        """Give the Lease back within a time [s], so that the next holder need not wait."""
         try:
             async with asyncio.timeout(None if math.isinf(within) else within):
                 await self._give_back()
@@ -149,13 +147,11 @@ class Lease:
             _log.warning("the Lease was not released: %s", str(error) or "no answer in time")
 
     async def _give_back(self) -> None:
-        """Write the Lease without a holder; tried twice, since our own last renewal may
-        come between.
-        """
-        gone = {"holderIdentity": "", "leaseDurationSeconds": 1}
+        """Write the Lease without a holder, again where our own last renewal came between."""
+        no_holder = {"holderIdentity": "", "leaseDurationSeconds": 1}
         while (lease := await self._read()) is not None and self.holder == self._identity:
             with contextlib.suppress(Conflict):
-                await self._write(lease, {**gone, "renewTime": _now()})
+                await self._write(lease, {**no_holder, "renewTime": _now()})
                 return
 
     async def _try(self) -> bool:
@@ -182,9 +178,7 @@ class Lease:
         return lease
 
     async def _write(self, lease: Body, fields: Written) -> None:
-        """Write fields of the Lease; raises `Conflict` where somebody has written since it
-        was read.
-        """
+        """Write fields of the Lease; raises `Conflict` where somebody wrote since it was read."""
         body = {**lease, "spec": {**part(lease, "spec"), **fields}}
         await self._api.replace(LEASE, self._settings.namespace, self._settings.name, body)
 

@@ -12,13 +12,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from mofa_model.terminal import coded, printable
 
-_KNOWN: Final = (
+_NOISE: Final = (
     "Unresolved resources cannot be served",
     "Request attempt ",
     "Watcher for ",
     "Multidimensional multitasker ",
 )
-"""Messages of kopf about absent kinds and its own end, which `watches` logs once."""
+"""Beginnings of kopf's messages on absent kinds and its own end, which `watches` logs once."""
 
 
 class Json(logging.Formatter):
@@ -51,24 +51,20 @@ def set_up(form: str, *, verbose: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     text = Text("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S")
     handler.setFormatter(Json() if form == "json" else text)
-    handler.addFilter(_matters)
+    handler.addFilter(_is_shown)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("mofa_operator").setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
 
-def _matters(record: logging.LogRecord) -> bool:
-    """Whether a log record is shown: known noise of kopf, asyncio and strangers' requests
-    is not.
-    """
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Whether a log record is shown: noise of kopf, asyncio and strangers' requests is not."""
     if record.name == "asyncio":  # kopf's watches do not close cleanly when the loop ends
         return "closing of asynchronous generator" not in record.getMessage()
-    if (
-        record.name == "aiohttp.server"
-    ):  # what is no request is told so; the log is not a stranger's to fill
+    if record.name == "aiohttp.server":  # a stranger's bad request must not fill the log
         return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
     if not record.name.startswith("kopf"):
         return True
-    if record.exc_info is not None:  # `Watches` says in one line that kopf has ended, and why
+    if record.exc_info is not None:  # `Watches` logs in one line why kopf has ended
         record.exc_info = record.exc_text = None
-    return not record.getMessage().startswith(_KNOWN)
+    return not record.getMessage().startswith(_NOISE)

@@ -1,4 +1,4 @@
-"""What the page shows: objects of the store, so nothing that the operator may not read."""
+"""What the page shows: objects of the store, so only what the operator may read."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from mofa_operator.keys import CLUSTER_PROFILE, JOBS, TRAINING_JOB, Key
 from mofa_operator.objects import LiveProfile
 from mofa_operator.observe.cluster.bodies import is_output
 from mofa_operator.observe.cluster.store import Store
-from mofa_operator.observe.progress.telemetry import Asks, curves
+from mofa_operator.observe.progress.telemetry import Asks
+from mofa_operator.observe.progress.telemetry import curves as read_curves
 from mofa_operator.page.job import ShownJob
-from mofa_operator.page.server import Source
 from mofa_operator.snapshot import Curves, JobSnapshot, Refusal
 
 PATIENCE: Final = 5.0
 """How long a page waits for an answer in full. [s]"""
 SHORTLY: Final = 2.0
-"""How long it waits for a job's history. [s]"""
+"""How long a page waits for a job's history. [s]"""
 _CHUNK: Final = 50
-"""Objects that are unpacked at a time, so that a long list does not keep the loop. [1]"""
+"""Objects that are unpacked in one turn of the event loop. [1]"""
 
 
 @dataclass(eq=False, kw_only=True)
 class Pages:
-    """The page's source: it reads the store, and asks the model pool behind everybody else.
+    """The source of the page: it reads the store, and asks the model pool behind all others.
 
     `health` says how a job was last judged to do.
     """
@@ -52,19 +52,8 @@ class Pages:
     def __post_init__(self) -> None:
         self._references = References(self.api, self.store)
 
-    @property
-    def source(self) -> Source:
-        """What the routes ask."""
-        return Source(
-            jobs=self._jobs,
-            job=self._job,
-            view=self._view,
-            curves=self._curves,
-            profiles=self._profiles,
-            profile=self.store.profile,
-        )
-
-    async def _jobs(self, namespace: str | None) -> list[ShownJob]:
+    async def jobs(self, namespace: str | None) -> list[ShownJob]:
+        """Every job that is advised, of one namespace or of all."""
         jobs = []
         for number, key in enumerate(self.store.keys(*JOBS)):
             if namespace in {None, key.namespace} and (shown := self._advised(key)) is not None:
@@ -78,12 +67,12 @@ class Pages:
         job = self.store.live(key)
         if job is None or (key.kind != TRAINING_JOB and not any(map(is_output, job.annotations))):
             return None
-        body = {
-            name: part for name, part in job.body.items() if name != "spec"
-        }  # thousands may be listed
+        # Without the spec, because thousands of jobs may be listed.
+        body = {name: part for name, part in job.body.items() if name != "spec"}
         return ShownJob(replace(job, body=body), self.health(key))
 
-    def _job(self, resource: str, namespace: str, name: str) -> ShownJob | None:
+    def job(self, resource: str, namespace: str, name: str) -> ShownJob | None:
+        """One job that is advised, with its account."""
         for kind in JOBS:
             if kind.resource == resource:
                 shown = self._advised(key := Key(kind, namespace, name))
@@ -91,37 +80,41 @@ class Pages:
         return None
 
     def _account(self, key: Key) -> tuple[NodeTime, ...]:
-        """What ledgers say of a job, or of the one that its TrainingJob speaks for."""
+        """What the ledgers say of a job, or of the one that a TrainingJob speaks for."""
         job = self.store.live(key)
         name = (key if job is None else job.trains).full_name
         profiles = self.store.profiles()
-        return tuple(one for pool in profiles for one in pool.account if one.job == name)
+        return tuple(row for profile in profiles for row in profile.account if row.job == name)
 
-    async def _profiles(self) -> list[LiveProfile]:
+    def profile(self, name: str) -> LiveProfile | None:
+        """One profile."""
+        return self.store.profile(name)
+
+    async def profiles(self) -> list[LiveProfile]:
+        """Every profile, by name."""
         profiles = []
-        for number, key in enumerate(
-            sorted(self.store.keys(CLUSTER_PROFILE), key=lambda key: key.name)
-        ):
+        keys = sorted(self.store.keys(CLUSTER_PROFILE), key=lambda key: key.name)
+        for number, key in enumerate(keys):
             if (profile := self.store.profile(key.name)) is not None:
                 profiles.append(profile)
             if number % _CHUNK == 0:
                 await asyncio.sleep(0)
         return profiles
 
-    async def _curves(self, resource: str, namespace: str, name: str) -> Curves | str:
+    async def curves(self, resource: str, namespace: str, name: str) -> Curves | str:
         """What was predicted and seen of a job; a sentence where nobody can say."""
         if self.prometheus is None:
             return "No Prometheus is configured, so there is no history."
         key = next(Key(kind, namespace, name) for kind in JOBS if kind.resource == resource)
         try:
             async with asyncio.timeout(SHORTLY):
-                return await curves(self.prometheus, key, time.time())
+                return await read_curves(self.prometheus, key, time.time())
         except TimeoutError:
             return "Prometheus takes long to answer: the history is left out this time."
         except MofaError as error:
             return f"The history cannot be shown: {error}."
 
-    async def _view(
+    async def view(
         self, resource: str, namespace: str, name: str, changes: Mapping[str, str]
     ) -> AdviceView | Refusal | str | None:
         """A job's answer in full with `changes`; a sentence where it comes later; else None."""
@@ -129,9 +122,9 @@ class Pages:
         try:
             named = await self._references.read(key)
             snapshot = self.store.snapshot(key, time.time(), named)
-            if not isinstance(snapshot, JobSnapshot) or not needs_answer(snapshot):
+            if not isinstance(snapshot, JobSnapshot):
                 return None
-            if is_quarantined(snapshot):
+            if not needs_answer(snapshot) or is_quarantined(snapshot):
                 return None
             question = replace(as_answered(snapshot.question, snapshot.job), changes=dict(changes))
             async with asyncio.timeout(PATIENCE):

@@ -1,15 +1,15 @@
-"""The reconciler: take a key, look at everything, decide, act. Level-triggered: it never asks what
-happened.
+"""The reconciler takes a key, reads the whole object, decides and acts. It is level-triggered: what
+happened to the object does not matter, only how it stands.
 
 Errors, and what becomes of the key:
 
     Gone                the object is no more: nothing, its watch says so
-    Busy, Conflict      again after the wait that the server asks for, or after one that doubles
-    Refused, Invalid    permanent until a person acts: said once, again after a wait that doubles
-                        (an API server that starts refuses all for a moment: the wait begins short)
-    NoAnswer, others    our fault: said with what there is to say, again after a wait that doubles
+    Busy, Conflict      tried again after the wait that the server asks for, or one that doubles
+    Refused, Invalid    permanent until a person acts: said once, tried again after a wait that
+                        doubles (it begins short: an API server that starts refuses everything)
+    NoAnswer, others    our fault: logged with its reason, tried again after a wait that doubles
 
-Nothing is raised but cancellation, and nothing is retried without a wait.
+Only cancellation is raised, and nothing is tried again without a wait.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from mofa_operator.snapshot import JobSnapshot, Named, NoHistory, PolicySnapshot
 from mofa_operator.words import Reason
 
 MISSING_CONFIG: Final = 15.0
-"""When a job that names something missing is looked at again; nothing tells when it appears. [s]"""
+"""When a job that names a missing object is looked at again: no watch says that it appears. [s]"""
 NO_PROMETHEUS: Final = NoHistory(
     reason=Reason.NOT_CONFIGURED, message="no Prometheus is configured"
 )
-"""Why there is no history where nobody can be asked for it."""
+"""Why a profile has no history without a Prometheus."""
 _REFUSALS: Final = 4
 """Refusals in a row until a job says so: a server that starts refuses everything. [1]"""
 _PATIENCE: Final = 1.0
@@ -60,8 +60,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, kw_only=True)
 class Reconciler:
-    """Looks at one object after another; `run` is started as often as objects are looked at at the
-    same time.
+    """Handles one object after another; `run` may be started several times, for several at once.
 
     `history` is asked for every profile; None where there is no Prometheus.
     """
@@ -96,9 +95,7 @@ class Reconciler:
         """Work until the queue is closed."""
         while (key := await self.queue.take()) is not None:
             await self.reconcile(key)
-            await asyncio.sleep(
-                0
-            )  # a look that writes nothing waits for nobody; others want a turn
+            await asyncio.sleep(0)  # where nothing was awaited, others get their turn here
 
     async def reconcile(self, key: Key) -> None:
         """Look at an object that was taken from the queue, and give it back."""
@@ -146,7 +143,7 @@ class Reconciler:
     async def _advise(self, snapshot: JobSnapshot, started: float) -> None:
         """Ask the model where an answer is needed, and write it, or that the model failed."""
         key, answer = snapshot.job.key, None
-        now: JobSnapshot | None = snapshot
+        latest: JobSnapshot | None = snapshot
         since = self.store.pending.holding(key)
 
         def current() -> JobSnapshot | None:
@@ -164,26 +161,26 @@ class Reconciler:
                 answer = await self._answers.of(
                     snapshot, urgent=urgent, wanted=lambda: current() is not None
                 )
-                now = current()
+                latest = current()
         except Outdated:
             _log.debug("%s: has changed before its turn came", key)
-            now = current()
+            latest = current()
         except NoAnswer as error:
-            if (still := current()) is not None:
-                _check(await self._act(failed(still, str(error)), started))
+            if (latest := current()) is not None:
+                _check(await self._act(failed(latest, str(error)), started))
             raise
-        if now is not None:
-            decision = job(now, answer, self.settings.loop)
+        if latest is not None:
+            decision = job(latest, answer, self.settings.loop)
             if answer is not None:
                 self.enqueuer.enqueue(self.store.set_taught(key, answer.profile, decision.taught))
             performed = await self._act(decision, started, answer)
-            if now.launch is not None and performed.outcome != WAITS and not performed.refused:
+            if latest.launch is not None and performed.outcome != WAITS and not performed.refused:
                 self.store.told_launch(key)
             if performed.outcome != WAITS:
                 self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
-                await self._act(refused(now, answer, self.settings.loop, why), started)
+                await self._act(refused(latest, answer, self.settings.loop, why), started)
             self.enqueuer.enqueue(self.store.pending.asked(key, since))
             _check(performed)
         else:
@@ -203,11 +200,10 @@ class Reconciler:
         return self.store.snapshot(key, time.time(), named)
 
     def _waits(self, snapshot: JobSnapshot) -> bool:
-        """Whether the job's profile was made so recently that its nodes are not counted yet: then
-        it waits, once.
+        """Whether the job waits, once, because the nodes of its new profile are not counted yet.
 
-        Jobs and profiles are applied together; the profile's first status would change every answer
-        a moment later.
+        Jobs and profiles are often applied together, and the profile's first status would change
+        every answer a moment later.
         """
         key, profile = snapshot.job.key, snapshot.profile
         if profile is None or profile.standing or key in self._waited:
@@ -221,7 +217,7 @@ class Reconciler:
     async def _act(
         self, decision: Decision, started: float, answer: Answer | None = None
     ) -> Performed:
-        """Do it; a write that somebody undoes again and again has to wait."""
+        """Show and write a decision; a write that somebody keeps undoing has to wait."""
         self.exporter.observe_decision(time.perf_counter() - started)
         if decision.figures is None:
             self.exporter.rest(decision.key)
@@ -276,6 +272,6 @@ class Reconciler:
 
 
 def _check(performed: Performed) -> None:
-    """Writes that were refused for good fail the whole look, after all others were done."""
-    for failure in performed.failures:
-        raise failure
+    """Raise the first write that was refused for good: after all others, the look has failed."""
+    if performed.failures:
+        raise performed.failures[0]

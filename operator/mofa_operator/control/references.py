@@ -1,4 +1,4 @@
-"""Objects that jobs name: they are not watched, but read when needed, and kept for seconds."""
+"""Objects that jobs name: not watched, but read when they are needed, and kept for seconds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mofa_operator.observe.cluster.store import Store
 from mofa_operator.snapshot import Named
 
 KEPT: Final = 10.0
-"""How long an object is taken as it was read. [s]"""
+"""How long an object counts as it was read. [s]"""
 _MOST: Final = 256
 """Objects that are kept. [1]"""
 _HOPS: Final = 4
-"""Job to runtime, pods to a claim's template, that to a class, and one to see the end. [1]"""
+"""A job names a runtime, its pods a claim's template, that a class; one more finds no name. [1]"""
 
 _log = logging.getLogger(__name__)
 
@@ -28,20 +28,20 @@ class References:
     """Objects that jobs name."""
 
     def __init__(self, api: Api, store: Store) -> None:
-        """Read through `api` what jobs name; `store` knows which names these are."""
+        """`api` reads the objects; `store` knows which names a job has."""
         self._api = api
         self._store = store
         self._kept: dict[Key, tuple[float, Body | None]] = {}
 
     async def read(self, key: Key) -> Named:
         """What a job names, and what that names in turn, as far as it exists."""
-        named, asked = Named(), set[Key]()
+        named, read = Named(), set[Key]()
         for _ in range(_HOPS):
             wanted = self._store.wanted(key, named)
-            fresh = [reference for reference in wanted if reference not in asked]
+            fresh = [reference for reference in wanted if reference not in read]
             if not fresh:
                 return replace(named, is_whole=not wanted)
-            asked |= {*fresh}
+            read |= {*fresh}
             texts, beside = dict(named.config_maps), list(named.beside)
             for reference in fresh:
                 if (body := await self._read(reference)) is None:
@@ -55,8 +55,8 @@ class References:
 
     async def _read(self, reference: Key) -> Body | None:
         now = asyncio.get_running_loop().time()
-        until, body = self._kept.get(reference, (now, None))
-        if until > now:
+        expires, body = self._kept.get(reference, (now, None))
+        if expires > now:
             return body
         try:
             body = await self._api.get(reference.kind, reference.namespace, reference.name)

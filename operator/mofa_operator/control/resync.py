@@ -1,8 +1,7 @@
-"""Full lists: once before anything is decided, and then every so often against what a watch may
-have missed.
+"""Full lists: once before anything is decided, then regularly, to find what a watch has missed.
 
-A list may be older than what the watch has brought meanwhile. So an object that looks different is
-given a moment to come by itself, and is then read alone; what is read then is newer than any list.
+A list may be older than what the watch has brought meanwhile. So where an object differs, the watch
+is given a moment, and then the object is read alone, which is newer than any list.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, kw_only=True)
 class Resync:
-    """Lists of every kind that we look at.
+    """Lists every kind that we read.
 
     `kinds` stand in the order in which they are needed; `namespaces` are empty for all; `interval`
-    is between two lists. [s]
+    is the time between two lists. [s]
     """
 
     api: Api
@@ -57,7 +56,7 @@ class Resync:
         """Whether every kind was listed once."""
 
     async def fill(self) -> None:
-        """List every kind once; raises `ApiError` where that fails: the next call goes on there.
+        """List every kind once; raises `ApiError` where that fails; the next call goes on there.
 
         Profiles are urgent: jobs are answered from their status. Without nodes or our own kinds
         nothing may be decided, because an object that was not listed would count as missing.
@@ -87,7 +86,7 @@ class Resync:
             await self.once()
 
     async def once(self) -> int:
-        """Compare every kind with what is known; the result is how many changes were missed. [1]"""
+        """Compare every kind with the store; the result is how many changes were missed. [1]"""
         missed, complete = 0, True
         for kind in self.kinds:
             try:
@@ -125,7 +124,7 @@ class Resync:
         before = self.store.body(key)
         body = await self.api.get(key.kind, key.namespace, key.name)
         if self.store.body(key) != before:
-            return False  # the watch came first
+            return False  # the watch has brought it meanwhile
         if body is None:
             differs = before is not None or key.kind == NODE
             self.enqueuer.drop(key)

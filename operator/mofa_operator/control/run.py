@@ -1,10 +1,10 @@
-"""The operator from start to end: in which order its parts begin, and in which they stop.
+"""The operator from start to end: the order in which its parts begin, and in which they stop.
 
     servers ▶ Lease ▶ fence ▶ first lists ▶ profiles ▶ reconcilers, watches, history, resync ▶ …
     signal ▶ nothing new is taken ▶ writes that have begun are finished ▶ Events ▶ Lease ▶ end
 
-Nothing is decided before everything was listed once: an object that is missing from memory must be
-missing from the cluster.
+Nothing is decided before everything was listed once, so that an object which is missing from memory
+is missing from the cluster too.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from mofa_operator.control.health import Probes
 from mofa_operator.control.http_server import AccessCheck, Server
 from mofa_operator.control.launches import LaunchObserver
 from mofa_operator.control.lease import Lease, identity
-from mofa_operator.control.observers import JobObserver, PoolObserver, history_queue
+from mofa_operator.control.observers import HistoryObserver, JobObserver, PoolObserver
 from mofa_operator.control.pages import Pages
 from mofa_operator.control.reconcile import Reconciler
 from mofa_operator.control.resync import Resync
-from mofa_operator.control.shutdown import Shutdown, Task, end, first, until_reached
+from mofa_operator.control.shutdown import Shutdown, Task, end, race, until_reached
 from mofa_operator.control.watches import AnyWatch, Watch, Watches
 from mofa_operator.control.work_queue import WorkQueue
 from mofa_operator.control.worker_process import NoAnswer
@@ -50,13 +50,12 @@ from mofa_operator.page.server import routes, runbooks
 from mofa_operator.settings import OperatorSettings
 
 GRACE: Final = 1.0
-"""How long work may take after a signal; all in all it stays below `shutdown.LIMIT`. [s]"""
-_BRIEFLY: Final = 0.3
-"""How long each of the rest may take: watches, Events, what is left. [s]"""
-_HANDOVER: Final = 1.0
-"""How long it may take to give the Lease back: where that fails, nobody acts until it runs
-out. [s]
+"""How long work may go on after a signal; with the other waits it stays below `shutdown.LIMIT`. [s]
 """
+_BRIEFLY: Final = 0.3
+"""How long watches, Events and other tasks may each take to end. [s]"""
+_HANDOVER: Final = 1.0
+"""How long giving the Lease back may take; where it fails, nobody acts until it runs out. [s]"""
 _WATCHES: Final = 1000
 """Connections for watches: one for each kind and namespace. [1]"""
 
@@ -70,7 +69,7 @@ def operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
 
 async def _operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
     """Connect, serve and run the operator until a signal ends it; its exit code."""
-    credentials = Credentials.from_environment()  # a plugin may hang here
+    credentials = Credentials.from_environment()  # before signals are taken: a plugin may hang
     shutdown.take_signals()
     try:
         async with contextlib.AsyncExitStack() as stack:
@@ -78,7 +77,7 @@ async def _operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
             watching = await stack.enter_async_context(
                 Api(credentials, settings.api, connections=_WATCHES)
             )
-            watching.served = api.served  # a version that one has found, the other writes to
+            watching.served = api.served  # both use the version of a kind that one has found
             prometheus = None
             if settings.prometheus.url is not None:
                 prometheus = await stack.enter_async_context(Prometheus(settings.prometheus))
@@ -91,7 +90,7 @@ async def _operate(settings: OperatorSettings, shutdown: Shutdown) -> int:
 
 
 class Operator:
-    """All parts, put together."""
+    """All parts of the operator."""
 
     def __init__(
         self,
@@ -102,12 +101,10 @@ class Operator:
         prometheus: Prometheus | None,
         shutdown: Shutdown,
     ) -> None:
-        """Put the operator together, without starting it; `watching` is a client for
-        watches alone.
-        """
+        """Make all parts, without starting them; `watching` is a client for watches alone."""
         loop = settings.loop
-        known = [kind for kind in watched(settings.kinds) if kind in KINDS]
-        store = Store(known, Pools(loop.steady), settings.api)
+        job_kinds = [kind for kind in watched(settings.kinds) if kind in KINDS]
+        store = Store(job_kinds, Pools(loop.steady), settings.api)
         most = partial(store.policies.most, settings.api.concurrency)
         queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
         enqueuer = Enqueuer(store, queue, loop)
@@ -115,12 +112,10 @@ class Operator:
         events = EventPoster(api, grace=_BRIEFLY)
         pool = ModelPool(workers=loop.workers, bytes_of=question_bytes)
         self._settings, self._credentials, self._shutdown = settings, credentials, shutdown
-        self._api, self._queue, self._exporter, self._events = api, queue, exporter, events
+        self._queue, self._exporter, self._events = queue, exporter, events
         self.model_pool = pool
         api.count, pool.count = exporter.count_write, exporter.count_search
         exporter.build(VERSION, VERSION)
-        self._measured = (0, 0.0)
-        exporter.queue(lambda: self._measured)
         self._gates = GateDeadlines(
             store=store, api=api, events=events, exporter=exporter, settings=settings
         )
@@ -136,9 +131,13 @@ class Operator:
         self._fence = Fence(api, exporter, settings.api)
         self._history, ask, interval = None, None, settings.prometheus.interval
         if prometheus is not None:
-            self._history = history_queue(
-                prometheus, store, enqueuer, exporter, settings.prometheus
-            )
+            self._history = HistoryObserver(
+                prometheus=prometheus,
+                store=store,
+                enqueuer=enqueuer,
+                exporter=exporter,
+                settings=settings.prometheus,
+            ).queue
             ask = TelemetryReader(prometheus.beside())
         self._job_observer = JobObserver(
             store=store,
@@ -165,21 +164,22 @@ class Operator:
             interval=loop.resync,
         )
 
-        def watch(kind: Kind, place: str | None) -> AnyWatch:
+        def watch(kind: Kind, namespace: str | None) -> AnyWatch:
             if kind not in OURS:
-                return Watch(kind, place, api=watching, store=store, enqueuer=enqueuer)
-            on_start = shutdown.take_signals
+                return Watch(kind, namespace, api=watching, store=store, enqueuer=enqueuer)
             return KopfWatch(
                 kind,
-                place,
+                namespace,
                 api=watching,
                 enqueuer=enqueuer,
                 credentials=credentials,
-                on_start=on_start,
+                on_start=shutdown.take_signals,
             )
 
-        places = {True: settings.namespace or (None,), False: (None,)}
-        watches = [watch(kind, place) for kind in kinds for place in places[kind.namespaced]]
+        namespaces = {True: settings.namespace or (None,), False: (None,)}
+        watches = [
+            watch(kind, namespace) for kind in kinds for namespace in namespaces[kind.namespaced]
+        ]
         self._watches = Watches(watches, store=store, enqueuer=enqueuer, exporter=exporter)
         self._reconciler = Reconciler(
             store=store,
@@ -192,7 +192,7 @@ class Operator:
             history=self._history,
             settings=settings,
         )
-        self._health = Probes(
+        self._probes = Probes(
             queue=queue,
             history=self._history,
             resync=self._resync,
@@ -200,16 +200,21 @@ class Operator:
             fence=self._fence,
             settings=settings,
         )
-        health = self._reconciler.health_of
-        pages = Pages(store=store, model_pool=pool, api=api, health=health, prometheus=prometheus)
-        shown = routes(pages.source, self._health.away) if settings.serve.page else ()
+        pages = Pages(
+            store=store,
+            model_pool=pool,
+            api=api,
+            health=self._reconciler.health_of,
+            prometheus=prometheus,
+        )
+        page_routes = routes(pages, self._probes.why_empty) if settings.serve.page else ()
         self.server = Server(
             settings.serve,
             exporter=exporter,
-            live=self._health.live,
-            ready=self._health.ready,
-            measure=self._measure,
-            routes=[*runbooks(), *shown],
+            live=self._probes.live,
+            ready=self._probes.ready,
+            measure=lambda: exporter.queue(len(queue), queue.oldest_age),
+            routes=[*runbooks(), *page_routes],
             access=AccessCheck(api) if settings.serve.authenticate else None,
         )
 
@@ -228,28 +233,26 @@ class Operator:
             stopped.cancel()
 
     async def _elected(self, lease: Lease, stopped: Task) -> int:
-        self._health.standby = lambda: f"standby: {lease.who}"
+        self._probes.standby = lambda: f"standby: {lease.holder_text}"
         self._exporter.lead(False)
         try:
-            if await first(stopped, lease.acquire()) is stopped:
+            if await race(stopped, lease.acquire()) is stopped:
                 return 0
-            self._health.standby = None
+            self._probes.standby = None
             holding = asyncio.create_task(lease.hold(), name="holding the Lease")
             try:
                 return await self._lead(stopped, holding)
             finally:
                 await end([holding], _BRIEFLY)
-        finally:  # a signal may cut the write by which it becomes ours
+        finally:  # also after a signal that cut the write by which the Lease becomes ours
             await lease.release(_HANDOVER)
 
     async def _lead(self, stopped: Task, *also: Task) -> int:
-        """Work as the leader: prove the fence, list everything, then run all parts until
-        one ends.
-        """
+        """Work as the leader: prove the fence, list everything, run all parts until one ends."""
         self._exporter.lead(True)
         for work in (self._fence.wait_until_proven, self._resync.fill):
             reached = until_reached(work, self._credentials.access.server)
-            if await first(stopped, reached) is stopped:
+            if await race(stopped, reached) is stopped:
                 return 0
         async with self._events:
             reconcilers = [
@@ -270,8 +273,7 @@ class Operator:
             if self._history is not None:
                 parts["history"] = self._history.run
             running = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
-            # The garbage collector leaves out all that was listed: it is no garbage, and a look
-            # through it would hold the loop for 0.3 s.
+            # What was listed is no garbage; a collection that reads it holds the loop for 0.3 s.
             gc.freeze()
             _log.info("the operator has started: %d objects are queued", len(self._queue))
             done, _ = await asyncio.wait(
@@ -289,9 +291,7 @@ class Operator:
         return code
 
     async def _finish(self, reconcilers: list[Task], parts: list[Task], grace: float) -> None:
-        """Stop in order: take no new key, let writes in work end within `grace`, then end the
-        rest. [s]
-        """
+        """Stop in order: take no new key, let writes end within `grace` [s], end the rest."""
         self._queue.close()
         await self.model_pool.stop()
         for task in parts:
@@ -306,6 +306,3 @@ class Operator:
         except NoAnswer as error:
             if not self._shutdown.requested.is_set():
                 _log.error("%s", error)
-
-    def _measure(self) -> None:
-        self._measured = len(self._queue), self._queue.oldest_age

@@ -1,8 +1,7 @@
 """The end of the process: SIGTERM and SIGINT end it in order, and by force where something hangs.
 
-A thread that waits for a name server cannot be cancelled, and neither can a library that swallows
-cancellations. A kubelet would wait half a minute for either, with the Lease held and nobody
-at work.
+Force is needed where a thread waits for a name server, or a library swallows cancellations: the
+kubelet would wait half a minute for either, while the Lease is held and nobody works.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Shutdown:
     """Whether a signal has asked for the end."""
 
     def __init__(self) -> None:
-        """Take signals from now on: until the loop runs, there is nothing to put in order."""
+        """Exit at once on a signal: until the loop runs, there is nothing to put in order."""
         self.requested = asyncio.Event()
         for number in _SIGNALS:
             signal.signal(number, _at_once)
@@ -60,11 +59,11 @@ def _by_force(loop: asyncio.AbstractEventLoop) -> NoReturn:
     """End the process at once: log what still runs, kill child processes, exit."""
     tasks = [] if loop.is_closed() else [task.get_name() for task in asyncio.all_tasks(loop)]
     threads = [thread.name for thread in threading.enumerate() if not thread.daemon]
-    left = ", ".join(sorted({*tasks, *threads}))
+    running = ", ".join(sorted({*tasks, *threads}))
     _log.error(
         "the operator did not stop within %g s, so it is ended by force; still running: %s",
         LIMIT,
-        left,
+        running,
     )
     for child in multiprocessing.active_children():
         child.kill()
@@ -73,19 +72,17 @@ def _by_force(loop: asyncio.AbstractEventLoop) -> NoReturn:
 
 
 async def end(tasks: Iterable[Task], within: float) -> None:
-    """Cancel tasks until they have ended, or for so long: kopf swallows cancellations. [s]"""
-    loop, left = asyncio.get_running_loop(), {task for task in tasks if not task.done()}
-    until = loop.time() + within
-    while left and loop.time() < until:
-        for task in left:
+    """Cancel tasks again and again, `within` [s] at most: kopf swallows cancellations."""
+    loop, running = asyncio.get_running_loop(), {task for task in tasks if not task.done()}
+    deadline = loop.time() + within
+    while running and loop.time() < deadline:
+        for task in running:
             task.cancel()
-        _, left = await asyncio.wait(left, timeout=within / 4)
+        _, running = await asyncio.wait(running, timeout=within / 4)
 
 
-async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
-    """Wait until `work` or `stopped` ends; unfinished work is cancelled, and its error
-    is raised.
-    """
+async def race(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
+    """The task that ended first: `work` or `stopped`; raises the error of `work`, or cancels it."""
     task = asyncio.create_task(work)
     await asyncio.wait({stopped, task}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -97,15 +94,13 @@ async def first(stopped: Task, work: Coroutine[Any, Any, None]) -> Task:
 
 
 async def until_reached(work: Callable[[], Awaitable[None]], server: str) -> None:
-    """Do `work`, again where the API server fails; raises `SourceUnreachable` where it
-    stays silent.
-    """
+    """Do `work`, again while the API server fails; raises `SourceUnreachable` after a while."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + PATIENCE
+    deadline = loop.time() + PATIENCE
     while True:
         try:
             return await work()
         except ApiError as error:
-            if loop.time() > until:
+            if loop.time() > deadline:
                 raise SourceUnreachable(f"Kubernetes at {server}: {error}") from None
             await asyncio.sleep(1.0)

@@ -1,13 +1,12 @@
-"""Watches of all kinds, each restarted by itself: one that fails, is forbidden or has no kind to
-watch stops no other.
+"""Watches of all kinds, each restarted alone: one that fails or is forbidden stops no other.
 
-Our own kinds are watched by kopf (`handlers`), nodes and the kinds of other projects by `Watch`:
-kopf stops for good where a kind is absent or forbidden, and reads one event in a turn of the event
-loop.
+Kopf watches our own kinds (`handlers`); `Watch` watches nodes and the kinds of other projects,
+because kopf stops for good where a kind is absent or forbidden, and reads one event in a turn of
+the event loop.
 
-A kind that the cluster does not have, or that we may not see, is tried again every few seconds, for
-good: its definition may come late, and come again. That costs one request each time, and needs no
-right to watch definitions.
+A kind that the cluster does not have, or that we may not see, is tried again every few seconds for
+ever, since its definition may come later. Each try costs one request, and no right to watch
+definitions is needed.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.observe.cluster.store import Store
 
 WAITS: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
-"""Waits before a watch that was cut is begun again; the last one holds. [s]"""
+"""Waits before a watch that was cut is begun again; the last one repeats. [s]"""
 LATE: Final = 3.0
 """When a kind that the cluster does not have, or that we may not see, is tried again. [s]"""
 _STEADY: Final = 30.0
-"""After standing so long, the next end counts as the first. [s]"""
+"""After a watch has stood so long, its next end counts as the first. [s]"""
 _BRIEF: Final = 1.0
-"""A connection that the server ends sooner is no watch. [s]"""
+"""A watch that the server ends sooner counts as failed. [s]"""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Watch:
-    """A list of one kind in one place, then every change from its version on.
+    """A list of one kind in one namespace, then every change from its version on.
 
-    What was read stays known when the connection is cut, so that the next one goes on from there.
-    `place` is a namespace, None for all.
+    After a cut, the next connection goes on from the version that was read last. `namespace` is
+    None for all.
     """
 
     kind: Kind
-    place: str | None
+    namespace: str | None
     _: KW_ONLY
     api: Api
     store: Store
@@ -58,8 +57,8 @@ class Watch:
     def __post_init__(self) -> None:
         self._version = ""
 
-    async def live(self, up: Callable[[], None]) -> Never:
-        """List where no version is known, then follow; calls `up` when the watch stands.
+    async def run(self, on_up: Callable[[], None]) -> Never:
+        """List where no version is known, then follow; calls `on_up` when the watch stands.
 
         `Gone` (no such kind, or `Expired`) forgets the version.
         """
@@ -67,7 +66,7 @@ class Watch:
             if not self._version:
                 self._version = await self._list()
             while True:
-                await self._follow(up)
+                await self._follow(on_up)
         except Gone:
             self._version = ""
             raise
@@ -75,7 +74,7 @@ class Watch:
     async def _list(self) -> str:
         """Store every listed object, forget all others; the result is the list's version."""
         unlisted, version = set(_stored(self.store, self)), ""
-        async for items, version in self.api.pages(self.kind, self.place):  # noqa: B007
+        async for items, version in self.api.pages(self.kind, self.namespace):  # noqa: B007
             for body in items:
                 self.enqueuer.put(self.kind, body, urgent=False)
                 unlisted.discard(key_of(self.kind, body))
@@ -83,12 +82,12 @@ class Watch:
             self.enqueuer.drop(key)
         return version
 
-    async def _follow(self, up: Callable[[], None]) -> None:
-        """One connection, until the server ends it, as it does every few minutes."""
+    async def _follow(self, on_up: Callable[[], None]) -> None:
+        """Handle one connection's events until the server ends it, as it does every few minutes."""
         loop = asyncio.get_running_loop()
-        since = loop.time()
-        async with self.api.watch(self.kind, self.place, self._version) as events:
-            up()
+        started = loop.time()
+        async with self.api.watch(self.kind, self.namespace, self._version) as events:
+            on_up()
             async for event, body in events:
                 if event == "DELETED":
                     self.enqueuer.drop(key_of(self.kind, body), body["metadata"].get("uid"))
@@ -96,16 +95,16 @@ class Watch:
                     kind = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
                     self.enqueuer.put(self.kind, {**kind, **body})
                 self._version = body["metadata"].get("resourceVersion") or self._version
-        if loop.time() - since < _BRIEF:
+        if loop.time() - started < _BRIEF:
             raise Busy("the API server ends the watch at once")
 
 
 AnyWatch: TypeAlias = Watch | KopfWatch
-"""What watches one kind in one place until it cannot."""
+"""Watches one kind in one namespace until it cannot."""
 
 
 class State(Enum):
-    """How a watch stands."""
+    """State of a watch; the values are words of the log."""
 
     BEGINS = "begins"
     UP = "stands"
@@ -125,7 +124,7 @@ class Watches:
         self._enqueuer = enqueuer
         self._exporter = exporter
         self._states = dict.fromkeys(watches, State.BEGINS)
-        self._told: set[AnyWatch] = set()  # whose end was logged
+        self._logged: set[AnyWatch] = set()  # watches whose end was logged
         self._faults: set[tuple[AnyWatch, str]] = set()
         for watch in watches:
             exporter.watch(watch.kind, up=False)
@@ -138,16 +137,16 @@ class Watches:
 
     async def _keep(self, watch: AnyWatch) -> Never:
         """Keep one watch open for ever: after each end it is opened anew, later after failures."""
-        loop, attempt, absent = asyncio.get_running_loop(), -1, 0
+        loop, cuts, absences = asyncio.get_running_loop(), -1, 0
         while True:
-            since = loop.time()
+            started = loop.time()
             try:
-                await watch.live(lambda: self._stands(watch))
+                await watch.run(lambda: self._stands(watch))
             except Expired:
                 state, why = State.CUT, "its version is too old"
             except Gone:
-                absent = absent + 1 if self._states[watch] is State.ABSENT else 0
-                if absent == 1:  # the first time may be a server that is only starting
+                absences = absences + 1 if self._states[watch] is State.ABSENT else 0
+                if absences == 1:  # the first time may be a server that is only starting
                     for key in list(_stored(self._store, watch)):
                         self._enqueuer.drop(key)
                 state, why = State.ABSENT, "the cluster does not have them"
@@ -157,10 +156,10 @@ class Watches:
                 state = State.CUT
                 why = str(error) if isinstance(error, ApiError) else self._fault(watch, error)
             if state is State.CUT:
-                attempt = 0 if loop.time() - since > _STEADY else attempt + 1
-                wait = WAITS[min(attempt, len(WAITS) - 1)]
+                cuts = 0 if loop.time() - started > _STEADY else cuts + 1
+                wait = WAITS[min(cuts, len(WAITS) - 1)]
             else:
-                attempt, wait = -1, LATE
+                cuts, wait = -1, LATE
             self._log_end(watch, state, f"{why}; again in {wait:g} s")
             self._set(watch, state)
             await asyncio.sleep(wait)
@@ -178,8 +177,8 @@ class Watches:
         return why
 
     def _stands(self, watch: AnyWatch) -> None:
-        if watch in self._told:
-            self._told.discard(watch)
+        if watch in self._logged:
+            self._logged.discard(watch)
             _log.info("%s: watched now", _name(watch))
         self._set(watch, State.UP)
 
@@ -192,7 +191,7 @@ class Watches:
         }
         is_new = before is not state and before not in silent.get(state, ())
         if is_new or state is State.ABSENT:
-            self._told.add(watch)
+            self._logged.add(watch)
         level = logging.WARNING if is_new else logging.DEBUG
         _log.log(level, "%s: the watch %s: %s", _name(watch), state.value, why)
 
@@ -205,8 +204,8 @@ class Watches:
 
 def _stored(store: Store, watch: AnyWatch) -> list[Key]:
     """Stored objects of the kind and namespace of a watch."""
-    return [key for key in store.keys(watch.kind) if watch.place in {None, key.namespace}]
+    return [key for key in store.keys(watch.kind) if watch.namespace in {None, key.namespace}]
 
 
 def _name(watch: AnyWatch) -> str:
-    return watch.kind.resource + (f" in {watch.place}" if watch.place else "")
+    return watch.kind.resource + (f" in {watch.namespace}" if watch.namespace else "")

@@ -1,10 +1,10 @@
-"""The work queue: which objects wait to be looked at, each once, never by two workers at a time,
-later again after a failure.
+"""The work queue: each object waits once, is never handled by two workers at a time, and comes
+again after a failure.
 
-A key says that an object should be looked at, not why: whoever takes it looks at everything
-(level-triggered), so that a thousand events of one object cost as much as one. A change that a
-person made goes before the routine, which still gets every eighth turn. Namespaces take turns, and
-none has more than its share in work, so that one with thousands of jobs does not make another wait.
+A key says that an object is due, not why: its worker reads the whole object (level-triggered), so
+that a thousand events of one object cost as much as one. A change that a person made goes before
+the routine, which still gets every eighth turn. Namespaces take turns, and none has more than its
+share in work, so that one with thousands of jobs does not make another wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 from mofa_operator.keys import Key
 
 ROUTINE_TURN: Final = 8
-"""Every how many turns the routine gets one while people's changes wait. [1]"""
+"""The routine gets every so many-th turn while people's changes wait. [1]"""
 _DOUBLINGS: Final = 40
 """More doublings of a wait than any ceiling needs. [1]"""
 
@@ -27,7 +27,7 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 class Lanes(Generic[_T]):
-    """Waiting items in lanes: what people wait for, the routine, what comes behind them."""
+    """Waiting items in lanes: what people wait for first, then the routine, then all others."""
 
     def __init__(self, lanes: int) -> None:
         """A row for each lane, all empty."""
@@ -59,11 +59,11 @@ class _Lane(Generic[_T]):
         self._length = 0
 
     def push(self, namespace: str, item: _T, since: float) -> None:
-        """Put an item at the end of its namespace's row."""
+        """Put an item at the end of its namespace's row; it waits since then. [s]"""
         if namespace not in self._rows:
             self._rows[namespace] = OrderedDict()
             if self._served is not None and self._served in self._rows:
-                # It had its turn, so a namespace that comes now is before it.
+                # The namespace served last goes behind the new one.
                 self._rows.move_to_end(self._served)
         self._rows[namespace][item] = since
         self._length += 1
@@ -169,7 +169,7 @@ class WorkQueue:
             self._urgent.add(key)
         self._working[key.namespace] += 1
         timer = self._delayed.pop(key, None)
-        if timer is not None:  # whoever looks now sees all that the timer was set for
+        if timer is not None:  # the worker that takes the key sees what the timer was set for
             timer.cancel()
         self._since[key] = _now()
         return key
@@ -184,7 +184,7 @@ class WorkQueue:
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         wait = min(self._longest, math.ldexp(self._backoff, min(count, _DOUBLINGS)))
-        # Keys that failed together, as all do while a server is away, do not come back together.
+        # Keys that failed together, as while a server is away, do not come back together.
         wait = max(least, wait * self._random.uniform(0.75, 1.0))
         urgent = key in self._urgent
         self._end(key)
@@ -192,7 +192,7 @@ class WorkQueue:
         return wait
 
     def close(self) -> None:
-        """Hand out nothing more; what is in work may be finished."""
+        """Hand out no more keys; those in work may be finished."""
         self._closed = True
         for timer in self._delayed.values():
             timer.cancel()

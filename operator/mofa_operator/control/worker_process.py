@@ -1,8 +1,7 @@
-"""The process that computes advice, one question at a time, so that no question keeps the event
-loop waiting or crashes it.
+"""The process that computes advice, so that no question blocks or crashes the event loop.
 
-The upper half of this module runs in that process, and imports neither kopf nor anything that talks
-to a network. The lower half starts the process, asks it and ends it.
+The upper half of this module runs in that process, and imports neither kopf nor a network client.
+The lower half starts the process, asks it one question at a time, and ends it.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from mofa_operator.snapshot import Question, Refusal
 if TYPE_CHECKING:
     from mofa_model.page import AdviceView  # imports numpy, which `prepare` must come before
 
-_POLITENESS: Final = 2
-"""How much the process steps back behind the event loop, as `nice` counts."""
+_NICENESS: Final = 2
+"""Niceness of the process, so that the event loop goes first. [1]"""
 _CGROUPS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Where a container's limit of memory stands, by the version of its control groups."""
+"""Files with a container's limit of memory, in version 2 and 1 of control groups."""
 SHARE: Final = 0.75
 """Share of the container's memory for the processes that compute. [1]"""
 LEAST: Final = 512 * 2**20
-"""Address space without which a process cannot even import what it needs, with some to work. [B]"""
+"""Least address space of a process: what its imports need, and some to work. [B]"""
 _THREADS: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 _T = TypeVar("_T")
@@ -56,23 +55,21 @@ def memory_of(processes: int, limits: Sequence[Path] = _CGROUPS) -> int | None:
 def prepare(memory_bytes: int | None = None) -> None:
     """Set the process up before heavy imports; a question fails above `memory_bytes`. [B]"""
     if memory_bytes is not None:
-        # Whoever started us may have limited us already.
-        allowed = resource.getrlimit(resource.RLIMIT_AS)[1]
-        memory_bytes = (
-            memory_bytes if allowed == resource.RLIM_INFINITY else min(memory_bytes, allowed)
-        )
+        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]  # which cannot be raised
+        if hard_limit != resource.RLIM_INFINITY:
+            memory_bytes = min(memory_bytes, hard_limit)
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     for variable in _THREADS:
         os.environ[variable] = "1"
     gc.set_threshold(SELDOM)
-    # Ctrl-C reaches the whole group; the parent says when to stop.
+    # Ctrl-C reaches the whole process group; the parent says when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_POLITENESS)
+    os.nice(_NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A worker would outlive a killed parent: it waits on a pipe that it holds open itself."""
+    """Exit when the parent has died: a worker waits on a pipe that it holds open itself."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -127,7 +124,7 @@ class WorkerProcess:
         self._executor: ProcessPoolExecutor | None = None
         self._pid: int | None = None
         self.is_warm = False
-        """Whether it is ready to answer, or rests and was."""
+        """Whether it is ready to answer, or rests and can be started again."""
         self._starting = asyncio.Lock()
         self._stopped = False
 
@@ -148,7 +145,7 @@ class WorkerProcess:
                     await warming
                 self.is_warm = True
             except (BrokenExecutor, TimeoutError) as error:
-                if self._is_stopped():  # we ended it: the operator leaves
+                if self._is_stopped():  # `stop` ended it
                     return
                 self._discard()
                 raise NoAnswer(
@@ -160,14 +157,13 @@ class WorkerProcess:
         for attempt in (1, 2):
             await self.start()
             try:
-                # not `wait_for`: that of Python 3.11 loses a cancellation that comes with the
-                # result
+                # Not `wait_for`: in Python 3.11 it loses a cancellation that comes with the result.
                 async with asyncio.timeout(self._deadline):
                     return await self._call(work, question)
             except BrokenExecutor as error:
                 self._discard()
                 _log.warning("the process that computes advice has died (attempt %d of 2)", attempt)
-                last: Exception = error
+                crash: Exception = error
             except TimeoutError as error:
                 self._discard()
                 raise Outgrown(
@@ -178,7 +174,7 @@ class WorkerProcess:
                 raise Outgrown("it needs more memory than one question may have") from error
             except Exception as error:
                 raise NoAnswer(f"the model failed: {type(error).__name__}: {error}") from error
-        raise Outgrown("the process that computes advice died twice over this question") from last
+        raise Outgrown("the process that computes advice died twice over this question") from crash
 
     async def _call(self, work: Callable[[Question], _T], question: Question) -> _T:
         if self._executor is None:
@@ -186,9 +182,7 @@ class WorkerProcess:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, question)
 
     def _is_stopped(self) -> bool:
-        """Whether the process was ended meanwhile; a method, since mypy takes an attribute
-        for unchanged.
-        """
+        """Whether `stop` was called; a method, because mypy takes an attribute for unchanged."""
         return self._stopped
 
     def rest(self) -> None:

@@ -1,4 +1,4 @@
-"""Every metric that we export, in one table, with what it reads."""
+"""Every metric that we export, in one table, with the function that reads its value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_operator.decision import JobFigures, PoolFigures
 from mofa_operator.evidence import bands_held, miscalibrated
 from mofa_operator.incidents.incident import PHASES
-from mofa_operator.metrics.counts import RECOVERY_BUCKETS, Counted, Distribution
+from mofa_operator.metrics.counts import RECOVERY_BUCKETS, Distribution, JobCounters
 from mofa_operator.objects import figure
 
 
@@ -30,8 +30,7 @@ class Loop(StrEnum):
     """Values of the label `loop`: what must succeed again and again."""
 
     RECONCILE = "reconcile"
-    """An object was decided on, and what followed was written; rests when there is nothing to do.
-    """
+    """An object was decided on and written; stands still while there is nothing to do."""
     HISTORY = "history"
     """Prometheus answered for a profile; exported only where a Prometheus is configured."""
     SIGHTINGS = "sightings"
@@ -55,13 +54,13 @@ class Gate(StrEnum):
 
 
 Value: TypeAlias = float | Distribution | Mapping[Any, "float | Distribution | None"] | None
-"""What a metric reads: a number or a histogram, or those by its own labels (one, or a tuple of
+"""Value of a metric: a number or a histogram, or those by its own labels (one, or a tuple of
 several); None = no series."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Declared:
-    """One metric."""
+class MetricSpec:
+    """Declaration of one metric."""
 
     name: str
     """Name of its series; a histogram's get _bucket, _sum and _count on top."""
@@ -76,8 +75,8 @@ class Declared:
     buckets: tuple[float, ...] = ()
     """Upper edges of a histogram's buckets, without the last, which is infinite."""
     read: Callable[..., Value] | None = None
-    """What it reads: of a pool from its figures, of a job from its figures and what was counted;
-    the operator counts its own."""
+    """Reads its value: of a pool from its figures, of a job from its figures and its counters; None
+    where the operator counts it itself."""
 
     @property
     def family(self) -> str:
@@ -109,17 +108,17 @@ def _row(
     text: str,
     read: Callable[..., Value] | None = None,
     buckets: tuple[float, ...] = (),
-) -> Declared:
-    return Declared(
+) -> MetricSpec:
+    return MetricSpec(
         name=name, type=type_, labels=labels, unit=unit, help=text, read=read, buckets=buckets
     )
 
 
-_gauge, _counter, _histogram, _info = (partial(_row, one) for one in Type)
+_gauge, _counter, _histogram, _info = (partial(_row, type_) for type_ in Type)
 
 
 def _rates(figures: PoolFigures) -> Value:
-    """Posterior failure rates by class and bound."""
+    """Posterior failure rates by class and bound. [1/d]"""
     return {
         (rate.name, bound): value
         for rate in figures.rates
@@ -128,7 +127,7 @@ def _rates(figures: PoolFigures) -> Value:
 
 
 def _recoveries(figures: PoolFigures) -> Value:
-    """Recovery times by class and bound."""
+    """Recovery times by class and bound. [s]"""
     return {
         (name, bound): value
         for name, time in figures.recovery.items()
@@ -139,38 +138,38 @@ def _recoveries(figures: PoolFigures) -> Value:
 def _effective(figures: PoolFigures) -> float | None:
     """Share of a pool's node-time that became lasting training. [1]"""
     whole = capacity(figures.account)
-    kept = sum(one.node_days for one in figures.account if one.state is NodeState.KEPT)
+    kept = sum(row.node_days for row in figures.account if row.state is NodeState.KEPT)
     return kept / whole if whole else None
 
 
 def _week_ahead(figures: PoolFigures) -> Value:
     """Today's forecast of the pool, by percentile. [1]"""
-    own = [one for one in figures.forecasts if not one.job]
-    if not own:
+    forecasts = [forecast for forecast in figures.forecasts if not forecast.job]
+    if not forecasts:
         return None
-    ettr = max(own, key=lambda one: one.date).ettr
+    ettr = max(forecasts, key=lambda forecast: forecast.date).ettr
     return {"p10": ettr.lower, "p50": ettr.target, "p90": ettr.upper}
 
 
 def _helps(figures: PoolFigures) -> Value:
-    """What the best few changes would have gained, by change and bound. [h]"""
+    """GPU-hours that the best changes would have gained, by change and bound. [h]"""
     return {
-        (one.change, bound): value
-        for one in figures.snapshot.profile.status.what_would_help.changes
-        if one.gained is not None
-        for bound, value in asdict(one.gained).items()
+        (row.change, bound): value
+        for row in figures.snapshot.profile.status.what_would_help.changes
+        if row.gained is not None
+        for bound, value in asdict(row.gained).items()
     }
 
 
 def _spent(figures: PoolFigures) -> Value:
-    """Node-days by state."""
-    return {one.state.value: one.node_days for one in summed(figures.account)}
+    """Node-days by state. [d]"""
+    return {row.state.value: row.node_days for row in summed(figures.account)}
 
 
 def _predicted(name: str) -> Callable[..., Value]:
-    """A prediction with its bounds, where there is one."""
+    """A reader of a prediction with its bounds; None where there is none."""
 
-    def read(figures: JobFigures, _: Counted) -> Value:
+    def read(figures: JobFigures, _: JobCounters) -> Value:
         band = figures.predicted.get(name)
         return None if band is None else asdict(band)
 
@@ -178,11 +177,11 @@ def _predicted(name: str) -> Callable[..., Value]:
 
 
 def _seen(name: str) -> Callable[..., Value]:
-    """A reader of one number that a running job was seen to have; None where it does not run."""
+    """A reader of one figure of a running job; None where it does not run."""
     return lambda figures, _: getattr(figures.running, name, None)
 
 
-def _strategy(figures: JobFigures, _: Counted) -> Value:
+def _strategy(figures: JobFigures, _: JobCounters) -> Value:
     """The advised strategy, all of it in the labels."""
     if not figures.strategy:
         return None
@@ -236,7 +235,7 @@ JOBS: Final = (
     _gauge("mofa_job_last_step_timestamp_seconds", JOB, "s",
         "When the last finished step of a running job was last "
         "seen to change, in seconds of the epoch.",
-        lambda f, c: f.running and c.moved),
+        lambda f, c: f.running and c.stepped_at),
     _gauge("mofa_job_step_due_timestamp_seconds", JOB, "s",
         "Until when the next step of a job that is there is due, the first one included, in "
         "seconds of the epoch; after that it is stuck. Only where steps would be seen.",
@@ -276,7 +275,7 @@ JOBS: Final = (
         "The advised strategy, axis by axis, and the ClusterProfile that it is for.",
         _strategy),
 )  # fmt: skip
-"""Of one job each; they go when the job goes."""
+"""Metrics of one job each; a series ends with its job."""
 
 POOLS: Final = (
     _gauge("mofa_pool_nodes", ("pool",), "1",
@@ -290,7 +289,7 @@ POOLS: Final = (
         lambda f: dict.fromkeys(f.snapshot.node_count.names, 1.0)),
     _gauge("mofa_pool_assumed_failures_per_node_day", CLASS, "1/d",
         "Failures per node and day that the profile assumes, by recovery class.",
-        lambda f: {one.name: one.assumed for one in f.rates}),
+        lambda f: {rate.name: rate.assumed for rate in f.rates}),
     _gauge("mofa_pool_failures_per_node_day", (*CLASS, "bound"), "1/d",
         "Failures per node and day after history and assumption "
         "are blended; bound is lower, mean or upper.",
@@ -301,11 +300,11 @@ POOLS: Final = (
     _gauge("mofa_pool_verdict", (*CLASS, "verdict"), "1",
         "1 for the verdict that history gives on the assumption: Consistent, Drifts, "
         "HigherThanAssumed, LowerThanAssumed or InsufficientData.",
-        lambda f: {(one.name, one.verdict.value): 1.0 for one in f.rates}),
+        lambda f: {(rate.name, rate.verdict.value): 1.0 for rate in f.rates}),
     _gauge("mofa_pool_contradiction_ratio", CLASS, "1",
         "Evidence that the assumption is wrong over what that verdict needs, by recovery class "
         "and of their total; at 1 the verdict turns.",
-        lambda f: {one.name: one.evidence for one in f.rates}),
+        lambda f: {rate.name: rate.evidence for rate in f.rates}),
     _gauge("mofa_pool_recovery_seconds", (*CLASS, "bound"), "s",
         "Recovery time by recovery class; bound is lower, mean or upper.",
         _recoveries),
@@ -322,20 +321,21 @@ POOLS: Final = (
         "docs/incidents.md lists them.",
         lambda f: node_days_lost(f.account)),
     _gauge("mofa_pool_effective_ratio", ("pool",), "1",
-        "Node-time of the days in the FailureLedger that trained and was kept, of all that was paid.",
+        "Node-time of the days in the FailureLedger that trained and was kept, "
+        "of all that was paid.",
         _effective),
     _gauge("mofa_pool_would_help_gpu_hours", ("pool", "change", "bound"), "h",
-        "GPU-hours that one change would have gained in the window, by the last daily replay of the "
-        "pool's own account: of the best five at most; bound is lower, target or upper.",
+        "GPU-hours that one change would have gained in the window, by the last daily replay of "
+        "the pool's own account: of the best five at most; bound is lower, target or upper.",
         _helps),
     _gauge("mofa_pool_forecast_ettr_ratio", ("pool", "percentile"), "1",
         "Share of the time held that jobs of the pool will keep in the seven days from today, by "
         "today's forecast.",
         _week_ahead),
     _gauge("mofa_pool_forecast_held_ratio", ("pool", "of"), "1",
-        "Of the forecasts that ended in the last sixty days, the share whose 80 % band held: of ettr "
-        "and of interruptions.",
-        lambda f: {name: one.share for name, one in bands_held(f.forecasts).items()}),
+        "Of the forecasts that ended in the last sixty days, the share whose 80 % band held: of "
+        "ettr and of interruptions.",
+        lambda f: {name: band.share for name, band in bands_held(f.forecasts).items()}),
     _gauge("mofa_pool_forecast_miscalibrated", ("pool",), "1",
         "1 where the bands of ETTR hold less or more often than chance allows, else 0.",
         lambda f: float(miscalibrated(f.forecasts) is not None) if f.forecasts else None),
@@ -344,7 +344,7 @@ POOLS: Final = (
         lambda f: f.history and f.history.coverage),
     _gauge("mofa_pool_prior_weight_ratio", CLASS, "1",
         "Share of the failure rate that is assumption and not history, by recovery class.",
-        lambda f: {one.name: one.prior_weight for one in f.rates}),
+        lambda f: {rate.name: rate.prior_weight for rate in f.rates}),
     _gauge("mofa_pool_calibration_ratio", ("pool",), "1",
         "Observed over predicted step time that running jobs of the profile taught.",
         lambda f: figure(f.calibration.get("stepTimeRatio"))),
@@ -352,7 +352,7 @@ POOLS: Final = (
         "Observed over predicted peak of device memory that running jobs of the profile taught.",
         lambda f: figure(f.calibration.get("memoryRatio"))),
 )  # fmt: skip
-"""Of one ClusterProfile each; pool is its name."""
+"""Metrics of one ClusterProfile each; pool is its name."""
 
 ADVISOR: Final = (
     _counter("mofa_advisor_recommendations_total", ("training_kind", "outcome", "reason"), "1",
@@ -400,7 +400,7 @@ ADVISOR: Final = (
         "1 where the admission policy was proved to refuse what is not ours to write, 0 where it "
         "does not and nothing is written; absent where no fence was asked for."),
 )  # fmt: skip
-"""Of the operator itself."""
+"""Metrics of the operator itself."""
 
 TABLE: Final = (*JOBS, *POOLS, *ADVISOR)
 """Every metric, in the order in which it is exported."""

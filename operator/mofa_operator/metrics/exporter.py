@@ -19,16 +19,16 @@ from prometheus_client.samples import Sample
 from mofa_model.kinds import Kind
 from mofa_operator.decision import JobFigures, PoolFigures
 from mofa_operator.keys import Key
-from mofa_operator.metrics.counts import Counted, Distribution
+from mofa_operator.metrics.counts import Distribution, JobCounters
 from mofa_operator.metrics.declared import (
     DECISION_BUCKETS,
     GATE_BUCKETS,
     JOBS,
     POOLS,
     TABLE,
-    Declared,
     Gate,
     Loop,
+    MetricSpec,
     Value,
 )
 
@@ -45,9 +45,9 @@ FAMILY = {name: declared.name for declared in TABLE for name in declared.series}
 
 
 class Exporter(Collector):
-    """What the operator exports.
+    """The metrics of the operator, as a collector of the Prometheus client.
 
-    Showing is cheap and may be done as often as one likes; a scrape pays for the text.
+    Showing figures is cheap and may be done often; the text is made by a scrape.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Exporter(Collector):
     ) -> None:
         self._most_jobs = most_jobs
         self._clock = clock
-        self._jobs: dict[Key, tuple[JobFigures, Counted]] = {}
+        self._jobs: dict[Key, tuple[JobFigures, JobCounters]] = {}
         self._without: dict[Key, None] = {}
         self._profiles: dict[Key, PoolFigures] = {}
         self._counts: Counter[tuple[str, tuple[str, ...]]] = Counter(
@@ -74,10 +74,9 @@ class Exporter(Collector):
         self._gauges: dict[tuple[str, tuple[str, ...]], float] = {}
         self._decisions = Distribution(DECISION_BUCKETS)
         self._gates = {outcome: Distribution(GATE_BUCKETS) for outcome in Gate}
-        self._queue: Callable[[], tuple[int, float]] | None = None
+        self._queue: tuple[int, float] | None = None
         self.registry = registry if registry is not None else CollectorRegistry()
-        """The registry that this exporter is in; a new one has the figures of the process as well.
-        """
+        """The registry of this exporter; a new one has the metrics of the process as well."""
         if registry is None:
             ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -87,26 +86,25 @@ class Exporter(Collector):
         if isinstance(figures, PoolFigures):
             self._profiles[figures.key] = figures
             return
-        known = self._jobs.get(figures.key)
-        if known is None and len(self._jobs) >= self._most_jobs:
+        stored = self._jobs.get(figures.key)
+        if stored is None and len(self._jobs) >= self._most_jobs:
             self._refuse(figures.key)
             return
-        counted = known[1] if known is not None else Counted()
+        counters = JobCounters() if stored is None else stored[1]
         self._without.pop(figures.key, None)
         if figures.running is not None:
-            counted.take(figures.running, self._clock())
-        self._jobs[figures.key] = figures, counted
+            counters.add(figures.running, self._clock())
+        self._jobs[figures.key] = figures, counters
 
     def rest(self, key: Key) -> None:
-        """A job that is paused or not judged: its counts stay, its present figures go."""
-        if (known := self._jobs.get(key)) is not None:
-            self._jobs[key] = (
-                replace(known[0], running=None, residual=None, step_due=None),
-                known[1],
-            )
+        """Drop the present figures of a job that is paused or not judged; its counters stay."""
+        if key in self._jobs:
+            figures, counters = self._jobs[key]
+            figures = replace(figures, running=None, residual=None, step_due=None)
+            self._jobs[key] = figures, counters
 
     def forget(self, key: Key) -> None:
-        """Drop the series of an object that is no more; unknown objects do no harm."""
+        """Drop the series of an object that is gone, where it has any."""
         self._jobs.pop(key, None)
         self._without.pop(key, None)
         self._profiles.pop(key, None)
@@ -136,11 +134,11 @@ class Exporter(Collector):
         self._decisions.add(seconds)
 
     def observe_gate(self, seconds: float, outcome: Gate | str) -> None:
-        """Take the time that a job waited at our gate."""
+        """Record how long a job waited at our gate."""
         self._gates[Gate(outcome)].add(seconds)
 
     def count_check(self, state: str) -> None:
-        """Count what our AdmissionCheck has said of a Workload."""
+        """Count an answer of our AdmissionCheck to a Workload."""
         self._counts["mofa_advisor_admission_checks_total", (state,)] += 1
 
     def success(self, loop: Loop | str) -> None:
@@ -169,12 +167,12 @@ class Exporter(Collector):
         """Say which versions run."""
         self._gauges["mofa_advisor_build_info", (version, model_version)] = 1.0
 
-    def queue(self, read: Callable[[], tuple[int, float]]) -> None:
-        """Read depth and oldest age of the queue from `read` at each scrape."""
-        self._queue = read
+    def queue(self, depth: int, oldest: float) -> None:
+        """Say how many objects wait, and for how long the oldest one. [s]"""
+        self._queue = depth, oldest
 
     def page(self) -> tuple[bytes, str]:
-        """What a scrape is answered with, and its content type. Another thread may ask."""
+        """The text that answers a scrape, and its content type; safe in another thread."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> Iterable[Metric]:
@@ -182,7 +180,7 @@ class Exporter(Collector):
         return [_family(declared) for declared in TABLE]
 
     def collect(self) -> Iterator[Metric]:
-        """Families with the samples of this moment; families without samples are left out."""
+        """Families with their present samples; families without samples are left out."""
         families = {declared.name: _family(declared) for declared in TABLE}
         for name, labels, value in self._rows():
             samples = families[FAMILY[name]].samples
@@ -190,16 +188,16 @@ class Exporter(Collector):
         return (family for family in families.values() if family.samples)
 
     def _refuse(self, key: Key) -> None:
-        """Count a job that gets no series, the first time that it asks."""
+        """Count a job that gets no series, once."""
         if key not in self._without:
             self._without[key] = None
             self._counts["mofa_advisor_series_dropped_total", ()] += 1
 
     def _rows(self) -> Iterator[Row]:
-        """All samples; containers are copied first, for the loop may go on in its own thread."""
+        """All samples; containers are copied first, because the loop goes on in its own thread."""
         jobs, without = list(self._jobs.values()), list(self._without)
         return chain(
-            chain.from_iterable(_job(figures, counted) for figures, counted in jobs),
+            chain.from_iterable(_job(figures, counters) for figures, counters in jobs),
             chain.from_iterable(_pool(figures) for figures in list(self._profiles.values())),
             self._of_the_operator([figures.key for figures, _ in jobs], without),
         )
@@ -211,33 +209,32 @@ class Exporter(Collector):
         yield from _distribution(
             "mofa_advisor_recommendation_duration_seconds", (), self._decisions
         )
-        for outcome, held in self._gates.items():
-            yield from _distribution("mofa_advisor_gate_wait_seconds", (outcome.value,), held)
+        for outcome, waits in self._gates.items():
+            yield from _distribution("mofa_advisor_gate_wait_seconds", (outcome.value,), waits)
         for name, keys in (
             ("mofa_advisor_jobs", with_series + without),
             ("mofa_advisor_jobs_without_series", without),
         ):
             for kind, number in Counter(key.kind.kind for key in keys).items():
                 yield name, (kind,), number
-        if self._queue is not None and self._gauges.get(
-            ("mofa_advisor_leader", ()), 1.0
-        ):  # who stands by has none
-            depth, oldest = self._queue()
+        leads = self._gauges.get(("mofa_advisor_leader", ()), 1.0)
+        if self._queue is not None and leads:  # a standby has no queue
+            depth, oldest = self._queue
             yield "mofa_advisor_queue_depth", (), depth
             yield "mofa_advisor_queue_oldest_age_seconds", (), oldest
 
 
-def _family(declared: Declared) -> Metric:
+def _family(declared: MetricSpec) -> Metric:
     """An empty family, as the client library wants it."""
     return Metric(declared.family, declared.help, declared.type.value)
 
 
-def _job(figures: JobFigures, counted: Counted) -> Iterator[Row]:
+def _job(figures: JobFigures, counters: JobCounters) -> Iterator[Row]:
     """Series of one job."""
-    this = (figures.key.namespace, figures.key.name, figures.key.kind.kind)
+    labels = (figures.key.namespace, figures.key.name, figures.key.kind.kind)
     for declared in JOBS:
         if declared.read is not None:
-            yield from _rows(declared.name, this, declared.read(figures, counted))
+            yield from _rows(declared.name, labels, declared.read(figures, counters))
 
 
 def _pool(figures: PoolFigures) -> Iterator[Row]:
@@ -248,7 +245,7 @@ def _pool(figures: PoolFigures) -> Iterator[Row]:
 
 
 def _rows(name: str, labels: tuple[str, ...], value: Value) -> Iterator[Row]:
-    """What a metric reads as samples; a number that is none has no sample."""
+    """A metric's value as samples; numbers that are not finite have none."""
     if isinstance(value, Mapping):
         for key, inner in list(value.items()):
             yield from _rows(name, (*labels, *(key if isinstance(key, tuple) else (key,))), inner)
@@ -258,11 +255,11 @@ def _rows(name: str, labels: tuple[str, ...], value: Value) -> Iterator[Row]:
         yield name, labels, value
 
 
-def _distribution(name: str, labels: tuple[str, ...], held: Distribution) -> Iterator[Row]:
+def _distribution(name: str, labels: tuple[str, ...], values: Distribution) -> Iterator[Row]:
     """Series of a histogram; the edge of a bucket is one more label, at the end."""
-    sofar = 0
-    for edge, count in zip((*held.edges, math.inf), list(held.held), strict=True):
-        sofar += count
-        yield f"{name}_bucket", (*labels, "+Inf" if edge == math.inf else str(edge)), sofar
-    yield f"{name}_count", labels, sofar
-    yield f"{name}_sum", labels, held.total
+    total = 0
+    for edge, count in zip((*values.edges, math.inf), list(values.counts), strict=True):
+        total += count
+        yield f"{name}_bucket", (*labels, "+Inf" if edge == math.inf else str(edge)), total
+    yield f"{name}_count", labels, total
+    yield f"{name}_sum", labels, values.total

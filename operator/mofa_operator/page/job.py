@@ -1,4 +1,4 @@
-"""Jobs: what was predicted, what is seen, and why the advice says what it says."""
+"""The page of one job: what was predicted, what is observed, and the reasons of its advice."""
 
 from __future__ import annotations
 
@@ -14,16 +14,7 @@ from mofa_model.annotations import PREFIX
 from mofa_model.answers.what_if import form_fields
 from mofa_model.page import AdviceView, advice_sections, in_short
 from mofa_model.page.figures import LineDrawing, band, lines
-from mofa_model.page.markup import (
-    FormField,
-    Node,
-    el,
-    form,
-    form_errors,
-    page,
-    table,
-    text,
-)
+from mofa_model.page.markup import FormField, Node, el, form, form_errors, page, table, text
 from mofa_model.spec.account import NodeTime, capacity, node_days_lost, summed
 from mofa_model.units import GIB, HOUR, Range
 from mofa_operator.objects import JobStatus, LiveObject, LiveTrainingJob
@@ -43,15 +34,15 @@ BAD: Final = (
     "ProfileMissing",
     "InternalError",
 )
-"""States in which a job has no advice, though it wants some."""
+"""States of a job that wants advice and has none."""
 _ACCURATE: Final = (Aspect.PREDICTION_ACCURATE, Aspect.MEMORY_ACCURATE)
-"""Conditions of what is seen."""
+"""Conditions that compare predictions with observations."""
 _HEALTH: Final = {"Healthy": "good", "Drifting": "warn", "Stuck": "bad", "NotSeen": "warn"}
-"""How a running job does, and how that looks."""
+"""Class of style for the health of a running job."""
 _ROWS: Final = 24
-"""Rows of the table of the last day. [1]"""
+"""Most rows of the table of the last day. [1]"""
 LONGEST: Final = 200
-"""Characters of a field. [1]"""
+"""Most characters of a field. [1]"""
 _NODES: Final = FormField(name="nodes", label="Nodes", hint="of the job's pool")
 _ASKED: Final = (
     "sequence_length",
@@ -68,14 +59,14 @@ _AS_IT_IS: Final = "as the job says"
 
 @dataclass(frozen=True, slots=True)
 class ShownJob:
-    """A job, and how it does."""
+    """A job, its health and its account."""
 
     job: LiveObject
     """The job as it stands."""
     judged: str = ""
-    """A `Health`, as the operator judged last; empty where it does not run, or was not judged."""
+    """Its `Health` as the operator judged last; empty where it does not run, or was not judged."""
     account: tuple[NodeTime, ...] = ()
-    """What the ledger of its pool says of it."""
+    """Rows of the job in its pool's ledger."""
 
     @property
     def name(self) -> str:
@@ -94,7 +85,7 @@ class ShownJob:
 
     @property
     def health(self) -> str:
-        """Its health from its status; of other kinds as the operator judged last."""
+        """Health of a TrainingJob by its status; of other kinds as the operator judged last."""
         return self.status.health if isinstance(self.job, LiveTrainingJob) else self.judged
 
     @property
@@ -105,7 +96,7 @@ class ShownJob:
 
     @property
     def is_well(self) -> bool:
-        """Whether it needs no attention."""
+        """Whether the job needs no attention."""
         return self.state == "Recommended" and self.health in {"", "Healthy"}
 
     def annotation(self, name: str) -> str:
@@ -121,16 +112,17 @@ def job_page(
 ) -> str:
     """One job: predicted and observed, its last day, the form, the advice, the conditions."""
     sections: list[Node] = [el("h1", shown.name)]
-    does = (", ", el("strong", health(shown))) if shown.health else ()
-    said = shown.annotation("explanation")
-    told = in_short(f"{said}." if said and not said.endswith(".") else said)
-    kind = f"{shown.job.key.kind.kind}, "
-    sections.append(el("p", kind, el("strong", mood(shown)), *does, f". {told}"))
-    sections += [*_amiss(shown), *_observed(shown), *account_sections(shown.account)]
+    health = (", ", el("strong", health_word(shown))) if shown.health else ()
+    explanation = shown.annotation("explanation")
+    if explanation and not explanation.endswith("."):
+        explanation += "."
+    kind, state = f"{shown.job.key.kind.kind}, ", el("strong", state_word(shown))
+    sections.append(el("p", kind, state, *health, f". {in_short(explanation)}"))
+    sections += [*_inaccurate(shown), *_observed(shown), *account_sections(shown.account)]
     sections += history_sections(curves)
-    refused = view.why if isinstance(view, Refusal) else {}
     if view is not None:
-        sections += what_if_sections(changes, refused, address(shown))
+        errors = view.why if isinstance(view, Refusal) else {}
+        sections += what_if_sections(changes, errors, address(shown))
     if isinstance(view, AdviceView):
         heading = "Advice, if it were so" if changes else "Advice"
         sections += [el("h2", heading), *advice_sections(view, told=not changes)]
@@ -149,12 +141,12 @@ def account_sections(account: Sequence[NodeTime]) -> list[ET.Element]:
         return []
     whole = capacity(account) or 1.0
     rows: list[tuple[Node, ...]] = [
-        (one.state.value, one.cause or "-", f"{one.node_days:.6g}", f"{one.node_days / whole:.1%}")
-        for one in summed(account, "cause")
+        (row.state.value, row.cause or "-", f"{row.node_days:.6g}", f"{row.node_days / whole:.1%}")
+        for row in summed(account, "cause")
     ]
-    first, last = min(one.date for one in account), max(one.date for one in account)
-    away = sum(node_days_lost(account).values())
-    note = f"{whole:.6g} node-days from {first} to {last}, {away:.6g} of them lost."
+    first, last = min(row.date for row in account), max(row.date for row in account)
+    lost = sum(node_days_lost(account).values())
+    note = f"{whole:.6g} node-days from {first} to {last}, {lost:.6g} of them lost."
     return [
         el("h2", "Where the node-time went"),
         table(_ACCOUNT, rows, numbers=(2, 3)),
@@ -162,19 +154,19 @@ def account_sections(account: Sequence[NodeTime]) -> list[ET.Element]:
     ]
 
 
-def _amiss(shown: ShownJob) -> list[ET.Element]:
-    """The conditions of a running job that do not hold, as sentences."""
+def _inaccurate(shown: ShownJob) -> list[ET.Element]:
+    """Messages of a running job's predictions that do not hold."""
     if not isinstance(shown.job, LiveTrainingJob) or shown.health in {"", "Healthy"}:
         return []
     return [
-        el("p", f"{in_short(one.message)}.")
-        for one in shown.job.conditions
-        if one.type in _ACCURATE and one.status == "False"
+        el("p", f"{in_short(condition.message)}.")
+        for condition in shown.job.conditions
+        if condition.type in _ACCURATE and condition.status == "False"
     ]
 
 
 def address(shown: ShownJob) -> str:
-    """Where a job's page is."""
+    """Path of a job's page."""
     key = shown.job.key
     pieces = (key.kind.resource, key.namespace, key.name)
     return "/jobs/" + "/".join(quote(piece, safe="") for piece in pieces)
@@ -182,68 +174,74 @@ def address(shown: ShownJob) -> str:
 
 def _observed(shown: ShownJob) -> list[ET.Element]:
     """Predicted bands of the layout that runs, with the observed values on them."""
-    today, seen = shown.status.current, shown.status.observed
-    predicted = shown.predicted if today is None else today.predicted
+    current, observed = shown.status.current, shown.status.observed
+    predicted = shown.predicted if current is None else current.predicted
     rows = []
-    for title, name, now, unit, show in (
-        ("Tokens a second", "tokens_per_second", seen.tokens_per_second, 1.0, "{:,.0f}"),
-        ("Effective training time", "ettr", seen.ettr, 1.0, "{:.3f}"),
-        ("Device memory, GiB", "memory_bytes", seen.memory_bytes, GIB, "{:.1f}"),
+    for title, name, value, unit, pattern in (
+        ("Tokens a second", "tokens_per_second", observed.tokens_per_second, 1.0, "{:,.0f}"),
+        ("Effective training time", "ettr", observed.ettr, 1.0, "{:.3f}"),
+        ("Device memory, GiB", "memory_bytes", observed.memory_bytes, GIB, "{:.1f}"),
     ):
         if name in predicted:
             expected = predicted[name].times(1 / unit)
-            at = None if now is None else now / unit
-            seen_at = "-" if at is None else show.format(at)
-            drawn = band(title, expected, at, show)
-            rows.append((title, show.format(expected.target), seen_at, drawn))
+            scaled = None if value is None else value / unit
+            value_text = "-" if scaled is None else pattern.format(scaled)
+            drawing = band(title, expected, scaled, pattern)
+            rows.append((title, pattern.format(expected.target), value_text, drawing))
     if not rows:
         return []
-    found = [
+    sections = [
         el("h2", "Predicted and observed"),
         table(("", "predicted", "observed", "band"), rows, numbers=(1, 2)),
     ]
-    if today is not None:
-        layout = in_short(today.strategy)
-        found.append(el("p", f"Predicted of the layout that the job is said to run: {layout}."))
+    if current is not None:
+        layout = in_short(current.strategy)
+        sections.append(el("p", f"Predicted of the layout that the job is said to run: {layout}."))
     if (odds := shown.status.odds).fits is not None:
         beats = "" if odds.beats is None else f", and beats today's layout with {odds.beats:.0%}"
         fits = f"By measured runs the advice fits with a probability of {odds.fits:.0%}"
-        found.append(el("p", f"{fits}{beats}."))
-    if seen.interruptions is not None:
-        since = seen.since or "the start"
-        is_told = seen.lost and not shown.account
-        cost = f"; they cost {units.format(seen.lost, 's')}" if is_told else ""
-        found.append(el("p", f"Interruptions since {since}: {seen.interruptions:.0f}{cost}."))
-    return found
+        sections.append(el("p", f"{fits}{beats}."))
+    if observed.interruptions is not None:
+        since = observed.since or "the start"
+        cost = ""
+        if observed.lost and not shown.account:  # the table of the account has the cost
+            cost = f"; they cost {units.format(observed.lost, 's')}"
+        sections.append(
+            el("p", f"Interruptions since {since}: {observed.interruptions:.0f}{cost}.")
+        )
+    return sections
 
 
-def reason_of(stands: LiveObject, type_: str) -> str:
-    """Reason of a condition of an object; empty where it does not stand."""
-    return next((one.reason for one in stands.conditions if one.type == type_), "")
+def reason_of(live: LiveObject, type_: str) -> str:
+    """Reason of a condition of an object; empty where it has no such condition."""
+    return next((condition.reason for condition in live.conditions if condition.type == type_), "")
 
 
-def conditions(stands: LiveObject) -> list[ET.Element]:
+def conditions(live: LiveObject) -> list[ET.Element]:
     """The conditions of an object, each with its reason."""
-    rows = [(one.type, one.status, one.reason, in_short(one.message)) for one in stands.conditions]
+    rows = [
+        (condition.type, condition.status, condition.reason, in_short(condition.message))
+        for condition in live.conditions
+    ]
     headings = ("condition", "holds", "reason", "message")
     return [el("h2", "Conditions"), table(headings, rows)] if rows else []
 
 
 def _foot(shown: ShownJob) -> str:
-    at, inputs, model = (
+    moment, inputs, model = (
         shown.annotation(name) or "-" for name in ("computed-at", "inputs-hash", "model-version")
     )
-    return f"Computed at {at} for inputs {inputs} by model {model}."
+    return f"Computed at {moment} for inputs {inputs} by model {model}."
 
 
-def mood(shown: ShownJob) -> ET.Element:
+def state_word(shown: ShownJob) -> ET.Element:
     """The job's state as a coloured word."""
     state = shown.state
-    look = "bad" if state in BAD else "warn"
-    return el("span", state, class_="good" if state == "Recommended" else look)
+    style = "good" if state == "Recommended" else "bad" if state in BAD else "warn"
+    return el("span", state, class_=style)
 
 
-def health(shown: ShownJob) -> Node:
+def health_word(shown: ShownJob) -> Node:
     """The job's health as a coloured word; a hyphen where it does not run."""
     word = shown.health
     return el("span", word, class_=_HEALTH.get(word, "warn")) if word else "-"
@@ -258,39 +256,39 @@ def history_sections(curves: Curves | str | None) -> list[ET.Element]:
         return [heading, el("p", curves)]
     if not (curves.predicted or curves.observed):
         return [heading, el("p", "Prometheus holds nothing of this job yet.")]
-    now = max(moment for points in (curves.predicted, curves.observed) for moment, _ in points)
+    latest = max(moment for points in (curves.predicted, curves.observed) for moment, _ in points)
 
-    def before(points: tuple[tuple[float, float], ...]) -> list[tuple[Any, float]]:
-        return [(round((moment - now) / HOUR, 2), value) for moment, value in points]
+    def in_hours(points: tuple[tuple[float, float], ...]) -> list[tuple[Any, float]]:
+        return [(round((moment - latest) / HOUR, 2), value) for moment, value in points]
 
-    told = {"predicted": before(curves.predicted), "observed": before(curves.observed)}
-    drawn = LineDrawing(
-        lines={name: points for name, points in told.items() if points},
+    curve_points = {"predicted": in_hours(curves.predicted), "observed": in_hours(curves.observed)}
+    drawing = LineDrawing(
+        lines={name: points for name, points in curve_points.items() if points},
         across="hours from now",
         up="tokens a second",
     )
-    by_hour = {name: dict(points) for name, points in told.items()}
-    places = sorted({at for points in by_hour.values() for at in points})
+    by_hour = {name: dict(points) for name, points in curve_points.items()}
+    hours = sorted({hour for values in by_hour.values() for hour in values})
     rows = [
         (
-            f"{at:g}",
-            *(f"{by_hour[name][at]:,.0f}" if at in by_hour[name] else "-" for name in by_hour),
+            f"{hour:g}",
+            *(f"{values[hour]:,.0f}" if hour in values else "-" for values in by_hour.values()),
         )
-        for at in places[:: max(1, len(places) // _ROWS)]
+        for hour in hours[:: max(1, len(hours) // _ROWS)]
     ]
     numbers = table(("hours from now", *by_hour), rows, numbers=(0, 1, 2))
     return [
         heading,
-        lines("Tokens a second, predicted and observed", drawn),
+        lines("Tokens a second, predicted and observed", drawing),
         el("details", el("summary", "The lines as a table"), numbers),
     ]
 
 
 @cache
 def fields() -> tuple[FormField, ...]:
-    """The fields of the form; an empty one stays as the job says."""
-    known = {field.name: field for field in form_fields()}
-    return (_NODES, *(_optional(known[name]) for name in _ASKED))
+    """The fields of the form; an empty field keeps what the job says."""
+    by_name = {field.name: field for field in form_fields()}
+    return (_NODES, *(_optional(by_name[name]) for name in _ASKED))
 
 
 def _optional(field: FormField) -> FormField:
@@ -308,11 +306,11 @@ def changes_in(query: Mapping[str, str]) -> dict[str, str]:
 def what_if_sections(
     changes: Mapping[str, str], errors: Mapping[str, str], address: str
 ) -> list[Node]:
-    """The form to ask the same job with other values, with the errors of the values so far."""
-    how = f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written."
+    """The form that asks the same job with other values, with the errors of the last values."""
+    note = f"Ask the same for other values; what is empty stays {_AS_IT_IS}. Nothing is written."
     return [
         el("h2", "What if", id="what-if"),
-        el("p", how),
+        el("p", note),
         *form_errors(errors, fields()),
         form(fields(), changes, errors, action=address, button="Answer"),
     ]

@@ -1,4 +1,4 @@
-"""Profiles: what was assumed of failures, what was counted, and what that says."""
+"""The pages of ClusterProfiles: failures as assumed and as counted, and the verdict on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLASSES: Final = (
 def profiles_page(profiles: Iterable[LiveProfile]) -> str:
     """The list of profiles."""
     rows: list[tuple[Node, ...]] = []
-    for profile in sorted(profiles, key=lambda one: one.key.name):
+    for profile in sorted(profiles, key=lambda profile: profile.key.name):
         name, status = profile.key.name, profile.status
         verdict = reason_of(profile, "AssumptionsHold") or "-"
         is_counted = status.ready is not None and status.total is not None
@@ -34,7 +34,7 @@ def profiles_page(profiles: Iterable[LiveProfile]) -> str:
                 status.assumed or "-",
                 status.observed or "-",
                 "-" if status.coverage_percent is None else f"{status.coverage_percent:.0f} %",
-                el("span", verdict, class_=_mood(verdict)),
+                el("span", verdict, class_=_style(verdict)),
             )
         )
     content: Node = (
@@ -51,7 +51,7 @@ def profiles_page(profiles: Iterable[LiveProfile]) -> str:
 
 
 def profile_page(profile: LiveProfile) -> str:
-    """One profile: assumptions with the counted history on them."""
+    """The page of one profile: its assumptions beside the counted history."""
     name = profile.key.name
     sections: list[Node] = [
         el("h1", name),
@@ -65,22 +65,23 @@ def profile_page(profile: LiveProfile) -> str:
 
 
 def _classes(profile: LiveProfile) -> list[ET.Element]:
+    """Failure rates by recovery class, assumed and observed."""
     rows: list[tuple[Node, ...]] = []
-    for one in profile.status.rows:
-        rate, verdict = one.rate, one.verdict or "-"
-        drawn: Node = "-"
+    for row in profile.status.rows:
+        rate, verdict = row.rate, row.verdict or "-"
+        drawing: Node = "-"
         if rate is not None:
-            drawn = band(one.name, rate, one.assumed, "{:.3g}", ("posterior", "assumed"))
+            drawing = band(row.name, rate, row.assumed, "{:.3g}", ("posterior", "assumed"))
         rows.append(
             (
-                one.name,
-                _number(one.failures),
-                _number(one.exposure_node_days),
-                _number(one.assumed),
+                row.name,
+                _number(row.failures),
+                _number(row.exposure_node_days),
+                _number(row.assumed),
                 _number(None if rate is None else rate.target),
-                drawn,
-                "-" if one.recovery_seconds is None else f"{one.recovery_seconds:.0f} s",
-                el("span", verdict, class_=_mood(verdict)),
+                drawing,
+                "-" if row.recovery_seconds is None else f"{row.recovery_seconds:.0f} s",
+                el("span", verdict, class_=_style(verdict)),
             )
         )
     if not rows:
@@ -97,45 +98,47 @@ def _classes(profile: LiveProfile) -> list[ET.Element]:
 
 
 def _helps(profile: LiveProfile) -> list[ET.Element]:
-    """What would have helped, as the last replay of the pool's account says."""
+    """Changes that would have helped, by the last replay of the pool's account."""
     helps = profile.status.what_would_help
     if helps.time is None or not helps.paid or helps.effective is None:
         return []
     rows: list[tuple[Node, ...]] = [
         (
-            one.says,
+            change.says,
             "-"
-            if one.gained is None
-            else band(one.change, one.gained, None, "{:,.3g}", ("gained", "")),
+            if change.gained is None
+            else band(change.change, change.gained, None, "{:,.3g}", ("gained", "")),
         )
-        for one in helps.changes
+        for change in helps.changes
     ]
-    found = [
+    sections = [
         el("h2", "What would have helped"),
         el("p", effective_line(helps.paid, helps.effective, helps.days or 0.0)),
     ]
     if helps.doubt:
-        found.append(el("p", helps.doubt))
+        sections.append(el("p", helps.doubt))
     if rows:
-        found.append(
+        sections.append(
             table(("change", "GPU-hours"), rows, caption="each alone: gains of two do not add up")
         )
-    return found
+    return sections
 
 
 def _learned(profile: LiveProfile) -> list[ET.Element]:
-    given = profile.status.calibration
-    if not given.step_time_ratio:
+    """The calibration that running jobs of the pool taught."""
+    learned = profile.status.calibration
+    if not learned.step_time_ratio:
         return []
-    said = (
-        f"{given.jobs or 0:.0f} jobs ran {given.step_time_ratio} times as long a step "
+    text = (
+        f"{learned.jobs or 0:.0f} jobs ran {learned.step_time_ratio} times as long a step "
         "as the model says; advice counts with it."
     )
-    if given.memory_ratio is not None:
-        said += (
-            f" Their devices held {given.memory_ratio:g} times what it says, which counts as well."
+    if learned.memory_ratio is not None:
+        text += (
+            f" Their devices held {learned.memory_ratio:g} times what it says, "
+            "which counts as well."
         )
-    return [el("h2", "What running jobs taught"), el("p", said)]
+    return [el("h2", "What running jobs taught"), el("p", text)]
 
 
 def _number(value: float | None) -> str:
@@ -145,5 +148,5 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _mood(verdict: str) -> str:
+def _style(verdict: str) -> str:
     return {"Consistent": "good", "HigherThanAssumed": "bad"}.get(verdict, "warn")

@@ -19,9 +19,9 @@ from mofa_model.spec.account import (
 from mofa_model.tables import Column, Table
 
 _JOBS: Final = 20
-"""Jobs that people see. [1]"""
+"""Most jobs in the table. [1]"""
 _CHANGED: Final = 0.001
-"""Least change of a share of the capacity that is worth a sentence. Ours. [1]"""
+"""Least change of a share of the capacity that gets a sentence; our choice. [1]"""
 _WORDS: Final = {"": "-", START: "first start of a job", NO_JOB: "-"}
 
 
@@ -41,15 +41,15 @@ def account_table(account: Sequence[NodeTime], pool: str = "") -> Table:
         ),
         rows=tuple(
             (
-                one.state.value,
-                _WORDS.get(one.cause, one.cause),
-                one.node_days,
-                one.node_days / whole,
-                one.machines / one.node_days if one.node_days else 0.0,
-                one.estimated / one.node_days if one.node_days else 0.0,
-                " ".join(one.incidents),
+                row.state.value,
+                _WORDS.get(row.cause, row.cause),
+                row.node_days,
+                row.node_days / whole,
+                row.machines / row.node_days if row.node_days else 0.0,
+                row.estimated / row.node_days if row.node_days else 0.0,
+                " ".join(row.incidents),
             )
-            for one in summed(account, "cause")
+            for row in summed(account, "cause")
         ),
         notes=tuple(_notes(account)),
     )
@@ -57,22 +57,23 @@ def account_table(account: Sequence[NodeTime], pool: str = "") -> Table:
 
 def _notes(account: Sequence[NodeTime]) -> list[str]:
     """The capacity, what was lost of it, and what is only estimated."""
-    whole, states = capacity(account), {one.state: one for one in summed(account)}
-    away = sum(node_days_lost(account).values())
+    whole, states = capacity(account), {row.state: row for row in summed(account)}
+    lost = sum(node_days_lost(account).values())
     kept, idle = _days(states, NodeState.KEPT), _days(states, NodeState.IDLE)
-    parts = f"{kept:.6g} trained and kept, {idle:.6g} idle, {away:.6g} lost"
-    told = [f"{whole:.6g} node-days in all: {parts}."]
-    guessed = sum(one.estimated for one in account)
-    if guessed:
-        told.append(
-            f"{guessed:.4g} node-days of work done again are an estimate, because nobody publishes "
-            "steps: the time since the last save, as the job is known to save, else by "
+    parts = f"{kept:.6g} trained and kept, {idle:.6g} idle, {lost:.6g} lost"
+    notes = [f"{whole:.6g} node-days in all: {parts}."]
+    estimated = sum(row.estimated for row in account)
+    if estimated:
+        notes.append(
+            f"{estimated:.4g} node-days of work done again are an estimate, because nobody "
+            "publishes steps: the time since the last save, as the job is known to save, else by "
             "spec.incidents.checkpointSeconds, else half of half an hour."
         )
-    return told
+    return notes
 
 
 def _days(states: Mapping[NodeState, NodeTime], state: NodeState) -> float:
+    """Node-days in a state. [d]"""
     return states[state].node_days if state in states else 0.0
 
 
@@ -86,14 +87,14 @@ def tables_of(account: Sequence[NodeTime], period: str, until: str) -> list[Tabl
 def jobs_table(account: Sequence[NodeTime]) -> Table:
     """What each job kept and lost, the largest loss first."""
     rows = []
-    for job in sorted({one.job for one in account if one.job}):
-        own = [one for one in account if one.job == job]
-        by_cause = node_days_lost(own)
-        held = sum(one.node_days for one in own if one.state is not NodeState.IDLE)
+    for job in sorted({row.job for row in account if row.job}):
+        job_account = [row for row in account if row.job == job]
+        by_cause = node_days_lost(job_account)
+        held = sum(row.node_days for row in job_account if row.state is not NodeState.IDLE)
         worst = ", ".join(f"{cause} {time:.3g}" for cause, time in list(by_cause.items())[:3])
-        states = {one.state: one for one in summed(own)}
-        away = sum(by_cause.values())
-        rows.append((job, _days(states, NodeState.KEPT), away, away / held if held else 0.0, worst))
+        states = {row.state: row for row in summed(job_account)}
+        lost = sum(by_cause.values())
+        rows.append((job, _days(states, NodeState.KEPT), lost, lost / held if held else 0.0, worst))
     rows.sort(key=lambda row: (-row[2], row[0]))
     more = len(rows) - _JOBS
     return Table(
@@ -111,33 +112,32 @@ def jobs_table(account: Sequence[NodeTime]) -> Table:
 
 
 def week_tables(account: Sequence[NodeTime], until: str) -> list[Table]:
-    """The seven days before a date beside the seven before them. `until` is as 2026-11-21."""
+    """The seven days before a date, such as 2026-11-21, beside the seven before them."""
     end = calendar.fromisoformat(until)
     first, before = ((end - timedelta(days=days)).isoformat() for days in (7, 14))
-    new = [one for one in account if first <= one.date < until]
-    old = [one for one in account if before <= one.date < first]
+    new = [row for row in account if first <= row.date < until]
+    old = [row for row in account if before <= row.date < first]
     week = account_table(new, f"the week from {first}")
     return [week, _changes(old, new), jobs_table(new)]
 
 
 def _changes(old: Sequence[NodeTime], new: Sequence[NodeTime]) -> Table:
-    """What a cause costs now and did before, in shares of the capacity."""
+    """Share of the capacity that each cause cost in two weeks."""
     shares = [
-        {cause: time / (capacity(one) or 1.0) for cause, time in node_days_lost(one).items()}
-        for one in (old, new)
+        {cause: time / (capacity(week) or 1.0) for cause, time in node_days_lost(week).items()}
+        for week in (old, new)
     ]
     causes = sorted(
-        shares[0].keys() | shares[1].keys(),
-        key=lambda cause: (-abs(_change(shares, cause)), cause),
+        shares[0].keys() | shares[1].keys(), key=lambda cause: (-abs(_change(shares, cause)), cause)
     )
     notes = []
     if not old:
         notes.append("Nothing is known of the week before.")
     for cause in causes[:3] if old else ():
-        by = _change(shares, cause)
-        if abs(by) >= _CHANGED:
-            word = "more" if by > 0 else "less"
-            notes.append(f"{abs(by):.1%} of the capacity {word} went to {cause} than before.")
+        change = _change(shares, cause)
+        if abs(change) >= _CHANGED:
+            word = "more" if change > 0 else "less"
+            notes.append(f"{abs(change):.1%} of the capacity {word} went to {cause} than before.")
     return Table(
         title="What changed since the week before",
         columns=(

@@ -17,14 +17,13 @@ from mofa_model.errors import BadFile, UnknownName
 if TYPE_CHECKING:
     from mofa_operator.api import Api
     from mofa_operator.credentials import Credentials
-if TYPE_CHECKING:
-    from mofa_operator.api import Api
     from mofa_operator.fleet.fleet import AnswerTexts, ClusterSeen
     from mofa_operator.keys import Key
     from mofa_operator.snapshot import JobSnapshot
 
-
 T = TypeVar("T")
+_PATIENCE: Final = 2.0
+"""How long a Tab may wait for the names of jobs. [s]"""
 
 
 def add_options(parser: ArgumentParser, *, namespace: str) -> None:
@@ -40,64 +39,61 @@ def add_options(parser: ArgumentParser, *, namespace: str) -> None:
 
 
 def read(arguments: Namespace, ask: Callable[[Api], Awaitable[T]]) -> T:
-    """What `ask(api)` reads of the cluster that the options name."""
+    """The result of `ask(api)`, asked of the cluster that the options name."""
     from mofa_model.errors import SourceUnreachable
     from mofa_operator.api import Api
     from mofa_operator.api_errors import Busy
 
-    known = credentials(arguments)
+    account = credentials(arguments)
 
-    async def asked() -> T:
-        async with Api(known) as api:
+    async def connect_and_ask() -> T:
+        async with Api(account) as api:
             try:
                 return await ask(api)
             except Busy as error:
                 raise SourceUnreachable(
-                    f"the API server {known.access.server} does not answer: {error}"
+                    f"the API server {account.access.server} does not answer: {error}"
                 ) from None
 
-    return asyncio.run(asked())
+    return asyncio.run(connect_and_ask())
 
 
 def credentials(arguments: Namespace) -> Credentials:
     """Credentials of the kubeconfig and the context that the options name."""
     from mofa_operator.credentials import Credentials
 
-    _named(arguments)
+    use_kubeconfig(arguments)
     return Credentials.from_environment(arguments.context)
 
 
 def namespace(arguments: Namespace) -> str:
-    """The namespace that is meant where one is needed: that of -n, else of the context."""
+    """The namespace of -n, else that of the context."""
     from mofa_operator.credentials import namespace_of
 
-    _named(arguments)
+    use_kubeconfig(arguments)
     return arguments.namespace or namespace_of(arguments.context)
 
 
-def _named(arguments: Namespace) -> None:
+def use_kubeconfig(arguments: Namespace) -> None:
+    """Let clients read the kubeconfig that --kubeconfig names, which must exist."""
     if arguments.kubeconfig is not None:
         if not os.path.isfile(arguments.kubeconfig):  # noqa: PTH113 - pathlib is slower to import
             raise BadFile(arguments.kubeconfig, "there is no such kubeconfig")
         os.environ["KUBECONFIG"] = arguments.kubeconfig
 
 
-_PATIENCE: Final = 2.0
-"""Longest that somebody waits for a list after a Tab. [s]"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class JobSeen:
-    """What was read_job of it."""
+    """A job of the cluster, with what its answer depends on."""
 
     fleet: ClusterSeen
-    """What stands around it."""
+    """The objects of its cluster."""
     key: Key
     """The job that was named, or the TrainingJob that speaks for it."""
     snapshot: JobSnapshot
-    """What it asks."""
+    """What the operator would know of it."""
     texts: AnswerTexts
-    """What stands on it; empty = nobody has answered."""
+    """The answer in its annotations; empty where nobody has answered."""
 
 
 def add_job_options(parser: ArgumentParser) -> None:
@@ -105,22 +101,22 @@ def add_job_options(parser: ArgumentParser) -> None:
     job = parser.add_argument(
         "job", metavar="JOB", help="NAME or KIND/NAME, for example jobset/llama3-70b"
     )
-    job.completer = _names  # type: ignore[attr-defined] # the attribute that argcomplete reads
+    job.completer = _completions  # type: ignore[attr-defined] # argcomplete reads it
     add_options(parser, namespace="that of the context")
 
 
-def _names(parsed_args: Namespace, **_: object) -> list[str]:
+def _completions(parsed_args: Namespace, **_: object) -> list[str]:
     """Jobs of the namespace, for a shell that completes; none where the cluster is slow."""
     from mofa_model.errors import MofaError
     from mofa_operator.fleet.fleet import read_fleet
 
-    async def listed(api: Api) -> list[str]:
+    async def job_names(api: Api) -> list[str]:
         async with asyncio.timeout(_PATIENCE):
             fleet = await read_fleet(api, namespace(parsed_args))
         return sorted({key.name for key in fleet.jobs})
 
     try:
-        return read(parsed_args, listed)
+        return read(parsed_args, job_names)
     except (MofaError, TimeoutError):
         return []
 
@@ -130,17 +126,17 @@ def read_job(arguments: Namespace) -> JobSeen:
     from mofa_operator.fleet.fleet import job_named, read_fleet
     from mofa_operator.fleet.survey import named, question, written_answer
 
-    async def asked(api: Api) -> JobSeen:
+    async def read_objects(api: Api) -> JobSeen:
         fleet = await read_fleet(api)
         key = job_named(arguments.job, fleet.jobs.keys(), namespace(arguments))
         speaker = fleet.speaker(key)
-        meant = key if speaker is None else speaker.key
-        names = await named(api, fleet, [meant])
-        snapshot = question(fleet, meant, names[meant])
+        if speaker is not None:
+            key = speaker.key
+        references = await named(api, fleet, [key])
+        snapshot = question(fleet, key, references[key])
         if snapshot is None:
             raise UnknownName("job", arguments.job, ())
-        return JobSeen(
-            fleet=fleet, key=meant, snapshot=snapshot, texts=written_answer(fleet.jobs[meant])
-        )
+        texts = written_answer(fleet.jobs[key])
+        return JobSeen(fleet=fleet, key=key, snapshot=snapshot, texts=texts)
 
-    return read(arguments, asked)
+    return read(arguments, read_objects)

@@ -23,7 +23,7 @@ examples:
     kubectl mofa doctor --prometheus http://localhost:9090"""
 
 BROKEN: Final = 4
-"""Exit code where something is broken: what we need is not there."""
+"""Exit code where something that we need is missing."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -82,12 +82,9 @@ def _series(url: str) -> list[Diagnosis]:
 
 
 def _table(shown: list[Diagnosis], every: list[Diagnosis], *, asked: bool) -> Table:
-    wrong = len([one for one in every if one.mend])
-    notes = [
-        f"{len(every)} checks, {wrong} of them with something to mend."
-        if wrong
-        else f"{len(every)} checks, nothing to mend."
-    ]
+    flawed = sum(bool(diagnosis.mend) for diagnosis in every)
+    result = f"{flawed} of them with something to mend" if flawed else "nothing to mend"
+    notes = [f"{len(every)} checks, {result}."]
     if not asked:
         notes.append("Prometheus was not asked: give --prometheus URL.")
     return Table(
@@ -98,6 +95,6 @@ def _table(shown: list[Diagnosis], every: list[Diagnosis], *, asked: bool) -> Ta
             Column("found", align="left"),
             Column("what mends it", align="left", copied=True),
         ),
-        rows=tuple((one.about, one.weight.value, one.finding, one.mend) for one in shown),
+        rows=tuple((row.about, row.weight.value, row.finding, row.mend) for row in shown),
         notes=tuple(notes),
     )

@@ -44,25 +44,18 @@ def run(arguments: Namespace) -> int:
 
     seen = cluster_options.read_job(arguments)
     request = request_of(parsed_question(seen.snapshot.question))
-    given, current = arguments.strategy is not None or arguments.current, request.current
-    # A job that names no trainer is priced as the one that is advised for it.
-    advice = None if given and request.framework != ANY else advise(request)
+    is_given, current = arguments.strategy is not None or arguments.current, request.current
+    # A job that names no trainer is estimated for the trainer that is advised for it.
+    advice = None if is_given and request.framework != ANY else advise(request)
     problem = request.for_trainer(advice.trainer if advice else "").problems[0]
     if arguments.strategy is not None:
         strategy = layout_of(arguments.strategy, problem, "--strategy")
     elif arguments.current:
-        if current is None:
-            raise BadValue(
-                "--current",
-                arguments.job,
-                "the job's command holds no layout; give one by --strategy",
-            )
-        if isinstance(current, Unplaced):
-            raise BadValue(
-                "--current",
-                arguments.job,
-                f"today's layout does not fit its machines: {current.why}",
-            )
+        if current is None or isinstance(current, Unplaced):
+            hint = "the job's command holds no layout; give one by --strategy"
+            if current is not None:
+                hint = f"today's layout does not fit its machines: {current.why}"
+            raise BadValue("--current", arguments.job, hint)
         strategy = current
     elif advice is None or advice.strategy is None:
         raise NoFeasibleStrategy(advice.explanation if advice else "")

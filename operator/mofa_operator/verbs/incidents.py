@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from mofa_operator.observe.prometheus.promql import Pool
 
 _WINDOW: Final = 30 * units.DAY
-"""How far back the command looks where nobody says it. [s]"""
+"""How far back the command looks by default. [s]"""
 _SHOWN: Final = 3
-"""Pieces of evidence that people see. [1]"""
+"""Most pieces of evidence in the table. [1]"""
 
 EXAMPLES: Final = """\
 examples:
@@ -78,11 +79,11 @@ _REPEATED: Final = ("--match", "--nodes", "--overrule")
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the server, what of it, and when."""
-    for name, metavar, said in _OPTIONS:
+    """Add the options that choose the source, the pool and the time."""
+    for name, metavar, text in _OPTIONS:
         more: dict[str, Any] = {"nargs": "*"} if name == "--slurm" else {}
         more |= {"action": "append", "default": []} if name in _REPEATED else {}
-        parser.add_argument(name, metavar=metavar, help=said, **more)
+        parser.add_argument(name, metavar=metavar, help=text, **more)
     parser.set_defaults(node_label="")
     parser.add_argument(
         "--all", action="store_true", help="also show what does not count as a failure"
@@ -92,8 +93,8 @@ def configure(parser: ArgumentParser) -> None:
         nargs="?",
         const="window",
         choices=("window", "week"),
-        help="show where the node-time went, by cause and by job: of the whole time, or of the last "
-        "whole week beside the week before",
+        help="show where the node-time went, by cause and by job: of the whole time, or of the "
+        "last whole week beside the week before",
     )
     output.add_options(parser)
 
@@ -109,50 +110,50 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.verbs.account_tables import tables_of
 
     end = time.time() if arguments.end is None else _moment("--end", arguments.end)
-    usual = (end // units.DAY - 14) * units.DAY if arguments.account == "week" else end - _WINDOW
-    start = usual if arguments.start is None else _moment("--start", arguments.start)
+    default = (end // units.DAY - 14) * units.DAY if arguments.account == "week" else end - _WINDOW
+    start = default if arguments.start is None else _moment("--start", arguments.start)
     if not 0 < end - start <= 366 * units.DAY:
         raise BadValue(
             "--start", arguments.start, "give a time before --end, and at most a year before it"
         )
     profile = None if arguments.profile is None else named_profile(arguments.profile)
     spec = None if profile is None else profile.spec
-    asked = PrometheusSpec() if spec is None else spec.prometheus
+    series = PrometheusSpec() if spec is None else spec.prometheus
     pool = Pool.of(
-        asked.matchers | _pairs("--match", arguments.match),
+        series.matchers | _pairs("--match", arguments.match),
         ({} if spec is None else spec.node_selector) | _pairs("--nodes", arguments.nodes),
-        arguments.node_label or asked.node_label or "",
-        asked.exporter_namespaces,
+        arguments.node_label or series.node_label or "",
+        series.exporter_namespaces,
     )
     rules = IncidentRules() if spec is None else spec.incidents
-    stated = _overruling(arguments.overrule)
-    rules = rules.model_copy(update={"overruled": rules.overruled | stated})
+    overruled = _overruled(arguments.overrule)
+    rules = rules.model_copy(update={"overruled": rules.overruled | overruled})
 
     if (arguments.prometheus is None) is (arguments.slurm is None):
         raise Missing({"--prometheus": "http://prometheus:9090"}, also="or --slurm, one of the two")
     if arguments.slurm is not None:
-        found = _slurm_past(arguments, rules, start, end)
-        start, end = found.sampled[0].start, found.sampled[-1].end
+        past = _slurm_past(arguments, rules, start, end)
+        start, end = past.sampled[0].start, past.sampled[-1].end
     else:
-        found = _prometheus_past(arguments, pool, rules, start, end)
-    for text in stated:
-        if not any(time_apart(one, text) is not None for one in found.incidents):
+        past = _prometheus_past(arguments, pool, rules, start, end)
+    for incident_id in overruled:
+        if all(time_apart(incident, incident_id) is None for incident in past.incidents):
             raise BadValue(
                 "--overrule",
-                text,
+                incident_id,
                 "give the id of an incident of this pool between --start and --end",
             )
-    document = past_document(found, start, end)
+    document = past_document(past, start, end)
     node_days = document["exposure"]["node_days"]
-    notes = [*_recovery_lines(found.phases), *(f"{text}." for text in found.warnings)]
-    if stated:
-        patch = json.dumps({"spec": {"incidents": {"overruled": stated}}})
+    notes = [*_recovery_lines(past.phases), *(f"{text}." for text in past.warnings)]
+    if overruled:
+        patch = json.dumps({"spec": {"incidents": {"overruled": overruled}}})
         name = "NAME" if profile is None else profile.name
         notes.append(f"kubectl patch clusterprofile {name} --type=merge -p '{patch}'")
         document["overruling"] = notes[-1]
-    shown = [one for one in found.incidents if one.cause.counts or arguments.all]
+    shown = [row for row in past.incidents if row.cause.counts or arguments.all]
     tables = (
-        tables_of(found.account, arguments.account, date_of(end))
+        tables_of(past.account, arguments.account, date_of(end))
         if arguments.account
         else [_table(shown, node_days, notes)]
     )
@@ -163,7 +164,7 @@ def run(arguments: Namespace) -> int:
 def _prometheus_past(
     arguments: Namespace, pool: Pool, rules: IncidentRules, start: float, end: float
 ) -> Past:
-    """The past by the series of a server; moments in seconds of the epoch. [s]"""
+    """The past of a pool by the series of a server, between two moments. [s]"""
     from mofa_operator.observe.history.history import pool_past
     from mofa_operator.observe.history.pool_samples import window_days
     from mofa_operator.observe.prometheus.client import Prometheus
@@ -176,26 +177,25 @@ def _prometheus_past(
             return await pool_past(prometheus, pool, Span(first, end), rules, progress=tell)
 
     with output.progress("reading Prometheus", 1.0) as tell:
-        found = asyncio.run(read(tell))
-    if isinstance(found, NoHistory):
-        raise SourceUnreachable(
-            f"Prometheus at {arguments.prometheus.rpartition('@')[2]}: {found.message}"
-        )
-    return found
+        past = asyncio.run(read(tell))
+    if isinstance(past, NoHistory):
+        address = arguments.prometheus.rpartition("@")[2]  # without credentials
+        raise SourceUnreachable(f"Prometheus at {address}: {past.message}")
+    return past
 
 
 def _slurm_past(arguments: Namespace, rules: IncidentRules, start: float, end: float) -> Past:
-    """The past by the records of Slurm: of files all of it, where nobody says when. [s]"""
+    """The past of a pool by records of Slurm; files are read whole where no time is given. [s]"""
     from mofa_operator.observe.slurm import slurm_past, slurm_records
 
     labels = _pairs("--nodes", arguments.nodes)
     partition = labels.pop("partition", "")
     if labels:
-        right = "under --slurm give partition=NAME"
-        raise BadValue("--nodes", ",".join(arguments.nodes), right)
-    asked = not arguments.slurm or arguments.start is not None or arguments.end is not None
+        hint = "under --slurm give partition=NAME"
+        raise BadValue("--nodes", ",".join(arguments.nodes), hint)
+    is_bounded = not arguments.slurm or arguments.start is not None or arguments.end is not None
     records = slurm_records(arguments.slurm, start, end)
-    return slurm_past(records, rules, (start, end) if asked else None, partition=partition)
+    return slurm_past(records, rules, (start, end) if is_bounded else None, partition=partition)
 
 
 def _recovery_lines(phases: Mapping[str, tuple[float, ...]]) -> Iterator[str]:
@@ -215,44 +215,38 @@ def _table(shown: list[Incident], node_days: float, notes: Sequence[str]) -> Tab
             Column("evidence", align="left"),
         ),
         rows=tuple(
-            (
-                one.id,
-                one.cause.word,
-                one.seconds,
-                "; ".join(one.evidence[:_SHOWN]),
-            )
-            for one in shown
+            (row.id, row.cause.word, row.seconds, "; ".join(row.evidence[:_SHOWN])) for row in shown
         ),
         notes=(
-            f"{sum(one.cause.counts for one in shown)} failures in {node_days:.4g} node-days.",
+            f"{sum(row.cause.counts for row in shown)} failures in {node_days:.4g} node-days.",
             *(
                 f"{cause.word}: {cause.meaning}."
                 for cause in CAUSES.values()
-                if any(one.cause is cause for one in shown)
+                if any(row.cause is cause for row in shown)
             ),
             *notes,
         ),
     )
 
 
-def _pairs(option: str, given: list[str]) -> dict[str, str]:
-    """Labels and values, as people and as PromQL write them."""
-    found = {}
-    for text in given:
+def _pairs(option: str, texts: list[str]) -> dict[str, str]:
+    """Values by label, of texts as people and as PromQL write them."""
+    values = {}
+    for text in texts:
         for part in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', text):
             label, equals, value = part.partition("=")
             value = value.strip()
             if not equals or not label.strip() or value.startswith("~"):
                 raise BadValue(option, text, "give LABEL=VALUE, for example cluster=east")
-            found[label.strip()] = value.strip('"')
-    return found
+            values[label.strip()] = value.strip('"')
+    return values
 
 
-def _overruling(given: list[str]) -> dict[str, str]:
-    """Causes by id, as people state them."""
-    found = {}
-    for text in given:
-        name, equals, word = text.rpartition("=")
+def _overruled(texts: list[str]) -> dict[str, str]:
+    """Causes by the id of an incident, as --overrule states them."""
+    causes = {}
+    for text in texts:
+        incident_id, equals, word = text.rpartition("=")
         if not equals:
             raise BadValue(
                 "--overrule",
@@ -261,20 +255,18 @@ def _overruling(given: list[str]) -> dict[str, str]:
             )
         if word not in CAUSES:
             raise UnknownName("--overrule: cause", word, CAUSES)
-        found[name] = word
-    return found
+        causes[incident_id] = word
+    return causes
 
 
 def _moment(option: str, text: str) -> float:
     """A moment in seconds of the epoch. [s]"""
-    try:
+    with contextlib.suppress(ValueError):
         return float(text)
-    except ValueError:
-        pass
     try:
-        at = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadValue(
             option, text, "give a date as 2026-11-15, an ISO time, or seconds of the epoch"
         ) from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

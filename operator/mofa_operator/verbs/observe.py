@@ -6,7 +6,7 @@ import os
 import signal
 from argparse import ArgumentParser, Namespace
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -24,10 +24,10 @@ from mofa_operator.trainer.progress import Progress, with_line
 PORT: Final = 9400
 """Port of /metrics."""
 PATIENCE: Final = 3
-"""Lines with a speed that may pass before tokens per second must be known: what they need may be on
-the next line."""
+"""Lines with a speed that may come before tokens per second must be known, which may need the next
+lines. [1]"""
 _REMEMBERED: Final = 10_000
-"""Lines whose step times make the median of --once."""
+"""Most lines whose step times make the median of --once. [1]"""
 
 EXAMPLES: Final = """\
 examples:
@@ -66,7 +66,7 @@ _PORT: Final = f"port of /metrics; 0 = any (default: {PORT})"
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the log, the job, and where to serve."""
+    """Add the options for the log, the job and the server."""
     trainers = f"trainer: {', '.join(FAMILIES)} (default: as the lines say)"
     once = "read to the end, print what it holds, and exit"
     parser.add_argument("log", metavar="LOG", help=_LOG)
@@ -76,8 +76,8 @@ def configure(parser: ArgumentParser) -> None:
         "--append", action="store_true", help="with --once: write it behind the log's last line too"
     )
     job = parser.add_argument_group("job")
-    for name, metavar, said in _JOB:
-        job.add_argument(name, metavar=metavar, help=said)
+    for name, metavar, text in _JOB:
+        job.add_argument(name, metavar=metavar, help=text)
     serve = parser.add_argument_group("serving")
     serve.add_argument(
         "--address",
@@ -88,17 +88,17 @@ def configure(parser: ArgumentParser) -> None:
     serve.add_argument(
         "--textfile", metavar="FILE.prom", help="write a file for node-exporter instead of serving"
     )
-    for name, default, said in (
+    for name, default, text in (
         ("--poll", "0.5 s", "time between looks at the file"),
         ("--stale", "10 min", "silence after which speeds go"),
     ):
-        told = f"{said} (default: {default})"
-        serve.add_argument(name, default=default, metavar="TIME", help=told)
+        help_text = f"{text} (default: {default})"
+        serve.add_argument(name, default=default, metavar="TIME", help=help_text)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Read the log; serve what it tells, or print it."""
+    """Read the log; serve its figures, or print them."""
     if arguments.append and not (arguments.once and Path(arguments.log).is_file()):
         raise BadValue("--append", arguments.log, "give --once and one file, which is written to")
     reader, job = Reader(arguments.format), job_of(arguments, os.environ)
@@ -117,30 +117,30 @@ def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
         raise BadValue("--poll", arguments.poll, "give a time above zero and at most an hour")
     exporter = LogExporter(namespace=job.namespace, job=job.name, stale=stale)
     progress = Progress()
-    shown = (
+    target = (
         Textfile(exporter, arguments.textfile)
         if arguments.textfile
         else Served(exporter, arguments.address, arguments.port)
     )
-    with _ended_by_sigterm(), shown as served:
-        _tell(f"serving {served.url} for {job.namespace}/{job.name}")
-        for at, lines in follow(arguments.log, once=False, poll=poll, waiting=_tell):
+    with _ended_by_sigterm(), target as server:
+        _tell(f"serving {server.url} for {job.namespace}/{job.name}")
+        for moment, lines in follow(arguments.log, once=False, poll=poll, waiting=_tell):
             for raw in lines:
                 if (line := reader.read(raw)) is not None:
-                    progress = with_line(progress, line, job.facts, at)
+                    progress = with_line(progress, line, job.facts, moment)
             if exporter.progress is not progress:
                 exporter.progress = progress
-                served.write()
+                server.write()
                 _check(progress, arguments.log)
     return 0
 
 
 def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
     progress, times = Progress(), deque[float](maxlen=_REMEMBERED)
-    for at, lines in follow(arguments.log, once=True):
+    for moment, lines in follow(arguments.log, once=True):
         for raw in lines:
             if (line := reader.read(raw)) is not None:
-                progress = with_line(progress, line, job.facts, at)
+                progress = with_line(progress, line, job.facts, moment)
                 if line.has_speed and progress.step_seconds is not None:
                     times.append(progress.step_seconds)
     _check(progress, arguments.log, patience=1)
@@ -161,7 +161,7 @@ def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
 
 
 def _check(progress: Progress, log: str, patience: int = PATIENCE) -> None:
-    """Tokens per second must be known once there were lines that hold a speed."""
+    """Raise where enough lines hold a speed and tokens per second are still unknown."""
     if progress.missing and progress.speeds == 0 and progress.unknown >= patience:
         raise InputError(
             f"{log}: its {progress.family} lines do not say all that tokens per second need;"
@@ -188,52 +188,45 @@ def _answer(progress: Progress, job: TrainerJob, step_seconds: float | None) -> 
 
 
 def _predicted(arguments: Namespace) -> dict[str, float] | None:
-    """What the launch in a script is predicted to do."""
+    """Predictions for the launch in a script; None where no script is given."""
     if arguments.script is None:
         return None
     from mofa_model.answers.check import forecast
     from mofa_operator.trainer.job import launch_in
 
-    given = {"model": arguments.model, "device_kind": arguments.gpu}
-    found = forecast(launch_in(arguments.script), given)
+    options = {"model": arguments.model, "device_kind": arguments.gpu}
+    predicted = forecast(launch_in(arguments.script), options)
     return {
-        "step_seconds": found.step_seconds,
-        "tokens_per_second": found.tokens_per_second,
-        "memory_bytes": found.memory_bytes,
+        "step_seconds": predicted.step_seconds,
+        "tokens_per_second": predicted.tokens_per_second,
+        "memory_bytes": predicted.memory_bytes,
     }
 
 
 def _lines(table: Table) -> Iterator[str]:
     """A table as lines of a log."""
     names = [column.name for column in table.columns[1:]]
-    for what, *values in table.rows:
-        named = [
+    for fact, *values in table.rows:
+        texts = [
             str(value) if len(names) == 1 else f"{value} {name}"
             for value, name in zip(values, names, strict=True)
             if value
         ]
-        yield f"{what}: {', '.join(named)}"
+        yield f"{fact}: {', '.join(texts)}"
 
 
 def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
-    """What was read from a trainer's log, as a table; beside it what was predicted."""
+    """The figures of a trainer's log as a table, beside the predicted ones where there are any."""
     forecast = answer["predicted"] or {}
     predicted = {
-        "tokens per second": forecast.get("tokens_per_second"),
-        "median step time": forecast.get("step_seconds"),
-        "device memory": forecast.get("memory_bytes"),
+        "tokens per second": _tokens(forecast.get("tokens_per_second")),
+        "median step time": _time(forecast.get("step_seconds")),
+        "device memory": _memory(forecast.get("memory_bytes")),
     }
-    formats = {
-        "tokens per second": "{:.4g}".format,
-        "median step time": _time,
-        "device memory": _memory,
-    }
-    told = {
+    observed = {
         "trainer": progress.family,
         "last step": progress.step,
-        "tokens per second": None
-        if (tokens := answer["tokens_per_second"]) is None
-        else f"{tokens:.4g}",
+        "tokens per second": _tokens(answer["tokens_per_second"]),
         "step time": _time(progress.step_seconds),
         "median step time": _time(answer["median_step_seconds"]),
         "device memory": _memory(progress.memory_bytes),
@@ -244,7 +237,7 @@ def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
         "steps redone": progress.redone,
     }
     return Table(
-        title=f"{'standard input' if log == '-' else log}",
+        title="standard input" if log == "-" else log,
         columns=(
             Column("what"),
             Column("observed" if forecast else "value", align="left"),
@@ -252,21 +245,19 @@ def _table(log: str, progress: Progress, answer: dict[str, Any]) -> Table:
         ),
         rows=tuple(
             (
-                what,
+                fact,
                 "" if value is None else str(value),
-                *([_said(formats, what, predicted.get(what))] if forecast else ()),
+                *([predicted.get(fact) or ""] if forecast else ()),
             )
-            for what, value in told.items()
-            if value is not None or predicted.get(what) is not None
+            for fact, value in observed.items()
+            if value is not None or predicted.get(fact) is not None
         ),
         notes=(f"Tokens per second: {progress.basis}.",) if progress.basis else (),
     )
 
 
-def _said(
-    formats: Mapping[str, Callable[[float], str | None]], what: str, value: float | None
-) -> str:
-    return "" if value is None else formats[what](value) or ""
+def _tokens(rate: float | None) -> str | None:
+    return None if rate is None else f"{rate:.4g}"
 
 
 def _memory(size: float | None) -> str | None:

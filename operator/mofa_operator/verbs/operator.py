@@ -11,20 +11,20 @@ from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
-from itertools import chain
 from typing import Any, Final, get_type_hints
 
 from mofa_model import output, terminal
-from mofa_model.errors import BadFile, BadValue, UnknownName
+from mofa_model.errors import BadValue, UnknownName
 from mofa_model.kinds import KINDS
 from mofa_operator import settings as declared
 from mofa_operator.settings import OperatorSettings
 
 NAMED: Final = ("prometheus", "lease")
-"""Groups whose name stands before each of their flags."""
+"""Groups whose name begins each of their flags."""
 FORMATS: Final = ("text", "json")
 """Forms of the log."""
 _TRUTH: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_METAVARS: Final[dict[type, str]] = {int: "N", float: "X", tuple: "A,B"}
 _MAY_BE_ZERO: Final = ("settle", "steady", "quiet", "material", "metrics_port", "health_port")
 """Numbers that may be zero; port 0 is any free one."""
 _MAY_HAVE_COMMAS: Final = ("header",)
@@ -33,7 +33,7 @@ _MAY_HAVE_COMMAS: Final = ("header",)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flag:
-    """One field of the settings, as people set it."""
+    """A field of the settings, as a flag and an environment variable."""
 
     group: str
     """Its group; empty at the top."""
@@ -56,18 +56,18 @@ class Flag:
         """The value without flag or variable; None where there is none."""
         return self.field.default if self.field.default is not MISSING else None
 
-    def read(self, text: str, given: str) -> Any:
-        """The value that a text means; `given` names the flag or variable in messages."""
+    def read(self, text: str, source: str) -> Any:
+        """The value of a text; `source` names the flag or variable in messages."""
         if self.kind is bool:
             if text.lower() not in _TRUTH:
-                raise BadValue(given, text, "give true or false")
+                raise BadValue(source, text, "give true or false")
             return _TRUTH[text.lower()]
         if self.kind is tuple:
-            between = "\n" if self.field.name in _MAY_HAVE_COMMAS else ","
-            return tuple(word.strip() for word in text.split(between) if word.strip())
-        return self._number(text, given) if self.kind in {int, float} else text
+            separator = "\n" if self.field.name in _MAY_HAVE_COMMAS else ","
+            return tuple(word.strip() for word in text.split(separator) if word.strip())
+        return self._number(text, source) if self.kind in {int, float} else text
 
-    def _number(self, text: str, given: str) -> float:
+    def _number(self, text: str, source: str) -> float:
         least = "zero or more" if self.field.name in _MAY_BE_ZERO else "above zero"
         whole = "a whole number" if self.kind is int else "a number"
         try:
@@ -75,33 +75,33 @@ class Flag:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value < 0 or (value == 0 and least != "zero or more"):
-            raise BadValue(given, text, f"give {whole} {least}")
+            raise BadValue(source, text, f"give {whole} {least}")
         return value
 
 
 def flags() -> list[Flag]:
     """All flags of the operator, in the order of its settings."""
-    found = list(_fields(OperatorSettings, ""))
-    shared = {
-        name for name, count in Counter(field.name for _, field, _ in found).items() if count > 1
-    }
-    told = _docstrings()
+    fields_by_group = list(_fields(OperatorSettings, ""))
+    counts = Counter(field.name for _, field, _ in fields_by_group)
+    docstrings = _docstrings()
     return [
         Flag(
             group=group,
             field=field,
             kind=kind,
-            name="-".join(
-                filter(None, (group if group in NAMED or field.name in shared else "", field.name))
+            name=(
+                f"{group}-{field.name}"
+                if group in NAMED or (group and counts[field.name] > 1)
+                else field.name
             ).replace("_", "-"),
-            help=told[owner_of(group), field.name],
+            help=docstrings[owner_of(group), field.name],
         )
-        for group, field, kind in found
+        for group, field, kind in fields_by_group
     ]
 
 
 def owner_of(group: str) -> str:
-    """The class of a group.
+    """The name of the class of a group.
 
     >>> owner_of("loop"), owner_of("")
     ('LoopSettings', 'OperatorSettings')
@@ -113,72 +113,70 @@ def add_flags(parser: ArgumentParser) -> None:
     """Add a flag for every field."""
     groups = {"": parser.add_argument_group("operator")}
     for flag in flags():
-        group = (
-            groups.setdefault(flag.group, parser.add_argument_group(flag.group))
-            if flag.group
-            else groups[""]
-        )
-        default = flag.default
-        shown = (
-            ""
-            if default in (None, ())
-            else f" (default: {','.join(default) if flag.kind is tuple else default})"
-        )
-        more: dict[str, Any] = {"help": f"{flag.help}{shown}".replace("%", "%%"), "default": None}
+        if flag.group not in groups:
+            groups[flag.group] = parser.add_argument_group(flag.group)
+        group = groups[flag.group]
+        text = flag.help
+        if flag.default not in (None, ()):
+            default = ",".join(flag.default) if flag.kind is tuple else flag.default
+            text += f" (default: {default})"
+        options: dict[str, Any] = {"help": text.replace("%", "%%"), "default": None}
         if flag.kind is bool:
-            group.add_argument(f"--{flag.name}", action=BooleanOptionalAction, **more)
+            options["action"] = BooleanOptionalAction
         else:
-            many: dict[str, Any] = {"action": "append"} if flag.kind is tuple else {}
-            group.add_argument(f"--{flag.name}", metavar=_metavar(flag), **many, **more)
+            options["metavar"] = _METAVARS.get(flag.kind, "TEXT")
+        if flag.kind is tuple:
+            options["action"] = "append"
+        group.add_argument(f"--{flag.name}", **options)
 
 
 def settings_of(
     arguments: Namespace, environment: Mapping[str, str] = os.environ
 ) -> OperatorSettings:
-    """The settings: a flag counts, else its variable, else the default."""
+    """The settings: of each the flag, else its variable, else the default."""
     values: dict[str, dict[str, Any]] = {}
     for flag in flags():
-        given = getattr(arguments, flag.name.replace("-", "_"))
-        text = environment.get(flag.variable, "")
-        if given is not None:
-            texts = given if flag.kind is tuple else [given]
-            read = [one if flag.kind is bool else flag.read(one, f"--{flag.name}") for one in texts]
-            value = tuple(chain.from_iterable(read)) if flag.kind is tuple else read[0]
+        argument = getattr(arguments, flag.name.replace("-", "_"))
+        text, name = environment.get(flag.variable, ""), f"--{flag.name}"
+        if argument is not None and flag.kind is tuple:
+            value = tuple(word for part in argument for word in flag.read(part, name))
+        elif argument is not None:
+            value = argument if flag.kind is bool else flag.read(argument, name)
         elif text:
             value = flag.read(text, flag.variable)
         else:
             continue
         values.setdefault(flag.group, {})[flag.field.name] = value
-    given_at_top: dict[str, Any] = values.get("", {})
+    options: dict[str, Any] = values.get("", {})
     for field, kind in _typed(OperatorSettings):
         if is_dataclass(kind):
             make: Any = kind
-            given_at_top[field.name] = make(**values.get(field.name, {}))
-    made = OperatorSettings(**given_at_top)
-    _check(made)
-    return made
+            options[field.name] = make(**values.get(field.name, {}))
+    settings = OperatorSettings(**options)
+    _check(settings)
+    return settings
 
 
-def _check(made: OperatorSettings) -> None:
+def _check(settings: OperatorSettings) -> None:
+    """Raise where a setting's value is none of those that exist."""
     from mofa_operator.observe.prometheus.flavours import Flavour
 
-    if made.log_format not in FORMATS:
-        raise UnknownName("--log-format", made.log_format, FORMATS)
-    if made.prometheus.flavour not in {flavour.value for flavour in Flavour}:
-        raise UnknownName(
-            "--prometheus-flavour", made.prometheus.flavour, [flavour.value for flavour in Flavour]
-        )
-    known = [kind.setting for kind in KINDS]
-    for name in made.kinds:
-        if name not in known:
-            raise UnknownName("--kinds", name, known)
-    for name in ("metrics_port", "health_port"):
-        if getattr(made.serve, name) > 65535:
-            raise BadValue(
-                f"--{name.replace('_', '-')}",
-                getattr(made.serve, name),
-                "give a port, at most 65535",
-            )
+    choices = (
+        ("--log-format", (settings.log_format,), FORMATS),
+        ("--prometheus-flavour", (settings.prometheus.flavour,), [item.value for item in Flavour]),
+        ("--kinds", settings.kinds, [kind.setting for kind in KINDS]),
+    )
+    for flag, names, known in choices:
+        for name in names:
+            if name not in known:
+                raise UnknownName(flag, name, known)
+    ports = (
+        ("--metrics-port", settings.serve.metrics_port),
+        ("--health-port", settings.serve.health_port),
+    )
+    for flag, port in ports:
+        if port > 65535:
+            raise BadValue(flag, port, "give a port, at most 65535")
 
 
 def _typed(owner: Any) -> Iterator[tuple[Field[Any], Any]]:
@@ -192,18 +190,14 @@ def _fields(owner: Any, group: str) -> Iterator[tuple[str, Field[Any], type]]:
         if is_dataclass(hint):
             yield from _fields(hint, field.name)
         else:
-            kinds = (tuple, bool, int, float)
-            text = str(hint)
-            yield (
-                group,
-                field,
-                next((kind for kind in kinds if text.startswith((kind.__name__, str(kind)))), str),
-            )
+            text, kinds = str(hint), (tuple, bool, int, float)
+            matches = (kind for kind in kinds if text.startswith((kind.__name__, str(kind))))
+            yield group, field, next(matches, str)
 
 
 def _docstrings() -> dict[tuple[str, str], str]:
     """The docstring under each field, by class and field."""
-    found = {}
+    docstrings = {}
     for owner in ast.parse(inspect.getsource(declared)).body:
         if isinstance(owner, ast.ClassDef):
             for field, text in zip(owner.body, owner.body[1:], strict=False):
@@ -212,13 +206,9 @@ def _docstrings() -> dict[tuple[str, str], str]:
                     and isinstance(field.target, ast.Name)
                     and isinstance(text, ast.Expr)
                 ):
-                    said = " ".join(ast.literal_eval(text.value).split())
-                    found[owner.name, field.target.id] = said
-    return found
-
-
-def _metavar(flag: Flag) -> str:
-    return {int: "N", float: "X", tuple: "A,B"}.get(flag.kind, "TEXT")
+                    sentence = " ".join(ast.literal_eval(text.value).split())
+                    docstrings[owner.name, field.target.id] = sentence
+    return docstrings
 
 
 EXAMPLES: Final = """\
@@ -251,11 +241,10 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run until a signal comes."""
+    from mofa_operator.verbs.cluster_options import use_kubeconfig
+
     settings = settings_of(arguments)
-    if arguments.kubeconfig is not None:
-        if not os.path.isfile(arguments.kubeconfig):  # noqa: PTH113 - pathlib is slower to import
-            raise BadFile(arguments.kubeconfig, "there is no such kubeconfig")
-        os.environ["KUBECONFIG"] = arguments.kubeconfig
+    use_kubeconfig(arguments)
     if arguments.print_settings:
         headers = tuple(f"{header.partition('=')[0]}=…" for header in settings.prometheus.header)
         shown = replace(settings, prometheus=replace(settings.prometheus, header=headers))
@@ -263,10 +252,10 @@ def run(arguments: Namespace) -> int:
         return 0
     from mofa_operator.control.shutdown import Shutdown
 
-    shutdown = Shutdown()  # before the imports that take long
+    shutdown = Shutdown()  # which takes signals, before the slow imports
     from mofa_operator.control import logs
     from mofa_operator.control.run import operate
 
-    gc.freeze()  # imports are no garbage: looking through them took a sixth of our time
+    gc.freeze()  # modules are no garbage, and reading them took a sixth of our time
     logs.set_up(settings.log_format, verbose=settings.verbose)
     return operate(settings, shutdown)

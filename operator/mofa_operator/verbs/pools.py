@@ -36,9 +36,13 @@ def run(arguments: Namespace) -> int:
     async def read(api: Any) -> Any:
         return await read_fleet(api, arguments.namespace or "")
 
-    found = pools(cluster_options.read(arguments, read))
-    rows = [{name: getattr(one, name) for name in _FACTS} for one in found]
-    notes = [f"{one.pool}: {note}" if one.pool else note for one in found for note in one.notes]
+    summaries = pools(cluster_options.read(arguments, read))
+    rows = [{name: getattr(summary, name) for name in _FACTS} for summary in summaries]
+    notes = [
+        f"{summary.pool}: {note}" if summary.pool else note
+        for summary in summaries
+        for note in summary.notes
+    ]
     table = Table(
         title="Pools",
         columns=(

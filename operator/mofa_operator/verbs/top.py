@@ -43,7 +43,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read the cluster, reckon what each job spends, print a table."""
+    """Read the cluster, compute what each job spends and loses, print a table."""
     from mofa_operator.fleet.survey import pool_accounts, read_survey, survey
     from mofa_operator.incidents.document import account_document
     from mofa_operator.verbs.account_tables import account_table
@@ -56,34 +56,36 @@ def run(arguments: Namespace) -> int:
         lines = survey(fleet, names, tell)
     shown = [line for line in lines if arguments.all or line.spending.state.holds]
     document = {
-        "jobs": [_written(line) for line in shown],
+        "jobs": [_row_document(line) for line in shown],
         "total": _total([line.spending for line in shown]),
         "absent": sorted(kind.resource for kind in fleet.absent),
         "refused": {kind.resource: why for kind, why in sorted(fleet.refused.items())},
     }
     tables = [_table(fleet, shown)]
     if not arguments.namespace:
-        accounts = {name: one.rows for name, one in pool_accounts(fleet).items()}
-        tables += [account_table(one, name) for name, one in accounts.items()]
-        document["accounts"] = {name: account_document(one) for name, one in accounts.items()}
+        accounts = {pool: account.rows for pool, account in pool_accounts(fleet).items()}
+        tables += [account_table(rows, pool) for pool, rows in accounts.items()]
+        document["accounts"] = {pool: account_document(rows) for pool, rows in accounts.items()}
     output.emit(arguments.output, tables, document)
     return 0
 
 
-def _total(every: list[Spending]) -> dict[str, Any]:
+def _total(jobs: list[Spending]) -> dict[str, Any]:
+    """The sums over all jobs, by the names of their JSON keys."""
     return {
-        "jobs": len(every),
-        "gpus": sum(one.gpus for one in every if one.state.holds),
-        "gpu_hours": sum(one.gpu_hours for one in every),
-        "lost_gpu_hours": sum(one.gpu_hours_lost or 0.0 for one in every),
-        "stuck_gpu_hours": sum(one.stuck_hours for one in every),
-        "stopped_gpu_hours": sum(one.stopped_hours or 0.0 for one in every),
-        "slow_gpu_hours": sum(one.slow_hours or 0.0 for one in every),
-        "unknown_gpu_hours": sum(one.gpu_hours for one in every if one.slow_hours is None),
+        "jobs": len(jobs),
+        "gpus": sum(job.gpus for job in jobs if job.state.holds),
+        "gpu_hours": sum(job.gpu_hours for job in jobs),
+        "lost_gpu_hours": sum(job.gpu_hours_lost or 0.0 for job in jobs),
+        "stuck_gpu_hours": sum(job.stuck_hours for job in jobs),
+        "stopped_gpu_hours": sum(job.stopped_hours or 0.0 for job in jobs),
+        "slow_gpu_hours": sum(job.slow_hours or 0.0 for job in jobs),
+        "unknown_gpu_hours": sum(job.gpu_hours for job in jobs if job.slow_hours is None),
     }
 
 
-def _written(line: JobLoss) -> dict[str, Any]:
+def _row_document(line: JobLoss) -> dict[str, Any]:
+    """A row of the table as JSON."""
     spent = line.spending
     return {
         "kind": spent.key.kind.kind,
@@ -145,8 +147,9 @@ def _row(line: JobLoss) -> tuple[Cell, ...]:
     return (name, spent.gpus, *figures, state, spent.status, line.change)
 
 
-def _notes(fleet: ClusterSeen, every: list[Spending]) -> list[str]:
-    total = _total(every)
+def _notes(fleet: ClusterSeen, jobs: list[Spending]) -> list[str]:
+    """The sums in sentences, and the kinds that are not shown."""
+    total = _total(jobs)
     lost = {
         name: f"{total[f'{name}_gpu_hours']:.4g}" for name in ("lost", "slow", "stopped", "stuck")
     }
@@ -155,15 +158,14 @@ def _notes(fleet: ClusterSeen, every: list[Spending]) -> list[str]:
         f"{lost['slow']} to slower layouts, {lost['stopped']} to interruptions, "
         f"{lost['stuck']} to jobs that are stuck"
     )
-    told = [f"{held}; {lost['lost']} of them are known to be lost: {parts}."]
+    notes = [f"{held}; {lost['lost']} of them are known to be lost: {parts}."]
     if total["unknown_gpu_hours"]:
-        told.append(
-            f"Of {total['unknown_gpu_hours']:.4g} GPU-hours nobody can say what "
-            "their layouts lose: the jobs name no model, or "
-            "run what cannot be read."
+        notes.append(
+            f"Of {total['unknown_gpu_hours']:.4g} GPU-hours nobody can say what their layouts "
+            "lose: the jobs name no model, or run what cannot be read."
         )
-    told += [
+    notes += [
         f"Not shown: {kind.kind}, which may not be listed: {why}."
         for kind, why in sorted(fleet.refused.items())
     ]
-    return told
+    return notes

@@ -44,9 +44,10 @@ def run(arguments: Namespace) -> int:
         annotations = answer(snapshot.question).annotations
         texts = {name.removeprefix(PREFIX): text for name, text in annotations.items()}
     job, speaker = fleet.jobs[key], fleet.speaker(key)
-    held = fleet.jobs.get(speaker.target) if speaker is not None and speaker.target else None
-    account = accounts_by_job(fleet).get((held or job).key.full_name)
-    spent = spending(held or job, speaker, texts, fleet.now, pool_account=account)
+    target = fleet.jobs.get(speaker.target) if speaker is not None and speaker.target else None
+    trained = target or job
+    account = accounts_by_job(fleet).get(trained.key.full_name)
+    spent = spending(trained, speaker, texts, fleet.now, pool_account=account)
     document = {
         "job": f"{key.namespace}/{named(key)}",
         "stance": stance.name.lower(),
@@ -57,8 +58,13 @@ def run(arguments: Namespace) -> int:
         "interruptions": _interruptions(speaker),
         "health": spent.health,
         "conditions": [
-            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
-            for one in job.conditions
+            {
+                "type": condition.type,
+                "status": condition.status,
+                "reason": condition.reason,
+                "message": condition.message,
+            }
+            for condition in job.conditions
         ],
         "change": change(spent, texts, stance, job, speaker, shown=True),
     }
@@ -68,11 +74,11 @@ def run(arguments: Namespace) -> int:
 
 def _tables(document: Mapping[str, Any]) -> list[Table]:
     answer = document["answer"]
-    said = answer["recommendation"] or {}
-    notes = [text for text in (answer.get("explanation"), *said.get("caveats", ())) if text]
-    rows = [row for row in _rows(document, answer, said) if row[1] not in {None, ""}]
-    tables = [_two(document["job"], rows, notes)]
-    if others := said.get("alternatives"):
+    advice = answer["recommendation"] or {}
+    notes = [text for text in (answer.get("explanation"), *advice.get("caveats", ())) if text]
+    rows = [row for row in _rows(document, answer, advice) if row[1] not in {None, ""}]
+    tables = [_pairs_table(document["job"], rows, notes)]
+    if alternatives := advice.get("alternatives"):
         tables.append(
             Table(
                 title="Why not another",
@@ -81,29 +87,28 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
                     Column("strategy", align="left"),
                     Column("reason", align="left"),
                 ),
-                rows=tuple((one["name"], one["strategy"], one["reason"]) for one in others),
+                rows=tuple((row["name"], row["strategy"], row["reason"]) for row in alternatives),
             )
         )
-    wrong = [one for one in document["conditions"] if one["status"] == "False" and one["message"]]
-    if wrong:
-        tables.append(
-            _two("What does not hold", [(one["reason"], one["message"]) for one in wrong], [])
-        )
+    failures = [
+        (condition["reason"], condition["message"])
+        for condition in document["conditions"]
+        if condition["status"] == "False" and condition["message"]
+    ]
+    if failures:
+        tables.append(_pairs_table("What does not hold", failures, []))
     return tables
 
 
 def _rows(
-    document: Mapping[str, Any], answer: Mapping[str, str], said: Mapping[str, Any]
+    document: Mapping[str, Any], answer: Mapping[str, str], advice: Mapping[str, Any]
 ) -> list[tuple[str, Cell]]:
-    current = said.get("current", {})
-    gain = current.get("gain")
+    current = advice.get("current", {})
+    gain, lost = current.get("gain"), document["lost_gpu_hours"]
+    stance = document["stance"]
+    asks = {"advise": "for advice", "not_asked": "for nothing: nobody opted it in"}
     return [
-        (
-            "asks",
-            {"advise": "for advice", "not_asked": "for nothing: nobody opted it in"}.get(
-                document["stance"], document["stance"]
-            ),
-        ),
+        ("asks", asks.get(stance, stance)),
         ("answered by", document["answered_by"]),
         ("status", answer.get("status")),
         ("advised layout", answer.get("strategy")),
@@ -114,10 +119,7 @@ def _rows(
         ("ETTR", answer.get("predicted-ettr")),
         ("health", document["health"]),
         ("GPU-hours held", f"{document['gpu_hours']:.4g}"),
-        (
-            "GPU-hours lost",
-            None if document["lost_gpu_hours"] is None else f"{document['lost_gpu_hours']:.4g}",
-        ),
+        ("GPU-hours lost", None if lost is None else f"{lost:.4g}"),
         ("interruptions", document["interruptions"]),
         ("what to change", document["change"]),
     ]
@@ -125,25 +127,29 @@ def _rows(
 
 def layout_row(current: Mapping[str, Any]) -> tuple[str, Cell]:
     """The layout that is there already, called planned where nobody saw it run."""
-    called = "planned layout" if current.get("planned") else "today's layout"
-    return called, current.get("strategy")
+    label = "planned layout" if current.get("planned") else "today's layout"
+    return label, current.get("strategy")
 
 
 def _interruptions(speaker: LiveTrainingJob | None) -> str:
     """How often a job was interrupted, by what, and the cost; empty where nobody looks at it."""
-    if speaker is None or (shown := speaker.status.observed).interruptions is None:
+    if speaker is None or (observed := speaker.status.observed).interruptions is None:
         return ""
-    by = ", ".join(
-        f"{one.count:.0f} {one.cause} ({one.name})" for one in shown.interruptions_by if one.count
+    causes = ", ".join(
+        f"{row.count:.0f} {row.cause} ({row.name})"
+        for row in observed.interruptions_by
+        if row.count
     )
-    cost = ", ".join(
-        f"{units.format(one.seconds, 's')} by {one.cause}" for one in shown.losses if one.seconds
+    costs = ", ".join(
+        f"{units.format(loss.seconds, 's')} by {loss.cause}"
+        for loss in observed.losses
+        if loss.seconds
     )
-    since = f"since {shown.since}" if shown.since else "since it was first seen"
+    since = f"since {observed.since}" if observed.since else "since it was first seen"
     return (
-        f"{shown.interruptions:.0f} {since}"
-        + (f": {by}" if by else "")
-        + (f"; lost {cost}" if cost else "")
+        f"{observed.interruptions:.0f} {since}"
+        + (f": {causes}" if causes else "")
+        + (f"; lost {costs}" if costs else "")
     )
 
 
@@ -151,6 +157,6 @@ def _time(text: str | None) -> str | None:
     return units.format(float(text), "s") if text else None
 
 
-def _two(title: str, rows: Sequence[tuple[str, Cell]], notes: Sequence[str]) -> Table:
+def _pairs_table(title: str, rows: Sequence[tuple[str, Cell]], notes: Sequence[str]) -> Table:
     columns = (Column("what", align="left"), Column("is", align="left"))
     return Table(title=title, columns=columns, rows=tuple(rows), notes=tuple(notes))

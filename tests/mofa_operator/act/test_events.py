@@ -153,7 +153,7 @@ def said(server, *, first=()):
         async with EventPoster(server, pause=0.0) as poster:
             for post in first:
                 poster.post(*post)
-            await poster.say(KEY, "1", NOTE, "hash")
+            await poster.post_at_once(KEY, "1", NOTE, "hash")
             at_once = len(server.events)
         return at_once, len(server.events)
 
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_answer_keeps_nobody_for_long():
     async def whole():
         async with EventPoster(Silent()) as poster:
             before = asyncio.get_running_loop().time()
-            await poster.say(KEY, "1", NOTE)
+            await poster.post_at_once(KEY, "1", NOTE)
             return asyncio.get_running_loop().time() - before
 
     assert virtual_time.run(whole()) <= 2.0
@@ -213,7 +213,7 @@ def test_a_namespace_whose_events_are_refused_holds_no_other(trouble):
             await asyncio.sleep(1.0)
             queued = len(server.events)
             before = asyncio.get_running_loop().time()
-            await poster.say(Key(TRAINING_JOB, "ml", "other"), "1", NOTE)
+            await poster.post_at_once(Key(TRAINING_JOB, "ml", "other"), "1", NOTE)
             return queued, len(server.events), asyncio.get_running_loop().time() - before
 
     assert virtual_time.run(whole()) == (1, 2, 0.0)

@@ -96,8 +96,8 @@ class Model:
     def __init__(self, meanwhile=lambda store: None):
         self.turns, self.store, self.meanwhile = [], None, meanwhile
 
-    async def answer(self, question, *, place="", urgent=True):
-        self.turns.append((place, urgent))
+    async def answer(self, question, *, namespace="", urgent=True):
+        self.turns.append((namespace, urgent))
         self.meanwhile(self.store)
         raise Outgrown("too large")
 

@@ -8,7 +8,7 @@ import pytest
 from virtual_time import run
 
 from mofa_operator.api_errors import Busy, Gone, Refused
-from mofa_operator.control.fence import AGAIN, HOURLY, PROBE, Fence, why_open
+from mofa_operator.control.fence import AGAIN, HOURLY, PROBE, Fence, fence_failure
 from mofa_operator.metrics.exporter import Exporter
 from mofa_operator.settings import ApiSettings
 
@@ -56,7 +56,7 @@ def exported(exporter):
 )
 def test_only_the_policys_own_refusal_proves_it(answer, why):
     api = Api(answer)
-    found = asyncio.run(why_open(api))
+    found = asyncio.run(fence_failure(api))
     assert why in found
     assert bool(why) == bool(found)
     assert api.asked == [(PROBE, True)], "and it is asked for as a rehearsal"
@@ -68,10 +68,10 @@ def test_nothing_begins_before_it_holds():
         loop = asyncio.get_running_loop()
         waiting = asyncio.create_task(fence.wait_until_proven())
         await asyncio.sleep(AGAIN / 2)
-        assert fence.open == "a write that it must refuse was allowed"
+        assert fence.failure == "a write that it must refuse was allowed"
         assert exported(exporter) == 0.0
         await waiting
-        assert (loop.time(), fence.open, exported(exporter)) == (3 * AGAIN, None, 1.0)
+        assert (loop.time(), fence.failure, exported(exporter)) == (3 * AGAIN, None, 1.0)
         assert len(api.asked) == 4
 
     run(main())
@@ -82,7 +82,7 @@ def test_nobody_to_ask_is_no_proof_and_no_end():
         fence, _, exporter = made(Busy("no connection"))
         with pytest.raises(Busy):
             await fence.wait_until_proven()
-        assert fence.open
+        assert fence.failure
         assert exported(exporter) is None
 
     run(main())
@@ -108,6 +108,6 @@ def test_where_no_fence_is_asked_for_nothing_is_asked():
         await fence.wait_until_proven()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(fence.run(), 3 * HOURLY)
-        assert (api.asked, fence.open, exported(exporter)) == ([], None, None)
+        assert (api.asked, fence.failure, exported(exporter)) == ([], None, None)
 
     run(main())

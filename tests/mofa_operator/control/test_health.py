@@ -28,7 +28,7 @@ class Part:
     is_warm = True
     is_busy = False
     is_filled = True
-    open = None
+    failure = None
 
     def __init__(self):
         self.absent = {JOB_SET}
@@ -122,7 +122,7 @@ def test_ready_means_that_a_job_would_be_advised_now():
         part.is_filled, part.is_warm = False, False
         part.absent.add(CLUSTER_PROFILE)
         part.refused[TRAINING_JOB] = None
-        part.open = "a write that it must refuse was allowed"
+        part.failure = "a write that it must refuse was allowed"
         assert made.ready() == (
             False,
             [
@@ -140,7 +140,7 @@ def test_ready_means_that_a_job_would_be_advised_now():
         ), "it could not take over"
         part.is_warm = True
         assert made.ready() == (True, ["standby: pod-1 holds the Lease"])
-        assert made.away() == "standby: pod-1 holds the Lease"
+        assert made.why_empty() == "standby: pod-1 holds the Lease"
 
     run(main())
 

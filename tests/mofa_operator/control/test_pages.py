@@ -66,7 +66,7 @@ def source(store, model_pool=None, api=None, prometheus=None):
         api=api or Api(),
         health=lambda _: "",
         prometheus=prometheus,
-    ).source
+    )
 
 
 def job(store, name="a", changes=None, **more):
@@ -159,7 +159,7 @@ def test_every_job_comes_with_how_the_operator_judged_it(store):
         model_pool=ModelPool(),
         api=Api(),
         health={Key(JOB_SET, "ns", "ours"): "Stuck"}.get,
-    ).source
+    )
     assert {one.job.key.name: one.judged for one in asyncio.run(made.jobs(None))} == {
         "a": None,
         "ours": "Stuck",

@@ -107,13 +107,13 @@ class Model:
         self.faults = []
         self.before = None
 
-    def known(self, question):
+    def recall(self, question):
         return None
 
     async def unsearched(self, question, **how):
         return unsearched(question)
 
-    async def answer(self, question, *, place="", urgent=True, wanted=lambda: True):
+    async def answer(self, question, *, namespace="", urgent=True, wanted=lambda: True):
         self.asked += 1
         await asyncio.sleep(0.1)
         if self.before:
@@ -135,7 +135,7 @@ class Events:
             self.names.add(told)
             self.posted.append((key.name, note.reason))
 
-    async def say(self, *told):
+    async def post_at_once(self, *told):
         self.post(*told)
 
 

@@ -109,13 +109,13 @@ class Model:
     def __init__(self):
         self.asked = []
 
-    def known(self, question):
+    def recall(self, question):
         return ANSWERS.get(repr(question))
 
     async def unsearched(self, question, **how):
         return unsearched(question)
 
-    async def answer(self, question, *, place="", urgent=True, wanted=lambda: True):
+    async def answer(self, question, *, namespace="", urgent=True, wanted=lambda: True):
         self.asked.append(question.job)
         await asyncio.sleep(0.01)
         return ANSWERS.setdefault(repr(question), answer(question))
@@ -131,7 +131,7 @@ class Silent:
     def post(self, key, uid, note, digest=""):
         self.posted.append((key.name, note.reason))
 
-    async def say(self, *told):
+    async def post_at_once(self, *told):
         self.post(*told)
 
 

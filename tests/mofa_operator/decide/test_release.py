@@ -25,7 +25,7 @@ from mofa_model.kinds import (
 )
 from mofa_model.kinds.patches import ARGUMENTS, INTERVAL
 from mofa_model.launch import table
-from mofa_operator.act.release import let_go
+from mofa_operator.act.release import open_gate
 from mofa_operator.api_errors import Refused
 from mofa_operator.decide.job import job
 from mofa_operator.decide.release import KUEUE, NAME, deadline, is_gated, is_suspended, overdue
@@ -620,7 +620,7 @@ def test_it_gets_nodes_gpus_and_arguments_and_its_jobset_goes_after_a_rehearsal(
     body = unsized()
     release = decided(TRAIN_JOB, body, SIZED).release
     server = Server(body, job_set(1, 0, body["spec"]["trainer"]["args"]))
-    asyncio.run(let_go(release, server))
+    asyncio.run(open_gate(release, server))
     told = server.body["spec"]["trainer"]
     assert (told["numNodes"], told["numProcPerNode"]) == (2, 8)
     assert told["args"][:1] == ["pretrain_gpt.py"]
@@ -633,7 +633,7 @@ def test_it_gets_nodes_gpus_and_arguments_and_its_jobset_goes_after_a_rehearsal(
 def test_where_the_jobset_may_not_go_nothing_is_written():
     body = unsized()
     server = Server(body, job_set(1, 0, []), refuses=True)
-    released = asyncio.run(let_go(decided(TRAIN_JOB, body, SIZED).release, server))
+    released = asyncio.run(open_gate(decided(TRAIN_JOB, body, SIZED).release, server))
     assert (server.done, released.writes, server.body) == ([], (), body)
     assert released.release.note.warning
 
@@ -650,7 +650,7 @@ def test_a_crash_between_the_two_is_mended_at_the_next_look_and_a_right_jobset_s
         (None, []),
     ):
         server = Server(after, made)
-        asyncio.run(let_go(again, server))
+        asyncio.run(open_gate(again, server))
         assert server.done == done
 
 

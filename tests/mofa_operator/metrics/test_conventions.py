@@ -89,7 +89,7 @@ def test_promtool_finds_nothing_to_say_but_that_node_days_and_gpu_hours_are_no_b
     exporter.count_history("prometheus", "ok")
     exporter.build("0.1.0", "1")
     exporter.lead(leads=True)
-    exporter.queue(lambda: (0, 0.0))
+    exporter.queue(0, 0.0)
     exporter.watch(TRAINING_JOB, up=False)
     done = subprocess.run(
         [binaries.path("promtool"), "check", "metrics"],

@@ -113,7 +113,7 @@ def all_of_it(exporter):
     exporter.success("resync")
     exporter.lead(leads=True)
     exporter.fence(holds=True)
-    exporter.queue(lambda: (3, 1.5))
+    exporter.queue(3, 1.5)
     exporter.watch(JOB_SET, up=True)
     exporter.count_write("apply", "ok")
     exporter.count_recommendation("TrainingJob", "Recommended", "Recommended")

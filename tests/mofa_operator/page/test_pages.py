@@ -3,6 +3,7 @@ not given.
 """
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from mofa_operator.objects import live  # noqa: E402
 from mofa_operator.page.job import job_page  # noqa: E402
 from mofa_operator.page.jobs import MOST, jobs_page  # noqa: E402
 from mofa_operator.page.profiles import profile_page, profiles_page  # noqa: E402
-from mofa_operator.page.server import Source, routes  # noqa: E402
+from mofa_operator.page.server import routes  # noqa: E402
 from mofa_operator.snapshot import Curves, Refusal  # noqa: E402
 
 BAND = {"lower": "0.9", "target": "0.95", "upper": "0.97"}
@@ -266,7 +267,7 @@ def test_the_routes_answer_and_forbid_scripts():
         return [EAST]
 
     async def visit():
-        source = Source(
+        source = SimpleNamespace(
             jobs=jobs,
             job=lambda resource, namespace, name: shown(JOB) if name == "llama" else None,
             view=view,

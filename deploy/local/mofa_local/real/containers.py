@@ -13,9 +13,9 @@ from mofa_local.real.archives import pause_image
 from mofa_local.real.machine import PLUGINS, Machine
 
 SOCKET: Final = "/run/containerd/containerd.sock"
-"""Where it listens, in the machine."""
+"""Socket of containerd, in the machine."""
 PAUSE: Final = "localhost/mofa-local/pause:1"
-"""What holds the namespaces of a pod."""
+"""Image of the container that holds the namespaces of a pod."""
 PODS: Final = "10.65.0.0/24"
 """Addresses of pods."""
 _CONFIG: Final = """\
@@ -47,7 +47,7 @@ class Containers:
         self._folder = machine.folder
 
     def start(self) -> None:
-        """Start it, and give it what pods are held by."""
+        """Start containerd, and load the image that holds pods."""
         network = self._folder / "cni"
         network.mkdir(exist_ok=True)
         (network / "10-mofa.conflist").write_text(
@@ -72,7 +72,7 @@ class Containers:
         self.load(pause_image(PAUSE))
 
     def load(self, archive: Path) -> None:
-        """Give it an image, from the file that a build has left."""
+        """Load an image from the file that a build has left."""
         self._ctr("images", "import", str(archive))
 
     def name(self, image: str, other: str) -> None:
@@ -80,7 +80,7 @@ class Containers:
         self._ctr("images", "tag", "--force", image, other)
 
     def images(self) -> list[str]:
-        """Names of the images that it has."""
+        """Names of the images in containerd."""
         return [
             one
             for one in self._ctr("images", "list", "-q").split()

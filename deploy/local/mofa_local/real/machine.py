@@ -28,14 +28,15 @@ INIT: Final = "machine"
 """Name of the first process."""
 PROGRAMS: Final = {
     "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount", "ip": "iproute2",
-    "containerd": "containerd", "ctr": "containerd", "runc": "runc", "iptables": "iptables", "conntrack": "conntrack",
+    "containerd": "containerd", "ctr": "containerd", "runc": "runc", "iptables": "iptables",
+    "conntrack": "conntrack",
     "mmdebstrap": "mmdebstrap", "podman": "podman",
 }  # fmt: skip
 """What a real node needs, and the package of Debian that has it."""
 PLUGINS: Final = Path("/usr/lib/cni")
-"""Where the package containernetworking-plugins puts them."""
+"""Folder of the plug-ins of the package containernetworking-plugins."""
 PREFIX: Final = "mofa-local-"
-"""What the names of our cgroups begin with."""
+"""Beginning of the names of our cgroups."""
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _PLACES: Final = ("/var/lib/cni", "/var/lib/kubelet")
 
@@ -49,7 +50,10 @@ def missing() -> str:
     if os.geteuid() != 0:
         return "a real node needs root, for namespaces, mounts and cgroups; run it as root"
     if absent := absent_packages():
-        return f"a real node needs {', '.join(absent)}; `apt-get install --no-install-recommends {' '.join(absent)}` installs them"
+        return (
+            f"a real node needs {', '.join(absent)}; `apt-get install --no-install-recommends "
+            f"{' '.join(absent)}` installs them"
+        )
     return ""
 
 
@@ -60,7 +64,7 @@ def absent_packages() -> list[str]:
 
 
 class Machine:
-    """One such machine; `processes` owns its first process, and what is started in it."""
+    """A machine of its own; `processes` owns its first process, and what is started in it."""
 
     def __init__(self, folder: Path, processes: Processes) -> None:
         self.folder = folder
@@ -68,7 +72,7 @@ class Machine:
         self.cgroup = f"{PREFIX}{os.urandom(4).hex()}"
 
     def start(self) -> None:
-        """Make it."""
+        """Start the machine."""
         if why := missing():
             raise LocalStackError(why)
         sweep()
@@ -83,7 +87,8 @@ class Machine:
         self.processes.start(
             INIT,
             [
-                "unshare", "--fork", "--kill-child", "--pid", "--mount", "--net", "--mount-proc", "--",
+                "unshare", "--fork", "--kill-child", "--pid", "--mount", "--net", "--mount-proc",
+                "--",
                 sys.executable, "-I", "-S", Path(__file__).with_name("init.py"),
                 self.folder, ",".join(str(one) for one in held), ADDRESS, SERVICES,
             ],
@@ -108,7 +113,7 @@ class Machine:
         return [*enter, *command]
 
     def run(self, *command: str | Path) -> str:
-        """What a command says that is run in the machine."""
+        """The output of a command that runs in the machine."""
         words = [str(one) for one in self.inside(*command)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -163,5 +168,5 @@ def _fill_cpuset(cgroup: Path) -> None:
 
 
 def words(command: Sequence[str | Path]) -> str:
-    """A command as a line."""
+    """A command as one line of a shell."""
     return " ".join(str(one) for one in command)

@@ -24,9 +24,9 @@ from mofa_local.real.containers import SOCKET, Containers
 from mofa_local.real.machine import ADDRESS, Machine, missing
 
 NAME: Final = "real-001"
-"""What the node is called."""
+"""Name of the node."""
 TOOLS: Final = ("kubelet", "kube-proxy", "coredns")
-"""What is built for it."""
+"""Programs that are built for the node."""
 LABELS: Final = {"local.mofa.dev/node": "real"}
 """By which pods find it."""
 GPU: Final = "nvidia.com/gpu"
@@ -44,12 +44,12 @@ NAMES: Final = [
         "verbs": ["list", "watch"],
     },
 ]
-"""What a name server may read."""
+"""Rights of the name server."""
 _READY: Final = 120.0
 
 
 class RealNode:
-    """One node; the kubelet can be killed and started again while its pods run on."""
+    """A real node; its kubelet can be killed and started again while its pods run on."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RealNode:
         return f"http://{HOST}:{self._proxy}"
 
     def start(self) -> None:
-        """Start all of it, and wait until the node is ready and has its GPUs."""
+        """Start the node, and wait until it is ready and has its GPUs."""
         if why := missing():
             raise LocalStackError(why)
         for name in TOOLS:
@@ -98,7 +98,7 @@ class RealNode:
         self._start_names()
 
     def stop(self) -> None:
-        """Stop all of it: pods, mounts and addresses go with the machine."""
+        """Stop the node: pods, mounts and addresses go with the machine."""
         for name in ("coredns", "kube-proxy", "kubelet", "containerd", "wires"):
             self._processes.stop(name, grace=5)
         self.machine.stop()
@@ -114,7 +114,7 @@ class RealNode:
                 f"--kubeconfig={self._cluster.user(f'system:node:{self.name}', ['system:nodes'])}",
                 f"--hostname-override={self.name}",
                 f"--node-ip={ADDRESS}",
-                f"--node-labels={','.join(f'{name}={text}' for name, text in self._labels.items())}",
+                f"--node-labels={','.join(f'{key}={text}' for key, text in self._labels.items())}",
                 "--cert-dir=/var/lib/kubelet/pki",
             ),
             ready=lambda: self._is_ready(begun),
@@ -127,7 +127,7 @@ class RealNode:
         self._processes.kill("kubelet")
 
     def get(self, url: str) -> str:
-        """What a pod answers at its own address; an error is a `LocalStackError`."""
+        """The answer of a pod at its own address; an error is a `LocalStackError`."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": self.proxy}))
         try:
             with opener.open(url, timeout=10) as answer:
@@ -147,9 +147,11 @@ class RealNode:
         self._processes.start(
             "wires",
             [
-                sys.executable, "-m", "mofa_local.real.wires", f"/proc/{self._processes['machine'].pid}/ns/net",
+                sys.executable, "-m", "mofa_local.real.wires",
+                f"/proc/{self._processes['machine'].pid}/ns/net",
                 *(f"--in={there}={here}" for there, here in inward.items()),
-                f"--socket={self._cluster.egress}", f"--names={ADDRESS}", f"--proxy={HOST}:{self._proxy}", f"--ready={ready}",
+                f"--socket={self._cluster.egress}", f"--names={ADDRESS}",
+                f"--proxy={HOST}:{self._proxy}", f"--ready={ready}",
             ],
             environment={"PYTHONPATH": str(Path(__file__).parents[2])},
             ready=ready.exists,
@@ -229,7 +231,8 @@ class RealNode:
         kubelet = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}, "x509": {"clientCAFile": str(keys / "ca.crt")}},
+            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False},
+                "x509": {"clientCAFile": str(keys / "ca.crt")}},
             "authorization": {"mode": "AlwaysAllow"},
             "containerRuntimeEndpoint": f"unix://{SOCKET}",
             "cgroupDriver": "cgroupfs",
@@ -237,7 +240,8 @@ class RealNode:
             "failCgroupV1": False,
             "failSwapOn": False,
             "enforceNodeAllocatable": [],
-            "evictionHard": {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+            "evictionHard": {"memory.available": "0%", "nodefs.available": "0%",
+                "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
             "readOnlyPort": 0,
             "clusterDNS": [ADDRESS],
@@ -290,7 +294,7 @@ class RealNode:
 
 
 def gone(cluster: ControlPlane, name: str = NAME) -> bool:
-    """Whether a node is no object of the cluster any more."""
+    """Whether the cluster has no object of this node any more."""
     with contextlib.suppress(LocalStackError):
         cluster.kubectl("get", "nodes", name, "-o", "json")
         return False

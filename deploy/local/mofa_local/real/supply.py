@@ -2,7 +2,8 @@
 machine and carried there.
 
 localhost/mofa-local/advisor:1    the operator and `mofa observe`, built from this tree by its
-Dockerfile localhost/mofa-local/torch:1.13   PyTorch for the CPU, with gloo
+                                  Dockerfile
+localhost/mofa-local/torch:1.13   PyTorch for the CPU, with gloo
 localhost/mofa-local/ray:2.60     Ray, for the clusters of KubeRay
 """
 
@@ -39,10 +40,10 @@ def load_advisor(containers: Containers, tree: Path = images.ROOT) -> str:
 
 
 def load_torch(containers: Containers) -> None:
-    """Two minutes where it was never made, then as long as it takes to unpack."""
+    """Load the image of PyTorch; making it the first time takes two minutes."""
     containers.load(archives.torch_image(TORCH))
 
 
 def load_ray(containers: Containers) -> None:
-    """A minute where it was never made."""
+    """Load the image of Ray; making it the first time takes a minute."""
     containers.load(archives.ray_image(RAY))

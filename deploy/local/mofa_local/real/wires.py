@@ -2,7 +2,7 @@
 bytes over the border.
 
     python -m mofa_local.real.wires NETWORK --in 10.66.0.1:6443=127.0.0.1:20000 --socket PATH
-    --proxy 127.0.0.1:20001
+        --proxy 127.0.0.1:20001
 
 A wire in listens in the machine and connects to this one's loopback. The socket is how the API
 server reaches kubelets and pods (HTTP CONNECT, its egress selector); the proxy is how Prometheus
@@ -40,7 +40,7 @@ Carrier = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 class Border:
-    """Makes sockets on either side."""
+    """Makes sockets in the machine and on this one."""
 
     def __init__(self, network: Path, names: str) -> None:
         """`names` is the address of the machine's name server."""
@@ -106,7 +106,7 @@ class Border:
 
 
 def wire(border: Border, host: str, port: int) -> Carrier:
-    """Carries what comes in the machine to a port here."""
+    """Carry connections in the machine to a port here."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError):
@@ -131,7 +131,8 @@ def proxy(border: Border) -> Carrier:
                 found = await border.connected(host, port, there=host not in LOCAL)
             except (OSError, TimeoutError) as error:
                 writer.write(
-                    f"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nX-Why: {error}\r\n\r\n".encode()
+                    "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nX-Why: "
+                    f"{error}\r\n\r\n".encode()
                 )
                 await writer.drain()
             else:
@@ -204,7 +205,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def main() -> None:
-    """Carry until TERM."""
+    """Carry bytes until TERM."""
     parser = argparse.ArgumentParser(prog="python -m mofa_local.real.wires", description=__doc__)
     parser.add_argument("network", type=Path, help="the machine's network, as /proc/PID/ns/net")
     parser.add_argument("--in", dest="wires", action="append", default=[], metavar="THERE=HERE")
