@@ -229,7 +229,7 @@ def _patterns(model: Transformer) -> _Patterns:
 def _numbers(model: Transformer) -> list[Numeric]:
     """How often every run comes, cost of the head, and cost of every kind of layer. [1]"""
     h = model.hidden
-    costs = [sum(block.dealt(h) for block in kind.blocks) for kind in model.kinds]
+    costs = [sum(block.placement_cost(h) for block in kind.blocks) for kind in model.kinds]
     return [*(run.repeats for run in model.runs), model.embedding.vocabulary * h, *costs]
 
 

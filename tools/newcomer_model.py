@@ -103,7 +103,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mofa_model.blocks.block import Block, Core, Cut, Kept, Projection, Sight
+from mofa_model.blocks.block import Block, ContextMessages, Core, Cut, Projection, SavedTensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,13 +123,13 @@ class Pooling(Block):
         """A running sum."""
         return (Core(heads=self.width, width=1, fixed=1),)
 
-    def kept(self, hidden) -> tuple[Kept, ...]:
+    def saved_tensors(self, hidden) -> tuple[SavedTensor, ...]:
         """The mean."""
-        return (Kept(elements=self.width, feeds=True),)
+        return (SavedTensor(elements=self.width, product_input=True),)
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """The sum is handed on."""
-        return Sight(turned=2 * self.width, state=self.width)
+        return ContextMessages(all_to_all_elements=2 * self.width, state_elements=self.width)
 
     def split(self) -> tuple[float, ...]:
         """The width."""

@@ -91,11 +91,11 @@ class Framework:
             return None
         model, training, has = workload.model, workload.training, self.given.get("blocks")
         for block in model.blocks:
-            if has is not None and block.called not in has:
+            if has is not None and block.variant not in has:
                 known = ", ".join(has).replace("_", " ")
                 return "blocks", f"{block.name}, but {known}"
             if (
-                block.called == "dense"
+                block.variant == "dense"
                 and not getattr(block, "gated", True)
                 and self.lacks("ungated")
             ):
@@ -185,7 +185,7 @@ class Framework:
 def side_by_side(model: Transformer) -> bool:
     """Whether a layer of a model has attention beside a state space, both of the same input."""
     return any(
-        {"attention", "state_space"} <= {block.called for block in kind.blocks}
+        {"attention", "state_space"} <= {block.variant for block in kind.blocks}
         for kind in model.kinds
     )
 

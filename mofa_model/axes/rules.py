@@ -113,7 +113,7 @@ def _sequence(rows: Rows, context: AxisContext) -> Any:
 
 
 def _context_heads(rows: Rows, context: AxisContext) -> Any:
-    heads = (block.turned_heads() for block in context.workload.model.blocks)
+    heads = (block.all_to_all_heads() for block in context.workload.model.blocks)
     return (rows["mode"] == _SPLIT_HEADS) & _undivided(heads, rows["tp"] * rows["cp"])
 
 
@@ -128,7 +128,7 @@ def _context_beside(rows: Rows, context: AxisContext) -> Any:
     beside = context.framework.given.get("block_context", {})
     for block in context.workload.model.blocks:
         for mode in ContextMode:
-            if mode.value not in beside.get(block.called, (mode.value,)):
+            if mode.value not in beside.get(block.variant, (mode.value,)):
                 bad |= _in_mode(rows, mode.value)
     return bad
 
@@ -169,7 +169,7 @@ def _told_layers(rows: Rows, context: AxisContext) -> Any:
 
 
 def _virtual_space(rows: Rows, context: AxisContext) -> Any:
-    mixed = any(block.called == "state_space" for block in context.workload.model.blocks)
+    mixed = any(block.variant == "state_space" for block in context.workload.model.blocks)
     return (rows["vpp"] > 1) & (mixed and context.framework.keeps("state_space_plain"))
 
 

@@ -14,17 +14,17 @@ from typing import Final
 
 from mofa_model.blocks.block import (
     Block,
+    ContextMessages,
     Core,
     Cut,
     Elementwise,
     Embedding,
     Exchange,
-    Kept,
     Layer,
     Projection,
     Ranks,
     Rows,
-    Sight,
+    SavedTensor,
 )
 from mofa_model.blocks.experts import Experts
 from mofa_model.blocks.feed_forward import FeedForward
@@ -50,6 +50,7 @@ BLOCKS: Final[dict[str, type[Block]]] = {
 __all__ = [
     "BLOCKS",
     "Block",
+    "ContextMessages",
     "Core",
     "Cut",
     "Elementwise",
@@ -57,16 +58,15 @@ __all__ = [
     "Exchange",
     "Experts",
     "FeedForward",
-    "Kept",
     "LatentAttention",
     "Layer",
     "LinearAttention",
     "Projection",
     "Ranks",
     "Rows",
+    "SavedTensor",
     "SelectiveScan",
     "SharedAttention",
-    "Sight",
     "SoftmaxAttention",
     "SparseAttention",
     "StateSpace",

@@ -72,7 +72,7 @@ class Projection:
     linears: tuple[tuple[str, Count], ...] = ()
     """Linear layers that it holds side by side, each with its output width; empty where adapters
     never stand beside it."""
-    again: frozenset[str] = NOTHING
+    recomputed_by: frozenset[str] = NOTHING
     """Modules whose recomputation runs it again beyond those of the block."""
 
     @property
@@ -116,39 +116,39 @@ class Core:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class SavedTensor:
     """A tensor that waits for the backward pass."""
 
     elements: Count
     """For each token; of scores for each head."""
     ranks: Ranks = Ranks.TENSOR
     """Who shares it."""
-    freed: frozenset[str] = NOTHING
+    dropped_by: frozenset[str] = NOTHING
     """Modules whose recomputation drops it."""
-    moved: Mapping[str, Ratio] = field(default_factory=dict)
+    offloaded_by: Mapping[str, Ratio] = field(default_factory=dict)
     """Shares of it that go to the host with the inputs of a module."""
-    feeds: bool = False
+    product_input: bool = False
     """Whether it is input of a matrix product: in low precision it is kept narrow."""
     readers: frozenset[str] = NOTHING
     """Linear layers that alone need it: it is not kept where none of them is trained."""
-    narrowed: frozenset[str] = NOTHING
+    narrowed_by: frozenset[str] = NOTHING
     """Modules that, recomputed in low precision, leave it narrow: what they start from."""
     halved: bool = False
     """Whether `per_op` keeps half of it, as half of two equal products."""
-    inner: bool = False
+    gradient_alive: bool = False
     """Whether its gradient is alive beside those of its kind in the backward pass."""
     routed: bool = False
     """Whether it is there for every token that an expert got, and runs in chunks."""
-    logit: bool = False
+    logit_width: bool = False
     """Whether it is as wide as logits."""
     scored: bool = False
     """Whether it is row statistics of attention: one for each head, or every score without
     fusion."""
-    masked: bool = False
+    dropout_mask: bool = False
     """Whether it is the mask of a dropout: nothing without one."""
     unfused: bool = False
     """Whether it is kept only between elementwise kernels that are not fused."""
-    passing: bool = False
+    short_lived: bool = False
     """Whether it is gone before the backward pass, which makes its gradient all the same."""
     upcast: bool = False
     """Whether it is what fp32 adds to the width of activations."""
@@ -170,16 +170,16 @@ class Elementwise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class ContextMessages:
     """What context-parallel ranks send each other, shared by tensor parallelism."""
 
-    ring: Count = 0.0
+    ring_elements: Count = 0.0
     """Elements a token that go around: keys and values."""
-    turned: Count = 0.0
+    all_to_all_elements: Count = 0.0
     """Elements a token that an all-to-all moves beside these: queries and outputs."""
-    shared: Count | None = None
+    unsplit_elements: Count | None = None
     """Elements a token that go around whole, on every tensor-parallel rank; None = nothing does."""
-    state: Count | None = None
+    state_elements: Count | None = None
     """Elements of a state that ranks hand on however many tokens they have; None = there is
     none."""
 
@@ -203,7 +203,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Again:
+class RecomputedWork:
     """What a recomputed module runs again of a block: shares of its products and of its elementwise
     work.
     """
@@ -224,23 +224,23 @@ class Block(ABC):
     stream_passes: ClassVar[float] = 0.0
     """Reads and writes of a stream-wide tensor that tensor parallelism shares out: rotary position,
     heads put in order."""
-    norm_moved_with: ClassVar[str] = ""
+    norm_offloaded_with: ClassVar[str] = ""
     """Module with whose inputs the output of the norm before the block goes to the host."""
-    residual_moved_with: ClassVar[str] = ""
+    residual_offloaded_with: ClassVar[str] = ""
     """The same of the norm's input; a norm that is fused with the product behind it has none of its
     own."""
-    again: ClassVar[Mapping[str, Again]] = {}
+    recomputed_work: ClassVar[Mapping[str, RecomputedWork]] = {}
     """What modules that can be recomputed run again."""
 
     @property
-    def called(self) -> str:
+    def variant(self) -> str:
         """The word by which trainers list that they have this block, or its variant."""
         return self.word
 
     @property
     def name(self) -> str:
         """What tables call the block."""
-        return self.called.replace("_", " ")
+        return self.variant.replace("_", " ")
 
     @property
     def own_tokens(self) -> Count | None:
@@ -253,7 +253,7 @@ class Block(ABC):
         return 0.0
 
     @property
-    def heads_told(self) -> str:
+    def heads_text(self) -> str:
         """The block's heads as tables write them; empty where it has none."""
         return ""
 
@@ -262,7 +262,7 @@ class Block(ABC):
         """Its matrices, in order of the forward pass."""
 
     @abstractmethod
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:
         """What it keeps for its backward pass, beside the residual stream and the norms."""
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -281,7 +281,7 @@ class Block(ABC):
         """Tensor-parallel all-gathers and reduce-scatters in its forward pass. [1]"""
         return 2.0
 
-    def sight(self) -> Sight | None:
+    def context_messages(self) -> ContextMessages | None:
         """What context parallelism has to send; None where a token needs no other."""
         return None
 
@@ -297,39 +297,42 @@ class Block(ABC):
         """Numbers that tensor parallelism inside experts has to divide."""
         return ()
 
-    def turned_heads(self) -> Count | None:
+    def all_to_all_heads(self) -> Count | None:
         """What an all-to-all over context-parallel ranks has to divide; None where nothing."""
         return None
 
     def linears(self, hidden: Count) -> tuple[str, ...]:
         """Names of its linear layers beside which an adapter may stand."""
-        return tuple(name for one in self.products(hidden) for name, _ in one.linears)
+        return tuple(name for product in self.products(hidden) for name, _ in product.linears)
 
     def reads_stream(self, hidden: Count) -> frozenset[str]:
         """Linear layers that read the norm before the block. Frozen ones do not need it kept."""
-        later = {name for kept in self.kept(hidden) for name in kept.readers}
-        first = (one for one in self.products(hidden) if one.cut is not Cut.INPUT)
-        return frozenset(name for one in first for name, _ in one.linears) - later
+        inner_readers = {name for tensor in self.saved_tensors(hidden) for name in tensor.readers}
+        inputs = (product for product in self.products(hidden) if product.cut is not Cut.INPUT)
+        return frozenset(name for product in inputs for name, _ in product.linears) - inner_readers
 
     def matrices(self, hidden: Count, *, active: bool = False) -> Numeric:
         """Parameters of all its matrices, or of those that one token is multiplied with. [1]"""
         products = self.products(hidden)
         if not active:
             return self._summed_over_experts(
-                ((one.rows, one.weights) for one in products), active=active
+                ((product.rows, product.weights) for product in products), active=active
             )
         sizes = (
-            (one.rows, one.weights if one.seen is None else one.weights * one.seen)
-            for one in products
+            (
+                product.rows,
+                product.weights if product.seen is None else product.weights * product.seen,
+            )
+            for product in products
         )
         return self._summed_over_experts(sizes, active=active)
 
     def parameters(self, hidden: Count, *, active: bool = False) -> Numeric:
         """All its parameters, or those that one token meets. [1]"""
-        every = self._summed_over_experts(
-            ((one.rows, one.parameters) for one in self.products(hidden)), active=active
+        matrices = self._summed_over_experts(
+            ((product.rows, product.parameters) for product in self.products(hidden)), active=active
         )
-        return every + self.vectors(hidden)
+        return matrices + self.vectors(hidden)
 
     def _summed_over_experts(
         self, sizes: Iterable[tuple[Rows, Numeric]], *, active: bool
@@ -339,7 +342,7 @@ class Block(ABC):
         experts = 1 if exchange is None else exchange.top_k if active else exchange.count
         return sum(experts * size if rows is Rows.ROUTED else size for rows, size in sizes)
 
-    def dealt(self, hidden: Count) -> Numeric:
+    def placement_cost(self, hidden: Count) -> Numeric:
         """Weights that one token is multiplied with, by which layers are dealt to stages. [1]"""
         return self.matrices(hidden, active=True)
 
@@ -383,34 +386,36 @@ class Layer:
         """True where tokens are sent to experts."""
         return any(block.exchange() is not None for block in self.blocks)
 
-    def stream(self, hidden: Count) -> tuple[Kept, ...]:
+    def stream(self, hidden: Count) -> tuple[SavedTensor, ...]:
         """Inputs and outputs of the norms, and masks of the dropouts behind the blocks, Table 2:
         each 2 sbh a norm.
         """
         share = 1.0 / len(self.blocks)
-        residuals = Counter(block.residual_moved_with for block in self.blocks)
-        outputs = Counter(block.norm_moved_with for block in self.blocks)
+        residuals = Counter(block.residual_offloaded_with for block in self.blocks)
+        outputs = Counter(block.norm_offloaded_with for block in self.blocks)
         wide = self.normed * hidden
         return (
-            Kept(
+            SavedTensor(
                 elements=wide,
                 ranks=Ranks.STREAM,
-                moved={name: share * n for name, n in residuals.items()},
+                offloaded_by={name: share * n for name, n in residuals.items()},
             ),
-            Kept(
+            SavedTensor(
                 elements=wide,
                 ranks=Ranks.STREAM,
-                freed=frozenset({"layernorm", EACH, ALL}),
-                feeds=True,
-                moved={name: share * n for name, n in outputs.items()},
+                dropped_by=frozenset({"layernorm", EACH, ALL}),
+                product_input=True,
+                offloaded_by={name: share * n for name, n in outputs.items()},
             ),
-            Kept(elements=wide, ranks=Ranks.STREAM, freed=frozenset({ALL}), masked=True),
-            Kept(elements=wide, ranks=Ranks.STREAM, unfused=True, upcast=True),
+            SavedTensor(
+                elements=wide, ranks=Ranks.STREAM, dropped_by=frozenset({ALL}), dropout_mask=True
+            ),
+            SavedTensor(elements=wide, ranks=Ranks.STREAM, unfused=True, upcast=True),
             # The gradient of a norm's weight needs what it is multiplied with.
-            Kept(
+            SavedTensor(
                 elements=wide,
                 ranks=Ranks.STREAM,
-                freed=frozenset({"layernorm", EACH, ALL}),
+                dropped_by=frozenset({"layernorm", EACH, ALL}),
                 unfused=True,
             ),
         )

@@ -14,13 +14,13 @@ from typing import ClassVar
 from mofa_model.blocks.block import (
     ALL,
     Block,
+    ContextMessages,
     Core,
     Cut,
     Elementwise,
-    Kept,
     Projection,
     Ranks,
-    Sight,
+    SavedTensor,
 )
 from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import not_negative, whole
@@ -102,24 +102,28 @@ class Encoder(Block):
         """Patches in; queries, keys, values, output and feed-forward part of every layer; the
         projector into the stream.
         """
-        h, many, joined = self.width, self.layers, self.projector_inputs
-        inside = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
-        widths = (joined, *((joined,) if self.projector is None else self.projector), hidden)
+        h, layers, inputs = self.width, self.layers, self.projector_inputs
+        feed_forward = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
+        widths = (
+            inputs,
+            *((inputs,) if self.projector is None else self.projector),
+            hidden,
+        )
         seen: Ratio = 1.0 / self.merged
-        steps = [
+        projector = [
             Projection(n=n, k=k, cut=Cut.OUTPUT, bias=self.projector_bias, seen=seen)
             for k, n in itertools.pairwise(widths)
         ]
         return (
             Projection(n=h, k=self.inputs, cut=Cut.NOTHING, bias=self.input_bias),
-            Projection(n=3 * h, k=h, bias=self.bias, times=many),
-            Projection(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=many),
+            Projection(n=3 * h, k=h, bias=self.bias, times=layers),
+            Projection(n=h, k=h, cut=Cut.INPUT, bias=self.bias, times=layers),
             *(
-                Projection(n=one.n, k=one.k, cut=one.cut, bias=self.bias, times=many)
-                for one in inside
+                Projection(n=product.n, k=product.k, cut=product.cut, bias=self.bias, times=layers)
+                for product in feed_forward
             ),
-            *steps[:-1],
-            replace(steps[-1], cut=Cut.INPUT),
+            *projector[:-1],
+            replace(projector[-1], cut=Cut.INPUT),
         )
 
     def vectors(self, hidden: Count) -> Count:  # noqa: ARG002
@@ -131,11 +135,11 @@ class Encoder(Block):
     def cores(self) -> tuple[Core, ...]:
         """Attention of all layers: each patch sees all patches, or those of its window."""
         dim = 2 * self.width / self.heads
-        every = Core(
+        unwindowed = Core(
             heads=self.heads, width=dim, fixed=self.patches, times=self.layers, scored=True
         )
         if self.window is None:
-            return (every,)
+            return (unwindowed,)
         return (
             Core(
                 heads=self.heads,
@@ -167,33 +171,38 @@ class Encoder(Block):
         """Tensor-parallel collectives of all layers: two of attention, two of feed-forward. [1]"""
         return 4.0 * self.layers
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """Tensors of all layers: inputs and outputs of norms; queries, keys, values and output of
         attention; both sides of the activation function.
         """
-        h, many = self.width, self.layers
-        inside = (3 if self.gated else 2) * self.ffn
+        h, layers = self.width, self.layers
+        activation = (3 if self.gated else 2) * self.ffn
         return (
-            Kept(elements=2 * h * many, ranks=Ranks.STREAM),
-            Kept(
-                elements=2 * h * many,
+            SavedTensor(elements=2 * h * layers, ranks=Ranks.STREAM),
+            SavedTensor(
+                elements=2 * h * layers,
                 ranks=Ranks.STREAM,
-                freed=frozenset({"layernorm", ALL}),
-                feeds=True,
+                dropped_by=frozenset({"layernorm", ALL}),
+                product_input=True,
             ),
-            Kept(elements=(3 * h + inside) * many, freed=frozenset({ALL}), halved=True),
-            Kept(elements=h * many, feeds=True),
-            Kept(elements=self.projector_inputs, feeds=True),
+            SavedTensor(
+                elements=(3 * h + activation) * layers, dropped_by=frozenset({ALL}), halved=True
+            ),
+            SavedTensor(elements=h * layers, product_input=True),
+            SavedTensor(elements=self.projector_inputs, product_input=True),
         )
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """Keys and values of every layer go around; queries and outputs turn with them."""
-        return Sight(ring=2 * self.width * self.layers, turned=2 * self.width * self.layers)
+        return ContextMessages(
+            ring_elements=2 * self.width * self.layers,
+            all_to_all_elements=2 * self.width * self.layers,
+        )
 
     def split(self) -> tuple[Count, ...]:
         """Heads and the feed-forward width, which tensor parallelism has to divide."""
         return (self.heads, self.ffn)
 
-    def turned_heads(self) -> Count:
+    def all_to_all_heads(self) -> Count:
         """Heads, which ranks of an all-to-all have to divide."""
         return self.heads

@@ -13,15 +13,15 @@ import numpy as np
 from mofa_model.blocks.block import (
     ALL,
     EACH,
-    Again,
     Block,
     Cut,
     Elementwise,
     Exchange,
-    Kept,
     Projection,
     Ranks,
+    RecomputedWork,
     Rows,
+    SavedTensor,
 )
 from mofa_model.blocks.feed_forward import FeedForward, both_ways
 from mofa_model.checks import LATER, not_negative, whole
@@ -40,12 +40,12 @@ class Experts(Block):
     """The mixture of experts."""
 
     word: ClassVar = "experts"
-    residual_moved_with: ClassVar = "mlp_norm"
-    again: ClassVar[Mapping[str, Again]] = {
-        "mlp": Again(1.0, 1.0),
-        "mlp_act": Again(0.0, 0.5),
-        "moe": Again(1.0, 1.0, exchange=True),
-        "moe_act": Again(0.0, 0.25),
+    residual_offloaded_with: ClassVar = "mlp_norm"
+    recomputed_work: ClassVar[Mapping[str, RecomputedWork]] = {
+        "mlp": RecomputedWork(1.0, 1.0),
+        "mlp_act": RecomputedWork(0.0, 0.5),
+        "moe": RecomputedWork(1.0, 1.0, exchange=True),
+        "moe_act": RecomputedWork(0.0, 0.25),
     }
 
     count: Numeric
@@ -121,16 +121,18 @@ class Experts(Block):
 
     def products(self, hidden: Count) -> tuple[Projection, ...]:
         """Shared experts, one routed expert, and the router h E, Table 2."""
-        sent, found = self._sent(hidden), list[Projection]()
+        sent_width, products = self._sent(hidden), list[Projection]()
         if self.shared_width is not None:
-            found += both_ways(hidden, self.shared_width, gated=self.gated, bias=self.bias)
+            products += both_ways(hidden, self.shared_width, gated=self.gated, bias=self.bias)
         if self.shared_gate:
-            found.append(Projection(n=1, k=hidden, cut=Cut.NOTHING))
+            products.append(Projection(n=1, k=hidden, cut=Cut.NOTHING))
         if self.latent is not None:
-            found.append(Projection(n=sent, k=hidden, cut=Cut.NOTHING))
-            found.append(Projection(n=hidden, k=sent, cut=Cut.NOTHING))
-        found += both_ways(sent, self.width, gated=self.gated, bias=self.bias, rows=Rows.ROUTED)
-        found.append(
+            products.append(Projection(n=sent_width, k=hidden, cut=Cut.NOTHING))
+            products.append(Projection(n=hidden, k=sent_width, cut=Cut.NOTHING))
+        products += both_ways(
+            sent_width, self.width, gated=self.gated, bias=self.bias, rows=Rows.ROUTED
+        )
+        products.append(
             Projection(
                 n=self.count,
                 k=hidden,
@@ -140,64 +142,68 @@ class Experts(Block):
                 linears=(("router", self.count),),
             )
         )
-        return tuple(found)
+        return tuple(products)
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:
         """Activation functions, and tokens sorted by expert and back."""
-        shared, sent = self._shared, self._sent(hidden)
+        shared, sent_width = self._shared, self._sent(hidden)
         return (
             *(() if shared is None else shared.elementwise(hidden)),
-            Elementwise(width=self.width, passes=PERMUTE_PASSES, cast=sent, sorted=sent),
+            Elementwise(
+                width=self.width, passes=PERMUTE_PASSES, cast=sent_width, sorted=sent_width
+            ),
         )
 
     def gathers(self) -> Count:
         """No tensor-parallel collectives: routed tokens go by all-to-all. [1]"""
         return 0.0 if self.shared_width is None else 2.0
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:
         """The router's logits (4 sbE), sorted tokens, and both sides of the activation functions,
         Table 2.
 
         What experts hand back is not kept: the router's weights are applied inside the activation
         function.
         """
-        wide, narrow, *between = self._one.kept(hidden)
-        shared = () if self._shared is None else self._shared.kept(hidden)
+        activation_input, activation_output, *gate_products = self._one.saved_tensors(hidden)
+        shared = () if self._shared is None else self._shared.saved_tensors(hidden)
         return (
-            Kept(elements=self.count, freed=_ALL, logit=True),
-            Kept(
+            SavedTensor(elements=self.count, dropped_by=_ALL, logit_width=True),
+            SavedTensor(
                 elements=self._sent(hidden),
                 ranks=Ranks.NOBODY,
-                freed=_ALL,
-                feeds=True,
+                dropped_by=_ALL,
+                product_input=True,
                 readers=frozenset({"expert_gate", "expert_up"}),
                 routed=True,
-                moved={"expert_fc1": 1.0},
+                offloaded_by={"expert_fc1": 1.0},
             ),
             replace(
-                wide,
+                activation_input,
                 ranks=Ranks.EXPERT,
-                freed=_ALL,
-                narrowed=_ACT,
+                dropped_by=_ALL,
+                narrowed_by=_ACT,
                 routed=True,
-                inner=False,
-                moved={"moe_act": 1.0},
+                gradient_alive=False,
+                offloaded_by={"moe_act": 1.0},
             ),
             replace(
-                narrow,
+                activation_output,
                 ranks=Ranks.EXPERT,
-                freed=_ACT,
+                dropped_by=_ACT,
                 readers=frozenset({"expert_down"}),
                 routed=True,
-                inner=False,
+                gradient_alive=False,
             ),
             *(
-                replace(one, freed=freed, narrowed=one.narrowed and _ACT)
-                for one, freed in zip(shared, (_ALL, _ACT, _ACT), strict=False)
+                replace(tensor, dropped_by=freed, narrowed_by=tensor.narrowed_by and _ACT)
+                for tensor, freed in zip(shared, (_ALL, _ACT, _ACT), strict=False)
             ),
             *(
-                replace(one, ranks=Ranks.EXPERT, freed=_ACT, routed=True, inner=False)
-                for one in between
+                replace(
+                    tensor, ranks=Ranks.EXPERT, dropped_by=_ACT, routed=True, gradient_alive=False
+                )
+                for tensor in gate_products
             ),
         )
 

@@ -10,13 +10,13 @@ from typing import ClassVar, Final
 from mofa_model.blocks.block import (
     ALL,
     EACH,
-    Again,
     Block,
     Cut,
     Elementwise,
-    Kept,
     Projection,
+    RecomputedWork,
     Rows,
+    SavedTensor,
 )
 from mofa_model.checks import not_negative, whole
 from mofa_model.records import dataclass
@@ -36,9 +36,9 @@ def both_ways(
     2.
     """
     prefix = "expert_" if rows is Rows.ROUTED else ""
-    parts = tuple((f"{prefix}{name}", width) for name in (("gate", "up") if gated else ("up",)))
+    inputs = tuple((f"{prefix}{name}", width) for name in (("gate", "up") if gated else ("up",)))
     return (
-        Projection(n=len(parts) * width, k=hidden, linears=parts, bias=bias, rows=rows),
+        Projection(n=len(inputs) * width, k=hidden, linears=inputs, bias=bias, rows=rows),
         Projection(
             n=hidden,
             k=width,
@@ -55,10 +55,10 @@ class FeedForward(Block):
     """SwiGLU and its kin, or a plain activation function between two matrices."""
 
     word: ClassVar = "dense"
-    again: ClassVar[Mapping[str, Again]] = {
-        "mlp": Again(1.0, 1.0),
-        "mlp_act": Again(0.0, 0.5),
-        "moe_act": Again(0.0, 0.25),
+    recomputed_work: ClassVar[Mapping[str, RecomputedWork]] = {
+        "mlp": RecomputedWork(1.0, 1.0),
+        "mlp_act": RecomputedWork(0.0, 0.5),
+        "moe_act": RecomputedWork(0.0, 0.25),
     }
 
     width: Numeric
@@ -92,7 +92,7 @@ class FeedForward(Block):
         """Parameters that the activation function learns. [1]"""
         return self.learned
 
-    def dealt(self, hidden: Count) -> Numeric:
+    def placement_cost(self, hidden: Count) -> Numeric:
         """Three h x f matrices, gated or not: that is what nanotron counts. [1]"""
         return 3 * hidden * self.width
 
@@ -100,30 +100,37 @@ class FeedForward(Block):
         """Work of the activation function, which only moves memory."""
         return (Elementwise(width=self.width, passes=self.passes, cast=hidden),)
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """Input (4 sbg gated, else 2 sbg) and output (2 sbg) of the activation function, Table
         2.
         """
-        act = frozenset({"mlp_act", EACH})
-        both = frozenset({"mlp", ALL})
+        activation = frozenset({"mlp_act", EACH})
+        whole_block = frozenset({"mlp", ALL})
         return (
-            Kept(
+            SavedTensor(
                 elements=self.inputs * self.width,
-                freed=both,
-                narrowed=act | both,
+                dropped_by=whole_block,
+                narrowed_by=activation | whole_block,
                 halved=True,
-                inner=True,
+                gradient_alive=True,
             ),
-            Kept(
+            SavedTensor(
                 elements=self.width,
-                freed=act | both,
-                feeds=True,
+                dropped_by=activation | whole_block,
+                product_input=True,
                 readers=frozenset({"down"}),
-                inner=True,
+                gradient_alive=True,
             ),
             # The product of a gate reads both sides of it.
             *(
-                (Kept(elements=self.width, freed=act | both, unfused=True, inner=True),)
+                (
+                    SavedTensor(
+                        elements=self.width,
+                        dropped_by=activation | whole_block,
+                        unfused=True,
+                        gradient_alive=True,
+                    ),
+                )
                 if self.gated
                 else ()
             ),

@@ -6,7 +6,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Kept, Projection, Ranks, Sight
+from mofa_model.blocks.block import (
+    ALL,
+    Block,
+    ContextMessages,
+    Core,
+    Cut,
+    Projection,
+    Ranks,
+    SavedTensor,
+)
 from mofa_model.blocks.softmax import CORE, OUTPUT
 from mofa_model.checks import not_negative, whole
 from mofa_model.records import dataclass
@@ -19,8 +28,8 @@ class LatentAttention(Block):
 
     word: ClassVar = "latent_attention"
     stream_passes: ClassVar = 6.0
-    norm_moved_with: ClassVar = "qkv_linear"
-    residual_moved_with: ClassVar = "attn_norm"
+    norm_offloaded_with: ClassVar = "qkv_linear"
+    residual_offloaded_with: ClassVar = "attn_norm"
 
     heads: Numeric
     """Query heads."""
@@ -44,7 +53,7 @@ class LatentAttention(Block):
             whole(query_rank=self.query_rank)
 
     @property
-    def heads_told(self) -> str:
+    def heads_text(self) -> str:
         """Heads."""
         return f"{self.heads} latent"
 
@@ -66,7 +75,7 @@ class LatentAttention(Block):
         Source: DeepSeek-V2.
         """
         queries = self.heads * (self.nope_dim + self.rope_dim)
-        first = (
+        query_products = (
             (Projection(n=queries, k=hidden, linears=(("q", queries),)),)
             if self.query_rank is None
             else (
@@ -81,13 +90,13 @@ class LatentAttention(Block):
         )
         down, up = self.kv_rank + self.rope_dim, self.heads * (self.nope_dim + self.value_dim)
         return (
-            *first,
+            *query_products,
             Projection(n=down, k=hidden, cut=Cut.NOTHING, linears=(("kv_a", down),)),
             Projection(
                 n=up,
                 k=self.kv_rank,
                 linears=(("kv_b", up),),
-                again=frozenset({"mla_up_proj"}),
+                recomputed_by=frozenset({"mla_up_proj"}),
             ),
             Projection(
                 n=hidden,
@@ -109,54 +118,56 @@ class LatentAttention(Block):
             ),
         )
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """Scores; outputs of the up projections; the latents before and after their norm, with the
         shared rotary key; the output. Ours.
         """
         queries = self.heads * (self.nope_dim + self.rope_dim)
         values = self.heads * self.value_dim
         return (
-            Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),
-            Kept(
-                elements=2 * queries + values,
-                freed=frozenset({"mla_up_proj", ALL}),
-                halved=True,
-                moved={"core_attn": 1.0},
+            SavedTensor(
+                elements=self.heads, dropped_by=CORE, scored=True, offloaded_by={"core_attn": 1.0}
             ),
-            *self.kept_latents(),
-            Kept(elements=values, **OUTPUT),
+            SavedTensor(
+                elements=2 * queries + values,
+                dropped_by=frozenset({"mla_up_proj", ALL}),
+                halved=True,
+                offloaded_by={"core_attn": 1.0},
+            ),
+            *self.saved_latents(),
+            SavedTensor(elements=values, **OUTPUT),
         )
 
-    def kept_latents(self, index_keys: Count = 0.0) -> tuple[Kept, ...]:
+    def saved_latents(self, index_keys: Count = 0.0) -> tuple[SavedTensor, ...]:
         """The latents before their norm with the shared rotary key and `index_keys`, and
         after it.
         """
         latents = self.query_latent + self.kv_rank
         return (
-            Kept(
+            SavedTensor(
                 elements=latents + self.rope_dim + index_keys,
                 ranks=Ranks.STREAM,
-                freed=frozenset({ALL}),
-                moved={"qkv_linear": 1.0},
+                dropped_by=frozenset({ALL}),
+                offloaded_by={"qkv_linear": 1.0},
             ),
-            Kept(
+            SavedTensor(
                 elements=latents,
                 ranks=Ranks.STREAM,
-                freed=frozenset({ALL}),
+                dropped_by=frozenset({ALL}),
                 readers=frozenset({"q_b", "kv_b"}),
-                moved={"qkv_linear": 1.0},
+                offloaded_by={"qkv_linear": 1.0},
             ),
         )
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """Keys and values of all heads go around; as much turns with them."""
         width = self.heads * (self.nope_dim + self.rope_dim + self.value_dim)
-        return Sight(ring=width, turned=width)
+        return ContextMessages(ring_elements=width, all_to_all_elements=width)
 
     def split(self) -> tuple[Count, ...]:
         """Heads, which tensor parallelism has to divide."""
         return (self.heads,)
 
-    def turned_heads(self) -> Count:
+    def all_to_all_heads(self) -> Count:
         """Heads, which ranks of an all-to-all have to divide."""
         return self.heads

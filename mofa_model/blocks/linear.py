@@ -6,7 +6,16 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
+from mofa_model.blocks.block import (
+    ALL,
+    Block,
+    ContextMessages,
+    Core,
+    Cut,
+    Elementwise,
+    Projection,
+    SavedTensor,
+)
 from mofa_model.blocks.softmax import GATE_PASSES, LAST
 from mofa_model.checks import not_negative, whole
 from mofa_model.errors import BadValue
@@ -26,8 +35,8 @@ class LinearAttention(Block):
 
     word: ClassVar = "linear_attention"
     stream_passes: ClassVar = 6.0
-    norm_moved_with: ClassVar = "qkv_linear"
-    residual_moved_with: ClassVar = "qkv_linear"
+    norm_offloaded_with: ClassVar = "qkv_linear"
+    residual_offloaded_with: ClassVar = "qkv_linear"
 
     key_heads: Numeric
     """Heads of queries and keys."""
@@ -68,7 +77,7 @@ class LinearAttention(Block):
             )
 
     @property
-    def called(self) -> str:
+    def variant(self) -> str:
         """The word of the variant in lists of trainers: by how a state forgets."""
         return {
             "fixed": "lightning_attention",
@@ -95,9 +104,9 @@ class LinearAttention(Block):
         """Queries, keys and values with the gate; what steers the heads; the output. Sources:
         MiniMax-01, Qwen3-Next, Kimi Linear.
         """
-        whole_gate = self.values if self.gate_rank is None else 0
+        direct_gate = self.values if self.gate_rank is None else 0
         rank = 0 if self.gate_rank is None else self.gate_rank
-        through = (
+        gate = (
             ()
             if self.gate_rank is None
             else (Projection(n=rank, k=hidden, cut=Cut.NOTHING), Projection(n=self.values, k=rank))
@@ -107,10 +116,10 @@ class LinearAttention(Block):
             if self.decay != "channel"
             else (Projection(n=rank, k=hidden, cut=Cut.NOTHING), Projection(n=self.keys, k=rank))
         )
-        wide = 2 * self.keys + self.values + whole_gate
+        wide = 2 * self.keys + self.values + direct_gate
         return (
             Projection(n=wide, k=hidden, linears=(("in", wide),)),
-            *through,
+            *gate,
             *decays,
             *(
                 (Projection(n=self.numbers, k=hidden),)
@@ -150,34 +159,34 @@ class LinearAttention(Block):
             Elementwise(width=self.values, passes=1.0 + GATE_PASSES),
         )
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """What is projected, before and after the convolution; the gate; output before and after
         norm and gate.
         """
         wide = 2 * self.keys + self.values
         return (
-            Kept(
+            SavedTensor(
                 elements=wide + self.values + self.numbers,
-                freed=frozenset({ALL}),
+                dropped_by=frozenset({ALL}),
                 halved=True,
-                moved={"core_attn": 1.0},
+                offloaded_by={"core_attn": 1.0},
             ),
-            *((Kept(elements=wide, freed=frozenset({ALL})),) if self.kernel else ()),
-            Kept(elements=self.values, freed=frozenset({ALL})),
-            Kept(elements=self.values, **LAST),
+            *((SavedTensor(elements=wide, dropped_by=frozenset({ALL})),) if self.kernel else ()),
+            SavedTensor(elements=self.values, dropped_by=frozenset({ALL})),
+            SavedTensor(elements=self.values, **LAST),
         )
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """A rank hands the states to the next; an all-to-all turns what goes in and comes out."""
-        return Sight(
-            turned=2 * self.keys + 3 * self.values,
-            state=self.value_heads * self.key_dim * self.value_dim,
+        return ContextMessages(
+            all_to_all_elements=2 * self.keys + 3 * self.values,
+            state_elements=self.value_heads * self.key_dim * self.value_dim,
         )
 
     def split(self) -> tuple[Count, ...]:
         """Heads of keys and of values, which tensor parallelism has to divide."""
         return (self.key_heads, self.value_heads)
 
-    def turned_heads(self) -> Count:
+    def all_to_all_heads(self) -> Count:
         """Heads of keys, which ranks of an all-to-all have to divide."""
         return self.key_heads

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Cut, Kept, Projection
+from mofa_model.blocks.block import ALL, Cut, Projection, SavedTensor
 from mofa_model.blocks.softmax import CORE, LAST, OUTPUT, SoftmaxAttention
 from mofa_model.records import dataclass
 from mofa_model.units import Count
@@ -48,17 +48,17 @@ class SharedAttention(SoftmaxAttention):
         heads = {"": 0, "head": 1, "whole": self.heads}[self.qk_norm]
         return heads * self.head_dim + (self.heads if self.sinks else 0)
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """Scores, queries and the output; keys and values are kept where they are made."""
         width = self.heads * self.head_dim
         return (
-            Kept(elements=self.heads, freed=CORE, scored=True),
-            Kept(
+            SavedTensor(elements=self.heads, dropped_by=CORE, scored=True),
+            SavedTensor(
                 elements=self.asked * width,
-                freed=frozenset({ALL}),
+                dropped_by=frozenset({ALL}),
                 halved=True,
-                moved={"core_attn": 1.0},
+                offloaded_by={"core_attn": 1.0},
             ),
-            *((Kept(elements=width),) if self.gated else ()),
-            Kept(elements=self.heads * self.values, **(LAST if self.gated else OUTPUT)),
+            *((SavedTensor(elements=width),) if self.gated else ()),
+            SavedTensor(elements=self.heads * self.values, **(LAST if self.gated else OUTPUT)),
         )

@@ -7,7 +7,16 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
+from mofa_model.blocks.block import (
+    ALL,
+    Block,
+    ContextMessages,
+    Core,
+    Cut,
+    Elementwise,
+    Projection,
+    SavedTensor,
+)
 from mofa_model.checks import positive, whole
 from mofa_model.errors import BadValue
 from mofa_model.records import dataclass
@@ -19,7 +28,7 @@ GATE_PASSES: Final = 3.0
 """Reads and writes of a tensor that is multiplied with a gate. Source: counted on fused kernels."""
 CORE: Final = frozenset({"core_attn", ALL})
 """Modules whose recomputation drops what attention keeps of its scores."""
-OUTPUT: Final[Mapping[str, Any]] = {"feeds": True, "moved": {"attn_proj": 1.0}}
+OUTPUT: Final[Mapping[str, Any]] = {"product_input": True, "offloaded_by": {"attn_proj": 1.0}}
 """How the output of the core is kept: it is the input of the last projection, and fused attention
 itself reads it in its backward pass."""
 LAST: Final[Mapping[str, Any]] = {**OUTPUT, "readers": frozenset({"o", "out"})}
@@ -32,8 +41,8 @@ class SoftmaxAttention(Block):
 
     word: ClassVar = "attention"
     stream_passes: ClassVar = 6.0
-    norm_moved_with: ClassVar = "qkv_linear"
-    residual_moved_with: ClassVar = "qkv_linear"  # the norm is fused with the projection
+    norm_offloaded_with: ClassVar = "qkv_linear"
+    residual_offloaded_with: ClassVar = "qkv_linear"  # the norm is fused with the projection
 
     heads: Numeric
     """Query heads."""
@@ -83,7 +92,7 @@ class SoftmaxAttention(Block):
         return self.word if self.window is None else f"{self.word} in a window"
 
     @property
-    def heads_told(self) -> str:
+    def heads_text(self) -> str:
         """Query heads over those of keys and values."""
         return f"{self.heads} over {self.kv_heads}"
 
@@ -91,15 +100,18 @@ class SoftmaxAttention(Block):
         """Queries, keys and values in one, with the gate; and the output: h^2 (2 + 2 k_v/a), Table
         2.
         """
-        parts = [
+        projected = [
             ("q", self.heads * self.asked * self.head_dim),
             ("k", self.kv_heads * self.head_dim),
         ]
         if not self.keys_are_values:
-            parts.append(("v", self.kv_heads * self.values))
+            projected.append(("v", self.kv_heads * self.values))
         return (
             Projection(
-                n=sum(width for _, width in parts), k=hidden, linears=tuple(parts), bias=self.bias
+                n=sum(width for _, width in projected),
+                k=hidden,
+                linears=tuple(projected),
+                bias=self.bias,
             ),
             Projection(
                 n=hidden,
@@ -122,16 +134,16 @@ class SoftmaxAttention(Block):
 
     def elementwise(self, hidden: Count) -> tuple[Elementwise, ...]:  # noqa: ARG002
         """Norms of queries and keys, and the gate."""
-        found = []
+        tensors = []
         if self.qk_norm:
-            found.append(
+            tensors.append(
                 Elementwise(width=(self.heads + self.kv_heads) * self.head_dim, passes=2.0)
             )
         if self.gated:
-            found.append(Elementwise(width=self.heads * self.values, passes=GATE_PASSES))
-        return tuple(found)
+            tensors.append(Elementwise(width=self.heads * self.values, passes=GATE_PASSES))
+        return tuple(tensors)
 
-    def dealt(self, hidden: Count) -> Numeric:
+    def placement_cost(self, hidden: Count) -> Numeric:
         """Four h x h projections, whatever the heads: that is what nanotron counts. [1]"""
         return 4 * hidden * hidden
 
@@ -143,33 +155,37 @@ class SoftmaxAttention(Block):
             ),
         )
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """Scores, queries with keys and values (2 sbh (1 + 2 k_v/a)), and the output (2 sbh), Table
         2.
         """
-        width = self.heads * self.values
+        output = self.heads * self.values
         return (
-            Kept(elements=self.heads, freed=CORE, scored=True, moved={"core_attn": 1.0}),
-            Kept(
+            SavedTensor(
+                elements=self.heads, dropped_by=CORE, scored=True, offloaded_by={"core_attn": 1.0}
+            ),
+            SavedTensor(
                 elements=self.asked * self.heads * self.head_dim
                 + self.kv_heads * (self.head_dim + self.values),
-                freed=frozenset({ALL}),
+                dropped_by=frozenset({ALL}),
                 halved=True,
-                moved={"core_attn": 1.0},
+                offloaded_by={"core_attn": 1.0},
             ),
-            *((Kept(elements=width),) if self.gated else ()),
-            Kept(elements=width, **(LAST if self.gated else OUTPUT)),
+            *((SavedTensor(elements=output),) if self.gated else ()),
+            SavedTensor(elements=output, **(LAST if self.gated else OUTPUT)),
         )
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """Keys and values go around; queries and outputs turn with them."""
         both = self.head_dim + self.values
-        return Sight(ring=self.kv_heads * both, turned=self.heads * both)
+        return ContextMessages(
+            ring_elements=self.kv_heads * both, all_to_all_elements=self.heads * both
+        )
 
     def split(self) -> tuple[Count, ...]:
         """Heads of queries, and of keys and values, which tensor parallelism has to divide."""
         return (self.heads, self.kv_heads)
 
-    def turned_heads(self) -> Count:
+    def all_to_all_heads(self) -> Count:
         """Heads of keys and values, which ranks of an all-to-all have to divide."""
         return self.kv_heads

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Core, Cut, Kept, Projection, Sight
+from mofa_model.blocks.block import ALL, ContextMessages, Core, Cut, Projection, SavedTensor
 from mofa_model.blocks.latent import LatentAttention
 from mofa_model.blocks.softmax import CORE, OUTPUT
 from mofa_model.checks import whole
@@ -37,7 +37,7 @@ class SparseAttention(LatentAttention):
             )
 
     @property
-    def heads_told(self) -> str:
+    def heads_text(self) -> str:
         """Heads."""
         return f"{self.heads} sparse"
 
@@ -61,30 +61,30 @@ class SparseAttention(LatentAttention):
             Core(heads=self.index_heads, width=self.index_dim),
         )
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """Statistics; queries as wide as the latents; the latents; what the indexer reads; output
         before and after its way up.
         """
-        inside = self.heads * self.kv_rank
+        queries = self.heads * self.kv_rank
         index = self.index_heads * (self.index_dim + 1) + self.index_dim
         return (
-            Kept(elements=self.heads, freed=CORE, scored=True),
-            Kept(
-                elements=inside + self.heads * (self.nope_dim + self.rope_dim * 2),
-                freed=frozenset({"mla_up_proj", ALL}),
+            SavedTensor(elements=self.heads, dropped_by=CORE, scored=True),
+            SavedTensor(
+                elements=queries + self.heads * (self.nope_dim + self.rope_dim * 2),
+                dropped_by=frozenset({"mla_up_proj", ALL}),
                 halved=True,
-                moved={"core_attn": 1.0},
+                offloaded_by={"core_attn": 1.0},
             ),
-            *self.kept_latents(index_keys=index),
-            Kept(elements=inside, freed=frozenset({ALL})),
-            Kept(elements=self.heads * self.value_dim, **OUTPUT),
+            *self.saved_latents(index_keys=index),
+            SavedTensor(elements=queries, dropped_by=frozenset({ALL})),
+            SavedTensor(elements=self.heads * self.value_dim, **OUTPUT),
         )
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """What context parallelism sends: latents and the indexer's keys go around the ring whole;
         queries and outputs are exchanged as wide as the latents.
         """
-        return Sight(
-            shared=self.kv_rank + self.rope_dim + self.index_dim,
-            turned=self.heads * (2 * self.kv_rank + self.rope_dim),
+        return ContextMessages(
+            unsplit_elements=self.kv_rank + self.rope_dim + self.index_dim,
+            all_to_all_elements=self.heads * (2 * self.kv_rank + self.rope_dim),
         )

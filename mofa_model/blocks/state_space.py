@@ -6,7 +6,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mofa_model.blocks.block import ALL, Block, Core, Cut, Elementwise, Kept, Projection, Sight
+from mofa_model.blocks.block import (
+    ALL,
+    Block,
+    ContextMessages,
+    Core,
+    Cut,
+    Elementwise,
+    Projection,
+    SavedTensor,
+)
 from mofa_model.blocks.softmax import LAST
 from mofa_model.checks import whole
 from mofa_model.records import dataclass
@@ -18,8 +27,8 @@ class StateSpace(Block):
     """Mamba-2: a short convolution, a scan by chunks, and a gated norm. Source: Dao and Gu 2024."""
 
     word: ClassVar = "state_space"
-    norm_moved_with: ClassVar = "qkv_linear"
-    residual_moved_with: ClassVar = "qkv_linear"
+    norm_offloaded_with: ClassVar = "qkv_linear"
+    residual_offloaded_with: ClassVar = "qkv_linear"
 
     heads: Numeric
     """Heads of the state."""
@@ -88,34 +97,35 @@ class StateSpace(Block):
             Elementwise(width=self.inner, passes=4.0),
         )
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """What the first projection hands over, the scan's output, and what the last one takes.
         Source: mamba_ssm's kernel, which computes convolution and states again in its
         backward pass.
         """
         return (
-            Kept(
+            SavedTensor(
                 elements=self.inner + self.convolved + self.heads,
-                freed=frozenset({ALL}),
+                dropped_by=frozenset({ALL}),
                 halved=True,
             ),
-            Kept(elements=self.inner, freed=frozenset({ALL})),
-            Kept(elements=self.inner, **LAST),
+            SavedTensor(elements=self.inner, dropped_by=frozenset({ALL})),
+            SavedTensor(elements=self.inner, **LAST),
         )
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """A rank hands the state of each head to the next; an all-to-all turns what goes in and
         comes out.
         """
-        return Sight(
-            turned=2 * self.inner + self.convolved + self.heads, state=self.inner * self.state
+        return ContextMessages(
+            all_to_all_elements=2 * self.inner + self.convolved + self.heads,
+            state_elements=self.inner * self.state,
         )
 
     def split(self) -> tuple[Count, ...]:
         """Heads and groups."""
         return (self.heads, self.groups)
 
-    def turned_heads(self) -> Count:
+    def all_to_all_heads(self) -> Count:
         """Heads."""
         return self.heads
 
@@ -125,8 +135,8 @@ class SelectiveScan(Block):
     """Mamba-1: every channel has a state and a step of its own. Source: Gu and Dao 2023."""
 
     word: ClassVar = "selective_scan"
-    norm_moved_with: ClassVar = "qkv_linear"
-    residual_moved_with: ClassVar = "qkv_linear"
+    norm_offloaded_with: ClassVar = "qkv_linear"
+    residual_offloaded_with: ClassVar = "qkv_linear"
 
     inner: Numeric
     """Channels."""
@@ -174,22 +184,24 @@ class SelectiveScan(Block):
         """
         return 3.0
 
-    def kept(self, hidden: Count) -> tuple[Kept, ...]:  # noqa: ARG002
+    def saved_tensors(self, hidden: Count) -> tuple[SavedTensor, ...]:  # noqa: ARG002
         """Input and gate, input and steps of the scan, its output. Source: mamba_ssm's kernel."""
         return (
-            Kept(elements=2 * self.inner, freed=frozenset({ALL}), halved=True),
-            Kept(elements=2 * self.inner + 2 * self.state, freed=frozenset({ALL})),
-            Kept(elements=self.inner, **LAST),
+            SavedTensor(elements=2 * self.inner, dropped_by=frozenset({ALL}), halved=True),
+            SavedTensor(elements=2 * self.inner + 2 * self.state, dropped_by=frozenset({ALL})),
+            SavedTensor(elements=self.inner, **LAST),
         )
 
-    def sight(self) -> Sight:
+    def context_messages(self) -> ContextMessages:
         """A rank hands the state to the next; an all-to-all turns what goes in and comes out."""
-        return Sight(turned=3 * self.inner, state=self.inner * self.state)
+        return ContextMessages(
+            all_to_all_elements=3 * self.inner, state_elements=self.inner * self.state
+        )
 
     def split(self) -> tuple[Count, ...]:
         """Channels."""
         return (self.inner,)
 
-    def turned_heads(self) -> Count:
+    def all_to_all_heads(self) -> Count:
         """Channels."""
         return self.inner

@@ -37,13 +37,13 @@ def matrices(
     [(25165824, 2048), (16777216, 4096), (117440512, 4096), (58720256, 4096)]
     """
     for block in layer.blocks:
-        for one in block.products(hidden):
-            if (one.rows is Rows.ROUTED) is not routed or one.rows is Rows.SENT:
+        for product in block.products(hidden):
+            if (product.rows is Rows.ROUTED) is not routed or product.rows is Rows.SENT:
                 continue
             if adapters is None:
-                yield one.weights, np.minimum(one.n / one.branches, one.k)
+                yield product.weights, np.minimum(product.n / product.branches, product.k)
                 continue
-            times = 1 if one.times is None else one.times
-            widths = [one.k + width for name, width in one.linears if adapters.beside(name)]
+            times = 1 if product.times is None else product.times
+            widths = [product.k + width for name, width in product.linears if adapters.beside(name)]
             if widths:
-                yield adapters.rank * times * sum(widths), np.minimum(adapters.rank, one.k)
+                yield adapters.rank * times * sum(widths), np.minimum(adapters.rank, product.k)

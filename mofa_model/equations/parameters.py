@@ -214,9 +214,9 @@ def adapter_parameters(
     41943040
     """
     inputs, outputs = _widths(layer, hidden, adapters, Rows.ROUTED if routed else None)
-    found: Count = adapters.rank * (inputs + outputs)
+    matrices: Count = adapters.rank * (inputs + outputs)
     # The length of each column of a whole matrix beside its direction. Source: DoRA.
-    return found + outputs if adapters.magnitudes else found
+    return matrices + outputs if adapters.magnitudes else matrices
 
 
 def trained_parameters(model: Transformer, adapters: Adapters) -> Count:
@@ -263,10 +263,10 @@ def adapted(layer: Layer, hidden: Count, adapters: Adapters) -> Count:
     4
     """
     return sum(
-        adapters.beside(name) * (1 if one.times is None else one.times)
+        adapters.beside(name) * (1 if product.times is None else product.times)
         for block in layer.blocks
-        for one in block.products(hidden)
-        for name, _ in one.linears
+        for product in block.products(hidden)
+        for name, _ in product.linears
     )
 
 
@@ -279,11 +279,11 @@ def _widths(
     inputs: Count = 0
     outputs: Count = 0
     for block in layer.blocks:
-        for one in block.products(hidden):
-            if (one.rows is Rows.ROUTED) is not (rows is Rows.ROUTED):
+        for product in block.products(hidden):
+            if (product.rows is Rows.ROUTED) is not (rows is Rows.ROUTED):
                 continue
-            times = 1 if one.times is None else one.times
-            for name, width in one.linears:
+            times = 1 if product.times is None else product.times
+            for name, width in product.linears:
                 if adapters.beside(name):
-                    inputs, outputs = inputs + times * one.k, outputs + times * width
+                    inputs, outputs = inputs + times * product.k, outputs + times * width
     return inputs, outputs

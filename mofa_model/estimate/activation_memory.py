@@ -2,9 +2,9 @@
 loss.
 
 Each block states which tensors it stores, which module's recomputation drops one, and which
-module's offloaded input takes one to the host (`Kept` in `mofa_model/blocks/block.py`). Of all this
-only two things depend on the ZeRO level: the width of the head's gradient, and whether weights are
-cast for each product.
+module's offloaded input takes one to the host (`SavedTensor` in `mofa_model/blocks/block.py`). Of
+all this only two things depend on the ZeRO level: the width of the head's gradient, and whether
+weights are cast for each product.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import reduce
 
 import numpy as np
 
-from mofa_model.blocks import Block, Cut, Kept, Layer, Ranks, Rows
+from mofa_model.blocks import Block, Cut, Layer, Ranks, Rows, SavedTensor
 from mofa_model.blocks.block import ALL, EACH, NOTHING, Projection
 from mofa_model.checks import anything
 from mofa_model.equations import memory
@@ -57,26 +57,26 @@ class StoredLayer:
     whole: Bytes
     """Tensors that the backward pass of the layer needs at one time, at the tail of the load on
     experts."""
-    kept: Bytes
+    stored: Bytes
     """Tensors stored until then, Eq. (29)."""
     input: Bytes
     """The layer's input, A_in."""
     gradients: Bytes
     """Gradients that the backward pass makes on its way, at the tail of the load."""
-    moved: Bytes = 0.0
-    """Part of `kept` that offloaded inputs of modules take to the host."""
+    offloaded: Bytes = 0.0
+    """Part of `stored` that offloaded inputs of modules take to the host."""
     surge: Bytes = 0.0
-    """Growth of `kept` where the load on experts is that of the tail."""
+    """Growth of `stored` where the load on experts is that of the tail."""
     gathered: Bytes = 0.0
     """Its input gathered again over tensor-parallel ranks, where the allocator does not get that
     back."""
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """A stored tensor on one device."""
+class _DeviceTensor:
+    """A saved tensor on one device."""
 
-    kept: Kept
+    tensor: SavedTensor
     size: Bytes
     share: Ratio | None
     """Share of it that is stored until the backward pass; None = all."""
@@ -186,8 +186,8 @@ def recomputed_share(s: Strategy, stage_kinds: Stages) -> Ratio:
     """Share of a stage's layers that are recomputed as a whole. [1]"""
     if s.recompute is not Recompute.FULL:
         return 0.0
-    some = anything(s.recompute_layers)
-    return memory.recomputed_share(stage_kinds.layers, s.recompute_layers) if some else 1.0
+    partly = anything(s.recompute_layers)
+    return memory.recomputed_share(stage_kinds.layers, s.recompute_layers) if partly else 1.0
 
 
 def stored_activations(
@@ -209,49 +209,49 @@ def stored_activations(
     share = recomputed_share(s, stage_kinds)
     stored: list[Bytes] = []
     backward: list[Bytes] = []
-    parked: list[Bytes] = []
-    captured: Bytes = 0.0
+    on_host: list[Bytes] = []
+    graphs: Bytes = 0.0
     for layer, number in zip(stored_layers, numbers, strict=True):
-        kept, again = _kept(layer, s, share), _backward(layer, s)
+        waiting, backward_bytes = _waiting(layer, s, share), _backward(layer, s)
         surge = layer.surge
         if anything(surge) and s.recompute is Recompute.FULL:
             surge = (1.0 - share) * surge
         # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
-            whole = ACTIVATIONS in s.offload
-            back = kept if whole else _offloaded(layer, s, share)
-            left = layer.input if whole else kept - back
-            if whole and anything(surge):
-                back, surge = back + surge, 0.0
-            parked.append(memory.host_activation(chunks, number, kept / s.vpp, left / s.vpp))
-            kept, again = left, again + back
+            all_activations = ACTIVATIONS in s.offload
+            fetched = waiting if all_activations else _offloaded(layer, s, share)
+            stays = layer.input if all_activations else waiting - fetched
+            if all_activations and anything(surge):
+                fetched, surge = fetched + surge, 0.0
+            on_host.append(memory.host_activation(chunks, number, waiting / s.vpp, stays / s.vpp))
+            waiting, backward_bytes = stays, backward_bytes + fetched
         if s.graphs is not Graphs.NONE:
-            captured = captured + memory.captured_buffers(chunks, number, layer.input / s.vpp)
-        stored.append(memory.stored_activation(chunks, number, kept / s.vpp))
+            graphs = graphs + memory.captured_buffers(chunks, number, layer.input / s.vpp)
+        stored.append(memory.stored_activation(chunks, number, waiting / s.vpp))
         if anything(surge):
             stored.append(memory.crowded_activation(chunks, number / s.vpp, surge))
         if anything(layer.gathered):
             stored.append(memory.gathered_inputs(chunks, number, layer.gathered / s.vpp))
-        backward.append(np.where(np.asarray(number) > 0, again, 0.0))
+        backward.append(np.where(np.asarray(number) > 0, backward_bytes, 0.0))
     return Footprint(
         activations=sum(stored[1:], stored[0]),
         backward=reduce(np.maximum, backward),
-        graphs=captured,
-        host_activations=sum(parked[1:], parked[0]) if parked else 0.0,
+        graphs=graphs,
+        host_activations=sum(on_host[1:], on_host[0]) if on_host else 0.0,
     )
 
 
-def _kept(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
+def _waiting(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
     """Bytes of a layer that wait for its backward pass. [B]"""
     if s.recompute is not Recompute.FULL:
-        return layer.kept
-    return memory.full_recompute_activation(layer.kept, layer.input, share)
+        return layer.stored
+    return memory.full_recompute_activation(layer.stored, layer.input, share)
 
 
 def _backward(layer: StoredLayer, s: Strategy) -> Bytes:
     """Bytes that the backward pass of a layer adds to those that wait for it. [B]"""
-    held = layer.input if s.recompute is Recompute.FULL else layer.kept + layer.surge
-    return memory.backward_activation(layer.whole, held, layer.gradients)
+    stored = layer.input if s.recompute is Recompute.FULL else layer.stored + layer.surge
+    return memory.backward_activation(layer.whole, stored, layer.gradients)
 
 
 def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
@@ -260,10 +260,10 @@ def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
     Inputs of modules are offloaded from layers that are not recomputed as a whole, inputs of layers
     from those that are.
     """
-    moved: Bytes = (1.0 - share) * layer.moved
+    offloaded: Bytes = (1.0 - share) * layer.offloaded
     if LAYER_INPUT in s.offload:
-        moved = moved + share * layer.input
-    return moved
+        offloaded = offloaded + share * layer.input
+    return offloaded
 
 
 def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
@@ -340,7 +340,7 @@ def stored_layers(
     """Activations of every kind of layer, Eq. (29)."""
     model = workload.model
     tensors = {
-        id(block): _tensors(workload, constants, strategy, block.kept(model.hidden), block)
+        id(block): _tensors(workload, constants, strategy, block.saved_tensors(model.hidden), block)
         for block in model.blocks
     }
     return tuple(
@@ -363,7 +363,7 @@ def _layer(
     constants: MemoryConstants,
     strategy: Strategy,
     layer: Layer,
-    tensors: list[_Stored],
+    tensors: list[_DeviceTensor],
 ) -> StoredLayer:
     """Memory of one layer's activations for the backward pass, and what is held for a
     moment besides.
@@ -376,34 +376,37 @@ def _layer(
         weights = dense_weights(workload, strategy, layer)
         casts = width * (weights + expert_weights(workload, strategy, layer))
         width = precision.logit
-    fixed = [tensor for tensor in tensors if not tensor.kept.routed]
-    routed = [tensor for tensor in tensors if tensor.kept.routed]
-    full = sum((tensor.tail * tensor.size for tensor in routed), 0.0)
-    running = memory.chunked_activation(full, strategy.chunks)
+    fixed = [part for part in tensors if not part.tensor.routed]
+    routed = [part for part in tensors if part.tensor.routed]
+    tail_bytes = sum((part.tail * part.size for part in routed), 0.0)
+    experts = memory.chunked_activation(tail_bytes, strategy.chunks)
     waiting: Bytes = 0.0
     surge: Bytes = 0.0
     # Row statistics of fused attention are too small to be worth a transfer to the host.
     whole_scores = anything(constants.score > 0)
-    moved = _moved((part for part in fixed if whole_scores or not part.kept.scored), strategy)
+    offloaded = _offload(
+        (part for part in fixed if whole_scores or not part.tensor.scored), strategy
+    )
     if routed:
         chunked = np.asarray(strategy.chunks) > 1
         kept_inputs = chunked | ("moe" in _recomputed_modules(strategy))
         waiting = np.where(chunked, 0.0, sum((part.waiting() for part in routed), 0.0)) + np.where(
             kept_inputs, _expert_input(workload, constants, strategy), 0.0
         )
-        moved = moved + np.where(chunked, 0.0, _moved(routed, strategy))
+        offloaded = offloaded + np.where(chunked, 0.0, _offload(routed, strategy))
         if any(anything(part.tail > 1.0) for part in routed):
             peak = sum((part.waiting(part.tail - 1.0) for part in routed), 0.0)
             surge = scale * np.where(chunked, 0.0, peak)
-    inner = sum((part.size for part in tensors if part.kept.inner), 0.0)
+    gradients = sum((part.size for part in tensors if part.tensor.gradient_alive), 0.0)
     return StoredLayer(
-        whole=scale * (sum((part.size for part in fixed if not part.kept.passing), 0.0) + running)
+        whole=scale
+        * (sum((part.size for part in fixed if not part.tensor.short_lived), 0.0) + experts)
         + casts,
-        kept=scale * (sum((part.waiting() for part in fixed), 0.0) + waiting) + casts,
+        stored=scale * (sum((part.waiting() for part in fixed), 0.0) + waiting) + casts,
         input=memory.kept_activation(tokens, h, width=width, ranks=_stream_ranks(strategy)),
-        gradients=constants.backward_copies * (inner + running)
+        gradients=constants.backward_copies * (gradients + experts)
         + _gathered_keys(workload, strategy, layer),
-        moved=scale * moved,
+        offloaded=scale * offloaded,
         surge=surge,
         gathered=constants.gathered_input * (width * tokens * h),
     )
@@ -416,9 +419,9 @@ def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -
     narrow = _narrow(workload, constants)
     if narrow is None or _recomputed_modules(s) & {"layernorm", EACH, ALL}:
         return 0.0
-    wide = tokens_held(workload, s) * workload.model.hidden
+    elements = tokens_held(workload, s) * workload.model.hidden
     width = (1.0 - narrow) * workload.training.precision.activation
-    return memory.kept_activation(wide, 1.0, width=width, ranks=_stream_ranks(s))
+    return memory.kept_activation(elements, 1.0, width=width, ranks=_stream_ranks(s))
 
 
 def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
@@ -427,10 +430,10 @@ def _gathered_keys(workload: Workload, s: Strategy, layer: Layer) -> Bytes:
     """
     if s.context_mode is not ContextMode.ALL_GATHER:
         return 0.0
-    seen = [sight for block in layer.blocks if (sight := block.sight()) is not None]
-    wide = sum(sight.ring / s.tp + (sight.shared or 0.0) for sight in seen)
+    messages = [sent for block in layer.blocks if (sent := block.context_messages()) is not None]
+    width = sum(sent.ring_elements / s.tp + (sent.unsplit_elements or 0.0) for sent in messages)
     others = tokens_held(workload, s) * (s.cp - 1.0)
-    size: Bytes = 2.0 * workload.training.precision.activation * others * wide
+    size: Bytes = 2.0 * workload.training.precision.activation * others * width
     return size
 
 
@@ -438,20 +441,20 @@ def _tensors(
     workload: Workload,
     constants: MemoryConstants,
     s: Strategy,
-    every: Iterable[Kept],
+    saved: Iterable[SavedTensor],
     block: Block | None,
     layer: Layer | None = None,
-) -> list[_Stored]:
+) -> list[_DeviceTensor]:
     """Tensors that a block stores on one device, in the order in which they are made. None is the
     residual stream of a `layer`.
     """
     adapters = workload.training.adapters
     if adapters is not None:
         gate = constants.frozen_gate
-        apart = under_autocast(workload, constants, s)
-        every = _beside_adapters(workload, adapters, every, block, layer, gate, apart=apart)
+        alone = under_autocast(workload, constants, s)
+        saved = _beside_adapters(workload, adapters, saved, block, layer, gate, casts_alone=alone)
     elif layer is not None and under_autocast(workload, constants, s):
-        every = _cast_apart(workload, every, layer)
+        saved = _with_casts(workload, saved, layer)
     precision = workload.training.precision
     modules, narrow = _recomputed_modules(s), _narrow(workload, constants)
     ranks = {
@@ -462,7 +465,7 @@ def _tensors(
     }
     masked, unfused = anything(constants.mask > 0), constants.unfused
     if adapters is None and anything(unfused > 0):
-        every = _kernel_by_kernel(every)
+        saved = _unfused(saved)
     tokens = tokens_held(workload, s)
     tokens = tokens if block is None else block_tokens(s, block, tokens)
     routed, exchange = tokens, None if block is None else block.exchange()
@@ -473,80 +476,88 @@ def _tensors(
             tokens, exchange.top_k, load.mean, tensor=s.tp, expert_tensor=s.etp
         )
         tail = load.tail / load.mean
-    tensors = []
-    for kept in every:
-        if (kept.masked and not masked) or (kept.unfused and not unfused):
+    on_device = []
+    for tensor in saved:
+        if (tensor.dropout_mask and not masked) or (tensor.unfused and not unfused):
             continue
-        if kept.scored:
+        if tensor.scored:
             size = memory.score_activation(
                 tokens,
-                kept.elements,
+                tensor.elements,
                 workload.training.sequence,
                 statistic=precision.logit,
                 score=constants.score,
-                ranks=ranks[kept.ranks],
+                ranks=ranks[tensor.ranks],
             )
         else:
-            width = constants.mask if kept.masked else precision.activation
-            if kept.unfused:
-                width = unfused * (precision.logit - width if kept.upcast else width)
+            width = constants.mask if tensor.dropout_mask else precision.activation
+            if tensor.unfused:
+                width = unfused * (precision.logit - width if tensor.upcast else width)
             size = memory.kept_activation(
-                routed if kept.routed else tokens,
-                kept.elements,
-                width=precision.logit if kept.logit else width,
-                ranks=ranks[kept.ranks],
+                routed if tensor.routed else tokens,
+                tensor.elements,
+                width=precision.logit if tensor.logit_width else width,
+                ranks=ranks[tensor.ranks],
             )
-        tensors.append(_Stored(kept, size, _waiting_share(kept, modules, narrow), tail))
-    return tensors
+        on_device.append(_DeviceTensor(tensor, size, _waiting_share(tensor, modules, narrow), tail))
+    return on_device
 
 
 def _beside_adapters(
     workload: Workload,
     adapters: Adapters,
-    every: Iterable[Kept],
+    saved: Iterable[SavedTensor],
     block: Block | None,
     layer: Layer | None,
     gate: Ratio,
     *,
-    apart: bool,
-) -> Iterator[Kept]:
+    casts_alone: bool,
+) -> Iterator[SavedTensor]:
     """What is kept beside frozen weights: inputs of linear layers only where an adapter reads them,
-    as wide as they are, and what is between the two matrices of each adapter. `apart`: each adapter
-    casts its input for itself.
+    as wide as they are, and what is between the two matrices of each adapter. With
+    `casts_alone` each adapter casts its input for itself.
     """
     h, rank = workload.model.hidden, adapters.rank
     if layer is not None:
-        yield from _stream_beside_adapters(adapters, every, layer, h, apart=apart)
+        yield from _stream_beside_adapters(adapters, saved, layer, h, casts_alone=casts_alone)
         return
     if block is None or block.own_tokens is not None:
         return  # no gradient comes back to an encoder
-    for kept in every:
-        if kept.readers and not any(map(adapters.beside, kept.readers)):
-            if kept.inner:  # a frozen matrix still hands on the gradient of its input
-                yield replace(kept, passing=True)
+    for tensor in saved:
+        if tensor.readers and not any(map(adapters.beside, tensor.readers)):
+            if tensor.gradient_alive:  # a frozen matrix still hands on the gradient of its input
+                yield replace(tensor, short_lived=True)
             continue
-        if kept.narrowed and workload.training.precision.quantised:
-            yield replace(kept, elements=gate * kept.elements, narrowed=NOTHING)
+        if tensor.narrowed_by and workload.training.precision.quantised:
+            yield replace(tensor, elements=gate * tensor.elements, narrowed_by=NOTHING)
         else:
-            yield replace(kept, feeds=False) if kept.feeds else kept
-    for one in block.products(h):
-        inside = [width for name, width in one.linears if adapters.beside(name)]
-        if not inside:
+            yield replace(tensor, product_input=False) if tensor.product_input else tensor
+    for product in block.products(h):
+        widths = [width for name, width in product.linears if adapters.beside(name)]
+        if not widths:
             continue
-        routed = one.rows is Rows.ROUTED
-        ranks = Ranks.NOBODY if one.cut is Cut.OUTPUT or routed else Ranks.STREAM
-        freed = frozenset({ALL, "moe"} if routed else {ALL})
-        wide = len(inside) * rank * (1 if one.times is None else one.times)
-        if apart and one.cut is Cut.INPUT and not routed and not _kept_for(block, one, h):
-            yield Kept(elements=len(inside) * one.k, freed=freed)  # attention keeps what it made
+        routed = product.rows is Rows.ROUTED
+        ranks = Ranks.NOBODY if product.cut is Cut.OUTPUT or routed else Ranks.STREAM
+        modules = frozenset({ALL, "moe"} if routed else {ALL})
+        elements = len(widths) * rank * (1 if product.times is None else product.times)
+        if (
+            casts_alone
+            and product.cut is Cut.INPUT
+            and not routed
+            and not _kept_alone(block, product, h)
+        ):
+            # Attention keeps what it made.
+            yield SavedTensor(elements=len(widths) * product.k, dropped_by=modules)
         if adapters.magnitudes:  # what the frozen matrix and the adapter hand on
-            wide = wide + 2 * sum(inside)
-        yield Kept(elements=wide, ranks=ranks, freed=freed, routed=routed)
+            elements = elements + 2 * sum(widths)
+        yield SavedTensor(elements=elements, ranks=ranks, dropped_by=modules, routed=routed)
         if adapters.dropout:
-            dropped = len(inside) * one.k
-            yield Kept(elements=dropped, ranks=ranks, freed=freed, routed=routed)
+            dropped = len(widths) * product.k
+            yield SavedTensor(elements=dropped, ranks=ranks, dropped_by=modules, routed=routed)
             # A byte of the mask beside the two of each number.
-            yield Kept(elements=0.5 * dropped, ranks=ranks, freed=freed, routed=routed)
+            yield SavedTensor(
+                elements=0.5 * dropped, ranks=ranks, dropped_by=modules, routed=routed
+            )
 
 
 def under_autocast(workload: Workload, constants: MemoryConstants, s: Strategy) -> bool:
@@ -559,40 +570,48 @@ def under_autocast(workload: Workload, constants: MemoryConstants, s: Strategy) 
     return bool(constants.autocast and s.sharding is Sharding.NONE and master and narrow)
 
 
-def _kernel_by_kernel(every: Iterable[Kept]) -> Iterator[Kept]:
+def _unfused(saved: Iterable[SavedTensor]) -> Iterator[SavedTensor]:
     """Stored tensors under unfused kernels: a gradient takes the place of what its product read."""
-    for one in every:
-        yield replace(one, inner=False) if one.inner and (one.feeds or one.unfused) else one
+    for tensor in saved:
+        replaced = tensor.gradient_alive and (tensor.product_input or tensor.unfused)
+        yield replace(tensor, gradient_alive=False) if replaced else tensor
 
 
-def _cast_apart(workload: Workload, every: Iterable[Kept], layer: Layer) -> Iterator[Kept]:
+def _with_casts(
+    workload: Workload, saved: Iterable[SavedTensor], layer: Layer
+) -> Iterator[SavedTensor]:
     """What is kept of the residual stream under autocast: norms read and write the width of the
     weights, and each linear layer casts their output for itself.
     """
-    stream, read, normed = list(every), 0, 0
-    for one in layer.blocks:
-        normed += one.norm_before
-        read += max(len(_own_readers(one, workload.model.hidden)), one.norm_before)
+    stream, read, normed = list(saved), 0, 0
+    for block in layer.blocks:
+        normed += block.norm_before
+        read += max(len(_own_readers(block, workload.model.hidden)), block.norm_before)
     inputs, normal, masks, _, scaled = stream
-    yield replace(inputs, logit=True)
+    yield replace(inputs, logit_width=True)
     yield replace(normal, elements=read / max(normed, 1) * normal.elements)
     yield masks
-    yield replace(scaled, logit=True)
+    yield replace(scaled, logit_width=True)
 
 
 def _stream_beside_adapters(
-    adapters: Adapters, every: Iterable[Kept], layer: Layer, hidden: Count, *, apart: bool
-) -> Iterator[Kept]:
+    adapters: Adapters,
+    saved: Iterable[SavedTensor],
+    layer: Layer,
+    hidden: Count,
+    *,
+    casts_alone: bool,
+) -> Iterator[SavedTensor]:
     """What is kept of the residual stream beside frozen weights."""
-    read, stream = 0, list(every)
-    for one in layer.blocks:
-        names = _own_readers(one, hidden) if apart else one.reads_stream(hidden)
+    read, stream = 0, list(saved)
+    for block in layer.blocks:
+        names = _own_readers(block, hidden) if casts_alone else block.reads_stream(hidden)
         readers = sum(map(adapters.beside, names))
-        read += readers if apart else min(readers, 1)
-    normed = sum(one.norm_before for one in layer.blocks)
+        read += readers if casts_alone else min(readers, 1)
+    normed = sum(block.norm_before for block in layer.blocks)
     yield stream[0]
     if read:
-        yield replace(stream[1], elements=read / normed * stream[1].elements, feeds=False)
+        yield replace(stream[1], elements=read / normed * stream[1].elements, product_input=False)
     yield from stream[2:-1]  # no gradient of a norm's weight is made
 
 
@@ -608,9 +627,9 @@ def _own_readers(block: Block, hidden: Count) -> list[str]:
     ]
 
 
-def _kept_for(block: Block, product: Projection, hidden: Count) -> bool:
+def _kept_alone(block: Block, product: Projection, hidden: Count) -> bool:
     """Whether a block keeps the input of a product for that alone."""
-    readers = {name for kept in block.kept(hidden) for name in kept.readers}
+    readers = {name for tensor in block.saved_tensors(hidden) for name in tensor.readers}
     return any(name in readers for name, _ in product.linears)
 
 
@@ -625,28 +644,30 @@ def _narrow(workload: Workload, constants: MemoryConstants) -> Ratio | None:
     return constants.low_precision_input if workload.training.precision.quantised else None
 
 
-def _waiting_share(kept: Kept, modules: frozenset[str], narrow: Ratio | None) -> Ratio | None:
+def _waiting_share(
+    tensor: SavedTensor, modules: frozenset[str], narrow: Ratio | None
+) -> Ratio | None:
     """Share of a tensor that is stored until the backward pass; None where that is all of
     it. [1]
     """
-    if kept.passing or modules & kept.freed:
+    if tensor.short_lived or modules & tensor.dropped_by:
         return 0.0
     share = None
     # DeepSeek-V3 keeps the input of SwiGLU in FP8 as well, where it computes SwiGLU again.
-    if narrow is not None and (kept.feeds or modules & kept.narrowed):
+    if narrow is not None and (tensor.product_input or modules & tensor.narrowed_by):
         share = narrow
-    if EACH in modules and kept.halved:
+    if EACH in modules and tensor.halved:
         return 0.5 * (1.0 if share is None else share)
     return share
 
 
-def _moved(tensors: Iterable[_Stored], strategy: Strategy) -> Bytes:
+def _offload(parts: Iterable[_DeviceTensor], strategy: Strategy) -> Bytes:
     """Bytes that offloaded inputs of modules take to the host. [B]"""
     total: Bytes = 0.0
-    for tensor in tensors if strategy.offload else ():
-        share = sum(tensor.kept.moved.get(name, 0.0) for name in strategy.offload)
-        if share:
-            total = total + share * (1.0 if tensor.share is None else tensor.share) * tensor.size
+    for part in parts if strategy.offload else ():
+        offloaded = sum(part.tensor.offloaded_by.get(name, 0.0) for name in strategy.offload)
+        if offloaded:
+            total = total + offloaded * (1.0 if part.share is None else part.share) * part.size
     return total
 
 

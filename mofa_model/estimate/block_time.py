@@ -50,7 +50,7 @@ class BlockTime:
     """Share of `linear` and `elementwise` that tokens spend at experts."""
     parameters: Count
     """Parameters on the device, times how often a micro-batch adds up their gradients."""
-    again_seconds: Mapping[str, Seconds]
+    recomputed_seconds: Mapping[str, Seconds]
     """Products that a recomputed module runs again, beyond the shares that the block states."""
 
 
@@ -103,13 +103,13 @@ def distinct_rows(workload: Workload, cluster: Cluster, strategy: Strategy) -> D
     A price may read no other field that has a value for each layout: numpy would say that the
     shapes differ.
     """
-    given = {name: value for name in PRICED_BY if np.ndim(value := getattr(strategy, name))}
-    sizes = {np.shape(column) for column in given.values()}
+    columns = {name: value for name in PRICED_BY if np.ndim(value := getattr(strategy, name))}
+    sizes = {np.shape(values) for values in columns.values()}
     if len(sizes) != 1 or min(sizes.pop()) < MANY or workload.axes or cluster.axes:
         return strategy, None
-    position = groups(list(given.values()))
+    position = groups(list(columns.values()))
     first = row_of_each(position)
-    return varied(strategy, **{name: column[first] for name, column in given.items()}), position
+    return varied(strategy, **{name: values[first] for name, values in columns.items()}), position
 
 
 def block_times(workload: Workload, cluster: Cluster, strategy: Strategy) -> list[BlockTime]:
@@ -138,67 +138,69 @@ def block_time(workload: Workload, cluster: Cluster, strategy: Strategy, block: 
     tokens = block_tokens(s, block, layer_tokens)
     length = workload.training.length(s.mbs)
     sequence = length if block.own_tokens is None else block.own_tokens
-    sent, exchange = tokens / s.tp, block.exchange()
+    sent_tokens, exchange = tokens / s.tp, block.exchange()
     routed: Count = 0.0  # rows that this rank gets for its experts
-    local: Count = 0.0  # experts on this rank
-    each: Count = 0.0  # rows of one expert in a chunk
+    local_experts: Count = 0.0  # experts on this rank
+    rows_per_expert: Count = 0.0  # rows of one expert in a chunk
     chunks: Count = 1.0
     if exchange is not None:
         load = expert_load(workload, s, exchange)
         # A rank receives the tokens of its whole expert-tensor group.
-        routed = sent * s.etp * exchange.top_k * load.mean
-        local = exchange.count / s.ep
+        routed = sent_tokens * s.etp * exchange.top_k * load.mean
+        local_experts = exchange.count / s.ep
         chunks = load.chunks(s)
-        each = routed / local / chunks
+        rows_per_expert = routed / local_experts / chunks
     products = block.products(h)
-    again: dict[str, Seconds] = {}
-    linear: dict[Rows, Seconds] = {}
+    recomputed: dict[str, Seconds] = {}
+    times: dict[Rows, Seconds] = {}
     for product in products:
         rows, ranks = {
             Rows.TOKENS: (tokens if product.seen is None else tokens * product.seen, s.tp),
-            Rows.ROUTED: (each, s.etp),
-            Rows.SENT: (sent, s.tp),
+            Rows.ROUTED: (rows_per_expert, s.etp),
+            Rows.SENT: (sent_tokens, s.tp),
         }[product.rows]
         n = product.n / ranks if product.cut is Cut.OUTPUT else product.n
         k = product.k / ranks if product.cut is Cut.INPUT else product.k
-        together = local if product.rows is Rows.ROUTED else None
-        time = product_time(workload, cluster, product.rows, rows, n, k, together)
+        grouped = local_experts if product.rows is Rows.ROUTED else None
+        time = product_time(workload, cluster, product.rows, rows, n, k, grouped)
         if product.rows is Rows.ROUTED:
             time = chunks * time
         if product.times is not None:
             time = time * product.times
-        linear[product.rows] = linear[product.rows] + time if product.rows in linear else time
-        for module in product.again:
-            again[module] = again.get(module, 0.0) + time
-    whole = linear.get(Rows.TOKENS, 0.0)
-    held = _weights(products, Rows.TOKENS) / s.tp
+        times[product.rows] = times[product.rows] + time if product.rows in times else time
+        for module in product.recomputed_by:
+            recomputed[module] = recomputed.get(module, 0.0) + time
+    linear = times.get(Rows.TOKENS, 0.0)
+    weights = _weights(products, Rows.TOKENS) / s.tp
     if exchange is not None:
-        whole = whole + linear[Rows.ROUTED] * local + linear[Rows.SENT]
-        inside = local * _weights(products, Rows.ROUTED) / s.etp
-        held = held + _weights(products, Rows.SENT) + chunks * inside
-    whole = whole + unpacking_time(workload, cluster, held)
-    work = block.elementwise(h)
-    moved = [
+        linear = linear + times[Rows.ROUTED] * local_experts + times[Rows.SENT]
+        expert_weights = local_experts * _weights(products, Rows.ROUTED) / s.etp
+        weights = weights + _weights(products, Rows.SENT) + chunks * expert_weights
+    linear = linear + unpacking_time(workload, cluster, weights)
+    tensors = block.elementwise(h)
+    moves = [
         compute.elementwise_time(
             _traffic(workload, cluster, s, tensor, tokens, routed), memory_rate(cluster)
         )
-        for tensor in work
+        for tensor in tensors
     ]
-    sorting = (time for tensor, time in zip(work, moved, strict=True) if tensor.sorted is not None)
+    sorting = (
+        time for tensor, time in zip(tensors, moves, strict=True) if tensor.sorted is not None
+    )
     cores = (core_time(workload, cluster, s, core, sequence) for core in block.cores())
     gathers = block.gathers()
     return BlockTime(
-        linear=whole,
+        linear=linear,
         core_seconds=sum(cores, 0.0),
-        elementwise=sum(moved, 0.0),
+        elementwise=sum(moves, 0.0),
         gathers=gathers if block.own_tokens is None else gathers * (tokens / layer_tokens),
         context_seconds=context_time(workload, cluster, s, block),
         all_to_all=0.0
         if exchange is None
-        else all_to_all_time(workload, cluster, s, exchange, sent * load.mean, chunks),
-        routed=0.0 if exchange is None else linear[Rows.ROUTED] * local + sum(sorting, 0.0),
-        parameters=held,
-        again_seconds=again,
+        else all_to_all_time(workload, cluster, s, exchange, sent_tokens * load.mean, chunks),
+        routed=0.0 if exchange is None else times[Rows.ROUTED] * local_experts + sum(sorting, 0.0),
+        parameters=weights,
+        recomputed_seconds=recomputed,
     )
 
 
@@ -311,30 +313,30 @@ def context_time(workload: Workload, cluster: Cluster, s: Strategy, block: Block
     All-to-all sends queries, keys, values and outputs once. USP (`hierarchical`) does all-to-all
     within inner groups, and passes their keys and values between groups.
     """
-    sight = block.sight()
-    if sight is None:
+    messages = block.context_messages()
+    if messages is None:
         return 0.0
     width = workload.training.precision.activation
     tokens = block_tokens(s, block, tokens_per_rank(workload, s))
     path = collectives.path_between(cluster, s.cp, s.tp)
-    ring, turned = sight.ring / s.tp, sight.turned / s.tp
+    ring, beside_ring = messages.ring_elements / s.tp, messages.all_to_all_elements / s.tp
     size: Bytes = tokens * width * ring
     if s.context_mode is ContextMode.ALL_TO_ALL:
-        return tokens * width * (ring + turned) * (s.cp - 1.0) / s.cp / path.bandwidth
+        return tokens * width * (ring + beside_ring) * (s.cp - 1.0) / s.cp / path.bandwidth
     outer: Count = s.cp
     exchange: Seconds = 0.0
     if s.context_mode is ContextMode.HIERARCHICAL:
         inner = _inner_ranks(cluster, s, block)
         outer = s.cp / inner
         within = collectives.path_between(cluster, inner, s.tp)
-        exchange = tokens * width * (ring + turned) * (inner - 1.0) / inner / within.bandwidth
+        exchange = tokens * width * (ring + beside_ring) * (inner - 1.0) / inner / within.bandwidth
         path = collectives.path_between(cluster, outer, s.tp * inner)
-    if sight.shared is not None:
-        size = size + tokens * width * sight.shared
-    if sight.state is not None:
+    if messages.unsplit_elements is not None:
+        size = size + tokens * width * messages.unsplit_elements
+    if messages.state_elements is not None:
         # States are gathered in the width of logits, one for each sequence. Source: LASP-2 (Sun et
         # al. 2025).
-        size = size + s.mbs * workload.training.precision.logit * (sight.state / s.tp)
+        size = size + s.mbs * workload.training.precision.logit * (messages.state_elements / s.tp)
     return exchange + collectives.all_gather_time(size * outer, outer, path)
 
 
@@ -343,6 +345,8 @@ def _inner_ranks(cluster: Cluster, s: Strategy, block: Block) -> Count:
     Fang and Zhao, 2024. [1]
     """
     fits = np.maximum(1, cluster.domain // np.asarray(s.tp)).astype(int)
-    heads = np.maximum(1, np.asarray(block.turned_heads() or s.cp) // np.asarray(s.tp)).astype(int)
+    heads = np.maximum(1, np.asarray(block.all_to_all_heads() or s.cp) // np.asarray(s.tp)).astype(
+        int
+    )
     ranks: Count = np.gcd(np.gcd(np.asarray(s.cp).astype(int), fits), heads).astype(float)
     return ranks

@@ -83,15 +83,15 @@ def in_chunks_and_whole(
     experts run whole. [1]
     """
     routed = [kind.routed for kind in workload.model.kinds]
-    with_experts = sum(
-        (held for held, has in zip(stage_kinds.held, routed, strict=True) if has),
-        np.zeros(stage_kinds.count.shape),
-    )
-    wanted = np.asarray(strategy.chunk_layers)
-    part = np.minimum(wanted, with_experts) / np.maximum(with_experts, 1.0)
-    share = np.where(wanted > 0, part, 1.0)
-    chunked = [share * n if has else n for n, has in zip(layers, routed, strict=True)]
-    whole = [(1.0 - share) * n if has else 0.0 * n for n, has in zip(layers, routed, strict=True)]
+    held = zip(stage_kinds.held, routed, strict=True)
+    expert_layers = sum((n for n, routes in held if routes), np.zeros(stage_kinds.count.shape))
+    chunk_layers = np.asarray(strategy.chunk_layers)
+    part = np.minimum(chunk_layers, expert_layers) / np.maximum(expert_layers, 1.0)
+    share = np.where(chunk_layers > 0, part, 1.0)
+    chunked = [share * n if routes else n for n, routes in zip(layers, routed, strict=True)]
+    whole = [
+        (1.0 - share) * n if routes else 0.0 * n for n, routes in zip(layers, routed, strict=True)
+    ]
     return chunked + whole
 
 

@@ -31,12 +31,12 @@ class GradientExchange:
 
     collective: Seconds
     """Gradient and parameter collectives, exposed or not. [s]"""
-    each: bool | NDArray[np.bool_]
-    """Whether every micro-batch sends gradients."""
+    per_micro_batch: bool | NDArray[np.bool_]
+    """Whether every micro-batch sends gradients, not only the last one."""
     reach: Ratio
-    """Share of the window of compute beside them that the stack really uses. [1]"""
+    """Share of the compute beside them in which the stack really hides them. [1]"""
     tail: Ratio
-    """Share of the collectives that stays exposed. [1]"""
+    """Share of the collectives that stays exposed, whatever runs beside them. [1]"""
     embedding: Seconds
     """All-reduce of a tied embedding between first and last stage. [s]"""
     optimizer: Seconds
@@ -55,12 +55,13 @@ def gradient_exchange(
     they are known.
     """
     s = strategy
-    held = device_parameters or held_parameters(workload, s, stage_kinds)
-    dense, experts = np.max(held.ends + held.dense, axis=0), _fullest(held.experts)
+    parameters = device_parameters or held_parameters(workload, s, stage_kinds)
+    dense = np.max(parameters.ends + parameters.dense, axis=0)
+    experts = _fullest(parameters.experts)
     # Beside adapters all other parameters are frozen: they get no gradients.
     frozen = workload.training.adapters is not None
-    trained = _fullest(held.dense_adapters) if frozen else dense
-    trained_experts = _fullest(held.expert_adapters) if frozen else experts
+    trained = _fullest(parameters.dense_adapters) if frozen else dense
+    trained_experts = _fullest(parameters.expert_adapters) if frozen else experts
     tensors = TENSORS_PER_LAYER * np.max(stage_kinds.layers, axis=0) + 2.0
     ranks, expert_ranks = s.data_ranks, s.expert_data_ranks
     collective = _collective_time(
@@ -78,14 +79,14 @@ def gradient_exchange(
             s.ep * s.etp,
             micro_batches,
         )
-    k = cluster.calibration.overlap
-    each = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
-    at_the_end = k.data_replicated if s.sharding is Sharding.NONE else k.data
+    overlaps = cluster.calibration.overlap
+    per_micro_batch = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
+    step_reach = overlaps.data_replicated if s.sharding is Sharding.NONE else overlaps.data
     return GradientExchange(
         collective=collective,
-        each=each,
-        reach=k.gather if each else at_the_end,
-        tail=k.gather_tail if each else k.data_tail,
+        per_micro_batch=per_micro_batch,
+        reach=overlaps.gather if per_micro_batch else step_reach,
+        tail=overlaps.gather_tail if per_micro_batch else overlaps.data_tail,
         embedding=_tied_embedding_time(workload, cluster, s, ranks),
         optimizer=_update_time(
             workload, cluster, s, stage_kinds, trained, trained_experts, ranks, expert_ranks
@@ -94,8 +95,8 @@ def gradient_exchange(
     )
 
 
-def _fullest(parameters: Count) -> Count:
-    return np.max(parameters, axis=0) if np.ndim(parameters) else parameters
+def _fullest(by_stage: Count) -> Count:
+    return np.max(by_stage, axis=0) if np.ndim(by_stage) else by_stage
 
 
 def exposed_time(
@@ -107,8 +108,8 @@ def exposed_time(
     schedule leaves.
     """
     s = strategy
-    left = s.schedule.overlap_window(microbatches=micro_batches, stages=s.pp, virtual=s.vpp)
-    window = slowest * np.where(exchange.each, micro_batches, left)
+    at_end = s.schedule.overlap_window(microbatches=micro_batches, stages=s.pp, virtual=s.vpp)
+    window = slowest * np.where(exchange.per_micro_batch, micro_batches, at_end)
     reach = exchange.reach * float(s.data_overlap)
     return overlap.data_exposed(exchange.collective, window, reach, exchange.tail)
 
@@ -117,7 +118,7 @@ def _collective_time(
     workload: Workload,
     cluster: Cluster,
     s: Strategy,
-    held: Count,
+    parameters: Count,
     trained: Count,
     tensors: Count,
     ranks: Count,
@@ -131,9 +132,9 @@ def _collective_time(
     if anything(s.shard):
         inner_bandwidth = collectives.ring_bandwidth(cluster, shard, stride)
     ring, inner_ring = (ranks - 1.0) / ranks, (shard - 1.0) / shard
-    gathered = held if s.sharding is Sharding.WEIGHTS else trained
-    frozen = workload.training.adapters is not None and s.sharding is Sharding.WEIGHTS
-    width = frozen_width(workload.training) if frozen else p.gather
+    gathered = parameters if s.sharding is Sharding.WEIGHTS else trained
+    frozen_sharded = workload.training.adapters is not None and s.sharding is Sharding.WEIGHTS
+    width = frozen_width(workload.training) if frozen_sharded else p.gather
     reduce, gather = trained * p.reduce, gathered * width
     alone = np.asarray(ranks) <= 1
     if s.sharding is Sharding.NONE:
@@ -144,16 +145,16 @@ def _collective_time(
         return np.where(alone, 0.0, time)
     latency = tensors * shard * links.tensor_latency
     # Every gradient crosses the whole group once, and parameters come back within the shard group.
-    each = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
-    rounds = _rounds(s, micro_batches) if each else 1.0
+    per_micro_batch = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
+    rounds = _rounds(s, micro_batches) if per_micro_batch else 1.0
     scatter = rounds * inner_ring * reduce / inner_bandwidth
     across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / bandwidth, 0.0)
     gathers = 2.0 * rounds if s.sharding is Sharding.WEIGHTS else 1.0
-    back = gathers * inner_ring * gather / inner_bandwidth
-    fetched: Seconds = 0.0
+    regather = gathers * inner_ring * gather / inner_bandwidth
+    fetch: Seconds = 0.0
     if s.host_weights and s.sharding is Sharding.WEIGHTS:
-        fetched = memory.weight_fetch_time(held, shard, width, gathers, _host_link(cluster))
-    return fetched + np.where(alone, 0.0, latency + scatter + across + back)
+        fetch = memory.weight_fetch_time(parameters, shard, width, gathers, _host_link(cluster))
+    return fetch + np.where(alone, 0.0, latency + scatter + across + regather)
 
 
 def _rounds(s: Strategy, micro_batches: Count) -> Count:
@@ -184,33 +185,37 @@ def _update_time(
     s: Strategy,
     stages: Stages,
     trained: Count,
-    experts: Count,
+    trained_experts: Count,
     ranks: Count,
     expert_ranks: Count,
 ) -> Seconds:
     """Update of what this rank owns, on the device or in host memory. [s]"""
     c, p = cluster.calibration.compute, workload.training.precision
     sharded = s.sharding is not Sharding.NONE
-    wanted = np.where(np.asarray(s.shard) > 0, s.shard, ranks)
-    own = np.minimum(wanted, ranks) if sharded else 1.0
-    own_experts = np.minimum(wanted, expert_ranks) if sharded else 1.0
+    shard = np.where(np.asarray(s.shard) > 0, s.shard, ranks)
+    shares = np.minimum(shard, ranks) if sharded else 1.0
+    expert_shares = np.minimum(shard, expert_ranks) if sharded else 1.0
     if s.optimizer is Placement.HOST:
         rate = cluster.host.optimizer_rate / cluster.gpus_per_node
-        back = 0.0 if s.host_weights and s.sharding is Sharding.WEIGHTS else p.gather
+        weight = 0.0 if s.host_weights and s.sharding is Sharding.WEIGHTS else p.gather
         return compute.host_update_time(
-            trained / own + experts / own_experts, p.gradient, back, _host_link(cluster), rate
+            trained / shares + trained_experts / expert_shares,
+            p.gradient,
+            weight,
+            _host_link(cluster),
+            rate,
         )
     bandwidth = cluster.device.memory_bandwidth * c.optimizer_efficiency
     rule = update_rule(workload, s)
-    moved = compute.update_bytes(c.optimizer_traffic, rule.states, rule.replaced)
-    time = compute.update_time(trained, own, moved, bandwidth) + compute.update_time(
-        experts, own_experts, moved, bandwidth
+    traffic = compute.update_bytes(c.optimizer_traffic, rule.states, rule.replaced)
+    time = compute.update_time(trained, shares, traffic, bandwidth) + compute.update_time(
+        trained_experts, expert_shares, traffic, bandwidth
     )
     if rule.paged:  # at worst all of them come and go
-        states = (trained / own + experts / own_experts) * rule.states
+        states = (trained / shares + trained_experts / expert_shares) * rule.states
         time = time + 2.0 * states / _host_link(cluster)
     if rule.iterations:
-        time = time + _newton_schulz_time(workload, cluster, s, stages, own, own_experts)
+        time = time + _newton_schulz_time(workload, cluster, s, stages, shares, expert_shares)
     return time
 
 
@@ -234,8 +239,8 @@ def _newton_schulz_time(
     cluster: Cluster,
     s: Strategy,
     stages: Stages,
-    own: Count,
-    own_experts: Count,
+    shares: Count,
+    expert_shares: Count,
 ) -> Seconds:
     """Newton-Schulz iterations of Muon, and gathering each matrix on the rank that iterates on it.
     [s]
@@ -245,26 +250,26 @@ def _newton_schulz_time(
     model, rule, adapters = workload.model, update_rule(workload, s), workload.training.adapters
     rate = cluster.device.peak_rate("bf16") * cluster.calibration.compute.gemm_efficiency
     copies = s.expert_data_ranks
-    each = 1.0 if model.experts is None else model.experts.count / s.ep
+    local_experts = 1.0 if model.experts is None else model.experts.count / s.ep
     groups = (
-        (False, own, s.data_ranks, s.tp, s.tp, 1.0),
-        (True, own_experts, copies, s.ep * s.etp, s.etp, each),
+        (False, shares, s.data_ranks, s.tp, s.tp, 1.0),
+        (True, expert_shares, copies, s.ep * s.etp, s.etp, local_experts),
     )
     time: Seconds = 0.0
-    for routed, shared, ranks, stride, slices, times in groups:
-        held: Count = 0.0
+    for routed, sharers, ranks, stride, slices, experts in groups:
+        parameters: Count = 0.0
         flops: Count = 0.0
         for layer, layers in zip(model.kinds, stages.held, strict=True):
             for size, side in optimizers.matrices(layer, model.hidden, adapters, routed=routed):
-                some = layers * (times * size / slices)
-                held = held + some
-                flops = flops + optimizers.newton_schulz_flops(some, side, rule.iterations)
-        if anything(held):
-            held, flops = np.max(held, axis=0), np.max(flops, axis=0)
-            sharing = collectives.ring_bandwidth(cluster, np.minimum(shared, ranks), stride)
+                sliced = layers * (experts * size / slices)
+                parameters = parameters + sliced
+                flops = flops + optimizers.newton_schulz_flops(sliced, side, rule.iterations)
+        if anything(parameters):
+            parameters, flops = np.max(parameters, axis=0), np.max(flops, axis=0)
+            sharing = collectives.ring_bandwidth(cluster, np.minimum(sharers, ranks), stride)
             across = collectives.ring_bandwidth(cluster, slices, 1.0)
-            sent = rule.gather * held * (shared - 1.0) / shared / sharing
-            own_part = held / shared
-            sent = sent + 2.0 * rule.gather * own_part * (slices - 1.0) / slices / across
-            time = time + flops / shared / rate + sent
+            gather = rule.gather * parameters * (sharers - 1.0) / sharers / sharing
+            own = parameters / sharers
+            gather = gather + 2.0 * rule.gather * own * (slices - 1.0) / slices / across
+            time = time + flops / sharers / rate + gather
     return time

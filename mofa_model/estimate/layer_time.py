@@ -85,7 +85,7 @@ class LayerWork:
     """Time to add this micro-batch's gradients to their sum. [s]"""
 
 
-WORK: Final = ("sequence_parallel", "tensor_overlap")
+WORK_FEATURES: Final = ("sequence_parallel", "tensor_overlap")
 """Features of a strategy on which a `LayerWork` depends, beside its shape."""
 
 
@@ -216,26 +216,28 @@ def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seco
     dispatch = work.dispatch
     forward_work, more_passes = linear + elementwise + core, exchanges_again(s, layer)
 
-    # Work that hides other messages hides no exchange of tokens.
-    covered = sent_forward - tensor + ring - context
-    covered_twice = covered + sent_backward - tensor_backward + 2.0 * ring - context_backward
+    # Work that hides other messages, which take this time, hides no exchange of tokens.
+    hidden = sent_forward - tensor + ring - context
+    hidden_in_both = hidden + sent_backward - tensor_backward + 2.0 * ring - context_backward
 
-    def exposed(again: Seconds, more: Ratio) -> Seconds:
+    def exposed(recomputed_work: Seconds, more: Ratio) -> Seconds:
         """Exposed time of one pass of the exchange, of 2 + `more` passes, beside all work and the
-        work done `again`.
+        recomputed work.
         """
         beside = (
             2.0 * linear
             + weight
             + (1.0 + c.attention_backward) * core
             + 3.0 * elementwise
-            - covered_twice
+            - hidden_in_both
         )
-        beside = (beside + more * c.recompute_share * again) / (2.0 + more * c.recompute_share)
+        beside = (beside + more * c.recompute_share * recomputed_work) / (
+            2.0 + more * c.recompute_share
+        )
         tail = k.expert_overlapped if s.expert_overlap else 1.0
         return overlap.expert_exposed(dispatch, beside * float(s.expert_overlap), tail)
 
-    def again(expert: Seconds, everything: Seconds) -> Seconds:
+    def repeated(expert: Seconds, everything: Seconds) -> Seconds:
         """Forward work done again by a layer that is not recomputed as a whole."""
         modules = {
             "core_attn": core,
@@ -248,13 +250,17 @@ def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seco
 
     # Passes of one micro-batch run beside those of another: the messages of each pass see their
     # share of all work.
-    expert = exposed(again(0.0, forward_work) if s.expert_overlap else 0.0, more_passes)
-    busy = linear + weight + c.attention_backward * core + 2.0 * elementwise + work.accumulate
-    busy = overlap.slowed(busy, sent_backward - tensor_backward + dispatch - expert, k.slow_down)
+    expert = exposed(repeated(0.0, forward_work) if s.expert_overlap else 0.0, more_passes)
+    backward_busy = (
+        linear + weight + c.attention_backward * core + 2.0 * elementwise + work.accumulate
+    )
+    backward_busy = overlap.slowed(
+        backward_busy, sent_backward - tensor_backward + dispatch - expert, k.slow_down
+    )
     forward_busy = overlap.slowed(linear, sent_forward - tensor + dispatch - expert, k.slow_down)
     forward = forward_busy + core + elementwise + tensor + context + expert
-    backward = busy + tensor_backward + context_backward + expert
-    recompute = again(expert, forward) * c.recompute_share
+    backward = backward_busy + tensor_backward + context_backward + expert
+    recompute = repeated(expert, forward) * c.recompute_share
     # Inputs of recomputed layers are copied in the order of the compute; transformers 5.23 says so
     # of its `offload`.
     apart = 0.0 if LAYER_INPUT in s.offload else 1.0
@@ -262,11 +268,13 @@ def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seco
     if s.recompute is Recompute.FULL:
         # A recomputed layer has one more pass of the exchange, and more work for all three to hide
         # behind.
-        backward, left = backward + recompute, exposed(forward_work - covered, 1.0)
-        whole = forward_busy + core + elementwise + tensor + context + left
+        backward, expert_again = backward + recompute, exposed(forward_work - hidden, 1.0)
+        whole = forward_busy + core + elementwise + tensor + context + expert_again
         # Its chunks, which are not computed again apart, hid transfers from the host.
         alone, waits = waits, overlap.offload_exposed(transfer, apart * backward)
-        recompute = whole * c.recompute_share + 2.0 * (left - expert) - recompute + (alone - waits)
+        recompute = (
+            whole * c.recompute_share + 2.0 * (expert_again - expert) - recompute + (alone - waits)
+        )
     return LayerTime(
         linear=forward_busy,
         attention=core,
@@ -339,11 +347,11 @@ def _host_transfers(
     # Sharding changes nothing of a layer's time, so the casts of each product are not counted here.
     plain = varied(strategy, sharding=Sharding.OPTIMIZER)
     for layer in stored or stored_layers(workload, cluster.calibration.memory, plain):
-        moved = layer.kept - layer.input if ACTIVATIONS in strategy.offload else layer.moved
+        moved = layer.stored - layer.input if ACTIVATIONS in strategy.offload else layer.offloaded
         if strategy.recompute is Recompute.FULL:  # a recomputed layer keeps its input only
-            some = np.asarray(strategy.recompute_layers) > 0
-            own = layer.input if LAYER_INPUT in strategy.offload else 0.0
-            moved = np.where(some, moved, 0.0) + own
+            partly = np.asarray(strategy.recompute_layers) > 0
+            layer_input = layer.input if LAYER_INPUT in strategy.offload else 0.0
+            moved = np.where(partly, moved, 0.0) + layer_input
         times.append(moved / link)
     return times
 
@@ -365,12 +373,12 @@ def exchanges_again(strategy: Strategy, layer: Layer) -> Ratio:
     """Passes of the experts' exchange beyond two, in a layer that is not recomputed as a
     whole. [1]
     """
-    named = any(
-        part.exchange and name in strategy.recompute_modules
+    exchanges = any(
+        share.exchange and name in strategy.recompute_modules
         for block in layer.blocks
-        for name, part in block.again.items()
+        for name, share in block.recomputed_work.items()
     )
-    selective = strategy.recompute is Recompute.SELECTIVE and named
+    selective = strategy.recompute is Recompute.SELECTIVE and exchanges
     return np.where(in_chunks(strategy, layer), 1.0, float(selective))
 
 
@@ -382,10 +390,12 @@ def modules_again(
     """
     times: dict[str, Seconds] = {}
     for block, time in zip(layer.blocks, block_times, strict=True):
-        for name, part in block.again.items():
-            own = (part.linear * time.linear + part.elementwise * time.elementwise) * scale
-            times[name] = times.get(name, 0.0) + (own + expert if part.exchange else own)
-        for name, product in time.again_seconds.items():
+        for name, share in block.recomputed_work.items():
+            time_again = (share.linear * time.linear + share.elementwise * time.elementwise) * scale
+            times[name] = times.get(name, 0.0) + (
+                time_again + expert if share.exchange else time_again
+            )
+        for name, product in time.recomputed_seconds.items():
             times[name] = times.get(name, 0.0) + product * scale
     return times
 
@@ -421,11 +431,11 @@ def recomputed(
     )
     # Modules may contain each other. Work of the inner one is not counted twice.
     names = {name for name in selected if not (selected & _WITHIN.get(name, frozenset()))}
-    named = np.minimum(sum((modules[name] for name in sorted(names)), 0.0), everything)
+    modules_time = np.minimum(sum((modules[name] for name in sorted(names)), 0.0), everything)
     chunked = in_chunks(strategy, layer)
     if not anything(chunked):
-        return named
-    beside = sum((modules[name] for name in sorted(names - _INSIDE_CHUNKS)), 0.0)
+        return modules_time
+    modules_and_chunks = sum((modules[name] for name in sorted(names - _INSIDE_CHUNKS)), 0.0)
     if "moe" not in names:
-        beside = beside + (expert if names & _AROUND_CHUNKS else chunks)
-    return np.where(chunked, np.minimum(beside, everything), named)
+        modules_and_chunks = modules_and_chunks + (expert if names & _AROUND_CHUNKS else chunks)
+    return np.where(chunked, np.minimum(modules_and_chunks, everything), modules_time)

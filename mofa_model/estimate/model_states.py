@@ -66,8 +66,8 @@ def model_states(
     `device_parameters` where they are known.
     """
     constants, precision = cluster.calibration.memory, workload.training.precision
-    held = device_parameters or held_parameters(workload, strategy, stage_kinds)
-    groups = _groups(workload, constants, strategy, held)
+    parameters = device_parameters or held_parameters(workload, strategy, stage_kinds)
+    groups = _groups(workload, constants, strategy, parameters)
     buffers = _sum([group.buffers for group in groups]) + memory.tensor_buffer(
         tokens_held(workload, strategy),
         workload.model.hidden,
@@ -79,16 +79,19 @@ def model_states(
     buffers = buffers + memory.product_workspace(
         constants.workspace, constants.grouped_workspace, float(experts is not None)
     )
-    dense, inside = held.layer_dense, 0.0 if experts is None else held.layer_experts
+    dense, expert_parameters = (
+        parameters.layer_dense,
+        0.0 if experts is None else parameters.layer_experts,
+    )
     if frozen is not None and frozen.base is not None and frozen.base.unpacked:
         buffers = buffers + memory.unpacked_matrix(
             _widest(workload, strategy), precision.activation
         )
     if anything(constants.spare_gradient) and frozen is None:
-        expert = 0.0 if experts is None else inside * strategy.ep / experts.count
-        buffers = buffers + memory.spare_gradients(dense, expert, constants.spare_gradient)
+        one_expert = 0.0 if experts is None else expert_parameters * strategy.ep / experts.count
+        buffers = buffers + memory.spare_gradients(dense, one_expert, constants.spare_gradient)
     if strategy.sharding is Sharding.WEIGHTS:
-        widest = dense if experts is None else dense + inside
+        widest = dense if experts is None else dense + expert_parameters
         gathered = precision.gather if frozen is None else frozen_width(workload.training)
         reduced = precision.reduce if frozen is None else 0.0
         buffers = buffers + memory.gathered_memory(widest, gathered, reduced)
@@ -136,10 +139,10 @@ def layers_on(workload: Workload, stage_kinds: Stages) -> Sequence[Count]:
     """Layers of each kind on a stage. Prediction modules count as layers of the last kind, beside
     the head. [1]
     """
-    model, held = workload.model, list(stage_kinds.held)
+    model, layers = workload.model, list(stage_kinds.held)
     if anything(model.prediction_modules):
-        held[model.last] = held[model.last] + stage_kinds.head * model.prediction_modules
-    return held
+        layers[model.last] = layers[model.last] + stage_kinds.head * model.prediction_modules
+    return layers
 
 
 def dense_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
@@ -159,25 +162,25 @@ def dense_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count
 
 def expert_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Count:
     """Parameters of the matrices of a layer's experts on a device. [1]"""
-    inside: Count = 0.0
+    weights: Count = 0.0
     for block in layer.blocks:
         exchange = block.exchange()
         if exchange is not None:
             products = block.products(workload.model.hidden)
             routed = sum(product.weights for product in products if product.rows is Rows.ROUTED)
-            inside = inside + routed * (exchange.count / (strategy.ep * strategy.etp))
-    return inside
+            weights = weights + routed * (exchange.count / (strategy.ep * strategy.etp))
+    return weights
 
 
 def _widest(workload: Workload, strategy: Strategy) -> Count:
     """Weights of the largest linear layer on a device. [1]"""
-    found: Count = 0.0
+    widest: Count = 0.0
     for block in workload.model.blocks:
-        for one in block.products(workload.model.hidden):
-            ranks = strategy.etp if one.rows is Rows.ROUTED else strategy.tp
-            for _, width in one.linears:
-                found = np.maximum(found, width * one.k / ranks)
-    return found
+        for product in block.products(workload.model.hidden):
+            ranks = strategy.etp if product.rows is Rows.ROUTED else strategy.tp
+            for _, width in product.linears:
+                widest = np.maximum(widest, width * product.k / ranks)
+    return widest
 
 
 def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages) -> HeldParameters:
@@ -196,8 +199,8 @@ def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages)
         dense = stage_kinds.head * (model.prediction_modules * (2.0 * h * h / s.tp))
     experts: Count = 0.0
     adapters = workload.training.adapters
-    beside: Count = 0.0
-    inside: Count = 0.0
+    dense_adapters: Count = 0.0
+    expert_adapters: Count = 0.0
     layer_dense: Count = 0.0
     layer_experts: Count = 0.0
     for layer, layers in zip(model.kinds, layers_on(workload, stage_kinds), strict=True):
@@ -207,18 +210,18 @@ def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages)
         if layer.routed:
             experts = experts + layers * (directions * layer_experts)
         if adapters is not None:
-            own = adapter_parameters(layer, h, adapters)
-            beside = beside + layers * (directions * own / s.tp)
+            adapter = adapter_parameters(layer, h, adapters)
+            dense_adapters = dense_adapters + layers * (directions * adapter / s.tp)
             for exchange in filter(None, (block.exchange() for block in layer.blocks)):
-                own = adapter_parameters(layer, h, adapters, routed=True)
-                each = exchange.count / (s.ep * s.etp)
-                inside = inside + layers * (directions * each * own)
+                adapter = adapter_parameters(layer, h, adapters, routed=True)
+                local_experts = exchange.count / (s.ep * s.etp)
+                expert_adapters = expert_adapters + layers * (directions * local_experts * adapter)
     return HeldParameters(
         ends=vocabulary * (model.embedding.vocabulary * h / s.tp),
         dense=dense,
         experts=experts,
-        dense_adapters=beside,
-        expert_adapters=inside,
+        dense_adapters=dense_adapters,
+        expert_adapters=expert_adapters,
         layer_dense=layer_dense,
         layer_experts=layer_experts,
         repeated=_repeated(workload, s, stage_kinds),
@@ -233,17 +236,17 @@ def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
     repeated: Count = stages.embedding * (model.embedding.positions * h)
     if anything(model.prediction_modules) and not model.embedding.tied:
         # Prediction modules beside the head have the embedding again.
-        again = stages.head * (1.0 - stages.embedding) * np.minimum(model.prediction_modules, 1.0)
-        repeated = repeated + again * (model.embedding.vocabulary * h / s.tp)
+        copies = stages.head * (1.0 - stages.embedding) * np.minimum(model.prediction_modules, 1.0)
+        repeated = repeated + copies * (model.embedding.vocabulary * h / s.tp)
     for layer, layers in zip(model.kinds, layers_on(workload, stages), strict=True):
-        whole = [
+        unsplit = [
             product.weights
             for block in layer.blocks
             for product in block.products(h)
             if product.cut is Cut.NOTHING and product.rows is not Rows.ROUTED
         ]
-        if whole and anything(s.tp > 1):
-            repeated = repeated + layers * memory.repeated_parameters(sum(whole), s.tp)
+        if unsplit and anything(s.tp > 1):
+            repeated = repeated + layers * memory.repeated_parameters(sum(unsplit), s.tp)
     return repeated
 
 
@@ -258,13 +261,13 @@ def _groups(
     """
     training, ranks = workload.training, s.data_ranks
     frozen = training.adapters is not None
-    rule, beside = update_rule(workload, s), list[Footprint]()
-    inside = device_parameters.dense + device_parameters.repeated
-    dense = device_parameters.ends + inside
+    rule, other_rule = update_rule(workload, s), list[Footprint]()
+    decoder = device_parameters.dense + device_parameters.repeated
+    dense = device_parameters.ends + decoder
     if rule.outside != rule.states and not frozen:  # Muon leaves embedding and head to AdamW
         states = memory.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
-        beside.append(_trained(workload, constants, s, device_parameters.ends, ranks, states))
-        dense = inside
+        other_rule.append(_trained(workload, constants, s, device_parameters.ends, ranks, states))
+        dense = decoder
     states = memory.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
     parts = [
         (s, device_parameters.dense_adapters if frozen else dense, device_parameters.dense, ranks)
@@ -273,22 +276,22 @@ def _groups(
         copies = s.expert_data_ranks
         if anything(s.shard):
             s = replace(s, shard=memory.expert_shard(copies, ranks, s.shard))
-        inside = device_parameters.expert_adapters if frozen else device_parameters.experts
-        parts.append((s, inside, device_parameters.experts, copies))
-    own = [
-        _trained(workload, constants, one, trained, copies, states)
-        for one, trained, _, copies in parts
+        trained = device_parameters.expert_adapters if frozen else device_parameters.experts
+        parts.append((s, trained, device_parameters.experts, copies))
+    groups = [
+        _trained(workload, constants, part, trained, copies, states)
+        for part, trained, _, copies in parts
     ]
     if frozen:
-        width, around = frozen_width(training), dense - device_parameters.dense
-        own += [_frozen(one, matrices, width, copies) for one, _, matrices, copies in parts]
-        own.append(_frozen(parts[0][0], around, training.precision.weight, ranks))
+        width, ends = frozen_width(training), dense - device_parameters.dense
+        groups += [_frozen(part, matrices, width, copies) for part, _, matrices, copies in parts]
+        groups.append(_frozen(parts[0][0], ends, training.precision.weight, ranks))
     elif training.task is Task.DPO:  # adapters that are switched off leave the model as it was
-        own += [_frozen(one, copy, _READ_ONLY, copies) for one, copy, _, copies in parts]
+        groups += [_frozen(part, copy, _READ_ONLY, copies) for part, copy, _, copies in parts]
     if training.teacher is not None:
         shared = total_parameters(training.teacher) / (s.tp * s.pp)
-        own.append(_frozen(parts[0][0], shared, _READ_ONLY, ranks))
-    return [*own, *beside]
+        groups.append(_frozen(parts[0][0], shared, _READ_ONLY, ranks))
+    return [*groups, *other_rule]
 
 
 _READ_ONLY: Final = 2.0
@@ -332,18 +335,18 @@ def _trained(
     weight: Bytes = precision.weight
     gradient: Bytes = precision.gradient
     if workload.training.released:  # gradients that are accumulated have to stay
-        several = workload.training.global_batch > s.global_micro_batch
-        gradient = np.where(several, gradient, 0.0)
+        accumulates = workload.training.global_batch > s.global_micro_batch
+        gradient = np.where(accumulates, gradient, 0.0)
     buffer: Bytes = constants.bucket
     copied = constants.update_copies * update_rule(workload, s).states / memory.MOMENTS
     update: Bytes = 0.0 if on_host else constants.update
     gather: Bytes = 0.0
-    parked = states + gradient
+    host_bytes = states + gradient
     if anything(constants.fresh_gradients) and s.sharding is Sharding.NONE:
         buffer = gradient  # buckets of DDP are no views of gradients unless somebody says so
     if s.sharding is not Sharding.NONE:
         update, copied = memory.sharded_bytes(update, d), memory.sharded_bytes(copied, d)
-        states, parked = memory.sharded_bytes(states, d), memory.sharded_bytes(parked, d)
+        states, host_bytes = memory.sharded_bytes(states, d), memory.sharded_bytes(host_bytes, d)
         gather = constants.partition * (1.0 + 1.0 / d)
     if s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}:
         gradient = memory.sharded_bytes(gradient, d)
@@ -352,12 +355,12 @@ def _trained(
         # stay.
         kept = weight if on_host or s.host_weights else constants.sharded_weight
         weight, buffer, gather = memory.sharded_bytes(kept, d), 0.0, 0.0
-    away: Bytes = 0.0
+    host_weight: Bytes = 0.0
     if _weights_on_host(s):
-        weight, away = 0.0, weight
-    several = np.asarray(ranks) > 1
-    buffer = np.where(several, buffer, 0.0) if anything(buffer) else 0.0
-    gather = np.where(several, gather, 0.0) if anything(gather) else 0.0
+        weight, host_weight = 0.0, weight
+    shared = np.asarray(ranks) > 1
+    buffer = np.where(shared, buffer, 0.0) if anything(buffer) else 0.0
+    gather = np.where(shared, gather, 0.0) if anything(gather) else 0.0
     fresh: Bytes = 0.0
     if anything(constants.fresh_gradients):
         lone = workload.training.global_batch <= s.global_micro_batch
@@ -372,7 +375,7 @@ def _trained(
         update=_times(parameters, update + gather),
         gather=_times(parameters, gather),
         fresh=_times(parameters, fresh),
-        host_states=_times(parameters, (parked if on_host else 0.0) + away),
+        host_states=_times(parameters, (host_bytes if on_host else 0.0) + host_weight),
     )
 
 

@@ -53,13 +53,13 @@ class FeatureEffects:
     in one column each, where a search prices them together.
     """
 
-    left: Ratio
+    launches_left: Ratio
     """Share of launches that graphs leave. [1]"""
     relaunched: Ratio
     """Launches that recomputation makes again, over those of a forward pass. [1]"""
     overlapped: Ratio
     """1 where the exchange of experts is overlapped, else 0. [1]"""
-    repeated: Ratio
+    recomputed: Ratio
     """Share of a stage's layers that are recomputed; of some layers by kinds of stages. [1]"""
 
 
@@ -96,8 +96,8 @@ def forward_passes(workload: Workload) -> Ratio:
     if training.teacher is None:
         return 0.0
     own, other = (
-        parameters.forward_flops_per_token(one, training.sequence, convention="causal")
-        for one in (model, training.teacher)
+        parameters.forward_flops_per_token(model_run, training.sequence, convention="causal")
+        for model_run in (model, training.teacher)
     )
     return other / own
 
@@ -114,14 +114,14 @@ def feature_effects(cluster: Cluster, strategy: Strategy, stage_kinds: Stages) -
     """How a strategy's features change its stages: launches, recomputed layers, overlap."""
     s = strategy
     return FeatureEffects(
-        left=_left_by_graphs(cluster, s),
+        launches_left=_left_by_graphs(cluster, s),
         relaunched={
             Recompute.NONE: 0.0,
             Recompute.SELECTIVE: host.relaunched(s.recompute_modules),
             Recompute.FULL: 1.0,
         }[s.recompute],
         overlapped=float(s.expert_overlap),
-        repeated=1.0 if s.recompute is not Recompute.FULL else recomputed_share(s, stage_kinds),
+        recomputed=1.0 if s.recompute is not Recompute.FULL else recomputed_share(s, stage_kinds),
     )
 
 
@@ -129,12 +129,12 @@ def layer_launches(
     workload: Workload, cluster: Cluster, strategy: Strategy, effects: FeatureEffects
 ) -> list[Seconds]:
     """Host time of every kind of layer, forward and backward, for the degrees of a strategy. [s]"""
-    c, s, captured = cluster.calibration.host, strategy, effects.left
+    c, s, launches_left = cluster.calibration.host, strategy, effects.launches_left
     adapters = workload.training.adapters
-    share = host.graph_share(captured, effects.relaunched, c.recompute)
+    share = host.graph_share(launches_left, effects.relaunched, c.recompute)
 
-    beside = effects.overlapped * (np.asarray(s.ep) > 1)
-    in_turn = host.overlap_launches(c.expert_overlap * beside, captured)
+    overlapped = effects.overlapped * (np.asarray(s.ep) > 1)
+    in_turn = host.overlap_launches(c.expert_overlap * overlapped, launches_left)
 
     def launches(kind: Layer) -> Seconds:
         extra = sum(block.launches for block in kind.blocks)
@@ -148,13 +148,13 @@ def layer_launches(
     if anything(s.chunks > 1):
         # Launches of experts beside those of a plain layer. Recomputed modules count chunks
         # already.
-        inside = captured * np.maximum(0.0, c.layer_experts - c.layer)
+        expert_launches = launches_left * np.maximum(0.0, c.layer_experts - c.layer)
         whole = np.where(np.equal(effects.relaunched, 1.0), 1.0, 0.0)
-        for at, kind in enumerate(workload.model.kinds):
+        for position, kind in enumerate(workload.model.kinds):
             for exchange in filter(None, (block.exchange() for block in kind.blocks)):
                 chunks = expert_load(workload, s, exchange).chunks(s)
-                added = routing.chunk_launch_time(inside, chunks, whole, c.recompute)
-                kinds[at] = kinds[at] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
+                added = routing.chunk_launch_time(expert_launches, chunks, whole, c.recompute)
+                kinds[position] = kinds[position] + np.where(np.asarray(s.chunks) > 1, added, 0.0)
     return kinds
 
 
@@ -174,38 +174,41 @@ def stage_times(
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
     effects = effects or feature_effects(cluster, s, stage_kinds)
-    again, launches = effects.repeated, layer_launches(workload, cluster, s, effects)
+    recomputed, launches = effects.recomputed, layer_launches(workload, cluster, s, effects)
     if len(layer_times) > len(launches):
         launches += layer_launches(workload, cluster, varied(s, chunks=1), effects)
-    head_launch = c.head * effects.left
-    modules, beside = model.prediction_modules, forward_passes(workload)
-    others = anything(beside)
-    kinds, numbers = model.kinds, list[Count](stage_kinds.held)
+    head_launch = c.head * effects.launches_left
+    modules, other_passes = model.prediction_modules, forward_passes(workload)
+    runs_others = anything(other_passes)
+    kinds, layer_counts = model.kinds, list[Count](stage_kinds.held)
     if len(layer_times) > len(kinds):
-        kinds, numbers = 2 * kinds, in_chunks_and_whole(workload, s, stage_kinds, numbers)
+        kinds, layer_counts = 2 * kinds, in_chunks_and_whole(workload, s, stage_kinds, layer_counts)
     device: Seconds = 0.0
     forward: Seconds = 0.0
     weight: Seconds = 0.0
     launch: Seconds = 0.0
-    for kind, held, layer, launched in zip(kinds, numbers, layer_times, launches, strict=True):
+    for kind, n, layer, launched in zip(kinds, layer_counts, layer_times, launches, strict=True):
         if kind.routed:
-            device = device + held * (layer.forward + layer.backward + again * layer.recompute)
+            device = device + n * (layer.forward + layer.backward + recomputed * layer.recompute)
         else:
             device = device + (
-                held * (layer.forward + layer.backward) + held * again * layer.recompute
+                n * (layer.forward + layer.backward) + n * recomputed * layer.recompute
             )
-        ahead, called = held * layer.forward, held * launched
-        if others:
-            device = device + beside * ahead
-            ahead, called = (1.0 + beside) * ahead, (1.0 + _FORWARD * beside) * called
-        forward, launch = forward + ahead, launch + called
-        weight = weight + held * layer.weight
-    at = model.last
-    tail = head + modules * (layer_times[at].forward + layer_times[at].backward + head)
-    device = device + stage_kinds.head * (tail * (1.0 + beside / 3.0))
-    forward = forward + stage_kinds.head * (tail / 3.0 * (1.0 + beside))
+        forward_time, launch_time = n * layer.forward, n * launched
+        if runs_others:
+            device = device + other_passes * forward_time
+            forward_time, launch_time = (
+                (1.0 + other_passes) * forward_time,
+                (1.0 + _FORWARD * other_passes) * launch_time,
+            )
+        forward, launch = forward + forward_time, launch + launch_time
+        weight = weight + n * layer.weight
+    last = model.last
+    tail = head + modules * (layer_times[last].forward + layer_times[last].backward + head)
+    device = device + stage_kinds.head * (tail * (1.0 + other_passes / 3.0))
+    forward = forward + stage_kinds.head * (tail / 3.0 * (1.0 + other_passes))
     weight = weight + stage_kinds.head * (tail / 3.0)
-    launch = launch + stage_kinds.head * (head_launch + modules * (launches[at] + head_launch))
+    launch = launch + stage_kinds.head * (head_launch + modules * (launches[last] + head_launch))
 
     total, crosses = overlap.smooth_max(device, launch, c.uneven), s.tp > cluster.gpus_per_node
     if anything(crosses):

@@ -52,8 +52,8 @@ class StepInputs:
     workload: Workload
     cluster: Cluster
     strategy: Strategy
-    """A search states here nothing of the optimizer's sharding and placement: `exchange` knows
-    them."""
+    """In a search its sharding and placement of the optimizer are the defaults: what follows from
+    the real ones is in `exchange`."""
     micro_batches: Count
     slowest: Seconds
     """One micro-batch on the slowest stage. [s]"""
@@ -81,7 +81,7 @@ def _longest_documents(step: StepInputs) -> Seconds:
 
     spread, room = documents.variation(training, s.mbs)
     m = step.micro_batches
-    meetings = np.where(step.exchange.each, m, np.sqrt(m))
+    meetings = np.where(step.exchange.per_micro_batch, m, np.sqrt(m))
     waits = np.minimum(spread * meetings * documents.largest_of(s.dp), m * room)
     return step.slowest * waits * documents.share_of(step.workload)
 
@@ -98,7 +98,7 @@ class StepTime:
     bubble: Seconds = term(
         "(10) (12)", "fill and drain of the pipeline, slower stages", called="pipeline bubble"
     )
-    # Terms with `seconds` are added to the pipeline once a step.
+    # Terms with `seconds` come once a step, after the pipeline.
     hops: Seconds = term(
         "(23)", "exposed pipeline hops", called="pipeline hops", seconds=lambda step: step.hops
     )
@@ -150,14 +150,14 @@ STEP_NAMES: Final[Mapping[str, str]] = {
     item.name: item.metadata["called"] for item in terms_of(StepTime)
 }
 """Terms of a step as a sentence names them."""
-_ADDED: Final = {
+_ONCE_A_STEP: Final = {
     item.name: item.metadata["seconds"] for item in terms_of(StepTime) if "seconds" in item.metadata
 }
 
 
 def step_time(step_inputs: StepInputs) -> StepTime:
     """The terms of a step, with what the slowest of many nodes adds to all of them, Eq. (14)."""
-    added = {name: seconds(step_inputs) for name, seconds in _ADDED.items()}
+    once = {name: seconds(step_inputs) for name, seconds in _ONCE_A_STEP.items()}
     nodes = np.maximum(step_inputs.cluster.gpus / 8.0, 1.0)
     growth = step_inputs.cluster.calibration.overlap.straggler * np.log2(nodes)
     return StepTime(
@@ -167,8 +167,8 @@ def step_time(step_inputs: StepInputs) -> StepTime:
             slowest=step_inputs.slowest,
             microbatches=step_inputs.micro_batches,
         ),
-        **added,
-        straggler=reduce(add, added.values(), step_inputs.pipeline) * growth,
+        **once,
+        straggler=reduce(add, once.values(), step_inputs.pipeline) * growth,
     )
 
 
@@ -181,13 +181,14 @@ class Estimate:
     device_parameters: HeldParameters
     """Parameters on one device of every kind of stage."""
     distinct: Strategy
-    """Rows for which layers and head are priced."""
+    """Layouts for which layers and head are priced: of many that are equal there, one."""
     position: NDArray[np.int64] | None
-    """The one of them that each row equals; None = they are all."""
+    """For each layout of the family, the index of the one in `distinct` that it equals; None = they
+    are the same layouts."""
     distinct_layers: tuple[LayerTime, ...]
-    """One layer of each kind, for these rows."""
+    """One layer of each kind, for the distinct layouts."""
     distinct_head: Mapping[str, Seconds]
-    """Head and loss by part, for these rows. [s]"""
+    """Head and loss by part, for the distinct layouts. [s]"""
     stage_time: StageTime
     step_inputs: StepInputs
     step_terms: StepTime
@@ -195,11 +196,11 @@ class Estimate:
     @cached_property
     def footprint(self) -> Footprint:
         """Memory, term by term; the price of time alone does not ask for it."""
-        given = self.step_inputs
+        inputs = self.step_inputs
         return footprint(
-            given.workload,
-            given.cluster,
-            given.strategy,
+            inputs.workload,
+            inputs.cluster,
+            inputs.strategy,
             self.stage_kinds,
             self.device_parameters,
             (self.distinct, self.position),
@@ -296,9 +297,10 @@ def inputs_of(
 
 def _layers(workload: Workload, cluster: Cluster, s: Strategy) -> tuple[LayerTime, ...]:
     """A layer of each kind; then the same with whole experts, where not all run in chunks."""
-    some = anything(s.chunk_layers)
-    whole = layer_times(workload, cluster, varied(s, chunks=1)) if some else ()
-    return (*layer_times(workload, cluster, s), *whole)
+    layers = layer_times(workload, cluster, s)
+    if anything(s.chunk_layers):
+        layers += layer_times(workload, cluster, varied(s, chunks=1))
+    return layers
 
 
 def pipeline_flow(strategy: Strategy, stage: StageTime, micro_batches: Count) -> Flow:
@@ -323,9 +325,9 @@ def exposed_hops(strategy: Strategy, flow: Flow, pipeline: Seconds, hop: Seconds
 def hop_time(workload: Workload, cluster: Cluster, s: Strategy) -> Seconds:
     """One activation from a stage to the next. [s]"""
     links, precision = cluster.calibration.links, workload.training.precision
-    whole = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
-    divided = 1.0 if s.sequence_parallel else links.point_shared
-    size = whole * (1.0 - divided + divided / s.tp)
+    activation = tokens_per_rank(workload, s) * workload.model.hidden * precision.activation
+    split_share = 1.0 if s.sequence_parallel else links.point_shared
+    size = activation * (1.0 - split_share + split_share / s.tp)
     inside = s.gpus <= cluster.domain
     bandwidth = (
         np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth)
@@ -384,7 +386,7 @@ def footprint(
     """
     states = model_states(workload, cluster, strategy, stage_kinds, device_parameters)
     moving = activation_memory(workload, cluster, strategy, stage_kinds, rows)
-    held = {
+    terms = {
         item.name: getattr(states, item.name)
         for item in terms_of(Footprint)
         if item.metadata.get("states")
@@ -392,11 +394,11 @@ def footprint(
     if anything(states.gather):
         above = varied(moving, gather=states.gather, fresh=states.fresh).above
         fresh = np.minimum(states.fresh, above)
-        held["gradients"] = states.gradients + fresh
-        held["update"] = states.update - states.gather + (above - fresh)
+        terms["gradients"] = states.gradients + fresh
+        terms["update"] = states.update - states.gather + (above - fresh)
     return varied(
         moving,
-        **held,
+        **terms,
         gather=states.gather,
         fresh=states.fresh,
         host_states=states.host_states,
@@ -405,14 +407,14 @@ def footprint(
     )
 
 
-def host_bytes(cluster: Cluster, kept: Bytes, activations: Bytes) -> Bytes:
+def host_bytes(cluster: Cluster, states: Bytes, activations: Bytes) -> Bytes:
     """Host memory of the fullest node, from what one device of each kind of stage keeps
     there. [B]
     """
-    host = activations * cluster.gpus_per_node
-    if anything(kept):
-        host = host + kept * cluster.gpus_per_node
-    return np.max(host, axis=0) if np.ndim(host) else host
+    node_bytes = activations * cluster.gpus_per_node
+    if anything(states):
+        node_bytes = node_bytes + states * cluster.gpus_per_node
+    return np.max(node_bytes, axis=0) if np.ndim(node_bytes) else node_bytes
 
 
 def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
@@ -440,13 +442,16 @@ def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
 
     if exchange is None or not exchange.spread or not fits(0.0):
         return 0.0 if fits(0.0) else 1.0
-    often, mean = exchanges(workload, strategy), expert_load(workload, strategy, exchange).mean
+    count, mean = (
+        exchanges(workload, strategy),
+        expert_load(workload, strategy, exchange).mean,
+    )
     largest = routing.largest_load(strategy.ep, exchange.count, exchange.top_k)
-    each = routing.tail_load(0.0, 1.0, often, RISK)  # load that the tail gains with the spread
-    least, most = 0.0, float((largest - mean) / each)
+    slope = routing.tail_load(0.0, 1.0, count, RISK)
+    least, most = 0.0, float((largest - mean) / slope)
     if fits(most):
         return 0.0
     while most - least > _PRECISION * most:
-        half = 0.5 * (least + most)
-        least, most = (half, most) if fits(half) else (least, half)
-    return float(routing.overflow_probability(mean, exchange.spread, often, mean + least * each))
+        middle = 0.5 * (least + most)
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    return float(routing.overflow_probability(mean, exchange.spread, count, mean + least * slope))

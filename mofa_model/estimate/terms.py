@@ -194,16 +194,16 @@ class Footprint:
         return self._on_last(self.static + self.update - self.above + self.gather - self.reserve)
 
     def _on_last(self, memory: Bytes) -> Bytes:
-        last = np.expand_dims(np.argmax(self.position, axis=0), 0)
-        found: Bytes = np.take_along_axis(np.asarray(memory), last, axis=0)[0]
-        return found
+        position = np.expand_dims(np.argmax(self.position, axis=0), 0)
+        last_stage: Bytes = np.take_along_axis(np.asarray(memory), position, axis=0)[0]
+        return last_stage
 
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
         """True where the fullest device has enough memory, and the host what is known of it."""
-        roomy = np.less_equal(self.peak, device_memory_limit(cluster))
+        device_fits = np.less_equal(self.peak, device_memory_limit(cluster))
         if not cluster.host.stated:
-            return roomy
-        return roomy & np.less_equal(self.host, host_memory_limit(cluster))
+            return device_fits
+        return device_fits & np.less_equal(self.host, host_memory_limit(cluster))
 
 
 _MOVING = tuple(item.name for item in terms_of(Footprint) if not item.metadata.get("states"))

@@ -77,7 +77,7 @@ def megatron_block(block: Any) -> tuple[dict[str, Any], list[str]]:
     if isinstance(block, FeedForward):
         return {"ffn-hidden-size": block.width}, ["swiglu"] * block.gated
     if not isinstance(block, Experts):
-        raise BadValue("model", block.called, "Megatron has no such block")
+        raise BadValue("model", block.variant, "Megatron has no such block")
     words = {
         "num-experts": block.count,
         "moe-router-topk": block.top_k,
@@ -138,7 +138,7 @@ def lists_layers(model: Transformer) -> bool:
 
 def _symbols(model: Transformer) -> str:
     """Blocks of all layers in Megatron's notation."""
-    return "".join(SYMBOLS[block.called] for kind in _order(model) for block in kind.blocks)
+    return "".join(SYMBOLS[block.variant] for kind in _order(model) for block in kind.blocks)
 
 
 def _order(model: Transformer) -> list[Layer]:

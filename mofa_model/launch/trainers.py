@@ -208,7 +208,7 @@ def settings_of(
     """What a launch command needs besides the layout: batch, layers by stage, precision, saves."""
     model, training = problem.workload.model, problem.workload.training
     stages = stages_in_order(model, strategy, problem.cluster.calibration.placement)
-    if not stages and any(block.called == STATE_SPACE for block in model.blocks):
+    if not stages and any(block.variant == STATE_SPACE for block in model.blocks):
         layers = iter([layer for run in model.runs for layer in run.layers * int(run.repeats)])
         stages = tuple(
             tuple(islice(layers, n)) for n in counted_layers(strategy, int(model.layers))
@@ -220,7 +220,7 @@ def settings_of(
         model=hub_id(model.name),
         experts=model.experts is not None,
         stages=tuple(
-            tuple(tuple(block.called for block in layer.blocks) for layer in stage)
+            tuple(tuple(block.variant for block in layer.blocks) for layer in stage)
             for stage in stages
         ),
         prediction_modules=int(model.prediction_modules),

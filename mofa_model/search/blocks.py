@@ -366,7 +366,7 @@ class OptimizerStates:
         exchanges, shape = [send() for send in self.sends], self.replicas.shape[1:]
         return GradientExchange(
             collective=_stacked([exchange.collective for exchange in exchanges], shape),
-            each=np.array([exchange.each for exchange in exchanges])[:, None],
+            per_micro_batch=np.array([exchange.per_micro_batch for exchange in exchanges])[:, None],
             reach=np.array([exchange.reach for exchange in exchanges])[:, None],
             tail=np.array([exchange.tail for exchange in exchanges])[:, None],
             embedding=exchanges[0].embedding,

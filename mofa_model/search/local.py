@@ -18,7 +18,7 @@ from mofa_model.axes.axis import Scope
 from mofa_model.axes.rules import Rows
 from mofa_model.estimate.activation_memory import StoredLayer, stored_layers, under_autocast
 from mofa_model.estimate.block_time import BlockTime, block_times, context_time
-from mofa_model.estimate.layer_time import WORK, LayerWork, layer_times, layer_works
+from mofa_model.estimate.layer_time import WORK_FEATURES, LayerWork, layer_times, layer_works
 from mofa_model.estimate.stage_time import head_time
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.placement import groups, joined, picked, row_of_each
@@ -129,7 +129,7 @@ class LocalShapes:
     def _times(self, features: dict[str, Any]) -> Array:
         w, c = self._workload, self._cluster
         work = varied(self._every, **features)
-        known = self._once(WORK, work, self._works)
+        known = self._once(WORK_FEATURES, work, self._works)
         stored, many = self._every_stored(work) if work.offload else None, len(w.model.kinds)
         layers = layer_times(w, c, work, known[:many], stored and stored[:many])
         if self._some:

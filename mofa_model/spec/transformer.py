@@ -106,7 +106,7 @@ class Transformer:
     @property
     def unlike(self) -> bool:
         """Whether layers begin with different blocks, so that their number hides their cost."""
-        return len({layer.blocks[0].called for layer in self.kinds}) > 1
+        return len({layer.blocks[0].variant for layer in self.kinds}) > 1
 
     @cached_property
     def last(self) -> int:

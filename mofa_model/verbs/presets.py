@@ -296,7 +296,7 @@ _KINDS: Final[
             (Column("active", unit="1e9"), _billions(parameters.active_parameters)),
             (Column("layers"), _layers),
             (Column("hidden", wide=True), lambda m: int(m.hidden)),
-            (Column("heads"), lambda m: next(filter(None, (b.heads_told for b in m.blocks)), "")),
+            (Column("heads"), lambda m: next(filter(None, (b.heads_text for b in m.blocks)), "")),
             (
                 Column("experts"),
                 lambda m: (m.experts and f"{m.experts.top_k} of {m.experts.count}") or "",

@@ -179,7 +179,9 @@ def test_unlike_layers_are_dealt_by_cost_and_told_in_the_same_order(name, pp, vp
         for k in range(len(found.count))
         for _ in range(int(found.count[k]))
     )
-    cost = [sum(block.dealt(model.hidden) for block in kind.blocks) for kind in model.kinds]
+    cost = [
+        sum(block.placement_cost(model.hidden) for block in kind.blocks) for kind in model.kinds
+    ]
     weights = [np.dot(cost, stage) for stage in held[:-1]]  # the last stage has the head as well
     assert max(weights) < 1.5 * np.mean(weights)
     assert stages_in_order(model, layout, "even") == ()

@@ -151,11 +151,11 @@ def test_an_ideal_device_takes_the_time_of_its_flops(word):
 def test_what_a_block_says_is_complete(word):
     model, _, block = EVERY[word]
     h = model.hidden
-    for kept in block.kept(h):
+    for kept in block.saved_tensors(h):
         assert kept.elements > 0
-        assert kept.freed | kept.narrowed <= set(MODULES)
-        assert set(kept.moved) <= set(OFFLOADED)
-    assert set(block.again) <= set(MODULES)
+        assert kept.dropped_by | kept.narrowed_by <= set(MODULES)
+        assert set(kept.offloaded_by) <= set(OFFLOADED)
+    assert set(block.recomputed_work) <= set(MODULES)
     assert (
         block.parameters(h)
         >= block.matrices(h)
@@ -166,8 +166,8 @@ def test_what_a_block_says_is_complete(word):
             )
         )
     )
-    assert (block.sight() is None) == (not block.cores())
-    assert (block.turned_heads() is None) == (not block.cores())
+    assert (block.context_messages() is None) == (not block.cores())
+    assert (block.all_to_all_heads() is None) == (not block.cores())
 
 
 @pytest.mark.parametrize("word", BLOCKS)
@@ -183,7 +183,7 @@ def test_numbers_may_be_arrays_and_a_row_is_the_same_alone(word):
         if is_number(getattr(block, f.name))
     }
     many = replace(block, **rows)
-    for number in ("parameters", "matrices", "vectors", "dealt"):
+    for number in ("parameters", "matrices", "vectors", "placement_cost"):
         assert np.all(getattr(many, number)(model.hidden) == getattr(block, number)(model.hidden))
 
 

@@ -115,7 +115,7 @@ def kept(targets, recompute=Recompute.NONE, name="llama3-8b", **more):
     )
     workload = Workload(model=presets.model(name), training=training)
     layout = Strategy(tp=1, pp=1, dp=8, recompute=recompute)
-    return stored_layers(workload, CLUSTER.calibration.memory, layout)[0].kept / 8192
+    return stored_layers(workload, CLUSTER.calibration.memory, layout)[0].stored / 8192
 
 
 def test_inputs_of_frozen_layers_are_not_kept_unless_an_adapter_reads_them():

@@ -23,11 +23,16 @@ def korthikanti_layer(heads, hidden, t, *, sharded, core):
     shared = {Ranks.STREAM: ranks, Ranks.TENSOR: t}
     every = [
         *(one for one in Layer(blocks).stream(h) if not one.unfused),
-        *(one for block in blocks for one in block.kept(h) if not (one.scored or one.unfused)),
+        *(
+            one
+            for block in blocks
+            for one in block.saved_tensors(h)
+            if not (one.scored or one.unfused)
+        ),
     ]
     parts = [
         memory.kept_activation(
-            s, one.elements, width=1.0 if one.masked else 2.0, ranks=shared[one.ranks]
+            s, one.elements, width=1.0 if one.dropout_mask else 2.0, ranks=shared[one.ranks]
         )
         for one in every
     ]

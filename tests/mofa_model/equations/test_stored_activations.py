@@ -19,8 +19,10 @@ def test_the_layer_of_the_paper_stores_32_sbh_over_t():
     what they keep.
     """
     blocks = (SoftmaxAttention(heads=128, kv_heads=16, head_dim=128), FeedForward(width=53248))
-    kept = [one for block in blocks for one in block.kept(H) if not (one.scored or one.unfused)]
-    norms = [one for one in Layer(blocks).stream(H) if not (one.masked or one.unfused)]
+    kept = [
+        one for block in blocks for one in block.saved_tensors(H) if not (one.scored or one.unfused)
+    ]
+    norms = [one for one in Layer(blocks).stream(H) if not (one.dropout_mask or one.unfused)]
     parts = [a.kept_activation(S, one.elements, width=2.0, ranks=T) for one in (*norms, *kept)]
     assert [part / UNIT for part in parts] == [4, 4, 2.5, 2, 13, 6.5]
     assert sum(parts) == 32 * UNIT
@@ -48,7 +50,7 @@ def test_the_latents_of_mla_are_far_smaller_than_what_they_are_projected_to():
     block = LatentAttention(
         heads=128, query_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128
     )
-    _, ups, before, after, _ = block.kept(7168)
+    _, ups, before, after, _ = block.saved_tensors(7168)
     assert before.elements + after.elements == 4160
     assert ups.elements / (before.elements + after.elements) == pytest.approx(15.8, abs=0.1)
 
@@ -62,14 +64,15 @@ def test_fused_attention_keeps_four_bytes_a_row_and_head():
 
 def test_a_plain_ffn_has_one_input_of_its_activation_and_a_gated_one_two():
     plain, gated = (
-        FeedForward(width=4 * H, gated=gated).kept(H)[0].elements for gated in (False, True)
+        FeedForward(width=4 * H, gated=gated).saved_tensors(H)[0].elements
+        for gated in (False, True)
     )
     assert gated == 2 * plain == 8 * H
 
 
 def test_router_logits_are_there_for_every_expert_and_sorted_tokens_are_as_wide_as_the_stream():
-    router, tokens, *_ = Experts(count=256, top_k=8, width=2048).kept(7168)
-    assert (router.elements, router.logit) == (256, True)
+    router, tokens, *_ = Experts(count=256, top_k=8, width=2048).saved_tensors(7168)
+    assert (router.elements, router.logit_width) == (256, True)
     assert (tokens.elements, tokens.routed) == (7168, True)
 
 

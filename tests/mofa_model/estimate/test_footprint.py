@@ -151,8 +151,8 @@ def test_offloaded_inputs_leave_the_feed_forward_block_on_the_device():
     unit = 8192 * 16384 / 8
     (layer,) = stored("llama3.1-405b", replace(LAYOUT, offload=INPUTS))
     scores = 8192 * 128 / 8 * 4
-    assert float(layer.kept) == pytest.approx(31.75 * unit + scores)
-    assert float(layer.moved) == 8.25 * unit
+    assert float(layer.stored) == pytest.approx(31.75 * unit + scores)
+    assert float(layer.offloaded) == 8.25 * unit
 
 
 def test_offload_moves_what_each_module_takes():
@@ -165,12 +165,12 @@ def test_offload_moves_what_each_module_takes():
     (mixture,) = stored("mixtral-8x7b", replace(one, offload=experts), 4096)
     routed = tokens * 2 * presets.model("mixtral-8x7b").experts.imbalance
     plain = stored("deepseek-v3", replace(one, offload=experts), 4096)[0]
-    assert float(plain.moved) == 0
-    assert float(mixture.moved) == pytest.approx(2 * routed * (h + 2 * f))
+    assert float(plain.offloaded) == 0
+    assert float(mixture.offloaded) == pytest.approx(2 * routed * (h + 2 * f))
     again = replace(
         one, offload=experts, recompute=Recompute.SELECTIVE, recompute_modules=frozenset({"moe"})
     )
-    assert float(stored("mixtral-8x7b", again, 4096)[0].moved) == 0
+    assert float(stored("mixtral-8x7b", again, 4096)[0].offloaded) == 0
     # The norm before attention is fused with its projection, that before experts is not.
     for name, left in (
         ("attn_norm", 0),
@@ -178,7 +178,7 @@ def test_offload_moves_what_each_module_takes():
         ("qkv_linear", 4 * tokens * h),
     ):
         (mixture,) = stored("mixtral-8x7b", replace(one, offload=frozenset({name})), 4096)
-        assert float(mixture.moved) == left
+        assert float(mixture.offloaded) == left
 
 
 @settings(max_examples=60, deadline=None)
@@ -197,7 +197,7 @@ def test_no_offload_moves_more_than_is_kept_and_a_further_input_never_moves_less
     many = stored(name, replace(base, offload=names | {more}))
     for one, other in zip(few, many, strict=True):
         assert (
-            float(one.moved) <= float(other.moved) * (1 + 1e-12) <= float(other.kept) * (1 + 1e-9)
+            float(one.offloaded) <= float(other.offloaded) * (1 + 1e-12) <= float(other.stored) * (1 + 1e-9)
         )
 
 

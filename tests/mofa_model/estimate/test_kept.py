@@ -94,7 +94,7 @@ def test_a_layer_keeps_what_pytorch_counts(row):
     strategy = Strategy(mbs=row["sequences"], recompute=mode, sharding=level)
     constants = MemoryConstants(unfused=1.0, autocast=1.0)
     [layer] = stored_layers(workload(row), constants, strategy)
-    kept = layer.input if row["checkpointing"] else layer.kept
+    kept = layer.input if row["checkpointing"] else layer.stored
     assert kept == pytest.approx(row["kept"], rel=0.02)
 
 

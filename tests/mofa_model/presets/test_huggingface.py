@@ -219,7 +219,7 @@ def test_layers_with_a_window_have_attention_of_another_shape(name, layers):
         block.window: block
         for kind in model.kinds
         for block in kind.blocks
-        if block.called == "attention"
+        if block.variant == "attention"
     }
     narrow = sum(
         model.number(kind)
