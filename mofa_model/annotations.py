@@ -1,7 +1,7 @@
 """The annotations of an answer, and the hash of its question.
 
     inputs_hash(request, model_version)      the same for equal questions, however they were written
-    of_advice(advice, digest, now, launch)   annotations of an answer
+    of_advice(advice, digest, …, launch)     annotations of an answer
     of_bad_input(message, digest, …)         annotations of a question that cannot be answered
     settled(previous, fresh)                 what to write; nothing while the hash is equal
     removal(previous)                        what to write when the mode is Disabled
@@ -123,13 +123,17 @@ def inputs_hash(request: Request, model_version: str) -> str:
 
 
 def of_advice(
-    advice: Advice, digest: str, now: str, launch: Iterable[str] = (), sizes: Sequence[Any] = ()
+    advice: Advice,
+    digest: str,
+    computed_at: str,
+    launch: Iterable[str] = (),
+    sizes: Sequence[Any] = (),
 ) -> dict[str, str]:
-    """Annotations of an answer, computed at `now` in UTC.
+    """Annotations of an answer, with the time in UTC at which it was computed.
 
     `launch` are the arguments of its trainer, `sizes` the answers at other sizes of an elastic job.
     """
-    written = of_bad_input(advice.explanation, digest, advice.model_version, now)
+    written = of_bad_input(advice.explanation, digest, advice.model_version, computed_at)
     written[PREFIX + "status"] = advice.status.value
     written[PREFIX + "recommendation"] = recommendation(advice, launch, sizes)
     if advice.strategy is not None and advice.predicted is not None:
@@ -140,7 +144,7 @@ def of_advice(
 
 
 def of_bad_input(
-    message: str, digest: str, model_version: str, now: str, status: str = InputError.status
+    message: str, digest: str, model_version: str, computed_at: str, status: str = InputError.status
 ) -> dict[str, str]:
     """Annotations of a question that cannot be answered; `status` is one of `UNANSWERED`."""
     return {
@@ -148,12 +152,16 @@ def of_bad_input(
         PREFIX + "explanation": _short(message),
         PREFIX + "inputs-hash": digest,
         PREFIX + "model-version": model_version,
-        PREFIX + "computed-at": now,
+        PREFIX + "computed-at": computed_at,
     }
 
 
 def of_batches(
-    message: str, digest: str, model_version: str, now: str, rows: Sequence[Mapping[str, Any]]
+    message: str,
+    digest: str,
+    model_version: str,
+    computed_at: str,
+    rows: Sequence[Mapping[str, Any]],
 ) -> dict[str, str]:
     """Annotations of a job that says all but its batch: a row for each batch that was tried."""
     short = ", ".join(
@@ -162,8 +170,8 @@ def of_batches(
         for row in rows
         if "strategy" in row
     )
-    told = f"{message}; a step and its memory by batch: {short}" if short else message
-    written = of_bad_input(told, digest, model_version, now, FactsMissing.status)
+    explanation = f"{message}; a step and its memory by batch: {short}" if short else message
+    written = of_bad_input(explanation, digest, model_version, computed_at, FactsMissing.status)
     table = {"version": 1, "status": FactsMissing.status, "batches": list(rows)}
     written[PREFIX + "recommendation"] = _json(table)
     return {key: written[key] for key in OUTPUTS if key in written}
@@ -178,8 +186,8 @@ def settled(previous: Mapping[str, str], fresh: Mapping[str, str]) -> dict[str, 
     key = PREFIX + "inputs-hash"
     if previous.get(key) == fresh.get(key) and is_whole(previous):
         return {}
-    kept = {*fresh, *SEEN}  # what was seen to run is an input of the next answer
-    stale: dict[str, str | None] = {key: None for key in removal(previous) if key not in kept}
+    staying = {*fresh, *SEEN}  # what was seen to run is an input of the next answer
+    stale: dict[str, str | None] = {key: None for key in removal(previous) if key not in staying}
     return {**fresh, **stale}
 
 
@@ -273,8 +281,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _range(given: Range) -> list[float]:
-    return [_number(given.lower), _number(given.target), _number(given.upper)]
+def _range(bounds: Range) -> list[float]:
+    return [_number(bounds.lower), _number(bounds.target), _number(bounds.upper)]
 
 
 def _number(value: Any) -> float:

@@ -50,7 +50,7 @@ taken before it is used. [B]"""
 _NEVER: Final = 2**30
 """A threshold that no array reaches. [B]"""
 
-_SAID: Final = {
+_SYNONYMS: Final = {
     **{word: ["--version"] for word in ("version", "-v", "-V")},
     **{f"{verb}{word}": ["presets", kind] for verb in ("", "list ", "show ", "ls ")
        for word, kind in (("models", "models"), ("gpus", "devices"), ("devices", "devices"))},
@@ -77,31 +77,31 @@ def main(
         os.environ.setdefault(variable, "1")
     _collect_seldom()
     terminal.never_fail(sys.stdout, sys.stderr)
-    given = list(sys.argv[1:] if argv is None else argv)
-    typed = given[:1]
-    given = _SAID.get(" ".join(given), given)  # as people say it to other commands
-    if (given[:1] == ["help"] and len(given) < _WORDS) or given[1:] == ["help"]:
-        given = [*(word for word in given[:2] if word != "help"), "--help"]
+    words = list(sys.argv[1:] if argv is None else argv)
+    first_word = words[:1]
+    words = _SYNONYMS.get(" ".join(words), words)  # as people say it to other commands
+    if (words[:1] == ["help"] and len(words) < _QUESTION_WORDS) or words[1:] == ["help"]:
+        words = [*(word for word in words[:2] if word != "help"), "--help"]
     if completion.ASKED in os.environ:
         completion.answer(program, _loader(instead), _summaries())
-    given = pasted_words(given, instead)
-    name = next((word for word in given[:1] if not word.startswith("-")), "")
+    words = pasted_words(words, instead)
+    name = next((word for word in words[:1] if not word.startswith("-")), "")
     try:
-        two = " ".join(given[:2])
-        if two in verbs.LAB:
-            name = two
-        rest = given[len(name.split()) :]
+        first_two = " ".join(words[:2])
+        if first_two in verbs.LAB:
+            name = first_two
+        rest = words[len(name.split()) :]
         code = (
-            _run_verb(name, rest, program, instead.get(name)) if name else _run_bare(given, program)
+            _run_verb(name, rest, program, instead.get(name)) if name else _run_bare(words, program)
         )
         sys.stdout.flush()
     except Missing as error:
         # What needs no verb is shown without one.
         from mofa_model.identity.secret_words import masked, masked_line
 
-        again = given[1:] if name == PASTE and typed != [PASTE] else given
-        beside = error.beside(f"{program} {shlex.join(map(masked_line, masked(again)))}")
-        return _fail(f"{program} {name}", beside, error.exit_code)
+        shown_words = words[1:] if name == PASTE and first_word != [PASTE] else words
+        message = error.beside(f"{program} {shlex.join(map(masked_line, masked(shown_words)))}")
+        return _fail(f"{program} {name}", message, error.exit_code)
     except MofaError as error:
         return _fail(f"{program} {name}", str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -140,43 +140,49 @@ _LAUNCHERS: Final = frozenset(
 """Programs that begin a command which somebody pastes."""
 
 
-def pasted_words(given: list[str], instead: Mapping[str, str]) -> list[str]:
+def pasted_words(words: list[str], instead: Mapping[str, str]) -> list[str]:
     """The words with the verb `paste` before them, where they begin with no verb but with what it
     reads: a file, `-`, a model, or a command line. A verb's name goes before a file's.
     """
-    first = given[0] if given else ""
-    if not given and not instead and _is_piped():
+    first = words[0] if words else ""
+    if not words and not instead and _is_piped():
         return [PASTE, "-"]
     if not first or instead or first in verbs.LAB:
-        return given
+        return words
     if first == _ADVISE:
-        return _advised(given)
-    return given if first != PASTE and first in verbs.ours() else _spoken(given)
+        return _advise_or_paste(words)
+    return words if first != PASTE and first in verbs.ours() else _as_paste(words)
 
 
-def _advised(given: list[str]) -> list[str]:
+def _advise_or_paste(words: list[str]) -> list[str]:
     """Words behind `advise`: as they are where they are its own and say all, else as `paste`
     understands them, which takes a usual sequence and batch where a model is all that is trained.
     """
-    rest = given[1:]
-    if _are_its_own(rest):
-        named = {word.partition("=")[0] for word in rest}
-        whole = {"--seq"} & named and {"--batch-size", "--global-batch"} & named
-        read = {"-o", "--output", "--json"} & named  # a program wants its own document
-        if whole or read or "--model" not in named or named & _of_advise_alone() or _has_file(rest):
-            return given
+    typed = words[1:]
+    if _are_advise_options(typed):
+        named = {word.partition("=")[0] for word in typed}
+        is_complete = {"--seq"} & named and {"--batch-size", "--global-batch"} & named
+        for_program = {"-o", "--output", "--json"} & named  # a program wants its own document
+        if (
+            is_complete
+            or for_program
+            or "--model" not in named
+            or named & _advise_only()
+            or _has_file(typed)
+        ):
+            return words
     from mofa_model.pasted import spoken
 
-    if any(word.partition("=")[0] in {*_of_advise_alone(), *spoken.DEGREES} for word in rest):
-        return given
-    own = ["--global-batch" if word == "--batch-size" else word for word in rest]
-    words = spoken.as_options(own)
-    script = any(re.search(r"\.(sh|toml|py|sbatch|slurm)$", word) for word in rest[:1])
+    if any(word.partition("=")[0] in {*_advise_only(), *spoken.DEGREES} for word in typed):
+        return words
+    advise_options = ["--global-batch" if word == "--batch-size" else word for word in typed]
+    options = spoken.as_options(advise_options)
+    is_script = any(re.search(r"\.(sh|toml|py|sbatch|slurm)$", word) for word in typed[:1])
     # Words that are its own got here because they name a model and leave something out.
-    said = words != own or not _has_file(rest)
-    if script or (said and (_names_model(words) or any(map(_is_input, words)))):
-        return _spoken([PASTE, *rest])
-    return given
+    understood = options != advise_options or not _has_file(typed)
+    if is_script or (understood and (_names_model(options) or any(map(_is_input, options)))):
+        return _as_paste([PASTE, *typed])
+    return words
 
 
 def _has_file(words: Sequence[str]) -> bool:
@@ -184,7 +190,7 @@ def _has_file(words: Sequence[str]) -> bool:
     return any(word == "-" or re.search(r"\.(ya?ml|json)$", word) for word in words)
 
 
-def _are_its_own(words: Sequence[str]) -> bool:
+def _are_advise_options(words: Sequence[str]) -> bool:
     """Whether all words are options of `advise` with their values, or a manifest: then the readers
     of other programs' words are not even imported.
     """
@@ -192,13 +198,13 @@ def _are_its_own(words: Sequence[str]) -> bool:
     from mofa_model.answers.questions import AdviceQuestion
 
     options = AdviceQuestion.options.values()
-    takes = {flag: how.reader is not switch for how in options for flag in how.flags}
+    takes = {flag: option.reader is not switch for option in options for flag in option.flags}
     takes |= OF_BOTH | OF_ADVISE
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         flag, equals, value = word.partition("=")
         if takes.get(flag) and not equals:
-            value = next(left, "-")
+            value = next(remaining, "-")
         if flag in takes:
             # `--gpu 8xH100` and the like are for who reads counts.
             if value.startswith("-") or (flag in {"--gpu", "--gpus"} and _COUNTED.match(value)):
@@ -222,51 +228,53 @@ OF_ADVISE: Final = {
 """The same of `advise` alone, and its help."""
 
 
-def _of_advise_alone() -> set[str]:
+def _advise_only() -> set[str]:
     """Options that `mofa advise` has and `mofa paste` has not, and its help."""
     from mofa_model.answers.questions import AdviceQuestion, PasteQuestion
 
-    ours, others = (
-        {flag for how in question.options.values() for flag in how.flags}
+    advise, paste = (
+        {flag for option in question.options.values() for flag in option.flags}
         for question in (AdviceQuestion, PasteQuestion)
     )
-    return (ours - others) | OF_ADVISE.keys()
+    return (advise - paste) | OF_ADVISE.keys()
 
 
-_WORDS: Final = 4
+_QUESTION_WORDS: Final = 4
 """Words from which `help` asks for an answer, and not for how to use a verb. [1]"""
 _COUNTED: Final = re.compile(r"\d+ *[^\d\s]|.* ")
 """A number with something behind it, or several words."""
 
 
-def _spoken(given: list[str]) -> list[str]:
+def _as_paste(words: list[str]) -> list[str]:
     """The words as options, whatever somebody calls them who does not know ours."""
     from mofa_model import files
     from mofa_model.pasted import spoken
 
-    first, rest = given[0], given[1:]
+    first, rest = words[0], words[1:]
     starts_file = first in _SHELLS and bool(rest) and bool(files.path_kind(rest[0]))
-    command = rest if first == "--" else given
+    command = rest if first == "--" else words
     if not starts_file and command and command[0] in _LAUNCHERS and _starts_program(command):
         return _typed_command(command)
     if first != PASTE and (first in verbs.foreign() or _is_slip(first)):
-        return given
-    asked = rest if first in {PASTE, *_SHELLS, *spoken.ASKED} else given
-    words, unread, devices = spoken.read_words(asked)
-    named = any(word.partition("=")[0] in spoken.OPTIONS for word in words)
-    if not (first == PASTE or named or any(_is_input(word) for word in words)):
-        return given
+        return words
+    spoken_words = rest if first in {PASTE, *_SHELLS, *spoken.ASKED} else words
+    options, unread, gpus = spoken.read_words(spoken_words)
+    names_option = any(word.partition("=")[0] in spoken.OPTIONS for word in options)
+    if not (first == PASTE or names_option or any(_is_input(word) for word in options)):
+        return words
     if unread:
-        said = ", ".join(map(repr, unread))
-        terminal.tell(f"mofa: the answer leaves out {said}")
-    if devices:
-        several = f"--vary gpu={','.join(devices)}"
-        terminal.tell(f"mofa: the answer is for {devices[0]}; mofa sweep {several} compares them")
-    lacks = not {"--gpu", "--gpus", "--nodes"} & {word.partition("=")[0] for word in words}
-    reads = any(word == "-" or files.path_kind(word) or " " in word for word in words)
-    if (lacks or not _names_model(words)) and not reads and _is_piped():
-        return [PASTE, "-", *words]
-    return [PASTE, *words]
+        left_out = ", ".join(map(repr, unread))
+        terminal.tell(f"mofa: the answer leaves out {left_out}")
+    if gpus:
+        several = f"--vary gpu={','.join(gpus)}"
+        terminal.tell(f"mofa: the answer is for {gpus[0]}; mofa sweep {several} compares them")
+    needs_devices = not {"--gpu", "--gpus", "--nodes"} & {
+        word.partition("=")[0] for word in options
+    }
+    has_input = any(word == "-" or files.path_kind(word) or " " in word for word in options)
+    if (needs_devices or not _names_model(options)) and not has_input and _is_piped():
+        return [PASTE, "-", *options]
+    return [PASTE, *options]
 
 
 def _starts_program(words: Sequence[str]) -> bool:
@@ -282,13 +290,17 @@ def _typed_command(words: Sequence[str]) -> list[str]:
     """
     from mofa_model.pasted.sentence import is_gpu
 
-    at = next(
-        (at for at, pair in enumerate(pairwise(words)) if pair[0] == "--gpu" and is_gpu(pair[1])),
+    place = next(
+        (
+            place
+            for place, pair in enumerate(pairwise(words))
+            if pair[0] == "--gpu" and is_gpu(pair[1])
+        ),
         -1,
     )
-    if at < 0:
+    if place < 0:
         return [PASTE, shlex.join(words)]
-    return [PASTE, shlex.join([*words[:at], *words[at + 2 :]]), *words[at : at + 2]]
+    return [PASTE, shlex.join([*words[:place], *words[place + 2 :]]), *words[place : place + 2]]
 
 
 def _is_slip(word: str) -> bool:
@@ -316,7 +328,7 @@ def _is_piped() -> bool:
 
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-        waits = _SLOW if stat.S_ISFIFO(mode) else 0.0
+        waits = _PIPE_WAIT if stat.S_ISFIFO(mode) else 0.0
         if sys.stdin.isatty() or not select.select([sys.stdin], [], [], waits)[0]:
             return False
         text = sys.stdin.read()
@@ -326,7 +338,7 @@ def _is_piped() -> bool:
     return bool(text.strip())
 
 
-_SLOW: Final = 10.0
+_PIPE_WAIT: Final = 10.0
 """How long a program before a pipe may take to say its first word, as nvidia-smi or kubectl
 do. [s]
 """
@@ -406,16 +418,18 @@ def extra_of(module: str) -> str | None:
     """
     from importlib.metadata import requires
 
-    wanted = module.partition(".")[0].replace("_", "-").lower()
-    brought: dict[str, list[str]] = {}
+    package = module.partition(".")[0].replace("_", "-").lower()
+    packages_of: dict[str, list[str]] = {}
     for line in requires(OURS) or ():
-        needed, _, marker = line.partition(";")
-        if found := re.search(r"extra == ['\"]([\w-]+)", marker):
-            brought.setdefault(found[1], []).append(
-                re.split(r"[^\w.-]", needed)[0].replace("_", "-").lower()
+        requirement, _, marker = line.partition(";")
+        if extra := re.search(r"extra == ['\"]([\w-]+)", marker):
+            packages_of.setdefault(extra[1], []).append(
+                re.split(r"[^\w.-]", requirement)[0].replace("_", "-").lower()
             )
     return min(
-        (e for e in brought if wanted in brought[e]), key=lambda e: len(brought[e]), default=None
+        (e for e in packages_of if package in packages_of[e]),
+        key=lambda e: len(packages_of[e]),
+        default=None,
     )
 
 
@@ -478,7 +492,7 @@ def _summaries() -> dict[str, str]:
     }
 
 
-def _run_bare(given: list[str], program: str) -> int:
+def _run_bare(words: list[str], program: str) -> int:
     parser = _Parser(
         prog=program,
         usage=f"{program} VERB [options]",
@@ -487,10 +501,10 @@ def _run_bare(given: list[str], program: str) -> int:
         formatter_class=_Help,
     )
     parser.add_argument("--version", action="store_true", help="show the version and exit")
-    known, strange = parser.parse_known_args(given)
-    if strange:
-        unknown_options.refuse(parser, strange)
-    if known.version:
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        unknown_options.refuse(parser, unknown)
+    if arguments.version:
         sys.stdout.write(f"mofa {VERSION}\n")
     else:
         parser.print_help()
@@ -498,10 +512,10 @@ def _run_bare(given: list[str], program: str) -> int:
 
 
 def _listing() -> str:
-    brought = verbs.foreign()
-    lab = {name: summary for name, summary in verbs.LAB.items() if name in brought}
+    plugins = verbs.foreign()
+    lab = {name: summary for name, summary in verbs.LAB.items() if name in plugins}
     others = {
-        n: verbs.summary_of(module) for n, module in sorted(brought.items()) if n not in verbs.LAB
+        n: verbs.summary_of(module) for n, module in sorted(plugins.items()) if n not in verbs.LAB
     }
     parts = [
         ["Advice for training large models: layout, checkpoints, goodput."],
@@ -529,9 +543,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 @cache
 def _columns() -> int:
     """Columns of the terminal: what COLUMNS says, else what the terminal does, else 80."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
+    variable = os.environ.get("COLUMNS", "")
+    if variable.isdecimal() and int(variable):
+        return int(variable)
     try:
         return os.get_terminal_size(1).columns or 80
     except OSError:

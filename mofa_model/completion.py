@@ -52,7 +52,7 @@ def offered(
             argcomplete.io.debug_stream = sys.stderr  # that of its import may be closed by now
 
     line = " ".join([program.rsplit(maxsplit=1)[-1], *words])
-    said = io.StringIO()
+    output = io.StringIO()
     os.environ |= {
         ASKED: "1",
         "COMP_LINE": line,
@@ -60,13 +60,13 @@ def offered(
         "_ARGCOMPLETE_IFS": "\n",
     }
     parser = _parser(program, list(words[:-1]), load, summaries)
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "exit_method": lambda _: None,
-        "output_stream": said,
+        "output_stream": output,
         "append_space": False,
     }
-    Quiet()(parser, always_complete_options="long", **how)
-    return said.getvalue().splitlines()
+    Quiet()(parser, always_complete_options="long", **options)
+    return output.getvalue().splitlines()
 
 
 def script(shell: str) -> str:
@@ -122,5 +122,5 @@ def _profiles() -> Iterable[str]:
 
 
 def _offer(action: argparse.Action, names: Iterable[str]) -> None:
-    every = tuple(names)
-    action.completer = lambda **_: every  # type: ignore[attr-defined] # argcomplete reads it
+    choices = tuple(names)
+    action.completer = lambda **_: choices  # type: ignore[attr-defined] # argcomplete reads it

@@ -258,10 +258,7 @@ def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:
     for table in tables:
         printed = for_people(table, wide=wide)
         printed = printed if wide else fitted(printed, page - 2, gap=3)
-        drawing = Drawing(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-        )
+        drawing = Drawing(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in printed.columns:
             side: Literal["left", "right"] = "right" if column.align == "right" else "left"
             drawing.add_column(Text(column.name), justify=side, no_wrap=True)

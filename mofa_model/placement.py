@@ -75,18 +75,20 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     """The kinds of stages of a family's layouts; `dimensions` is 1 where others are arrays."""
     rule = _rule(model, rule)
     patterns = _patterns(model)
-    given = (strategy.pp, strategy.vpp, *_numbers(model))
-    shape = np.broadcast_shapes(*map(np.shape, given))
+    inputs = (strategy.pp, strategy.vpp, *_numbers(model))
+    shape = np.broadcast_shapes(*map(np.shape, inputs))
     # What all layouts share has no column: numpy is slow at many of them.
     columns = {
-        at: np.broadcast_to(one, shape).reshape(-1) for at, one in enumerate(given) if np.ndim(one)
+        place: np.broadcast_to(number, shape).reshape(-1)
+        for place, number in enumerate(inputs)
+        if np.ndim(number)
     }
     inverse = groups([*columns.values()]) if columns else np.zeros(1, dtype=np.int64)
     first = row_of_each(inverse)
     keys = zip(
         *(
-            columns[at][first].tolist() if at in columns else [float(one)] * len(first)
-            for at, one in enumerate(given)
+            columns[place][first].tolist() if place in columns else [float(number)] * len(first)
+            for place, number in enumerate(inputs)
         ),
         strict=True,
     )
@@ -112,24 +114,24 @@ def groups(keys: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
     >>> groups([np.array([8.0, 1.0, 8.0]), np.array([2.0, 2.0, 2.0])]).tolist()
     [1, 0, 1]
     """
-    key, places = np.zeros(keys[0].shape, dtype=np.int64), 1
+    key, table_size = np.zeros(keys[0].shape, dtype=np.int64), 1
     for column in keys:
         low, high = column.min(), column.max()
         if low == high:  # as in most columns
             continue
-        place = column.astype(np.int64)
+        digits = column.astype(np.int64)
         # Small whole numbers are their own place.
-        if low < 0 or high >= 1024 or not np.array_equal(place, column):
-            place = np.unique(column, return_inverse=True)[1]
-            high = place.max()
-        key = key * (int(high) + 1) + place
-        places *= int(high) + 1
-        if places > 2**20:  # the table below has a place for each
+        if low < 0 or high >= 1024 or not np.array_equal(digits, column):
+            digits = np.unique(column, return_inverse=True)[1]
+            high = digits.max()
+        key = key * (int(high) + 1) + digits
+        table_size *= int(high) + 1
+        if table_size > 2**20:  # the table below has a place for each
             key = np.unique(key, return_inverse=True)[1]
-            places = int(key.max()) + 1
-    there = np.zeros(int(key.max()) + 1, dtype=bool)
-    there[key] = True
-    rank: NDArray[np.int64] = np.cumsum(there) - 1
+            table_size = int(key.max()) + 1
+    occupied = np.zeros(int(key.max()) + 1, dtype=bool)
+    occupied[key] = True
+    rank: NDArray[np.int64] = np.cumsum(occupied) - 1
     return rank[key]
 
 
@@ -151,22 +153,22 @@ def spread(terms: _Terms, position: NDArray[np.int64] | None) -> _Terms:
     >>> spread((np.array([5.0, 7.0]), 3.0), np.array([1, 0, 1]))
     (array([7., 5., 7.]), 3.0)
     """
-    given: Any = terms
-    if position is None or isinstance(given, float | int | np.generic):
+    record: Any = terms
+    if position is None or isinstance(record, float | int | np.generic):
         return terms
-    if isinstance(given, np.ndarray):
-        values: Any = given.take(position, axis=0) if given.ndim else given
-    elif isinstance(given, tuple):
-        values = tuple(spread(part, position) for part in given)
-    elif isinstance(given, Mapping):
-        values = {name: spread(part, position) for name, part in given.items()}
+    if isinstance(record, np.ndarray):
+        values: Any = record.take(position, axis=0) if record.ndim else record
+    elif isinstance(record, tuple):
+        values = tuple(spread(part, position) for part in record)
+    elif isinstance(record, Mapping):
+        values = {name: spread(part, position) for name, part in record.items()}
     else:
         columns = {
             name: spread(part, position)
-            for name, part in vars(given).items()
+            for name, part in vars(record).items()
             if type(part) is not float
         }
-        values = varied(given, **columns)
+        values = varied(record, **columns)
     return cast("_Terms", values)
 
 
@@ -183,35 +185,35 @@ def joined(parts: Sequence[_Terms], sizes: Sequence[int]) -> _Terms:
     >>> joined([(np.array([5.0, 7.0]), 3.0), (2.0, 3.0)], [2, 1])
     (array([5., 7., 2.]), 3.0)
     """
-    given: Any = parts
-    first = given[0]
-    if len(given) == 1 or (
-        not isinstance(first, np.ndarray) and all(part is first for part in given)
+    families: Any = parts
+    first = families[0]
+    if len(families) == 1 or (
+        not isinstance(first, np.ndarray) and all(part is first for part in families)
     ):
         values: Any = first
     elif isinstance(first, float | int | np.generic | np.ndarray):
-        shapes = [np.shape(part) for part in given]
+        shapes = [np.shape(part) for part in families]
         if not any(shapes):
-            if all(part == first for part in given):
+            if all(part == first for part in families):
                 return cast("_Terms", first)
-            values = np.repeat(given, sizes)
+            values = np.repeat(families, sizes)
         else:
             wide = max((shape[:-1] for shape in shapes), key=len)
             # Most parts have their shape already, and numpy is slow at giving it to them again.
             values = np.concatenate(
                 [
                     part if shape == (*wide, size) else np.broadcast_to(part, (*wide, size))
-                    for part, shape, size in zip(given, shapes, sizes, strict=True)
+                    for part, shape, size in zip(families, shapes, sizes, strict=True)
                 ],
                 axis=-1,
             )
     elif isinstance(first, tuple):
-        values = tuple(joined(group, sizes) for group in zip(*given, strict=True))
+        values = tuple(joined(group, sizes) for group in zip(*families, strict=True))
     elif isinstance(first, Mapping):
-        values = {name: joined([part[name] for part in given], sizes) for name in first}
+        values = {name: joined([part[name] for part in families], sizes) for name in first}
     else:
         names = field_names(first.__class__)
-        terms = {name: joined([getattr(part, name) for part in given], sizes) for name in names}
+        terms = {name: joined([getattr(part, name) for part in families], sizes) for name in names}
         values = first.__class__(**terms)
     return cast("_Terms", values)
 
@@ -222,8 +224,8 @@ _Patterns = tuple[tuple[int, ...], ...]
 
 def _patterns(model: Transformer) -> _Patterns:
     """Kinds of the layers of every run."""
-    at = {id(kind): index for index, kind in enumerate(model.kinds)}
-    return tuple(tuple(at[id(layer)] for layer in run.layers) for run in model.runs)
+    kind_number = {id(kind): index for index, kind in enumerate(model.kinds)}
+    return tuple(tuple(kind_number[id(layer)] for layer in run.layers) for run in model.runs)
 
 
 def _numbers(model: Transformer) -> list[Numeric]:
@@ -252,9 +254,9 @@ def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[in
     [0, 1, 1, 2]
     """
     numbers = map(float, (strategy.pp, strategy.vpp, *_numbers(model)))
-    every = _every(_rule(model, rule), strategy.schedule.folded, _patterns(model), *numbers)
-    first = {kind: at for at, kind in enumerate(dict.fromkeys(every))}
-    return [first[kind] for kind in every]
+    stages = _every(_rule(model, rule), strategy.schedule.folded, _patterns(model), *numbers)
+    kind_numbers = {kind: number for number, kind in enumerate(dict.fromkeys(stages))}
+    return [kind_numbers[kind] for kind in stages]
 
 
 def _every(
@@ -273,24 +275,26 @@ def _every(
     repeats, (head, *costs) = numbers[: len(patterns)], numbers[len(patterns) :]
     order = _in_order(patterns, repeats)
     # Layers of each kind before every layer of the network.
-    before = [
+    layers_before = [
         list(accumulate((layer == kind for layer in order), initial=0))
         for kind in range(len(costs))
     ]
 
-    def held(stage: Iterable[tuple[int, int]]) -> list[int]:
-        return [sum(count[last] - count[first] for first, last in stage) for count in before]
+    def layers_on(stage: Iterable[tuple[int, int]]) -> list[int]:
+        return [sum(count[last] - count[first] for first, last in stage) for count in layers_before]
 
     stages = int(pp)
     if rule == "cost":
         dealt = _dealt_by_cost([costs[kind] for kind in order], stages, head)
         ranges = _ranges([layers for layers, _, _ in dealt])
         return [
-            (embedding, head_here, *held((one,)))
-            for one, (_, embedding, head_here) in zip(ranges, dealt, strict=True)
+            (embedding, has_head, *layers_on((layer_range,)))
+            for layer_range, (_, embedding, has_head) in zip(ranges, dealt, strict=True)
         ]
     chunks = _chunks(rule, [costs[kind] for kind in order], head, stages, int(vpp))
-    return [(int(i == 0), int(i == stages - 1), *held(chunks[i::stages])) for i in range(stages)]
+    return [
+        (int(i == 0), int(i == stages - 1), *layers_on(chunks[i::stages])) for i in range(stages)
+    ]
 
 
 def _in_order(patterns: _Patterns, repeats: Sequence[float]) -> list[int]:
@@ -416,4 +420,4 @@ def _dealt_by_cost(layers: list[float], stages: int, head: float) -> list[tuple[
         running += cost
         if running >= total * ((stage + 1) / stages) and stage < stages - 1:
             stage += 1
-    return [(held["layer"], held["embedding"], held["head"]) for held in dealt]
+    return [(contents["layer"], contents["embedding"], contents["head"]) for contents in dealt]

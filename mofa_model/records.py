@@ -1,13 +1,10 @@
-"""Kinds of classes that are cheap to import and to use: frozen dataclasses and categories.
+"""Frozen dataclasses and categories that are cheap to import and to use.
 
-`dataclass` is as in the standard library, for classes whose instances never change, at a tenth of
-its cost.
-
-The standard library writes and compiles six methods for each such class, and looks at the text of
-every annotation three times: a third of a millisecond, and a command imports 160 of them. Here
-fields are looked at when somebody asks for them, and `__init__` alone is compiled, for a class of
-which many instances are made. `field`, `fields`, `replace` and subclasses by either decorator work
-as ever.
+`dataclass` works as in the standard library, for classes whose instances never change, at a tenth
+of its cost. The standard library writes and compiles six methods for each such class, which takes a
+third of a millisecond, and a command imports 160 of them. Here fields are looked at when they are
+asked for, and only `__init__` is compiled, and only for a class with many instances. `field`,
+`fields`, `replace` and subclasses by either decorator work as ever.
 """
 
 from __future__ import annotations
@@ -39,16 +36,22 @@ else:
             raise TypeError("frozen: must be true; dataclasses.dataclass makes the others")
 
         def decorated(cls: T) -> T:
-            stated = {n: one for n, one in vars(cls).items() if isinstance(one, dataclasses.Field)}
-            for name, one in stated.items():
-                if one.default is dataclasses.MISSING:
+            own_fields = {
+                n: item for n, item in vars(cls).items() if isinstance(item, dataclasses.Field)
+            }
+            for name, item in own_fields.items():
+                if item.default is dataclasses.MISSING:
                     delattr(cls, name)
                 else:
-                    setattr(cls, name, one.default)
-            late: dict[str, Callable[[Any], Any]] = {}
-            late["__dataclass_fields__"] = partial(_fields_of, stated=stated, kw_only=kw_only)
-            late |= {"__eq__": _equal_of, "__hash__": _hash_of} if eq else {}
-            methods: dict[str, Any] = {name: _Late(cls, name, late[name]) for name in late}
+                    setattr(cls, name, item.default)
+            on_demand: dict[str, Callable[[Any], Any]] = {}
+            on_demand["__dataclass_fields__"] = partial(
+                _fields_of, own_fields=own_fields, kw_only=kw_only
+            )
+            on_demand |= {"__eq__": _equal_of, "__hash__": _hash_of} if eq else {}
+            methods: dict[str, Any] = {
+                name: _Late(cls, name, on_demand[name]) for name in on_demand
+            }
             methods |= {"__init__": _Init(cls), "__setattr__": _refuse, "__delattr__": _refuse}
             methods |= {"__repr__": _shown} if repr else {}
             for name in methods.keys() - vars(cls).keys():
@@ -61,7 +64,7 @@ else:
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False, eq=False)
 class _Pattern:
-    """A frozen class of the standard library: what it remembers of it, ours are given."""
+    """A frozen class of the standard library, whose marks are set on ours too."""
 
     only: int
 
@@ -71,7 +74,7 @@ _ORDINARY: Final = vars(_Pattern)["__dataclass_fields__"]["only"]._field_type  #
 
 
 class _Late:
-    """Stands where something of a class will, until somebody asks for it."""
+    """Stands in for an attribute of a class until it is asked for, and then makes it."""
 
     def __init__(self, cls: type, name: str, make: Callable[[Any], Any]) -> None:
         self._class, self._name, self._make = cls, name, make
@@ -83,25 +86,25 @@ class _Late:
 
 
 def _fields_of(
-    cls: Any, stated: dict[str, dataclasses.Field[Any]], kw_only: bool
+    cls: Any, own_fields: dict[str, dataclasses.Field[Any]], kw_only: bool
 ) -> dict[str, dataclasses.Field[Any]]:
     """The fields of a class, those of the classes below it first, as the standard library keeps
-    them; `stated` are those of its own that `field` made.
+    them; `own_fields` are those of its own that `field` made.
     """
-    found: dict[str, dataclasses.Field[Any]] = {}
-    for below in cls.__mro__[:0:-1]:
-        found |= getattr(below, "__dataclass_fields__", {})
-    for name, kind in cls.__annotations__.items():
-        if str(kind).startswith(("ClassVar", "typing.ClassVar")):
+    items: dict[str, dataclasses.Field[Any]] = {}
+    for base in cls.__mro__[:0:-1]:
+        items |= getattr(base, "__dataclass_fields__", {})
+    for name, annotation in cls.__annotations__.items():
+        if str(annotation).startswith(("ClassVar", "typing.ClassVar")):
             continue
-        one: Any = stated.get(name)
-        if one is None:
-            one = dataclasses.field(default=vars(cls).get(name, dataclasses.MISSING))
-        one.name, one.type, one._field_type = name, kind, _ORDINARY  # noqa: SLF001
-        if one.kw_only is dataclasses.MISSING:
-            one.kw_only = kw_only
-        found[name] = one
-    return found
+        item: Any = own_fields.get(name)
+        if item is None:
+            item = dataclasses.field(default=vars(cls).get(name, dataclasses.MISSING))
+        item.name, item.type, item._field_type = name, annotation, _ORDINARY  # noqa: SLF001
+        if item.kw_only is dataclasses.MISSING:
+            item.kw_only = kw_only
+        items[name] = item
+    return items
 
 
 FEW: Final = 60
@@ -111,7 +114,7 @@ _SET: Final = object.__setattr__
 
 
 class _Init:
-    """Stands where `__init__` will, until many instances are made or somebody looks at it."""
+    """Stands in for `__init__` until many instances are made, or somebody looks at it."""
 
     def __init__(self, cls: type) -> None:
         self._class: Any = cls
@@ -129,31 +132,35 @@ class _Init:
 
 
 def _fill_of(cls: Any) -> Callable[..., None]:
-    """What the `__init__` of a class does, which itself says what it refuses."""
-    none = dataclasses.MISSING
+    """Fills instances as the `__init__` of a class does. Bad arguments go to the real `__init__`,
+    whose error is the usual one.
+    """
+    missing = dataclasses.MISSING
     fields: list[dataclasses.Field[Any]] = list(cls.__dataclass_fields__.values())
-    plain = {one.name: one.default for one in fields}
-    places = [one.name for one in fields if not one.kw_only]
+    plain = {item.name: item.default for item in fields}
+    positions = [item.name for item in fields if not item.kw_only]
     factories = [
-        (one.name, one.default_factory) for one in fields if one.default_factory is not none
+        (item.name, item.default_factory) for item in fields if item.default_factory is not missing
     ]
-    needed = {one.name for one in fields if one.default is none and one.default_factory is none}
-    many, checked = len(fields), hasattr(cls, "__post_init__")
+    required = {
+        item.name for item in fields if item.default is missing and item.default_factory is missing
+    }
+    count, has_post_init = len(fields), hasattr(cls, "__post_init__")
 
-    def fill(made: Any, /, *given: Any, **named: Any) -> None:
-        values = dict(zip(places, given, strict=False)) | named if given else named
+    def fill(made: Any, /, *positional: Any, **named: Any) -> None:
+        values = dict(zip(positions, positional, strict=False)) | named if positional else named
         filled = plain | values
         if (
-            len(filled) > many
-            or len(values) < len(given) + len(named)
-            or not values.keys() >= needed
+            len(filled) > count
+            or len(values) < len(positional) + len(named)
+            or not values.keys() >= required
         ):
-            _init_of(cls)(made, *given, **named)
+            _init_of(cls)(made, *positional, **named)
         for name, factory in factories:
             if name not in values:
                 filled[name] = factory()
         _SET(made, "__dict__", filled)
-        if checked:
+        if has_post_init:
             made.__post_init__()
 
     return fill
@@ -161,32 +168,32 @@ def _fill_of(cls: Any) -> Callable[..., None]:
 
 def _init_of(cls: Any) -> Callable[..., None]:
     """The `__init__` of a class, from its fields."""
-    known: dict[str, Any] = {"_made": object(), "_set": _SET}
-    places, named, stored = ["self"], ["*"], []
-    for one in dataclasses.fields(cls):
-        argument = value = one.name
-        if one.default_factory is not dataclasses.MISSING:
-            known[f"_{one.name}"] = one.default_factory
+    namespace: dict[str, Any] = {"_made": object(), "_set": _SET}
+    arguments, keywords, values = ["self"], ["*"], []
+    for item in dataclasses.fields(cls):
+        argument = value = item.name
+        if item.default_factory is not dataclasses.MISSING:
+            namespace[f"_{item.name}"] = item.default_factory
             argument += "=_made"
-            value = f"_{one.name}() if {one.name} is _made else {one.name}"
-        elif one.default is not dataclasses.MISSING:
-            known[f"_{one.name}"] = one.default
-            argument += f"=_{one.name}"
-        (named if one.kw_only else places).append(argument)
-        stored.append(f"{one.name!r}: {value}")
-    arguments = ", ".join(places + named[: len(named) * (len(named) > 1)])
-    text = f"def __init__({arguments}):\n _set(self, '__dict__', {{{', '.join(stored)}}})"
+            value = f"_{item.name}() if {item.name} is _made else {item.name}"
+        elif item.default is not dataclasses.MISSING:
+            namespace[f"_{item.name}"] = item.default
+            argument += f"=_{item.name}"
+        (keywords if item.kw_only else arguments).append(argument)
+        values.append(f"{item.name!r}: {value}")
+    signature = ", ".join(arguments + keywords[: len(keywords) * (len(keywords) > 1)])
+    text = f"def __init__({signature}):\n _set(self, '__dict__', {{{', '.join(values)}}})"
     text += "\n self.__post_init__()" * hasattr(cls, "__post_init__")
-    exec(text, known)  # noqa: S102 - of names of fields only
-    init: Callable[..., None] = known["__init__"]
+    exec(text, namespace)  # noqa: S102 - of names of fields only
+    init: Callable[..., None] = namespace["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
-    init.__annotations__ = {one.name: one.type for one in dataclasses.fields(cls)}
+    init.__annotations__ = {item.name: item.type for item in dataclasses.fields(cls)}
     return init
 
 
 def _compared(cls: Any) -> Callable[[Any], Any]:
     """The values of an instance that count where it is compared."""
-    names = [one.name for one in dataclasses.fields(cls) if one.compare]
+    names = [item.name for item in dataclasses.fields(cls) if item.compare]
     return attrgetter(*names) if names else type
 
 
@@ -206,8 +213,8 @@ def _hash_of(cls: Any) -> Callable[[Any], int]:
 
 def _shown(self: Any) -> str:
     """The fields of an instance, as one would write it."""
-    shown = (f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.repr)
-    return f"{self.__class__.__qualname__}({', '.join(shown)})"
+    values = (f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.repr)
+    return f"{self.__class__.__qualname__}({', '.join(values)})"
 
 
 def _refuse(_self: object, name: str, *_value: object) -> NoReturn:

@@ -257,7 +257,7 @@ def _replayed(layouts: list[StepInputs], passes: list[NDArray[Any]]) -> list[Ste
         weight_gradient=weight,
         hop=np.concatenate([0.0 * hops, hops], axis=1),
         blocking=not s.pipeline_overlap,
-    ).makespan
+    )
     alone, with_hops = np.split(np.asarray(makespan), 2)
     return [
         varied(layout, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))

@@ -33,20 +33,12 @@ class Rejection(Category):
         True,
     )
     MORE_STAGES_THAN_LAYERS = "MoreStagesThanLayers", "a pipeline stage would hold no layer"
-    TOO_FEW_MICRO_BATCHES = (
-        "TooFewMicroBatches",
-        "fewer micro-batches than pipeline stages",
-        True,
-    )
+    TOO_FEW_MICRO_BATCHES = ("TooFewMicroBatches", "fewer micro-batches than pipeline stages", True)
     SCHEDULE_NOT_POSSIBLE = (
         "ScheduleNotPossible",
         "the schedule asks for other numbers of micro-batches or stages",
     )
-    EXPERT_TENSOR_PARALLEL = (
-        "ExpertTensorParallel",
-        "experts are split by tp or not at all",
-        True,
-    )
+    EXPERT_TENSOR_PARALLEL = ("ExpertTensorParallel", "experts are split by tp or not at all", True)
     SEQUENCE_PARALLEL_NEEDED = (
         "SequenceParallelNeeded",
         "experts beside tensor parallelism need sequence parallelism",

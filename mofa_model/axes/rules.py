@@ -237,10 +237,7 @@ BATCH: Final = (
     (Rejection.CONSTRAINT, _bounded("micro_batches")),
 )
 PIPELINE: Final = (
-    (
-        Rejection.DUPLICATE,
-        lambda rows, _: (rows["pp"] == 1) & (rows["pipeline"] != rows["plain"]),
-    ),
+    (Rejection.DUPLICATE, lambda rows, _: (rows["pp"] == 1) & (rows["pipeline"] != rows["plain"])),
     (Rejection.NOT_IN_FRAMEWORK, _virtual_space),
     (Rejection.MORE_STAGES_THAN_LAYERS, _virtual_deep),
     (Rejection.NOT_DIVISIBLE, _layers),

@@ -104,11 +104,7 @@ class Encoder(Block):
         """
         h, layers, inputs = self.width, self.layers, self.projector_inputs
         feed_forward = both_ways(h, self.ffn, gated=self.gated, bias=self.bias)
-        widths = (
-            inputs,
-            *((inputs,) if self.projector is None else self.projector),
-            hidden,
-        )
+        widths = (inputs, *((inputs,) if self.projector is None else self.projector), hidden)
         seen: Ratio = 1.0 / self.merged
         projector = [
             Projection(n=n, k=k, cut=Cut.OUTPUT, bias=self.projector_bias, seen=seen)

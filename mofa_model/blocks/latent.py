@@ -99,10 +99,7 @@ class LatentAttention(Block):
                 recomputed_by=frozenset({"mla_up_proj"}),
             ),
             Projection(
-                n=hidden,
-                k=self.heads * self.value_dim,
-                cut=Cut.INPUT,
-                linears=(("o", hidden),),
+                n=hidden, k=self.heads * self.value_dim, cut=Cut.INPUT, linears=(("o", hidden),)
             ),
         )
 

@@ -29,10 +29,7 @@ class SharedAttention(SoftmaxAttention):
         width = self.heads * self.head_dim
         return (
             Projection(
-                n=self.asked * width,
-                k=hidden,
-                bias=self.bias,
-                linears=(("q", self.asked * width),),
+                n=self.asked * width, k=hidden, bias=self.bias, linears=(("q", self.asked * width),)
             ),
             Projection(
                 n=hidden,

@@ -128,11 +128,7 @@ def update_bytes(traffic: Bytes, kept: Bytes, replaced: Bytes) -> Bytes:
 
 
 def host_update_time(
-    parameters: Count,
-    gradient: Bytes,
-    weight: Bytes,
-    link: BytesPerSecond,
-    processor_rate: Numeric,
+    parameters: Count, gradient: Bytes, weight: Bytes, link: BytesPerSecond, processor_rate: Numeric
 ) -> Seconds:
     """Optimizer update in host memory, Eq. (28): P (beta_1 / B_D2H + beta_2 / B_H2D + 1 / R_cpu).
     [s]

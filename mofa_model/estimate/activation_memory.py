@@ -19,12 +19,7 @@ from mofa_model.blocks import Block, Cut, Layer, Ranks, Rows, SavedTensor
 from mofa_model.blocks.block import ALL, EACH, NOTHING, Projection
 from mofa_model.checks import anything
 from mofa_model.equations import memory
-from mofa_model.estimate.block_time import (
-    DistinctRows,
-    block_tokens,
-    distinct_rows,
-    tokens_held,
-)
+from mofa_model.estimate.block_time import DistinctRows, block_tokens, distinct_rows, tokens_held
 from mofa_model.estimate.expert_load import expert_load, in_chunks_and_whole
 from mofa_model.estimate.model_states import (
     dense_weights,

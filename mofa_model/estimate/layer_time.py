@@ -25,14 +25,7 @@ from mofa_model.estimate.block_time import (
 from mofa_model.estimate.terms import LayerTime
 from mofa_model.records import dataclass, varied
 from mofa_model.spec import Cluster, ComputeConstants, Workload
-from mofa_model.strategy import (
-    ACTIVATIONS,
-    LAYER_INPUT,
-    ContextMode,
-    Recompute,
-    Sharding,
-    Strategy,
-)
+from mofa_model.strategy import ACTIVATIONS, LAYER_INPUT, ContextMode, Recompute, Sharding, Strategy
 from mofa_model.units import Bytes, Ratio, Seconds
 
 _INSIDE_CHUNKS: Final = frozenset({"mlp_act", "moe_act"})
@@ -332,10 +325,7 @@ def _adapter_time(workload: Workload, cluster: Cluster, s: Strategy, layer: Laye
 
 
 def _host_transfers(
-    workload: Workload,
-    cluster: Cluster,
-    strategy: Strategy,
-    stored: Sequence[StoredLayer] | None,
+    workload: Workload, cluster: Cluster, strategy: Strategy, stored: Sequence[StoredLayer] | None
 ) -> list[Seconds]:
     """Time in which one layer of each kind sends activations to the host, or takes them
     back. [s]

@@ -251,10 +251,7 @@ def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
 
 
 def _groups(
-    workload: Workload,
-    constants: MemoryConstants,
-    s: Strategy,
-    device_parameters: HeldParameters,
+    workload: Workload, constants: MemoryConstants, s: Strategy, device_parameters: HeldParameters
 ) -> list[Footprint]:
     """Memory of the parameters that the same ranks hold: all but the experts, the experts, and
     those updated otherwise.

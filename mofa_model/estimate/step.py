@@ -23,11 +23,7 @@ from mofa_model.equations import collectives, compute, parameters, routing
 from mofa_model.estimate.activation_memory import activation_memory
 from mofa_model.estimate.block_time import DistinctRows, distinct_rows, tokens_per_rank
 from mofa_model.estimate.expert_load import RISK, exchanges, expert_load
-from mofa_model.estimate.gradient_exchange import (
-    GradientExchange,
-    exposed_time,
-    gradient_exchange,
-)
+from mofa_model.estimate.gradient_exchange import GradientExchange, exposed_time, gradient_exchange
 from mofa_model.estimate.layer_time import layer_times
 from mofa_model.estimate.model_states import HeldParameters, held_parameters, model_states
 from mofa_model.estimate.stage_time import StageTime, head_time, stage_times
@@ -115,10 +111,7 @@ class StepTime:
         seconds=lambda step: step.exchange.embedding,
     )
     optimizer: Seconds = term(
-        "(26) (28)",
-        "the update",
-        called="optimizer",
-        seconds=lambda step: step.exchange.optimizer,
+        "(26) (28)", "the update", called="optimizer", seconds=lambda step: step.exchange.optimizer
     )
     waits: Seconds = term(
         "ours",
@@ -242,11 +235,7 @@ def micro_batches(workload: Workload, strategy: Strategy) -> Count:
     return workload.training.global_batch / strategy.global_micro_batch
 
 
-def estimate(
-    workload: Workload,
-    cluster: Cluster,
-    strategy: Strategy,
-) -> Estimate:
+def estimate(workload: Workload, cluster: Cluster, strategy: Strategy) -> Estimate:
     """Step time and memory of one layout, or of every layout of a family at once, Eq. (16)."""
     s = strategy
     axes = max(workload.axes, cluster.axes, array_axes(s))
@@ -442,10 +431,7 @@ def overflow(workload: Workload, cluster: Cluster, strategy: Strategy) -> Ratio:
 
     if exchange is None or not exchange.spread or not fits(0.0):
         return 0.0 if fits(0.0) else 1.0
-    count, mean = (
-        exchanges(workload, strategy),
-        expert_load(workload, strategy, exchange).mean,
-    )
+    count, mean = exchanges(workload, strategy), expert_load(workload, strategy, exchange).mean
     largest = routing.largest_load(strategy.ep, exchange.count, exchange.top_k)
     slope = routing.tail_load(0.0, 1.0, count, RISK)
     least, most = 0.0, float((largest - mean) / slope)

@@ -202,10 +202,7 @@ def convolution(batch: Count, sequence: Count, channels: Count) -> CallWork:
     >>> convolution(1, 4096, 8192).moved
     134217728.0
     """
-    return CallWork(
-        at=(sequence, batch, channels),
-        moved=4.0 * batch * sequence * channels,
-    )
+    return CallWork(at=(sequence, batch, channels), moved=4.0 * batch * sequence * channels)
 
 
 _CHUNK: Final = 64.0
@@ -263,13 +260,7 @@ def all_reduce(size: Bytes, ranks: Count) -> CallWork:
 
 
 def expert_exchange(
-    tokens: Count,
-    hidden: Count,
-    topk: Count,
-    ranks: Count,
-    multiprocessors: Count,
-    *,
-    width: Bytes,
+    tokens: Count, hidden: Count, topk: Count, ranks: Count, multiprocessors: Count, *, width: Bytes
 ) -> CallWork:
     """Tokens of a rank to the ranks of their experts, or back: a copy for each rank that is hit.
     Ours.

@@ -109,35 +109,35 @@ def from_both_ends(i: int, p: int, m: int) -> list[Step]:
     """The eight phases of the published schedule; direction 0 enters at this device's end."""
     inside = min(i, p - 1 - i)
     outside = p // 2 - 1 - inside
-    here = _BothEnds(i, p, m)
+    device = _BothEnds(i, p, m)
     for _ in range(2 * outside):
-        here.forward(0)
+        device.forward(0)
     for _ in range(inside + 1):
-        here.forward(0)
-        here.forward(1)
+        device.forward(0)
+        device.forward(1)
     for _ in range(outside):
-        here.input_gradient(1)
-        here.weight_gradient()
-        here.forward(1)
+        device.input_gradient(1)
+        device.weight_gradient()
+        device.forward(1)
     for turn in range(m // 2 - p + inside + 1):
         if turn == 0 and outside == 0:
-            here.forward(0)
-            here.backward(1)
+            device.forward(0)
+            device.backward(1)
         else:
-            here.pair(0, 1)
-        here.pair(1, 0)
+            device.pair(0, 1)
+        device.pair(1, 0)
     for _ in range(outside):
-        here.backward(1)
-        here.pair(1, 0)
+        device.backward(1)
+        device.pair(1, 0)
     for turn in range(2 * (inside + 1)):
         split = turn > inside
-        (here.input_gradient if split else here.backward)(1 - turn % 2)
+        (device.input_gradient if split else device.backward)(1 - turn % 2)
     for _ in range(outside):
-        here.weight_gradient()
-        here.input_gradient(0)
+        device.weight_gradient()
+        device.input_gradient(0)
     for _ in range(inside + 1):
-        here.weight_gradient()
-    return here.steps
+        device.weight_gradient()
+    return device.steps
 
 
 class _BothEnds:

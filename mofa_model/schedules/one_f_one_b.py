@@ -150,12 +150,12 @@ class OneFOneB(Schedule):
         # A forward and a backward in turn, after the forwards ahead and before the backwards left.
         forwards = np.where(turn < ahead, turn, 2 * turn - ahead)
         backwards = np.where(turn < chunks - ahead, ahead + 2 * turn + 1, chunks + turn)
-        kind, stage, at, wave = np.zeros((4, p, 2 * chunks), dtype=np.intp)
+        kind, stage, microbatches, wave = np.zeros((4, p, 2 * chunks), dtype=np.intp)
         kind[device, forwards] = POSITION[OperationKind.FORWARD]
         kind[device, backwards] = POSITION[OperationKind.BACKWARD]
         stage[device, forwards] = chunk * p + device
         stage[device, backwards] = (v - 1 - chunk) * p + device
-        at[device, forwards] = at[device, backwards] = microbatch
+        microbatches[device, forwards] = microbatches[device, backwards] = microbatch
         # Two waves a turn: a forward waits for the device before, and device 0 for the last one's
         # forward of p turns ago; with one backward behind each forward those meet the same.
         later = (1 if v == 1 else 2) * device
@@ -165,8 +165,8 @@ class OneFOneB(Schedule):
             steps=[2 * chunks] * p,
             kind=kind.reshape(1, -1),
             virtual_stage=stage.reshape(1, -1),
-            microbatch=at.reshape(1, -1),
-            there=np.ones((1, kind.size), dtype=bool),
+            microbatch=microbatches.reshape(1, -1),
+            present=np.ones((1, kind.size), dtype=bool),
             wave=wave.reshape(-1),
         )
 

@@ -81,7 +81,7 @@ class Operations:
     kind: Numbers
     virtual_stage: Numbers
     microbatch: Numbers
-    there: NDArray[np.bool_]
+    present: NDArray[np.bool_]
     """Whether a step has so many operations; where not, the others are 0."""
     wave: Numbers | None = None
     """A number for each step, higher than that of any step that it waits for, [steps]; None where
@@ -91,15 +91,15 @@ class Operations:
     def of(cls, order: Order) -> Operations:
         """The arrays of an order."""
         steps = list(chain.from_iterable(order))
-        many = np.array([len(step) for step in steps], dtype=np.intp)
-        most = int(many.max(initial=1))
-        there = np.arange(most)[:, None] < many
+        sizes = np.array([len(step) for step in steps], dtype=np.intp)
+        most = int(sizes.max(initial=1))
+        present = np.arange(most)[:, None] < sizes
         table = np.zeros((len(steps), most, 3), dtype=np.intp)
         operations = ((POSITION[kind], k, j) for step in steps for kind, k, j in step)
         numbers = np.fromiter(chain.from_iterable(operations), dtype=np.intp)
-        table[there.T] = numbers.reshape(-1, 3)
+        table[present.T] = numbers.reshape(-1, 3)
         kind, stage, microbatch = table.transpose(2, 1, 0)
-        return cls([len(some) for some in order], kind, stage, microbatch, there)
+        return cls([len(device_steps) for device_steps in order], kind, stage, microbatch, present)
 
     @property
     def depth(self) -> int:

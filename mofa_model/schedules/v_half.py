@@ -104,11 +104,11 @@ def _repeated(i: int, p: int, m: int) -> Iterator[Step]:
         (3 * p + gap + 2 * i - 1, OperationKind.INPUT_GRADIENT, up),
         (6 * p + gap - i - 2, OperationKind.INPUT_GRADIENT, down),
     )
-    passes = {at + 6 * j: Operation(kind, k, j) for j in range(m) for at, kind, k in block}
+    passes = {time + 6 * j: Operation(kind, k, j) for j in range(m) for time, kind, k in block}
     due: deque[Operation] = deque()
-    for at in range(min(passes), max(passes) + 1):
-        if at in passes:
-            operation = passes[at]
+    for time in range(min(passes), max(passes) + 1):
+        if time in passes:
+            operation = passes[time]
             if operation.kind is OperationKind.INPUT_GRADIENT:
                 due.append(operation._replace(kind=OperationKind.WEIGHT_GRADIENT))
             yield (operation,)

@@ -6,6 +6,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from timelines import timeline
 
 from mofa_model.errors import BadValue
 from mofa_model.schedules import (
@@ -18,7 +19,6 @@ from mofa_model.schedules import (
     ZBV,
     ZERO_BUBBLE,
 )
-from mofa_model.schedules.replay import replay
 from mofa_model.schedules.schedule import OperationKind
 from mofa_model.strategy import Strategy
 
@@ -111,7 +111,7 @@ def test_v_half_follows_its_building_block():
 def test_zbv_leaves_no_bubble_where_all_passes_take_the_same_time():
     """Published: from its first pass to its last, no device waits where F = I = W."""
     order = ZBV.order(4, 8)
-    found = replay(order, forward=1.0, input_gradient=1.0, weight_gradient=1.0, timeline=True)
+    found = timeline(order, forward=1.0, input_gradient=1.0, weight_gradient=1.0)
     for starts, busy in zip(found.starts, found.busy, strict=True):
         assert starts[-1] + 1.0 - starts[0] == busy
 

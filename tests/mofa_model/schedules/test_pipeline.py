@@ -7,6 +7,7 @@ import pytest
 from bounds import pipeline_lower_bound
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from timelines import timeline
 
 from mofa_model.schedules import (
     DUALPIPE,
@@ -73,7 +74,7 @@ def both(layout, f, i, w, hop, pair, *, blocking=False):
     )
     times = dict(forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair)
     order = schedule.order(p, m, v)
-    return float(closed), float(replay(order, **times, blocking=blocking).makespan)
+    return float(closed), float(replay(order, **times, blocking=blocking))
 
 
 def overlap(f, i, w, saved):
@@ -184,7 +185,7 @@ def uneven(C, m, f, hop):
         )
     )
     times = dict(forward=f * C, input_gradient=(1 - f) * C, weight_gradient=0.0, hop=hop)
-    return float(closed), float(replay(ONE_F_ONE_B.order(len(C), m), **times).makespan)
+    return float(closed), float(replay(ONE_F_ONE_B.order(len(C), m), **times))
 
 
 def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form():
@@ -194,7 +195,7 @@ def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form(
     times = dict(
         forward=[1.0, 0.0, 0.0, 0.0], input_gradient=[0.0, 1.0, 0.0, 0.0], weight_gradient=0.0
     )
-    assert replay(ONE_F_ONE_B.order(4, 9), **times).makespan == 9 + 3
+    assert replay(ONE_F_ONE_B.order(4, 9), **times) == 9 + 3
 
 
 def test_warmup_steady_and_cooldown_add_up_to_sum_c_and_m_minus_one_times_max_c():
@@ -227,7 +228,7 @@ def test_dualpipe_has_the_published_bubble_when_forward_is_as_long_as_input_grad
     m = 2 * p + 2 * more
     C, pair = 2 * f + w, overlap(f, f, w, saved)
     times = dict(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
-    middle = float(replay(DUALPIPE.order(p, m), **times, timeline=True).idle[half - 1])
+    middle = float(timeline(DUALPIPE.order(p, m), **times).idle[half - 1])
     assert middle == pytest.approx((half - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
 
 
@@ -241,7 +242,7 @@ def test_dualpipev_has_the_published_bubble_when_forward_is_as_long_as_input_gra
     w = less * f
     C, pair = 2 * f + w, overlap(f, f, w, saved)
     times = dict(forward=f, input_gradient=f, weight_gradient=w, pair=pair)
-    bottom = float(replay(DUALPIPE_V.order(p, 2 * p + more), **times, timeline=True).idle[p - 1])
+    bottom = float(timeline(DUALPIPE_V.order(p, 2 * p + more), **times).idle[p - 1])
     assert bottom == pytest.approx((p - 1) * (pair * C + f + w - 3 * w), abs=1e-9)
 
 
