@@ -60,13 +60,13 @@ _OF_LAYOUT: Final[Mapping[str, Callable[[Advice, Strategy, Predicted], str]]] = 
     "hang-timeout-seconds": lambda advice, *_: (
         "" if advice.hang_timeout is None else f"{advice.hang_timeout:.0f}"
     ),
-    "predicted-step-seconds": lambda *given: _digits(given[2].step_seconds.target, 4),
-    "predicted-tokens-per-second": lambda *given: f"{given[2].tokens_per_second.target:.0f}",
-    "predicted-mfu": lambda *given: f"{given[2].mfu.target:.3f}",
-    "predicted-memory-bytes": lambda *given: f"{given[2].memory_bytes.target:.0f}",
+    "predicted-step-seconds": lambda _, __, run: _digits(run.step_seconds.target, 4),
+    "predicted-tokens-per-second": lambda _, __, run: f"{run.tokens_per_second.target:.0f}",
+    "predicted-mfu": lambda _, __, run: f"{run.mfu.target:.3f}",
+    "predicted-memory-bytes": lambda _, __, run: f"{run.memory_bytes.target:.0f}",
     "probability-of-fitting": lambda advice, *_: f"{advice.odds.fits:.3f}" if advice.odds else "",
-    "predicted-ettr": lambda *given: f"{given[2].ettr.target:.3f}",
-    "predicted-ettr-range": lambda *given: f"{given[2].ettr.lower:.3f}-{given[2].ettr.upper:.3f}",
+    "predicted-ettr": lambda _, __, run: f"{run.ettr.target:.3f}",
+    "predicted-ettr-range": lambda _, __, run: f"{run.ettr.lower:.3f}-{run.ettr.upper:.3f}",
 }
 """Keys of an answer that has a layout, each with its text; an empty text is left out."""
 OUTPUTS: Final = tuple(

@@ -62,8 +62,8 @@ def distinct(rising: NDArray[Any]) -> NDArray[Any]:
     >>> distinct(np.array([1.0, 1.0, 2.0])).tolist()
     [1.0, 2.0]
     """
-    found: NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])]
-    return found
+    numbers: NDArray[Any] = rising[np.append(True, rising[1:] != rising[:-1])]
+    return numbers
 
 
 def positive(**values: Numeric) -> None:
@@ -99,16 +99,16 @@ def whole(**values: Numeric) -> None:
             raise BadValue(field, value, "give a whole number of one or more")
 
 
-def _counts(given: NDArray[Any]) -> NDArray[np.bool_]:
-    counts: NDArray[np.bool_] = np.isfinite(given) & (given >= 1) & (given == np.round(given))
+def _counts(values: NDArray[Any]) -> NDArray[np.bool_]:
+    counts: NDArray[np.bool_] = np.isfinite(values) & (values >= 1) & (values == np.round(values))
     return counts
 
 
 def share(**values: Numeric) -> None:
     """Refuse a value outside [0, 1]."""
     for field, value in values.items():
-        given = np.asarray(value)
-        if not np.all(np.isfinite(given) & (given >= 0) & (given <= 1)):
+        numbers = np.asarray(value)
+        if not np.all(np.isfinite(numbers) & (numbers >= 0) & (numbers <= 1)):
             raise BadValue(field, value, "give a share between 0 and 1")
 
 

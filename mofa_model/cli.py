@@ -543,9 +543,9 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 @cache
 def _columns() -> int:
     """Columns of the terminal: what COLUMNS says, else what the terminal does, else 80."""
-    variable = os.environ.get("COLUMNS", "")
-    if variable.isdecimal() and int(variable):
-        return int(variable)
+    text = os.environ.get("COLUMNS", "")
+    if text.isdecimal() and int(text):
+        return int(text)
     try:
         return os.get_terminal_size(1).columns or 80
     except OSError:

@@ -149,27 +149,27 @@ class UnknownName(InputError):
         self.field, self.right = field, right
 
 
-def _near(name: str, known: Iterable[str]) -> list[str]:
+def _near(name: str, words: Iterable[str]) -> list[str]:
     """Names that are like this one, best first: none that is much less like it than the best."""
     from difflib import SequenceMatcher
 
     likeness = SequenceMatcher()
     likeness.set_seq2(name)
-    found: list[tuple[float, str]] = []
-    for word in known:
+    matches: list[tuple[float, str]] = []
+    for word in words:
         likeness.set_seq1(word)
         if likeness.quick_ratio() >= _NEAR:
-            found.append((-likeness.ratio(), word))
-    best = min(found, default=(0.0, ""))[0]
-    return [word for like, word in sorted(found) if like <= min(-_NEAR, best + _APART)]
+            matches.append((-likeness.ratio(), word))
+    best = min(matches, default=(0.0, ""))[0]
+    return [word for like, word in sorted(matches) if like <= min(-_NEAR, best + _APART)]
 
 
 class BadValue(InputError):
     """A known field with a value that cannot be."""
 
     def __init__(self, field: str, value: object, right: str) -> None:
-        said = "is missing" if value is None else f"{shown(value)} cannot be right"
-        super().__init__(f"{field}: {said}; {right}")
+        problem = "is missing" if value is None else f"{shown(value)} cannot be right"
+        super().__init__(f"{field}: {problem}; {right}")
         self.field, self.right = field, right
 
 

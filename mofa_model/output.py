@@ -159,20 +159,20 @@ def as_record(document: Any) -> Table:
     >>> as_record({"ettr": {"target": 0.97}, "every": [1, 5], "curve": [{"steps": 1}]}).rows
     ((0.97, '1 5'),)
     """
-    found: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
 
     def walk(value: Any, name: str) -> None:
         if isinstance(value, Mapping):
             for key, item in value.items():
                 walk(item, f"{name}_{key}" if name else str(key))
         elif not isinstance(value, list):
-            found[name] = value
+            cells[name] = value
         elif value and not any(isinstance(item, Mapping | list) for item in value):
-            found[name] = " ".join(map(str, value))
+            cells[name] = " ".join(map(str, value))
 
     walk(as_data(document), "")
-    columns = tuple(Column(re.sub(r"\W+", "_", name)) for name in found)
-    return Table(columns=columns, rows=(tuple(found.values()),))
+    columns = tuple(Column(re.sub(r"\W+", "_", name)) for name in cells)
+    return Table(columns=columns, rows=(tuple(cells.values()),))
 
 
 def as_json(document: Any) -> str:
@@ -183,25 +183,27 @@ def as_json(document: Any) -> str:
     )
 
 
-def as_data(value: Any, at: str = "document") -> Any:
-    """Dataclasses, enums and arrays as what JSON knows; `at` names the place in an error."""
+def as_data(value: Any, path: str = "document") -> Any:
+    """Dataclasses, enums and arrays as what JSON knows; `path` is the value's place, for errors."""
     if isinstance(value, enum.Enum):
-        return as_data(value.value, at)
+        return as_data(value.value, path)
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{at} is {value}, which JSON cannot say")
+        raise ValueError(f"{path} is {value}, which JSON cannot say")
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: as_data(getattr(value, f.name), f"{at}.{f.name}")
+            f.name: as_data(getattr(value, f.name), f"{path}.{f.name}")
             for f in dataclasses.fields(value)
         }
     if isinstance(value, Mapping):
-        return {str(as_data(key, at)): as_data(item, f"{at}.{key}") for key, item in value.items()}
+        return {
+            str(as_data(key, path)): as_data(item, f"{path}.{key}") for key, item in value.items()
+        }
     if hasattr(value, "tolist"):  # numpy arrays and scalars, without importing numpy
-        return as_data(value.tolist(), at)
+        return as_data(value.tolist(), path)
     if isinstance(value, Iterable):
-        return [as_data(item, f"{at}[{i}]") for i, item in enumerate(value)]
+        return [as_data(item, f"{path}[{i}]") for i, item in enumerate(value)]
     return str(value)
 
 
@@ -242,8 +244,8 @@ def progress(what: str, total: float | None = None) -> Iterator[Callable[[float]
 
 def columns() -> int:
     """Columns of a page that is no terminal: the variable COLUMNS, else 80."""
-    said = os.environ.get("COLUMNS", "")
-    return max(40, int(said)) if said.isdecimal() and len(said) < 6 else 80
+    text = os.environ.get("COLUMNS", "")
+    return max(40, int(text)) if text.isdecimal() and len(text) < 6 else 80
 
 
 def _draw(tables: Sequence[Table], out: TextIO, *, wide: bool) -> None:

@@ -46,28 +46,28 @@ def tables_in(data: bytes) -> dict[str, Any]:
 def parsed(path: str, parse: Callable[[bytes], Any]) -> Any:
     """What `parse` makes of a file of ours: plain values, which can be kept."""
     data = read(path)
-    found = kept(path, data, parse)
-    return parse(data) if found is None else found
+    tables = cached(path, data, parse)
+    return parse(data) if tables is None else tables
 
 
-def kept(path: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
+def cached(path: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
     """What `parse` makes of the bytes of one of our files. It is kept beside the byte code, and
     made anew when the bytes are others. None where it cannot be kept, or `parse` raises ValueError.
     """
     folder = cache_from_source(path).rpartition(os.sep)[0]
     place = f"{folder}/{path.rpartition('/')[2]}.parsed"
     with contextlib.suppress(OSError, EOFError, ValueError, TypeError):
-        of, found = marshal.loads(read(place))  # noqa: S302 - as trusted as byte code
-        if of == data:
-            return found
+        source, tables = marshal.loads(read(place))  # noqa: S302 - as trusted as byte code
+        if source == data:
+            return tables
     if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
         return None
     with contextlib.suppress(OSError, ValueError):  # not to be parsed, or a date, which is not kept
-        found = parse(data)
-        packed = marshal.dumps((data, found))
+        tables = parse(data)
+        packed = marshal.dumps((data, tables))
         written = f"{place}.{os.getpid()}"
         with open(written, "wb") as file:  # noqa: PTH123
             file.write(packed)
         os.replace(written, place)  # noqa: PTH105
-        return found
+        return tables
     return None

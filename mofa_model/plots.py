@@ -82,21 +82,25 @@ def picture(path: str, *, width: float = 7.0, height: float = 4.2) -> Iterator[A
 def ettr_curve(
     path: str, points: Sequence[Mapping[str, float]], steps: int, seconds: float
 ) -> None:
-    """ETTR over the interval with its band, the paper's form, and the interval that is told."""
-    at = [point["seconds"] for point in points]
-    told = {
+    """ETTR over the interval with its band, the paper's form, and the recommended interval."""
+    intervals = [point["seconds"] for point in points]
+    percent = {
         name: [100 * point[name] for point in points]
         for name in ("ettr", "lower", "upper", "paper")
     }
     with picture(path) as axes:
-        axes.fill_between(at, told["lower"], told["upper"], alpha=0.2, color=COLORS[0], lw=0)
-        axes.plot(at, told["ettr"], color=COLORS[0], label="exact, with the rate's band")
-        axes.plot(at, told["paper"], color=COLORS[1], ls="--", label="paper's closed form")
+        axes.fill_between(
+            intervals, percent["lower"], percent["upper"], alpha=0.2, color=COLORS[0], lw=0
+        )
+        axes.plot(intervals, percent["ettr"], color=COLORS[0], label="exact, with the rate's band")
+        axes.plot(
+            intervals, percent["paper"], color=COLORS[1], ls="--", label="paper's closed form"
+        )
         axes.axvline(seconds, color=COLORS[-1], lw=1, ls=":", label=f"{steps} steps")
         axes.set(
             xscale="log", xlabel="work between saves [s]", ylabel="effective training time [%]"
         )
-        axes.set_ylim(bottom=max(0.0, min(told["lower"]) - 2))
+        axes.set_ylim(bottom=max(0.0, min(percent["lower"]) - 2))
         axes.legend()
 
 

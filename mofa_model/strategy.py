@@ -421,7 +421,7 @@ def acting_in(many: Sequence[Strategy]) -> dict[str, list[bool]]:
     """In which of some layouts an axis has something to act on, by its name; axes that always have
     are left out.
     """
-    table = np.array([_degrees(one) for one in many], dtype=float)
+    table = np.array([_degrees(layout) for layout in many], dtype=float)
     columns = table.reshape(len(many), len(DEGREES)).T
     layouts = varied(_PLAINEST, **dict(zip(DEGREES, columns, strict=True)))
     names = (*DEGREES, "data_ranks", "expert_data_ranks")

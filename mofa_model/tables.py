@@ -138,18 +138,18 @@ def shown(cell: Cell, unit: str = "") -> str:
 
 def for_people(table: Table, *, wide: bool = False) -> Table:
     """The table as text for people, without the columns that only `wide` shows."""
-    kept = [i for i, column in enumerate(table.columns) if wide or not column.wide]
+    places = [i for i, column in enumerate(table.columns) if wide or not column.wide]
     columns = tuple(
         Column(
             printable(table.columns[i].heading),
             align="right" if _is_right(table, i) else "left",
             copied=table.columns[i].copied,
         )
-        for i in kept
+        for i in places
     )
-    shapes = [_texts([row[i] for row in table.rows], table.columns[i].unit) for i in kept]
+    shapes = [_texts([row[i] for row in table.rows], table.columns[i].unit) for i in places]
     rows = (
-        tuple(zip(*shapes, strict=True)) if table.rows and kept else tuple(() for _ in table.rows)
+        tuple(zip(*shapes, strict=True)) if table.rows and places else tuple(() for _ in table.rows)
     )
     return Table(
         title=printable(table.title),

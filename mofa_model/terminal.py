@@ -68,7 +68,7 @@ def coded(json_text: str) -> str:
     """
     if json_text.replace("\n", "").isprintable():  # as nearly all is
         return json_text
-    return re.sub(_CODED, lambda found: json.dumps(found[0])[1:-1], json_text)
+    return re.sub(_CODED, lambda match: json.dumps(match[0])[1:-1], json_text)
 
 
 def is_harmless(text: str) -> bool:
@@ -121,5 +121,5 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def _letter(character: str) -> str:
-    found = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return found if found.isprintable() and found else "?"
+    plain_text = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return plain_text if plain_text.isprintable() and plain_text else "?"

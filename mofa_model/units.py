@@ -214,7 +214,7 @@ def format(value: float, dimension: str, digits: int = 4) -> str:
     return f"{texts[name]} {name}"
 
 
-def _finite(value: float, field: str, given: object) -> float:
+def _finite(value: float, field: str, text: object) -> float:
     if not math.isfinite(value):
-        raise BadValue(field, given, "write a finite number")
+        raise BadValue(field, text, "write a finite number")
     return value

@@ -24,7 +24,7 @@ class Timeline:
 
 
 def timeline(order, *, forward, input_gradient, weight_gradient, hop=0.0, pair=1.0, blocking=False):
-    """Walk an order; times are as `replay` takes them."""
+    """Walk an order; times are as `makespan` takes them."""
     device = {o[1:]: i for i, steps in enumerate(order) for step in steps for o in step}
     depth = 1 + max(stage for stage, _ in device)
     f, i, w = (np.broadcast_to(x, (depth,)) for x in (forward, input_gradient, weight_gradient))

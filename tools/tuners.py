@@ -72,7 +72,7 @@ def question(rng: random.Random, trainer: str) -> tuple[SearchCase, tuple[str, .
     """A random fine-tuning, and what is asked of its layout."""
     own, script = trainer == "torchtune", trainer == "accelerate"
     pure = own or (rng.random() < 0.2 and not script)
-    name, optimizers = rng.choice(MODELS), framework(trainer).given["optimizers"]
+    name, optimizers = rng.choice(MODELS), framework(trainer).entry["optimizers"]
     known = [
         one
         for one in optimizers

@@ -47,7 +47,7 @@ from mofa_model.records import dataclass, varied
 from mofa_model.reliability.checkpoint import background_time, blocking_time, bytes_per_node
 from mofa_model.reliability.interval import Interval, best_ettr, recommend, watchdog
 from mofa_model.reliability.model import Job, ettr_band
-from mofa_model.schedules.replay import replay
+from mofa_model.schedules.replay import makespan
 from mofa_model.search import Score, SearchCase
 from mofa_model.search.axes import within
 from mofa_model.search.local import LocalShapes
@@ -250,7 +250,7 @@ def _replayed(layouts: list[StepInputs], passes: list[NDArray[Any]]) -> list[Ste
     # The same walk with and without hops, side by side.
     forward, inward, weight = _twice(np.stack(passes, axis=-1))
     hops = np.array([[float(hop_time(x.workload, x.cluster, x.strategy)) for x in layouts]])
-    makespan = replay(
+    times = makespan(
         order,
         forward=forward,
         input_gradient=inward,
@@ -258,7 +258,7 @@ def _replayed(layouts: list[StepInputs], passes: list[NDArray[Any]]) -> list[Ste
         hop=np.concatenate([0.0 * hops, hops], axis=1),
         blocking=not s.pipeline_overlap,
     )
-    alone, with_hops = np.split(np.asarray(makespan), 2)
+    alone, with_hops = np.split(np.asarray(times), 2)
     return [
         varied(layout, pipeline=float(alone[at]), hops=float(with_hops[at] - alone[at]))
         for at, layout in enumerate(layouts)

@@ -145,10 +145,10 @@ class Axis:
         if trainer.name == ANY:
             return True
         if value == self.off:
-            return self.name not in trainer.given.get("always", ())
+            return self.name not in trainer.entry.get("always", ())
         if self.supported is not None:
             return self.supported(trainer, value)
-        return not self.feature or bool(trainer.given.get(self.feature, self.assumed))
+        return not self.feature or bool(trainer.entry.get(self.feature, self.assumed))
 
 
 def degree(name: str, tried: Tried, complexity: int, *, about: str = "", **more: Any) -> Axis:

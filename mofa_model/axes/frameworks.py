@@ -37,50 +37,47 @@ class Framework:
     """The capabilities of one trainer."""
 
     name: str
-    given: Mapping[str, Any]
+    entry: Mapping[str, Any]
     """Its entry of frameworks.toml."""
 
     @property
     def uneven(self) -> str:
         """How layers may be dealt to stages: none, slots, rounded or any."""
-        return str(self.given.get("uneven", "any"))
+        return str(self.entry.get("uneven", "any"))
 
     @property
     def module_sets(self) -> tuple[frozenset[str], ...]:
         """Sets of modules that it can recompute, where they are not the usual ones."""
-        return tuple(frozenset(some) for some in self.given.get("module_sets", ()))
+        return tuple(frozenset(names) for names in self.entry.get("module_sets", ()))
 
     def offloads(self, *, experts: bool) -> tuple[frozenset[str], ...]:
         """What it can offload: all activations but inputs of layers, or the inputs that it names.
 
         With experts there is also the set with their inputs.
         """
-        named = self.given.get("offload", True)
+        named = self.entry.get("offload", True)
         if isinstance(named, bool):
             return (frozenset({ACTIVATIONS}),)
         plain = frozenset(named)
-        inside = frozenset(self.given.get("offload_experts", ())) if experts else frozenset[str]()
+        inside = frozenset(self.entry.get("offload_experts", ())) if experts else frozenset[str]()
         return tuple(dict.fromkeys((plain, plain | inside)))
 
     @property
     def apart(self) -> tuple[tuple[str, str], ...]:
         """Pairs of features that it refuses together, in the words of `bundles`."""
-        return tuple((first, second) for first, second in self.given.get("apart", ()))
+        return tuple((first, second) for first, second in self.entry.get("apart", ()))
 
     @property
     def engine(self) -> str:
         """The trainer that runs it: its own id, or that of another on which it stands."""
-        return str(self.given.get("engine", self.name))
+        return str(self.entry.get("engine", self.name))
 
     def require(self, workload: Workload) -> None:
         """Refuse a workload that it cannot train, with what it lacks and which trainers have it."""
         if (missing := self.missing(workload)) is None:
             return
         key, what = missing
-        release, place = (
-            str(self.given["source"]).partition(",")[0],
-            self.given.get("read", {}).get(key),
-        )
+        release, place = self.entry["source"].partition(",")[0], self.entry.get("read", {}).get(key)
         others = [name for name in trainers() if framework(name).missing(workload) is None]
         right = f"it has no {what}{f' ({release}, {place})' if place else ''}"
         raise BadValue("framework", self.name, f"{right}; {have(others)}")
@@ -89,11 +86,11 @@ class Framework:
         """Key and description of the first part of a workload that it does not support, or None."""
         if self.name == ANY:
             return None
-        model, training, has = workload.model, workload.training, self.given.get("blocks")
+        model, training, variants = workload.model, workload.training, self.entry.get("blocks")
         for block in model.blocks:
-            if has is not None and block.variant not in has:
-                known = ", ".join(has).replace("_", " ")
-                return "blocks", f"{block.name}, but {known}"
+            if variants is not None and block.variant not in variants:
+                names = ", ".join(variants).replace("_", " ")
+                return "blocks", f"{block.name}, but {names}"
             if (
                 block.variant == "dense"
                 and not getattr(block, "gated", True)
@@ -103,13 +100,13 @@ class Framework:
         if side_by_side(model) and self.lacks("side_by_side"):
             return "side_by_side", "layer with attention beside a state space"
         recipe = training.precision.name
-        if recipe not in (had := self.given.get("precisions", (recipe,))):
-            return "precisions", f"precision {recipe}, but {', '.join(had)}"
-        if training.optimizer.name not in self.given.get("optimizers", (USUAL,)):
+        if recipe not in (recipes := self.entry.get("precisions", (recipe,))):
+            return "precisions", f"precision {recipe}, but {', '.join(recipes)}"
+        if training.optimizer.name not in self.entry.get("optimizers", (USUAL,)):
             return "optimizers", f"optimizer {training.optimizer.name}"
         loss = training.loss.value
-        if loss not in (had := self.given.get("losses", (loss,))):
-            return "losses", f"{loss} loss, but {', '.join(had)}"
+        if loss not in (losses := self.entry.get("losses", (loss,))):
+            return "losses", f"{loss} loss, but {', '.join(losses)}"
         if training.adapters is not None and not self.keeps("adapters"):
             return "adapters", "low-rank adapters beside frozen weights"
         if training.documents is not None and not self.keeps("documents"):
@@ -118,8 +115,8 @@ class Framework:
 
     def usual(self, name: str, value: str) -> str:
         """A usual value where it has that one; else the first of those that it has."""
-        had = self.given.get(name, (value,))
-        return value if value in had else str(had[0])
+        values = self.entry.get(name, (value,))
+        return value if value in values else str(values[0])
 
     def recipe(self, width: str) -> str:
         """A precision by its width, in the one form in which the trainer has that width.
@@ -127,59 +124,60 @@ class Framework:
         >>> framework("torchtune").recipe("bf16"), framework("torchtune").recipe("fp8")
         ('bf16-pure', 'fp8')
         """
-        had = self.given.get("precisions", (width,))
-        return next((one for one in had if one.partition("-")[0] == width), width)
+        recipes = self.entry.get("precisions", (width,))
+        return next((recipe for recipe in recipes if recipe.partition("-")[0] == width), width)
 
     def lacks(self, name: str) -> bool:
-        """Whether it is said to be without something."""
-        return self.given.get(name, True) is False
+        """Whether its entry says that it has no such thing."""
+        return self.entry.get(name, True) is False
 
     def keeps(self, name: str) -> bool:
         """Whether a restriction of this name holds for it."""
-        return bool(self.given.get(name, False))
+        return bool(self.entry.get(name, False))
 
     def shards_in_pipeline(self, level: str) -> bool:
         """Whether a ZeRO level runs with more than one pipeline stage."""
-        return level in self.given.get("sharding_pipeline", (level,))
+        return level in self.entry.get("sharding_pipeline", (level,))
 
     def overlaps_hops(self, schedule: str) -> bool:
         """Whether pipeline hops overlap compute under a schedule."""
-        return schedule in self.given.get("overlap_hops", (schedule,))
+        return schedule in self.entry.get("overlap_hops", (schedule,))
 
     def runs(self, value: Pipeline) -> bool:
         """Whether it has a schedule."""
-        return value.schedule.value in self.given.get("schedules", (value.schedule.value,))
+        return value.schedule.value in self.entry.get("schedules", (value.schedule.value,))
 
     def splits(self, value: Context) -> bool:
         """Whether it has a mode of context parallelism."""
         mode = value.mode.value
         return value.size == 1 or bool(
-            self.given.get("cp", True) and mode in self.given.get("context", (mode,))
+            self.entry.get("cp", True) and mode in self.entry.get("context", (mode,))
         )
 
     def shards(self, value: Shard) -> bool:
         """Whether it has a ZeRO level, and its groups."""
-        level, groups = value.level.value, self.given.get("shard_groups", True)
+        level, groups = value.level.value, self.entry.get("shard_groups", True)
         grouped = value.group == 0 or (groups if isinstance(groups, bool) else level in groups)
-        return grouped and level in self.given.get("sharding", (level,))
+        return grouped and level in self.entry.get("sharding", (level,))
 
     def recomputes(self, value: Recomputation) -> bool:
         """Whether it has a mode of recomputation, for these modules or layers."""
-        g = self.given
+        g = self.entry
         sets = self.module_sets or (frozenset(g.get("modules", value.modules)),)
         named = value.modules in sets if self.module_sets else value.modules <= sets[0]
-        known = value.mode is not Recompute.SELECTIVE or named
-        whole = value.layers == 0 or g.get("recompute_layers", True)
-        return value.mode.value in g.get("recompute", (value.mode.value,)) and known and whole
+        has_modules = value.mode is not Recompute.SELECTIVE or named
+        has_layers = value.layers == 0 or g.get("recompute_layers", True)
+        modes = g.get("recompute", (value.mode.value,))
+        return value.mode.value in modes and has_modules and has_layers
 
     def moves(self, value: frozenset[str]) -> bool:
         """Whether it can offload all of these."""
-        named = self.given.get("offload", True)
-        known = (
-            OFFLOADED if named is True else (*(named or ()), *self.given.get("offload_experts", ()))
-        )
-        beside = self.given.get("offload_beside", {})
-        return value <= set(known) and all(beside.get(name, name) in value for name in value)
+        named = self.entry.get("offload", True)
+        if named is True:
+            named = OFFLOADED
+        inputs = {*(named or ()), *self.entry.get("offload_experts", ())}
+        partner = self.entry.get("offload_beside", {})
+        return value <= inputs and all(partner.get(name, name) in value for name in value)
 
 
 def side_by_side(model: Transformer) -> bool:
@@ -193,13 +191,13 @@ def side_by_side(model: Transformer) -> bool:
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     """Every trainer's entry, on top of the entry that it is `like`."""
-    given = parsed.tables_of(parsed.beside(__file__, "frameworks.toml"))
-    for entry in given.values():
-        like = given.get(entry.get("like", ""), {})
+    entries = parsed.tables_of(parsed.beside(__file__, "frameworks.toml"))
+    for entry in entries.values():
+        like = entries.get(entry.get("like", ""), {})
         read = {**like.get("read", {}), **entry.get("read", {})}
         own = {"aliases": entry.get("aliases", ()), "read": read}
         entry |= {**like, **entry, **own}
-    return given
+    return entries
 
 
 def frameworks() -> tuple[str, ...]:
@@ -212,7 +210,7 @@ def frameworks() -> tuple[str, ...]:
 
 
 def trainers() -> tuple[str, ...]:
-    """The ids of those that are asked where nobody names one, in their order.
+    """The ids of the trainers that are tried where nobody names one, in their order.
 
     >>> trainers()[:2]
     ('megatron', 'megatron-bridge')
@@ -237,17 +235,17 @@ def framework(name: str = ANY, *, field: str = "framework") -> Framework:
     >>> framework("Megatron-LM").name
     'megatron'
     """
-    wanted = name.strip().lower()
-    if wanted in _ELSEWHERE:
+    alias = name.strip().lower()
+    if alias in _ELSEWHERE:
         right = (
-            f"it {_ELSEWHERE[wanted]}; here are pretraining and fine-tuning, "
+            f"it {_ELSEWHERE[alias]}; here are pretraining and fine-tuning, "
             "and no reinforcement learning or inference"
         )
         raise BadValue(field, name, right)
     names = _names()
-    if wanted not in names:
+    if alias not in names:
         raise UnknownName(field, name, frameworks(), aliases=names)
-    return Framework(names[wanted], _table()[names[wanted]])
+    return Framework(names[alias], _table()[names[alias]])
 
 
 @cache
@@ -264,5 +262,5 @@ def trainer_called(name: str) -> str:
     >>> trainer_called("NeMo"), trainer_called("transformers"), trainer_called("verl")
     ('megatron-bridge', 'accelerate', '')
     """
-    found = _names().get(name.strip().lower(), "")
-    return "" if found == ANY else found
+    trainer = _names().get(name.strip().lower(), "")
+    return "" if trainer == ANY else trainer

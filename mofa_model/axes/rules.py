@@ -125,7 +125,7 @@ def _in_mode(rows: Rows, mode: str) -> Mask:
 
 def _context_beside(rows: Rows, context: AxisContext) -> Any:
     bad = np.zeros(len(rows["cp"]), dtype=bool)
-    beside = context.framework.given.get("block_context", {})
+    beside = context.framework.entry.get("block_context", {})
     for block in context.workload.model.blocks:
         for mode in ContextMode:
             if mode.value not in beside.get(block.variant, (mode.value,)):
@@ -161,11 +161,11 @@ def _layers(rows: Rows, context: AxisContext) -> Any:
     return bad & (rows["vpp"] > 1) & ~np.isin(rows["vpp"], USUAL) if uneven == "any" else bad
 
 
-def _told_layers(rows: Rows, context: AxisContext) -> Any:
+def _layers_dealt_singly(rows: Rows, context: AxisContext) -> Any:
     """Pipelines of a model whose layers must be dealt one by one, in a trainer that cannot."""
-    model, given = context.workload.model, context.framework.given
-    beside = side_by_side(model) and given.get("side_by_side") == "whole"
-    return (rows["pp"] > 1) & (beside or (model.unlike and given.get("unlike_stages") == "whole"))
+    model, entry = context.workload.model, context.framework.entry
+    beside = side_by_side(model) and entry.get("side_by_side") == "whole"
+    return (rows["pp"] > 1) & (beside or (model.unlike and entry.get("unlike_stages") == "whole"))
 
 
 def _virtual_space(rows: Rows, context: AxisContext) -> Any:
@@ -175,10 +175,10 @@ def _virtual_space(rows: Rows, context: AxisContext) -> Any:
 
 def _schedule(rows: Rows, _: AxisContext) -> Any:
     possible = np.zeros(len(rows["pp"]), dtype=bool)
-    for at, schedule in enumerate(SCHEDULES):
-        mine = rows["schedule"] == at
-        if mine.any():
-            possible |= mine & schedule.possible(
+    for position, schedule in enumerate(SCHEDULES):
+        chosen = rows["schedule"] == position
+        if chosen.any():
+            possible |= chosen & schedule.possible(
                 microbatches=rows["micro_batches"], stages=rows["pp"]
             )
     return ~possible
@@ -222,7 +222,7 @@ STAGES: Final = (
         Rejection.MORE_STAGES_THAN_LAYERS,
         lambda rows, context: rows["pp"] > _layers_and_ends(context),
     ),
-    (Rejection.NOT_IN_FRAMEWORK, _told_layers),
+    (Rejection.NOT_IN_FRAMEWORK, _layers_dealt_singly),
     (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
     (Rejection.CONSTRAINT, _bounded("dp")),
 )
@@ -271,7 +271,7 @@ def pipeline_columns(values: tuple[Pipeline, ...], position: NDArray[Any]) -> Ro
     """Columns of positions on the axis of pipelines; `plain` is the position of 1F1B, or -1."""
     schedules = np.array([SCHEDULES.index(value.schedule) for value in values])[position]
     virtual = np.array([float(value.virtual) for value in values])[position]
-    plain = next((at for at, value in enumerate(values) if value.schedule == ONE_F_ONE_B), -1)
+    plain = next((n for n, value in enumerate(values) if value.schedule == ONE_F_ONE_B), -1)
     return {
         "pipeline": position,
         "schedule": schedules,
@@ -310,7 +310,7 @@ def sharding_rules(value: Shard, rows: Rows, context: AxisContext) -> Violations
         violations.append((Rejection.NOT_DIVISIBLE, _undivided(parts, rows["data_ranks"])))
     if value.level is Sharding.WEIGHTS and trainer.keeps("folded_experts"):
         violations.append((Rejection.NOT_IN_FRAMEWORK, (rows["ep"] > 1) & (rows["cp"] > 1)))
-    for mode, levels in trainer.given.get("context_sharding", {}).items():
+    for mode, levels in trainer.entry.get("context_sharding", {}).items():
         if value.level.value not in levels:
             violations.append((Rejection.NOT_IN_FRAMEWORK, _in_mode(rows, mode)))
     if value.group:
@@ -324,8 +324,8 @@ def _unit_of_base(context: AxisContext) -> int:
     """Frozen weights of which a device has a whole number; 0 = it has any. [1]"""
     adapters = context.workload.training.adapters
     base = None if adapters is None else adapters.base
-    known = context.framework.given.get("base_unit", {})
-    return 0 if base is None else int(known.get(base.name, 0))
+    units = context.framework.entry.get("base_unit", {})
+    return 0 if base is None else int(units.get(base.name, 0))
 
 
 def _shard_group_rules(group: NDArray[Any], rows: Rows, context: AxisContext) -> Violations:
@@ -336,7 +336,7 @@ def _shard_group_rules(group: NDArray[Any], rows: Rows, context: AxisContext) ->
         (Rejection.DUPLICATE, (group <= 1) | (group >= np.maximum(ranks, expert_ranks))),
         (Rejection.NOT_DIVISIBLE, np.mod(ranks, group) != 0),
     ]
-    if least := trainer.given.get("shard_contexts"):
+    if least := trainer.entry.get("shard_contexts"):
         few = (group < least * rows["cp"]) & (rows["cp"] > 1)
         violations.append((Rejection.NOT_IN_FRAMEWORK, (np.mod(group, rows["cp"]) != 0) | few))
     if trainer.keeps("one_shard_group"):
@@ -371,10 +371,10 @@ def placement_rules(value: Placement, rows: Rows, context: AxisContext) -> Viola
 
 def _other_context(key: str, rows: Rows, context: AxisContext) -> Mask:
     """Rows in a mode of context parallelism that the trainer's list under `key` lacks."""
-    known = context.framework.given.get(key)
+    modes = context.framework.entry.get(key)
     bad = np.zeros(len(rows["tp"]), dtype=bool)
     for mode in ContextMode:
-        if known is not None and mode.value not in known:
+        if modes is not None and mode.value not in modes:
             bad |= _in_mode(rows, mode.value)
     return bad
 
@@ -382,8 +382,8 @@ def _other_context(key: str, rows: Rows, context: AxisContext) -> Mask:
 def _other_update_rule(key: str, rows: Rows, context: AxisContext) -> Violations:
     """All rows, where the trainer's list under `key` lacks the workload's optimizer."""
     name = context.workload.training.optimizer.name
-    known = name in context.framework.given.get(key, (name,))
-    return [] if known else [(Rejection.NOT_IN_FRAMEWORK, _all(rows))]
+    has_it = name in context.framework.entry.get(key, (name,))
+    return [] if has_it else [(Rejection.NOT_IN_FRAMEWORK, _all(rows))]
 
 
 def recompute_rules(value: Recomputation, rows: Rows, context: AxisContext) -> Violations:
@@ -394,7 +394,7 @@ def recompute_rules(value: Recomputation, rows: Rows, context: AxisContext) -> V
             violations.append((Rejection.NOT_IN_FRAMEWORK, np.mod(value.layers, rows["vpp"]) != 0))
         return violations
     precision = context.workload.training.precision.name
-    never = context.framework.given.get("recompute_never", {}).get(precision, ())
+    never = context.framework.entry.get("recompute_never", {}).get(precision, ())
     if value.mode is Recompute.SELECTIVE and value.modules & set(never):
         return [(Rejection.NOT_IN_FRAMEWORK, _all(rows))]
     return []
@@ -435,7 +435,7 @@ def expert_overlap_rules(value: bool, rows: Rows, context: AxisContext) -> Viola
     bad = np.zeros(len(rows["pp"]), dtype=bool)
     if trainer.keeps("expert_overlap_interleaved"):
         bad |= (rows["pp"] > 1) & ~_interleaved(rows)
-    most = trainer.given.get("expert_overlap_predictions", np.inf)
+    most = trainer.entry.get("expert_overlap_predictions", np.inf)
     if context.workload.model.prediction_modules > most:
         bad |= True
     return [(Rejection.NOT_IN_FRAMEWORK, bad)]
@@ -452,7 +452,7 @@ def pipeline_overlap_rules(value: bool, rows: Rows, context: AxisContext) -> Vio
     if not value:
         two = _interleaved(rows) & (rows["pp"] == 2) & trainer.keeps("overlap_between_two")
         return [(Rejection.NOT_IN_FRAMEWORK, two)]
-    blocked = [at for at, one in enumerate(SCHEDULES) if not trainer.overlaps_hops(one.value)]
+    blocked = [n for n, kind in enumerate(SCHEDULES) if not trainer.overlaps_hops(kind.value)]
     return [(Rejection.NOT_IN_FRAMEWORK, np.isin(rows["schedule"], blocked) & (rows["pp"] > 1))]
 
 
@@ -474,14 +474,14 @@ def tensor_overlap_wins(c: Calibration) -> bool:
     Memory is the same.
     """
     k = c.overlap
-    return _gentle(k) and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor))
+    return _slows_little(k) and bool(np.all(np.asarray(k.tensor_overlapped) <= k.tensor))
 
 
 def expert_overlap_wins(c: Calibration) -> bool:
     """Whether overlap of the experts' exchange is never slower: it must cost no launches either."""
     free = bool(np.all(np.asarray(c.host.expert_overlap) <= 0.0))
     whole = bool(np.all(np.asarray(c.overlap.expert_overlapped) <= 1.0))
-    return free and _gentle(c.overlap) and whole
+    return free and _slows_little(c.overlap) and whole
 
 
 def data_overlap_wins(c: Calibration) -> bool:
@@ -490,5 +490,5 @@ def data_overlap_wins(c: Calibration) -> bool:
     return bool(np.all((np.asarray(k.data_tail) <= 1.0) & (np.asarray(k.gather_tail) <= 1.0)))
 
 
-def _gentle(k: OverlapConstants) -> bool:
+def _slows_little(k: OverlapConstants) -> bool:
     return bool(np.all(np.asarray(k.slow_down) <= 2.0))

@@ -119,7 +119,7 @@ def shard_groups(groups: Sequence[int], shards: Sequence[Shard]) -> tuple[Shard,
 
 def recomputations(context: AxisContext) -> tuple[Recomputation, ...]:
     """No recomputation, the sets of modules that suit the model or trainer, and whole layers."""
-    sets = context.framework.module_sets or tuple(frozenset(some) for some in _module_sets(context))
+    sets = context.framework.module_sets or tuple(map(frozenset, _module_sets(context)))
     return (
         Recomputation(Recompute.NONE, NO_MODULES, 0),
         *(Recomputation(Recompute.SELECTIVE, modules, 0) for modules in sets),

@@ -35,7 +35,7 @@ from mofa_model.blocks.softmax import SoftmaxAttention
 from mofa_model.blocks.sparse import SparseAttention
 from mofa_model.blocks.state_space import SelectiveScan, StateSpace
 
-_MODULES: Final = [import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)]
+_MODULES: Final = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
 BLOCKS: Final[dict[str, type[Block]]] = {
     kind.word: kind
     for module in _MODULES

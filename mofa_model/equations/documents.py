@@ -41,7 +41,7 @@ def filled(training: Training, number: Count) -> Ratio:
     for length, share in sorted(zip(documents.lengths, documents.shares, strict=True))[::-1]:
         size = min(length, sequence)
         for _ in range(max(1, round(_DRAWN * share / total))):
-            fits = [(room, at) for at, room in enumerate(left) if room >= size]
+            fits = [(room, n) for n, room in enumerate(left) if room >= size]
             if fits:
                 left[min(fits)[1]] -= size
             else:

@@ -59,7 +59,7 @@ class FeatureEffects:
     """Launches that recomputation makes again, over those of a forward pass. [1]"""
     overlapped: Ratio
     """1 where the exchange of experts is overlapped, else 0. [1]"""
-    recomputed: Ratio
+    recomputed_layers: Ratio
     """Share of a stage's layers that are recomputed; of some layers by kinds of stages. [1]"""
 
 
@@ -121,7 +121,9 @@ def feature_effects(cluster: Cluster, strategy: Strategy, stage_kinds: Stages) -
             Recompute.FULL: 1.0,
         }[s.recompute],
         overlapped=float(s.expert_overlap),
-        recomputed=1.0 if s.recompute is not Recompute.FULL else recomputed_share(s, stage_kinds),
+        recomputed_layers=1.0
+        if s.recompute is not Recompute.FULL
+        else recomputed_share(s, stage_kinds),
     )
 
 
@@ -174,7 +176,7 @@ def stage_times(
     """
     s, c, model = strategy, cluster.calibration.host, workload.model
     effects = effects or feature_effects(cluster, s, stage_kinds)
-    recomputed, launches = effects.recomputed, layer_launches(workload, cluster, s, effects)
+    recomputed, launches = effects.recomputed_layers, layer_launches(workload, cluster, s, effects)
     if len(layer_times) > len(launches):
         launches += layer_launches(workload, cluster, varied(s, chunks=1), effects)
     head_launch = c.head * effects.launches_left

@@ -396,13 +396,13 @@ def footprint(
     )
 
 
-def host_bytes(cluster: Cluster, states: Bytes, activations: Bytes) -> Bytes:
+def host_bytes(cluster: Cluster, state_bytes: Bytes, activations: Bytes) -> Bytes:
     """Host memory of the fullest node, from what one device of each kind of stage keeps
     there. [B]
     """
     node_bytes = activations * cluster.gpus_per_node
-    if anything(states):
-        node_bytes = node_bytes + states * cluster.gpus_per_node
+    if anything(state_bytes):
+        node_bytes = node_bytes + state_bytes * cluster.gpus_per_node
     return np.max(node_bytes, axis=0) if np.ndim(node_bytes) else node_bytes
 
 

@@ -104,16 +104,16 @@ class _ByWidth:
         """A call of so many sequences, tokens and heads. [s]"""
         near = np.argmin(np.abs(self._logs - np.log(np.ravel(width))), axis=0)
         time = self._like(int(near[0]), width, sizes)
-        for at in sorted({*near.tolist()} - {int(near[0])}):
-            time = np.where(near == at, self._like(at, width, sizes), time)
+        for index in sorted({*near.tolist()} - {int(near[0])}):
+            time = np.where(near == index, self._like(index, width, sizes), time)
         return time
 
-    def _like(self, at: int, width: Count, sizes: Mapping[str, Count]) -> Seconds:
+    def _like(self, index: int, width: Count, sizes: Mapping[str, Count]) -> Seconds:
         """Attention at the rate of one of the timers. [s]"""
-        known = float(self._widths[at])
-        if known != sum(LATENT):
+        timed_width = float(self._widths[index])
+        if timed_width != sum(LATENT):
             sizes = {**sizes, "kv_heads": KV_SHARE * sizes["heads"]}
-        return self._timers[at].seconds(**sizes) * (width / known)
+        return self._timers[index].seconds(**sizes) * (width / timed_width)
 
     @property
     def digest(self) -> str:

@@ -115,7 +115,7 @@ class Surface:
     """Binary logarithm of measured over law at the knots."""
     format: str
     """Format of the matrix units: bf16, fp8 or fp4."""
-    given: Mapping[str, float]
+    fixed_sizes: Mapping[str, float]
     """Sizes that all its calls share."""
     rows: int
     """Measured calls that it was fitted to."""
@@ -157,10 +157,10 @@ class Surface:
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Places of the corners of a cell, after its lowest; the last axis turns first."""
-        found: tuple[int, ...] = (0,)
+        places: tuple[int, ...] = (0,)
         for axis in self.knots:
-            found = tuple(one * len(axis) + step for one in found for step in (0, 1))
-        return found
+            places = tuple(place * len(axis) + step for place in places for step in (0, 1))
+        return places
 
     @cached_property
     def _flat(self) -> Floats:
@@ -178,10 +178,10 @@ class Timer:
 
     def seconds(self, **sizes: Numeric) -> Seconds:
         """Time of calls of these sizes, numbers or arrays of one shape. [s]"""
-        return self.surface.seconds(self.work(**self.surface.given, **sizes), self.sheet)
+        return self.surface.seconds(self.work(**self.surface.fixed_sizes, **sizes), self.sheet)
 
     @property
     def digest(self) -> str:
         """Checksum of all that its times depend on. It is part of the inputs hash."""
-        told = repr((self.surface.law, self.surface.knots, self.sheet)).encode()
-        return f"{zlib.crc32(self.surface.corrections.tobytes(), zlib.crc32(told)):08x}"
+        text = repr((self.surface.law, self.surface.knots, self.sheet)).encode()
+        return f"{zlib.crc32(self.surface.corrections.tobytes(), zlib.crc32(text)):08x}"

@@ -59,7 +59,7 @@ def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -
     if not tuning.targets <= ALL_LINEAR:
         odd = min(tuning.targets - ALL_LINEAR)
         raise BadValue("training.adapterTargets", odd, f"{trainer} has no words for it here")
-    if tuning.pure and rank and "precisions" not in framework(trainer).given:
+    if tuning.pure and rank and "precisions" not in framework(trainer).entry:
         right = f"adapters have a wide copy under {trainer}: give bf16"
         raise BadValue("training.precision", settings.precision, right)
     for field, values in {**usual, **had}.items():

@@ -37,7 +37,7 @@ class _Entries(Mapping[str, Entry]):
         self._file = file
         path = parsed.beside(__file__, file)
         self._data = parsed.read(path)
-        kept_tables = parsed.kept(path, self._data, parsed.tables_in) or {}
+        kept_tables = parsed.cached(path, self._data, parsed.tables_in) or {}
         self._parsed: dict[str, Entry] = {
             name: entry for name, entry in kept_tables.items() if isinstance(entry, dict)
         }

@@ -114,7 +114,7 @@ def _measured(
         return None
     attention, windows = (
         {
-            2.0 * held.surfaces[operator, name].given["head_dim"]: held.timer(operator, name)
+            2.0 * held.surfaces[operator, name].fixed_sizes["head_dim"]: held.timer(operator, name)
             for operator, name in held.surfaces
             if operator == kind and name in _HEADS
         }
@@ -272,7 +272,7 @@ def _surface(plain: Mapping[str, Any]) -> Surface:
         knots=knots,
         corrections=corrections.reshape([len(axis) for axis in knots]),
         format=str(plain["format"]),
-        given={str(name): float(value) for name, value in plain["given"].items()},
+        fixed_sizes={str(name): float(value) for name, value in plain["given"].items()},
         rows=int(plain["rows"]),
         source=str(plain["source"]),
     )

@@ -166,7 +166,7 @@ class OneFOneB(Schedule):
             kind=kind.reshape(1, -1),
             virtual_stage=stage.reshape(1, -1),
             microbatch=microbatches.reshape(1, -1),
-            present=np.ones((1, kind.size), dtype=bool),
+            occupied=np.ones((1, kind.size), dtype=bool),
             wave=wave.reshape(-1),
         )
 

@@ -29,7 +29,7 @@ _NEVER: Final = 2**40
 Numbers = NDArray[np.intp]
 
 
-def replay(
+def makespan(
     order: Order | Operations,
     *,
     forward: Seconds,
@@ -78,10 +78,10 @@ def replay(
             if blocking:
                 end += delay[first:last]
             arrivals[slot * steps + first : slot * steps + last] = end
-    makespan: Seconds = np.max(arrivals.take(walk.last_rows, axis=0), axis=0).reshape(arrays.shape)[
+    longest: Seconds = np.max(arrivals.take(walk.last_rows, axis=0), axis=0).reshape(arrays.shape)[
         ()
     ]
-    return makespan
+    return longest
 
 
 class _StageArrays:
@@ -154,7 +154,7 @@ class _Waves:
         self._order = order
         self.depth, self._m = order.depth, order.microbatches
         self._device: Numbers = np.repeat(np.arange(len(order.steps)), order.steps)
-        self._present = order.present
+        self._occupied = order.occupied
         self._results = self.depth * self._m
         self._no_result = 2 * self._results  # the result that no operation makes
         self._follow_operations()
@@ -163,13 +163,13 @@ class _Waves:
         sizes = np.bincount(wave)
         self.waves = tuple(pairwise([0, *np.cumsum(sizes[sizes > 0]).tolist()]))
         """Each wave as two numbers: its first step, and the first step of the next wave."""
-        self.is_pair: NDArray[np.bool_] = self._present[-1, by_wave] & (len(self._present) > 1)
+        self.is_pair: NDArray[np.bool_] = self._occupied[-1, by_wave] & (len(self._occupied) > 1)
         """Whether a step has more than one operation."""
         down = np.where(order.kind == _FORWARD, 1, -1)
         arrives, boundary_in = self._crossing(-down)
         _, boundary_out = self._crossing(down)
         passes = np.where(
-            self._present, order.kind * (self.depth + 1) + order.virtual_stage, self.depth
+            self._occupied, order.kind * (self.depth + 1) + order.virtual_stage, self.depth
         )
         source = np.where(arrives, self._result - down * self._m, self._no_result)
         slots, steps = passes.shape
@@ -200,9 +200,9 @@ class _Waves:
         order = self._order
         self._number = order.virtual_stage * self._m + order.microbatch
         self._device_of = np.full(self._results, -1, dtype=np.intp)  # the device of a virtual stage
-        for numbers, present in zip(self._number, self._present, strict=True):
+        for numbers, present in zip(self._number, self._occupied, strict=True):
             self._device_of[numbers[present]] = self._device[present]
-        used = self._present & (order.kind != _WEIGHT)
+        used = self._occupied & (order.kind != _WEIGHT)
         offset = np.where(order.kind == _FORWARD, 0, self._results)
         self._result: Numbers = np.where(used, offset + self._number, self._no_result + 1)
 
@@ -260,7 +260,7 @@ class _Waves:
         not_last = ~forward & ~weight & (order.virtual_stage < self.depth - 1)
         second = np.where(not_last, backwards + self._m, self._no_result)
         return [
-            np.where(self._present, part, self._no_result)[slot]
+            np.where(self._occupied, part, self._no_result)[slot]
             for part in (first, second)
             for slot in range(len(first))
         ]

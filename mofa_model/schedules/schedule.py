@@ -67,7 +67,7 @@ Order = tuple[tuple[Step, ...], ...]
 
 
 KINDS: Final = tuple(OperationKind)
-POSITION: Final = {kind: at for at, kind in enumerate(KINDS)}
+POSITION: Final = {kind: number for number, kind in enumerate(KINDS)}
 """The number of each kind in arrays."""
 Numbers = NDArray[np.intp]
 
@@ -81,7 +81,7 @@ class Operations:
     kind: Numbers
     virtual_stage: Numbers
     microbatch: Numbers
-    present: NDArray[np.bool_]
+    occupied: NDArray[np.bool_]
     """Whether a step has so many operations; where not, the others are 0."""
     wave: Numbers | None = None
     """A number for each step, higher than that of any step that it waits for, [steps]; None where

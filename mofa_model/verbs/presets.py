@@ -261,7 +261,7 @@ def _call(device: str, text: str) -> Table:
     held = kernels_of(device)
     timer = held.timer(operator, form)
     try:
-        work = timer.work(**timer.surface.given, **sizes)
+        work = timer.work(**timer.surface.fixed_sizes, **sizes)
     except TypeError as error:
         raise BadValue("--call", text, f"{str(error).partition('() ')[2]}; {example}") from None
     seconds = float(timer.seconds(**sizes))

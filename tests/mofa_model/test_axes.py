@@ -233,7 +233,7 @@ def test_axes_of_the_question_are_no_part_of_a_strategy():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in frameworks() if framework(name).given.get("expert_overlap") is False]
+    "name", [name for name in frameworks() if framework(name).entry.get("expert_overlap") is False]
 )
 def test_a_trainer_without_overlap_of_experts_has_it_off_and_nothing_else(name):
     (axis,) = (axis for axis in AXES if axis.name == "expert_overlap")

@@ -81,7 +81,7 @@ def _plain(operator: str, form: str, surface: Surface) -> dict[str, Any]:
         "operator": operator,
         "form": form,
         "format": surface.format,
-        "given": dict(surface.given),
+        "given": dict(surface.fixed_sizes),
         "rows": surface.rows,
         "source": surface.source,
         "law": law,

@@ -68,7 +68,7 @@ def surface(calls: Calls, sheet: Sheet, source: str) -> Surface:
         knots=knots,
         corrections=np.zeros([len(axis) for axis in knots]),
         format=calls.format,
-        given=calls.given,
+        fixed_sizes=calls.given,
         rows=len(calls.seconds),
         source=source,
     )

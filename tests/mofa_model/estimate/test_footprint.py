@@ -197,7 +197,9 @@ def test_no_offload_moves_more_than_is_kept_and_a_further_input_never_moves_less
     many = stored(name, replace(base, offload=names | {more}))
     for one, other in zip(few, many, strict=True):
         assert (
-            float(one.offloaded) <= float(other.offloaded) * (1 + 1e-12) <= float(other.stored) * (1 + 1e-9)
+            float(one.offloaded)
+            <= float(other.offloaded) * (1 + 1e-12)
+            <= float(other.stored) * (1 + 1e-9)
         )
 
 

@@ -266,6 +266,6 @@ def test_modules_that_are_computed_again_are_launched_again_where_the_host_is_th
 )
 def test_latents_and_shared_experts_are_launched_beside_a_plain_layers_kernels(model, launches):
     cluster = ideal(8, host={"layer": 4e-3, "layer_unsharded": 4e-3, "layer_experts": 9e-3})
-    plain = FeatureEffects(launches_left=1.0, relaunched=0.0, overlapped=0.0, recomputed=1.0)
+    plain = FeatureEffects(launches_left=1.0, relaunched=0.0, overlapped=0.0, recomputed_layers=1.0)
     found = layer_launches(workload(model), cluster, Strategy(dp=8), plain)
     assert [float(time) for time in found] == pytest.approx(launches)

@@ -36,7 +36,7 @@ def drawn(timer, seed, count=400):
     return {
         name: np.round(np.exp2(random.uniform(*np.log2(SIZES[name]), count)))
         for name in names
-        if name not in timer.surface.given
+        if name not in timer.surface.fixed_sizes
     }
 
 
@@ -51,7 +51,7 @@ def test_no_call_beats_the_peak_and_none_shrinks_where_a_size_grows(device):
     for (operator, form), timer in timers(device).items():
         sizes = drawn(timer, 3)
         seconds = timer.seconds(**sizes)
-        work = timer.work(**timer.surface.given, **sizes)
+        work = timer.work(**timer.surface.fixed_sizes, **sizes)
         assert np.all(seconds * timer.sheet.peak >= work.flops * (1.0 - 1e-12))
         for name in OPERATORS[operator].grows:
             grown = timer.seconds(**sizes | {name: sizes[name] * 1.3})
@@ -97,7 +97,7 @@ def toy():
         knots=((64.0, 512.0), (1.0, 2.0), (1.0, 2.0)),
         corrections=np.zeros((2, 2, 2)),
         format="bf16",
-        given={"width": 2.0},
+        fixed_sizes={"width": 2.0},
         rows=9,
         source="a toy",
     )

@@ -181,7 +181,7 @@ def test_states_of_other_optimizers_are_shared_and_kept_as_megatron_can():
 
 @pytest.mark.parametrize("trainer", ["megatron", "torchtitan", "deepspeed", "accelerate"])
 def test_what_a_trainer_can_run_names_the_place_where_it_was_read(trainer):
-    given = dict(framework(trainer).given)
+    given = dict(framework(trainer).entry)
     read = given.pop("read")
     assert set(given) - {"about", "aliases", "source", "note"} == set(read)
 

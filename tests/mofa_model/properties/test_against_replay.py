@@ -14,7 +14,7 @@ from strategies import clusters, workloads
 from mofa_model.estimate import estimate
 from mofa_model.estimate.step import exposed_hops, hop_time, pipeline_flow
 from mofa_model.schedules import DUALPIPE, INTERLEAVED, ONE_F_ONE_B, SCHEDULES
-from mofa_model.schedules.replay import replay
+from mofa_model.schedules.replay import makespan
 from mofa_model.strategy import Strategy
 
 HOP = 3e-4
@@ -50,7 +50,7 @@ def replayed(found, strategy, micro_batches, hop, alike):
         forward=f * chunk, input_gradient=(1 - f - w) * chunk, weight_gradient=w * chunk, hop=hop
     )
     order = strategy.schedule.order(strategy.pp, micro_batches, int(strategy.vpp))
-    return float(replay(order, **times, blocking=not strategy.pipeline_overlap).makespan)
+    return float(makespan(order, **times, blocking=not strategy.pipeline_overlap))
 
 
 @st.composite

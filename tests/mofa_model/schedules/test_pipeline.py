@@ -26,7 +26,7 @@ from mofa_model.schedules.one_f_one_b import (
     steady_time,
     warmup_time,
 )
-from mofa_model.schedules.replay import replay
+from mofa_model.schedules.replay import makespan
 from mofa_model.schedules.schedule import bubble_time
 
 CLOSE = 1e-12
@@ -74,7 +74,7 @@ def both(layout, f, i, w, hop, pair, *, blocking=False):
     )
     times = dict(forward=f / v, input_gradient=i / v, weight_gradient=w / v, hop=hop, pair=pair)
     order = schedule.order(p, m, v)
-    return float(closed), float(replay(order, **times, blocking=blocking))
+    return float(closed), float(makespan(order, **times, blocking=blocking))
 
 
 def overlap(f, i, w, saved):
@@ -185,7 +185,7 @@ def uneven(C, m, f, hop):
         )
     )
     times = dict(forward=f * C, input_gradient=(1 - f) * C, weight_gradient=0.0, hop=hop)
-    return float(closed), float(replay(ONE_F_ONE_B.order(len(C), m), **times))
+    return float(closed), float(makespan(ONE_F_ONE_B.order(len(C), m), **times))
 
 
 def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form():
@@ -195,7 +195,7 @@ def test_a_forward_share_that_differs_between_stages_can_exceed_the_closed_form(
     times = dict(
         forward=[1.0, 0.0, 0.0, 0.0], input_gradient=[0.0, 1.0, 0.0, 0.0], weight_gradient=0.0
     )
-    assert replay(ONE_F_ONE_B.order(4, 9), **times) == 9 + 3
+    assert makespan(ONE_F_ONE_B.order(4, 9), **times) == 9 + 3
 
 
 def test_warmup_steady_and_cooldown_add_up_to_sum_c_and_m_minus_one_times_max_c():

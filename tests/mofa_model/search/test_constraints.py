@@ -185,7 +185,7 @@ def test_every_trainer_is_known_by_its_names_and_shortens_axes():
     for name in frameworks():
         shortened = AXES.supported_by(framework(name))
         assert 0 < shortened.raw <= whole
-        assert framework(name).given["source"]
+        assert framework(name).entry["source"]
     assert framework("Megatron-Core").name == "megatron"
     with pytest.raises(UnknownName, match="framework"):
         framework("megatro")

@@ -414,7 +414,7 @@ def brute_force(w, c, trainer, found, gpus, asked):
     it breaks.
     """
     reasons, pruned, legal = Counter(), 0, {}
-    axes, t = found.axes, framework(trainer).given
+    axes, t = found.axes, framework(trainer).entry
     shortened = prod(len(v) for v in axes.values.values())
     reasons["NotInFramework"] = found.raw - shortened
     order, late = (
