@@ -149,7 +149,7 @@ def of_bad_input(
     """Annotations of a question that cannot be answered; `status` is one of `UNANSWERED`."""
     return {
         PREFIX + "status": status,
-        PREFIX + "explanation": _short(message),
+        PREFIX + "explanation": _one_line(message),
         PREFIX + "inputs-hash": digest,
         PREFIX + "model-version": model_version,
         PREFIX + "computed-at": computed_at,
@@ -236,7 +236,7 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
         whole["evidence"] = {"runs": advice.basis.runs, "nearest": nearest}
     if (current := advice.current) is not None:
         whole["current"] = {"strategy": current.text, "gain": _number(current.gain)} | (
-            {"reason": _short(current.reason)}
+            {"reason": _one_line(current.reason)}
             if current.predicted is None or current.reason
             else {"step_seconds": _number(current.predicted.step_seconds.target)}
         )
@@ -244,12 +244,12 @@ def recommendation(advice: Advice, launch: Iterable[str] = (), sizes: Sequence[A
     more = {"launch": list(launch), "sizes": list(sizes), "learned": dict(advice.taught)}
     whole |= {key: value for key, value in more.items() if value}
     if advice.caveats:
-        whole["caveats"] = [_short(text) for text in advice.caveats]
+        whole["caveats"] = [_one_line(text) for text in advice.caveats]
     alternatives = whole["alternatives"] = [
         {
             "name": other.name,
             "strategy": format_strategy(other.strategy),
-            "reason": _short(other.reason),
+            "reason": _one_line(other.reason),
         }
         for other in advice.alternatives
     ]
@@ -303,7 +303,7 @@ def _digits(value: float, digits: int) -> str:
     return f"{value:.{places}f}"
 
 
-def _short(text: str) -> str:
+def _one_line(text: str) -> str:
     """A sentence on one line, printable, of at most 512 bytes."""
     line = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
     if len(line.encode()) <= _LONGEST_SENTENCE:
@@ -324,7 +324,7 @@ def _canonical(value: Any) -> Any:
     if isinstance(value, int | float) or hasattr(value, "tolist"):
         return _canonical_number(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: _canonical(getattr(value, item.name)) for item in _asked(value)}
+        return {item.name: _canonical(getattr(value, item.name)) for item in _hashed_fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _canonical(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
@@ -334,7 +334,7 @@ def _canonical(value: Any) -> Any:
     raise TypeError(f"a question cannot hold {type(value).__name__}")
 
 
-def _asked(value: Any) -> list[Field[Any]]:
+def _hashed_fields(value: Any) -> list[Field[Any]]:
     """Fields that are hashed. A later field at its default is not: hashes of old questions stay."""
     return [
         item

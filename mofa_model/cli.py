@@ -255,7 +255,7 @@ def _as_paste(words: list[str]) -> list[str]:
     command = rest if first == "--" else words
     if not starts_file and command and command[0] in _LAUNCHERS and _starts_program(command):
         return _typed_command(command)
-    if first != PASTE and (first in verbs.foreign() or _is_slip(first)):
+    if first != PASTE and (first in verbs.foreign() or _is_misspelt_verb(first)):
         return words
     spoken_words = rest if first in {PASTE, *_SHELLS, *spoken.ASKED} else words
     options, unread, gpus = spoken.read_words(spoken_words)
@@ -303,7 +303,7 @@ def _typed_command(words: Sequence[str]) -> list[str]:
     return [PASTE, shlex.join([*words[:place], *words[place + 2 :]]), *words[place : place + 2]]
 
 
-def _is_slip(word: str) -> bool:
+def _is_misspelt_verb(word: str) -> bool:
     """Whether a word is nearly a verb's name, as `adivse` is."""
     from difflib import get_close_matches
 
@@ -461,13 +461,13 @@ def _run_verb(name: str, rest: list[str], program: str, instead: str | None) -> 
     if unknown:
         unknown_options.refuse(parser, unknown)
     if name in {*verbs.ours(), *verbs.LAB}:
-        _refuse_nothing(rest)
+        _refuse_empty(rest)
     if name in verbs.ours():  # these compute and end; the operator lasts
         prefer_large_pages()
     return verb.run(arguments)
 
 
-def _refuse_nothing(words: Sequence[str]) -> None:
+def _refuse_empty(words: Sequence[str]) -> None:
     """Refuse empty values; a shell makes them of variables that are not set."""
     for before, word in zip(["argument", *words], words, strict=False):
         if not word or (word.startswith("--") and word.endswith("=")):

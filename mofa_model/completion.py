@@ -95,11 +95,11 @@ def _parser(
         made = below.add_parser(name, help=summary)
         if name == typed:
             load(name).configure(made)
-            _valued(made)
+            _offer_names(made)
     return parser
 
 
-def _valued(parser: argparse.ArgumentParser) -> None:
+def _offer_names(parser: argparse.ArgumentParser) -> None:
     """Give options that take names the list of these names."""
     from mofa_model import presets
 

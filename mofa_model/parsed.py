@@ -26,7 +26,8 @@ def beside(module: str, *names: str) -> str:
 
 def read(path: str) -> bytes:
     """The bytes of a file that is shipped with a module."""
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes as long to import as all our tables to read
+    # To import pathlib takes as long as to read all our tables.
+    with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
 
 

@@ -75,7 +75,7 @@ def stages_of(model: Transformer, strategy: Strategy, rule: str, dimensions: int
     """The kinds of stages of a family's layouts; `dimensions` is 1 where others are arrays."""
     rule = _rule(model, rule)
     patterns = _patterns(model)
-    inputs = (strategy.pp, strategy.vpp, *_numbers(model))
+    inputs = (strategy.pp, strategy.vpp, *_repeats_and_costs(model))
     shape = np.broadcast_shapes(*map(np.shape, inputs))
     # What all layouts share has no column: numpy is slow at many of them.
     columns = {
@@ -228,7 +228,7 @@ def _patterns(model: Transformer) -> _Patterns:
     return tuple(tuple(kind_number[id(layer)] for layer in run.layers) for run in model.runs)
 
 
-def _numbers(model: Transformer) -> list[Numeric]:
+def _repeats_and_costs(model: Transformer) -> list[Numeric]:
     """How often every run comes, cost of the head, and cost of every kind of layer. [1]"""
     h = model.hidden
     costs = [sum(block.placement_cost(h) for block in kind.blocks) for kind in model.kinds]
@@ -241,7 +241,7 @@ def _kinds(
 ) -> tuple[tuple[float, ...], ...]:
     """Distinct stages as (count, position, embedding, head, layers of each kind), in order."""
     kinds: dict[tuple[float, ...], list[float]] = {}
-    for position, kind in enumerate(_every(rule, folded, patterns, pp, vpp, *numbers)):
+    for position, kind in enumerate(_stages(rule, folded, patterns, pp, vpp, *numbers)):
         kinds.setdefault(kind, [0, position])[0] += 1
     return tuple((n, position, *kind) for kind, (n, position) in kinds.items())
 
@@ -253,13 +253,13 @@ def kind_of_stages(model: Transformer, strategy: Strategy, rule: str) -> list[in
     >>> kind_of_stages(model("llama3-8b"), Strategy(pp=4), "even")
     [0, 1, 1, 2]
     """
-    numbers = map(float, (strategy.pp, strategy.vpp, *_numbers(model)))
-    stages = _every(_rule(model, rule), strategy.schedule.folded, _patterns(model), *numbers)
+    numbers = map(float, (strategy.pp, strategy.vpp, *_repeats_and_costs(model)))
+    stages = _stages(_rule(model, rule), strategy.schedule.folded, _patterns(model), *numbers)
     kind_numbers = {kind: number for number, kind in enumerate(dict.fromkeys(stages))}
     return [kind_numbers[kind] for kind in stages]
 
 
-def _every(
+def _stages(
     rule: str, folded: bool, patterns: _Patterns, pp: float, vpp: float, *numbers: float
 ) -> list[tuple[float, ...]]:
     """Every stage as (embedding, head, layers of each kind), in order.
@@ -267,13 +267,13 @@ def _every(
     In a V both virtual stages of a device count together.
     """
     if folded:
-        line = _every(rule, False, patterns, 2.0 * pp, 1.0, *numbers)
+        line = _stages(rule, False, patterns, 2.0 * pp, 1.0, *numbers)
         return [
             tuple(a + b for a, b in zip(down, up, strict=True))
             for down, up in zip(line[: int(pp)], reversed(line), strict=False)
         ]
     repeats, (head, *costs) = numbers[: len(patterns)], numbers[len(patterns) :]
-    order = _in_order(patterns, repeats)
+    order = _layer_kinds(patterns, repeats)
     # Layers of each kind before every layer of the network.
     layers_before = [
         list(accumulate((layer == kind for layer in order), initial=0))
@@ -285,7 +285,7 @@ def _every(
 
     stages = int(pp)
     if rule == "cost":
-        dealt = _dealt_by_cost([costs[kind] for kind in order], stages, head)
+        dealt = _stages_by_cost([costs[kind] for kind in order], stages, head)
         ranges = _ranges([layers for layers, _, _ in dealt])
         return [
             (embedding, has_head, *layers_on((layer_range,)))
@@ -297,7 +297,7 @@ def _every(
     ]
 
 
-def _in_order(patterns: _Patterns, repeats: Sequence[float]) -> list[int]:
+def _layer_kinds(patterns: _Patterns, repeats: Sequence[float]) -> list[int]:
     """Kinds of all layers in order of the network."""
     return [kind for run, n in zip(patterns, repeats, strict=True) for kind in run * int(n)]
 
@@ -310,9 +310,9 @@ def _chunks(
     It is one piece for each virtual stage where layers are unlike or a layout is given.
     """
     if rule == UNLIKE:
-        return _ranges([n for n, _, _ in _dealt_by_cost(layers, stages * virtual, head)])
+        return _ranges([n for n, _, _ in _stages_by_cost(layers, stages * virtual, head)])
     if rule in RULES:
-        return _ranges(_dealt(rule, len(layers), stages, virtual))
+        return _ranges(_layers_by_stage(rule, len(layers), stages, virtual))
     sizes = [stage.count("t") for stage in layout_stages(rule)]
     if len(sizes) != stages * virtual or sum(sizes) != len(layers):
         right = f"{stages * virtual} virtual stages, {len(layers)} layers"
@@ -370,9 +370,9 @@ def stages_in_order(
     """
     if _rule(model, rule) != UNLIKE:
         return ()
-    patterns, numbers = _patterns(model), [float(number) for number in _numbers(model)]
+    patterns, numbers = _patterns(model), [float(number) for number in _repeats_and_costs(model)]
     repeats, (head, *costs) = numbers[: len(patterns)], numbers[len(patterns) :]
-    order = _in_order(patterns, repeats)
+    order = _layer_kinds(patterns, repeats)
     layers = [costs[kind] for kind in order]
     chunks = _chunks(UNLIKE, layers, head, int(strategy.pp), int(strategy.vpp))
     return tuple(tuple(model.kinds[kind] for kind in order[first:last]) for first, last in chunks)
@@ -389,7 +389,7 @@ def _rule(model: Transformer, rule: str) -> str:
     return UNLIKE if rule == "slots" and model.unlike else rule
 
 
-def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
+def _layers_by_stage(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
     """Layers of each stage under `even` and `slots`."""
     chunks = stages * virtual
     if stages == 1 or layers % chunks == 0:
@@ -404,7 +404,7 @@ def _dealt(rule: str, layers: int, stages: int, virtual: int) -> list[int]:
     return dealt
 
 
-def _dealt_by_cost(layers: list[float], stages: int, head: float) -> list[tuple[int, int, int]]:
+def _stages_by_cost(layers: list[float], stages: int, head: float) -> list[tuple[int, int, int]]:
     """(layers, embedding, head) of each stage in order, when blocks are dealt by cost."""
     costs = [
         ("embedding", 0.0),

@@ -285,7 +285,8 @@ AXES: Final = (
     Axis(
         name="chunk_layers", fields=("chunk_layers",), scope=Scope.SHAPE, tried=tried.of_all(0),
         complexity=21, off=0, words=(Number(key="chunk-layers", field="chunk_layers", least=0),),
-        feature="chunks", assumed=False, values="all layers; where it is asked for, a number of those of a stage",
+        feature="chunks", assumed=False,
+        values="all layers; where it is asked for, a number of those of a stage",
         example="chunk-layers=0,2,4", shape_rules=rules.CHUNKS,
         stuck="whole experts leave no layer to run in chunks",
     ),

@@ -92,7 +92,7 @@ class Axis:
     example: str = ""
     """A constraint, for that table."""
     stuck: str = ""
-    """Of shapes: what an answer says where no value of this axis is legal."""
+    """Of shapes: the reason that an answer gives where no value of this axis is legal."""
 
     # Which trainers have them.
     off: Any = None
@@ -121,8 +121,8 @@ class Axis:
     idle: Callable[[Rows], Mask] | None = None
     """Of features: rows on which it has nothing to act on, so that all its values say the same."""
     never_slower: Callable[[Calibration], bool] | None = None
-    """Of a switch: whether on is proved never slower than off; then off is left out where on is
-    legal."""
+    """Of a switch: whether it is proved that on is never slower than off. Then off is left out
+    where on is legal."""
 
     @property
     def keys(self) -> tuple[Word, ...]:

@@ -92,12 +92,12 @@ def _undivided(numbers: Iterable[Numeric | None], ranks: Any) -> Any:
     return bad
 
 
-def _widths(rows: Rows, context: AxisContext) -> Any:
+def _undivided_widths(rows: Rows, context: AxisContext) -> Any:
     blocks = context.workload.model.blocks
     return _undivided((width for block in blocks for width in block.split()), rows["tp"])
 
 
-def _gpus(*names: str) -> Rule:
+def _undivided_gpus(*names: str) -> Rule:
     def undivided(rows: Rows, _: AxisContext) -> Any:
         used = np.prod([rows[name] for name in names], axis=0)
         return np.mod(rows["gpus"], used) != 0
@@ -105,14 +105,14 @@ def _gpus(*names: str) -> Rule:
     return undivided
 
 
-def _sequence(rows: Rows, context: AxisContext) -> Any:
+def _undivided_sequence(rows: Rows, context: AxisContext) -> Any:
     # Two blocks of the sequence a rank balance causal attention.
     halved = (rows["mode"] != _SPLIT_HEADS) | context.framework.keeps("context_halves")
     blocks = np.where(halved & (rows["cp"] > 1), 2.0 * rows["cp"], rows["cp"])
     return np.mod(context.workload.training.sequence, blocks) != 0
 
 
-def _context_heads(rows: Rows, context: AxisContext) -> Any:
+def _undivided_heads(rows: Rows, context: AxisContext) -> Any:
     heads = (block.all_to_all_heads() for block in context.workload.model.blocks)
     return (rows["mode"] == _SPLIT_HEADS) & _undivided(heads, rows["tp"] * rows["cp"])
 
@@ -123,7 +123,7 @@ def _in_mode(rows: Rows, mode: str) -> Mask:
     return mask
 
 
-def _context_beside(rows: Rows, context: AxisContext) -> Any:
+def _context_of_blocks(rows: Rows, context: AxisContext) -> Any:
     bad = np.zeros(len(rows["cp"]), dtype=bool)
     beside = context.framework.entry.get("block_context", {})
     for block in context.workload.model.blocks:
@@ -133,7 +133,7 @@ def _context_beside(rows: Rows, context: AxisContext) -> Any:
     return bad
 
 
-def _sequence_short(rows: Rows, context: AxisContext) -> Any:
+def _short_sequence(rows: Rows, context: AxisContext) -> Any:
     return (rows["cp"] > 1) & (context.workload.training.sequence / rows["cp"] < SHORTEST)
 
 
@@ -144,11 +144,11 @@ def _layers_and_ends(context: AxisContext) -> Numeric:
     return context.workload.model.layers + spare
 
 
-def _virtual_deep(rows: Rows, context: AxisContext) -> Any:
+def _too_many_virtual_stages(rows: Rows, context: AxisContext) -> Any:
     return (rows["vpp"] > 1) & (rows["pp"] * rows["vpp"] > _layers_and_ends(context))
 
 
-def _layers(rows: Rows, context: AxisContext) -> Any:
+def _undivided_layers(rows: Rows, context: AxisContext) -> Any:
     chunks, uneven = rows["pp"] * rows["vpp"], context.framework.uneven
     layers = context.workload.model.layers
     bad = np.mod(layers, chunks) != 0
@@ -168,12 +168,12 @@ def _layers_dealt_singly(rows: Rows, context: AxisContext) -> Any:
     return (rows["pp"] > 1) & (beside or (model.unlike and entry.get("unlike_stages") == "whole"))
 
 
-def _virtual_space(rows: Rows, context: AxisContext) -> Any:
+def _virtual_state_space(rows: Rows, context: AxisContext) -> Any:
     mixed = any(block.variant == "state_space" for block in context.workload.model.blocks)
     return (rows["vpp"] > 1) & (mixed and context.framework.keeps("state_space_plain"))
 
 
-def _schedule(rows: Rows, _: AxisContext) -> Any:
+def _impossible_schedule(rows: Rows, _: AxisContext) -> Any:
     possible = np.zeros(len(rows["pp"]), dtype=bool)
     for position, schedule in enumerate(SCHEDULES):
         chosen = rows["schedule"] == position
@@ -184,7 +184,7 @@ def _schedule(rows: Rows, _: AxisContext) -> Any:
     return ~possible
 
 
-def _expert_width(rows: Rows, context: AxisContext) -> Any:
+def _undivided_experts(rows: Rows, context: AxisContext) -> Any:
     blocks = context.workload.model.blocks
     return _undivided((width for block in blocks for width in block.split_inside()), rows["etp"])
 
@@ -194,7 +194,7 @@ def _folded_experts(rows: Rows, context: AxisContext) -> Any:
     return all_three & context.framework.keeps("folded_experts")
 
 
-def _bounded(name: str) -> Rule:
+def _outside_bounds(name: str) -> Rule:
     def outside(rows: Rows, context: AxisContext) -> Any:
         low, high = context.bounds.get(name, (0.0, np.inf))
         return (rows[name] < low) | (rows[name] > high)
@@ -207,15 +207,15 @@ TENSOR: Final = (
         Rejection.TENSOR_PARALLEL_CROSSES_NODE,
         lambda rows, context: rows["tp"] > context.cluster.domain,
     ),
-    (Rejection.NOT_DIVISIBLE, _gpus("tp")),
-    (Rejection.NOT_DIVISIBLE, _widths),
+    (Rejection.NOT_DIVISIBLE, _undivided_gpus("tp")),
+    (Rejection.NOT_DIVISIBLE, _undivided_widths),
 )
 CONTEXT: Final = (
-    (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp")),
-    (Rejection.NOT_DIVISIBLE, _sequence),
-    (Rejection.NOT_DIVISIBLE, _context_heads),
-    (Rejection.NOT_IN_FRAMEWORK, _context_beside),
-    (Rejection.SEQUENCE_TOO_SHORT, _sequence_short),
+    (Rejection.NOT_DIVISIBLE, _undivided_gpus("tp", "cp")),
+    (Rejection.NOT_DIVISIBLE, _undivided_sequence),
+    (Rejection.NOT_DIVISIBLE, _undivided_heads),
+    (Rejection.NOT_IN_FRAMEWORK, _context_of_blocks),
+    (Rejection.SEQUENCE_TOO_SHORT, _short_sequence),
 )
 STAGES: Final = (
     (
@@ -223,8 +223,8 @@ STAGES: Final = (
         lambda rows, context: rows["pp"] > _layers_and_ends(context),
     ),
     (Rejection.NOT_IN_FRAMEWORK, _layers_dealt_singly),
-    (Rejection.NOT_DIVISIBLE, _gpus("tp", "cp", "pp")),
-    (Rejection.CONSTRAINT, _bounded("dp")),
+    (Rejection.NOT_DIVISIBLE, _undivided_gpus("tp", "cp", "pp")),
+    (Rejection.CONSTRAINT, _outside_bounds("dp")),
 )
 BATCH: Final = (
     (
@@ -234,14 +234,14 @@ BATCH: Final = (
         ),
     ),
     (Rejection.TOO_FEW_MICRO_BATCHES, lambda rows, _: rows["micro_batches"] < rows["pp"]),
-    (Rejection.CONSTRAINT, _bounded("micro_batches")),
+    (Rejection.CONSTRAINT, _outside_bounds("micro_batches")),
 )
 PIPELINE: Final = (
     (Rejection.DUPLICATE, lambda rows, _: (rows["pp"] == 1) & (rows["pipeline"] != rows["plain"])),
-    (Rejection.NOT_IN_FRAMEWORK, _virtual_space),
-    (Rejection.MORE_STAGES_THAN_LAYERS, _virtual_deep),
-    (Rejection.NOT_DIVISIBLE, _layers),
-    (Rejection.SCHEDULE_NOT_POSSIBLE, _schedule),
+    (Rejection.NOT_IN_FRAMEWORK, _virtual_state_space),
+    (Rejection.MORE_STAGES_THAN_LAYERS, _too_many_virtual_stages),
+    (Rejection.NOT_DIVISIBLE, _undivided_layers),
+    (Rejection.SCHEDULE_NOT_POSSIBLE, _impossible_schedule),
 )
 CHUNKS: Final = (
     (Rejection.DUPLICATE, lambda rows, _: (rows["chunk_layers"] > 0) & (rows["chunks"] == 1)),
@@ -251,7 +251,7 @@ EXPERTS: Final = (
         Rejection.EXPERT_TENSOR_PARALLEL,
         lambda rows, _: (rows["etp"] != 1) & (rows["etp"] != rows["tp"]),
     ),
-    (Rejection.NOT_DIVISIBLE, _expert_width),
+    (Rejection.NOT_DIVISIBLE, _undivided_experts),
     (
         Rejection.NOT_DIVISIBLE,
         lambda rows, _: np.mod(rows["tp"] * rows["cp"] * rows["dp"], rows["ep"] * rows["etp"]) != 0,

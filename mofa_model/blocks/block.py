@@ -126,17 +126,17 @@ class SavedTensor:
     dropped_by: frozenset[str] = NOTHING
     """Modules whose recomputation drops it."""
     offloaded_by: Mapping[str, Ratio] = field(default_factory=dict)
-    """Shares of it that go to the host with the inputs of a module."""
+    """Share of it that goes to the host with the inputs of each of these modules."""
     product_input: bool = False
     """Whether it is input of a matrix product: in low precision it is kept narrow."""
     readers: frozenset[str] = NOTHING
-    """Linear layers that alone need it: it is not kept where none of them is trained."""
+    """The only linear layers that need it: it is not kept where none of them is trained."""
     narrowed_by: frozenset[str] = NOTHING
-    """Modules that, recomputed in low precision, leave it narrow: what they start from."""
+    """Modules that start from it: recomputed in low precision, they leave it narrow."""
     halved: bool = False
     """Whether `per_op` keeps half of it, as half of two equal products."""
     gradient_alive: bool = False
-    """Whether its gradient is alive beside those of its kind in the backward pass."""
+    """Whether the backward pass holds its gradient together with those of other such tensors."""
     routed: bool = False
     """Whether it is there for every token that an expert got, and runs in chunks."""
     logit_width: bool = False
@@ -151,7 +151,7 @@ class SavedTensor:
     short_lived: bool = False
     """Whether it is gone before the backward pass, which makes its gradient all the same."""
     upcast: bool = False
-    """Whether it is what fp32 adds to the width of activations."""
+    """Whether it is the part by which fp32 is wider than activations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +174,9 @@ class ContextMessages:
     """What context-parallel ranks send each other, shared by tensor parallelism."""
 
     ring_elements: Count = 0.0
-    """Elements a token that go around: keys and values."""
+    """Elements a token that go around a ring: keys and values."""
     all_to_all_elements: Count = 0.0
-    """Elements a token that an all-to-all moves beside these: queries and outputs."""
+    """Elements a token that an all-to-all moves beside the former: queries and outputs."""
     unsplit_elements: Count | None = None
     """Elements a token that go around whole, on every tensor-parallel rank; None = nothing does."""
     state_elements: Count | None = None
@@ -204,9 +204,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class RecomputedWork:
-    """What a recomputed module runs again of a block: shares of its products and of its elementwise
-    work.
-    """
+    """The shares of a block's products and elementwise work that a recomputed module runs again."""
 
     linear: Ratio
     elementwise: Ratio
@@ -227,14 +225,14 @@ class Block(ABC):
     norm_offloaded_with: ClassVar[str] = ""
     """Module with whose inputs the output of the norm before the block goes to the host."""
     residual_offloaded_with: ClassVar[str] = ""
-    """The same of the norm's input; a norm that is fused with the product behind it has none of its
-    own."""
+    """Module with whose inputs the input of that norm goes to the host. A norm that is fused with
+    the product behind it has no input of its own."""
     recomputed_work: ClassVar[Mapping[str, RecomputedWork]] = {}
-    """What modules that can be recomputed run again."""
+    """For each module that can be recomputed, what of the block it runs again."""
 
     @property
     def variant(self) -> str:
-        """The word by which trainers list that they have this block, or its variant."""
+        """The word for this block, or for its variant, in the entries of trainers."""
         return self.word
 
     @property
@@ -343,7 +341,7 @@ class Block(ABC):
         return sum(experts * size if rows is Rows.ROUTED else size for rows, size in sizes)
 
     def placement_cost(self, hidden: Count) -> Numeric:
-        """Weights that one token is multiplied with, by which layers are dealt to stages. [1]"""
+        """Cost by which layers go to stages: weights that one token is multiplied with. [1]"""
         return self.matrices(hidden, active=True)
 
 

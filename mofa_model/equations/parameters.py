@@ -36,7 +36,7 @@ def total_parameters(model: Transformer) -> Count:
     >>> total_parameters(model("llama3-8b"))
     8030261248
     """
-    return _counted(model, active=False)
+    return _parameters(model, active=False)
 
 
 def active_parameters(model: Transformer) -> Count:
@@ -46,7 +46,7 @@ def active_parameters(model: Transformer) -> Count:
     >>> active_parameters(model("deepseek-v3"))
     37552282624
     """
-    return _counted(model, active=True)
+    return _parameters(model, active=True)
 
 
 def prediction_parameters(model: Transformer) -> Count:
@@ -77,9 +77,9 @@ def core_flops_per_token(layer: Layer, sequence: Count, *, convention: str = "fu
     total: Flop = 0.0
     for block in layer.blocks:
         for core in block.cores():
-            pairs = _seen(core, sequence, convention) * core.heads
+            pairs = _tokens_met(core, sequence, convention) * core.heads
             pairs = pairs if core.times is None else pairs * core.times
-            total = total + 2.0 * _share(block, sequence) * pairs * core.width
+            total = total + 2.0 * _token_share(block, sequence) * pairs * core.width
     return total
 
 
@@ -118,9 +118,11 @@ def forward_flops_per_token(
     """
     h = model.hidden
     modules = model.prediction_modules if prediction else 0
-    weights = sum(model.number(kind) * _met(kind, h, sequence) for kind in model.kinds)
+    weights = sum(
+        model.number(kind) * _weights_per_token(kind, h, sequence) for kind in model.kinds
+    )
     last = model.kinds[model.last]
-    weights = weights + modules * (_met(last, h, sequence) + 2 * h * h)
+    weights = weights + modules * (_weights_per_token(last, h, sequence) + 2 * h * h)
     heads = (2 if head_counted_twice else 1) + modules
     core = attention_flops_per_token(model, sequence, convention=convention)
     core = core + modules * core_flops_per_token(last, sequence, convention=convention)
@@ -150,25 +152,26 @@ def training_flops_per_token(
     )
 
 
-def _met(layer: Layer, hidden: Count, sequence: Count) -> Count:
+def _weights_per_token(layer: Layer, hidden: Count, sequence: Count) -> Count:
     """Weights of a layer that a token of the sequence is multiplied with, on average. [1]"""
     return sum(
-        _share(block, sequence) * block.matrices(hidden, active=True) for block in layer.blocks
+        _token_share(block, sequence) * block.matrices(hidden, active=True)
+        for block in layer.blocks
     )
 
 
-def _share(block: Block, sequence: Count) -> Ratio:
+def _token_share(block: Block, sequence: Count) -> Ratio:
     """Tokens that a block sees for each token of the sequence. [1]"""
     return 1 if block.own_tokens is None else block.own_tokens / sequence
 
 
-def _counted(model: Transformer, *, active: bool) -> Count:
+def _parameters(model: Transformer, *, active: bool) -> Count:
     h, ends = model.hidden, model.embedding
     layers = sum(model.number(kind) * kind.parameters(h, active=active) for kind in model.kinds)
     return layers + ends.rows(h) + ends.head(h) + ends.vectors(h)
 
 
-def _seen(core: Core, sequence: Count, convention: str) -> Count:
+def _tokens_met(core: Core, sequence: Count, convention: str) -> Count:
     """Tokens that a token is counted to meet. [1]"""
     if core.fixed is not None:
         return core.fixed

@@ -207,14 +207,14 @@ def stored_activations(
     on_host: list[Bytes] = []
     graphs: Bytes = 0.0
     for layer, number in zip(stored_layers, numbers, strict=True):
-        waiting, backward_bytes = _waiting(layer, s, share), _backward(layer, s)
+        waiting, backward_bytes = _waiting_bytes(layer, s, share), _backward_bytes(layer, s)
         surge = layer.surge
         if anything(surge) and s.recompute is Recompute.FULL:
             surge = (1.0 - share) * surge
         # A chunk in flight holds the layers of one virtual stage.
         if s.offload:
             all_activations = ACTIVATIONS in s.offload
-            fetched = waiting if all_activations else _offloaded(layer, s, share)
+            fetched = waiting if all_activations else _layer_offload(layer, s, share)
             stays = layer.input if all_activations else waiting - fetched
             if all_activations and anything(surge):
                 fetched, surge = fetched + surge, 0.0
@@ -236,20 +236,20 @@ def stored_activations(
     )
 
 
-def _waiting(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
+def _waiting_bytes(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
     """Bytes of a layer that wait for its backward pass. [B]"""
     if s.recompute is not Recompute.FULL:
         return layer.stored
     return memory.full_recompute_activation(layer.stored, layer.input, share)
 
 
-def _backward(layer: StoredLayer, s: Strategy) -> Bytes:
+def _backward_bytes(layer: StoredLayer, s: Strategy) -> Bytes:
     """Bytes that the backward pass of a layer adds to those that wait for it. [B]"""
     stored = layer.input if s.recompute is Recompute.FULL else layer.stored + layer.surge
     return memory.backward_activation(layer.whole, stored, layer.gradients)
 
 
-def _offloaded(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
+def _layer_offload(layer: StoredLayer, s: Strategy, share: Ratio) -> Bytes:
     """Bytes of a layer's inputs that go to the host and come back for its backward pass. [B]
 
     Inputs of modules are offloaded from layers that are not recomputed as a whole, inputs of layers
@@ -302,8 +302,8 @@ def _loss(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
 def _head_input(
     workload: Workload, constants: MemoryConstants, s: Strategy, tokens: Count
 ) -> Bytes:
-    """What final norm and head keep. Under autocast the norm is in the width of the weights, and
-    the head has a narrow copy of its input and of its weights. [B]
+    """Bytes that the final norm and the head keep. Under autocast the norm is in the width of the
+    weights, and the head has a narrow copy of its input and of its weights. [B]
     """
     hidden, precision, ranks = workload.model.hidden, workload.training.precision, _stream_ranks(s)
     if workload.training.adapters is not None or not under_autocast(workload, constants, s):
@@ -360,9 +360,7 @@ def _layer(
     layer: Layer,
     tensors: list[_DeviceTensor],
 ) -> StoredLayer:
-    """Memory of one layer's activations for the backward pass, and what is held for a
-    moment besides.
-    """
+    """Memory of one layer's activations for the backward pass, and what is there for a moment."""
     tokens, h = tokens_held(workload, strategy), workload.model.hidden
     precision, scale = workload.training.precision, constants.activation_scale
     width: Bytes = precision.activation
@@ -379,7 +377,7 @@ def _layer(
     surge: Bytes = 0.0
     # Row statistics of fused attention are too small to be worth a transfer to the host.
     whole_scores = anything(constants.score > 0)
-    offloaded = _offload(
+    offloaded = _modules_offload(
         (part for part in fixed if whole_scores or not part.tensor.scored), strategy
     )
     if routed:
@@ -388,7 +386,7 @@ def _layer(
         waiting = np.where(chunked, 0.0, sum((part.waiting() for part in routed), 0.0)) + np.where(
             kept_inputs, _expert_input(workload, constants, strategy), 0.0
         )
-        offloaded = offloaded + np.where(chunked, 0.0, _offload(routed, strategy))
+        offloaded = offloaded + np.where(chunked, 0.0, _modules_offload(routed, strategy))
         if any(anything(part.tail > 1.0) for part in routed):
             peak = sum((part.waiting(part.tail - 1.0) for part in routed), 0.0)
             surge = scale * np.where(chunked, 0.0, peak)
@@ -408,10 +406,10 @@ def _layer(
 
 
 def _expert_input(workload: Workload, constants: MemoryConstants, s: Strategy) -> Bytes:
-    """By how much the input of experts grows where it is kept whole, to compute the experts again:
-    for matrix products alone a narrow copy is enough. [B]
+    """Growth of the experts' input where it is kept whole, because the experts are computed again.
+    For matrix products alone a narrow copy is enough. [B]
     """
-    narrow = _narrow(workload, constants)
+    narrow = _narrow_share(workload, constants)
     if narrow is None or _recomputed_modules(s) & {"layernorm", EACH, ALL}:
         return 0.0
     elements = tokens_held(workload, s) * workload.model.hidden
@@ -451,7 +449,7 @@ def _tensors(
     elif layer is not None and under_autocast(workload, constants, s):
         saved = _with_casts(workload, saved, layer)
     precision = workload.training.precision
-    modules, narrow = _recomputed_modules(s), _narrow(workload, constants)
+    modules, narrow = _recomputed_modules(s), _narrow_share(workload, constants)
     ranks = {
         Ranks.STREAM: _stream_ranks(s),
         Ranks.TENSOR: s.tp,
@@ -556,8 +554,8 @@ def _beside_adapters(
 
 
 def under_autocast(workload: Workload, constants: MemoryConstants, s: Strategy) -> bool:
-    """Whether what is trained has the width of the update, and each of its products casts what it
-    reads. What shards weights or their optimizer casts whole weights first.
+    """Whether trained weights have the width of the update, and each product casts what it reads.
+    Trainers that shard weights or their optimizer cast whole weights first.
     """
     training, precision = workload.training, workload.training.precision
     master = precision.optimizer > training.optimizer.replaced
@@ -632,7 +630,7 @@ def _recomputed_modules(s: Strategy) -> frozenset[str]:
     return s.recompute_modules if s.recompute is Recompute.SELECTIVE else NOTHING
 
 
-def _narrow(workload: Workload, constants: MemoryConstants) -> Ratio | None:
+def _narrow_share(workload: Workload, constants: MemoryConstants) -> Ratio | None:
     """Width in which inputs of matrix products wait, over their width; None where it is the
     same. [1]
     """
@@ -656,7 +654,7 @@ def _waiting_share(
     return share
 
 
-def _offload(parts: Iterable[_DeviceTensor], strategy: Strategy) -> Bytes:
+def _modules_offload(parts: Iterable[_DeviceTensor], strategy: Strategy) -> Bytes:
     """Bytes that offloaded inputs of modules take to the host. [B]"""
     total: Bytes = 0.0
     for part in parts if strategy.offload else ():

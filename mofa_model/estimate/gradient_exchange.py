@@ -146,7 +146,7 @@ def _collective_time(
     latency = tensors * shard * links.tensor_latency
     # Every gradient crosses the whole group once, and parameters come back within the shard group.
     per_micro_batch = s.sharding in {Sharding.GRADIENTS, Sharding.WEIGHTS}
-    rounds = _rounds(s, micro_batches) if per_micro_batch else 1.0
+    rounds = _gather_rounds(s, micro_batches) if per_micro_batch else 1.0
     scatter = rounds * inner_ring * reduce / inner_bandwidth
     across = np.where(shard < ranks, 2.0 * (ring - inner_ring) * reduce / bandwidth, 0.0)
     gathers = 2.0 * rounds if s.sharding is Sharding.WEIGHTS else 1.0
@@ -157,7 +157,7 @@ def _collective_time(
     return fetch + np.where(alone, 0.0, latency + scatter + across + regather)
 
 
-def _rounds(s: Strategy, micro_batches: Count) -> Count:
+def _gather_rounds(s: Strategy, micro_batches: Count) -> Count:
     """How often sharded gradients are reduced and weights gathered in a step. [1]
 
     Once a micro-batch. Interleaved stages run a chunk for p micro-batches in a row and do it once

@@ -53,7 +53,7 @@ class LayerWork:
     layer: Layer
     block_times: tuple[BlockTime, ...]
     scale: Ratio
-    """Factor on the times of blocks and stream. [1]"""
+    """Factor by which the times of blocks and stream are multiplied. [1]"""
     stream: Seconds
     """Time of norms, of residual additions, and of other work on tensors of the hidden size. [s]"""
     linear: Seconds
@@ -119,9 +119,7 @@ def _work(
     gather: Seconds,
     scatter: Seconds,
 ) -> LayerWork:
-    """The work of one layer by its sorts, and the messages of its tensor and
-    context parallelism.
-    """
+    """The work of one layer by kind, and the messages of its tensor and context parallelism."""
     s, precision = strategy, workload.training.precision
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     stream = stream_time(workload, cluster, s, layer)
@@ -192,9 +190,7 @@ def layer_times(
 
 
 def _layer(cluster: Cluster, strategy: Strategy, work: LayerWork, transfer: Seconds) -> LayerTime:
-    """Times of one layer's forward and backward pass, with the messages that its work does
-    not hide.
-    """
+    """Times of one layer's forward and backward pass, with the messages that no work hides."""
     s, layer, blocks, scale = strategy, work.layer, work.block_times, work.scale
     c, k = cluster.calibration.compute, cluster.calibration.overlap
     linear, core, elementwise, weight = (

@@ -85,7 +85,7 @@ def model_states(
     )
     if frozen is not None and frozen.base is not None and frozen.base.unpacked:
         buffers = buffers + memory.unpacked_matrix(
-            _widest(workload, strategy), precision.activation
+            _widest_linear(workload, strategy), precision.activation
         )
     if anything(constants.spare_gradient) and frozen is None:
         one_expert = 0.0 if experts is None else expert_parameters * strategy.ep / experts.count
@@ -172,7 +172,7 @@ def expert_weights(workload: Workload, strategy: Strategy, layer: Layer) -> Coun
     return weights
 
 
-def _widest(workload: Workload, strategy: Strategy) -> Count:
+def _widest_linear(workload: Workload, strategy: Strategy) -> Count:
     """Weights of the largest linear layer on a device. [1]"""
     widest: Count = 0.0
     for block in workload.model.blocks:
@@ -224,11 +224,11 @@ def held_parameters(workload: Workload, strategy: Strategy, stage_kinds: Stages)
         expert_adapters=expert_adapters,
         layer_dense=layer_dense,
         layer_experts=layer_experts,
-        repeated=_repeated(workload, s, stage_kinds),
+        repeated=_repeated_parameters(workload, s, stage_kinds),
     )
 
 
-def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
+def _repeated_parameters(workload: Workload, s: Strategy, stages: Stages) -> Count:
     """Parameters that memory alone counts: positions, and what every tensor-parallel rank holds
     whole. [1]
     """
@@ -253,8 +253,8 @@ def _repeated(workload: Workload, s: Strategy, stages: Stages) -> Count:
 def _groups(
     workload: Workload, constants: MemoryConstants, s: Strategy, device_parameters: HeldParameters
 ) -> list[Footprint]:
-    """Memory of the parameters that the same ranks hold: all but the experts, the experts, and
-    those updated otherwise.
+    """Memory by group of ranks that hold the same parameters: all but the experts, the experts, and
+    parameters with another update.
     """
     training, ranks = workload.training, s.data_ranks
     frozen = training.adapters is not None
@@ -263,7 +263,9 @@ def _groups(
     dense = device_parameters.ends + decoder
     if rule.outside != rule.states and not frozen:  # Muon leaves embedding and head to AdamW
         states = memory.state_bytes(training.precision.optimizer, rule.outside, rule.replaced)
-        other_rule.append(_trained(workload, constants, s, device_parameters.ends, ranks, states))
+        other_rule.append(
+            _trained_memory(workload, constants, s, device_parameters.ends, ranks, states)
+        )
         dense = decoder
     states = memory.state_bytes(training.precision.optimizer, rule.states, rule.replaced)
     parts = [
@@ -276,18 +278,22 @@ def _groups(
         trained = device_parameters.expert_adapters if frozen else device_parameters.experts
         parts.append((s, trained, device_parameters.experts, copies))
     groups = [
-        _trained(workload, constants, part, trained, copies, states)
+        _trained_memory(workload, constants, part, trained, copies, states)
         for part, trained, _, copies in parts
     ]
     if frozen:
         width, ends = frozen_width(training), dense - device_parameters.dense
-        groups += [_frozen(part, matrices, width, copies) for part, _, matrices, copies in parts]
-        groups.append(_frozen(parts[0][0], ends, training.precision.weight, ranks))
+        groups += [
+            _frozen_memory(part, matrices, width, copies) for part, _, matrices, copies in parts
+        ]
+        groups.append(_frozen_memory(parts[0][0], ends, training.precision.weight, ranks))
     elif training.task is Task.DPO:  # adapters that are switched off leave the model as it was
-        groups += [_frozen(part, copy, _READ_ONLY, copies) for part, copy, _, copies in parts]
+        groups += [
+            _frozen_memory(part, copy, _READ_ONLY, copies) for part, copy, _, copies in parts
+        ]
     if training.teacher is not None:
         shared = total_parameters(training.teacher) / (s.tp * s.pp)
-        groups.append(_frozen(parts[0][0], shared, _READ_ONLY, ranks))
+        groups.append(_frozen_memory(parts[0][0], shared, _READ_ONLY, ranks))
     return [*groups, *other_rule]
 
 
@@ -302,7 +308,7 @@ def frozen_width(training: Training) -> Bytes:
     return training.precision.frozen if base is None else base.width
 
 
-def _frozen(s: Strategy, parameters: Count, weight: Bytes, ranks: Count) -> Footprint:
+def _frozen_memory(s: Strategy, parameters: Count, weight: Bytes, ranks: Count) -> Footprint:
     """Memory of weights beside adapters: they have no gradients and no optimizer states."""
     if s.sharding is Sharding.WEIGHTS:
         weight = memory.sharded_bytes(weight, memory.shard_ranks(ranks, s.shard))
@@ -315,7 +321,7 @@ def _weights_on_host(s: Strategy) -> bool:
     return s.host_weights and s.sharding is Sharding.WEIGHTS
 
 
-def _trained(
+def _trained_memory(
     workload: Workload,
     constants: MemoryConstants,
     s: Strategy,
@@ -365,18 +371,18 @@ def _trained(
     gather = gather + fresh + (0.0 if on_host else copied)
     gradient = gradient - fresh
     return Footprint(
-        weights=_times(parameters, weight),
-        gradients=_times(parameters, gradient),
-        optimizer=_times(parameters, memory.device_optimizer_bytes(states, on_host=on_host)),
-        buffers=_times(parameters, buffer),
-        update=_times(parameters, update + gather),
-        gather=_times(parameters, gather),
-        fresh=_times(parameters, fresh),
-        host_states=_times(parameters, (host_bytes if on_host else 0.0) + host_weight),
+        weights=_total(parameters, weight),
+        gradients=_total(parameters, gradient),
+        optimizer=_total(parameters, memory.device_optimizer_bytes(states, on_host=on_host)),
+        buffers=_total(parameters, buffer),
+        update=_total(parameters, update + gather),
+        gather=_total(parameters, gather),
+        fresh=_total(parameters, fresh),
+        host_states=_total(parameters, (host_bytes if on_host else 0.0) + host_weight),
     )
 
 
-def _times(parameters: Count, each: Bytes) -> Bytes:
+def _total(parameters: Count, each: Bytes) -> Bytes:
     return parameters * each if anything(each) else 0.0
 
 

@@ -49,8 +49,8 @@ class StageTime:
 
 @dataclass(frozen=True)
 class FeatureEffects:
-    """What features make of a stage beside the times of its layers; of layouts with other features
-    in one column each, where a search prices them together.
+    """How features change a stage, beside the times of its layers. Where a search prices layouts
+    with different features together, it has a column for each.
     """
 
     launches_left: Ratio
@@ -102,7 +102,7 @@ def forward_passes(workload: Workload) -> Ratio:
     return other / own
 
 
-def _left_by_graphs(cluster: Cluster, strategy: Strategy) -> Ratio:
+def _launches_left(cluster: Cluster, strategy: Strategy) -> Ratio:
     """Share of launches that graphs leave. [1]"""
     c = cluster.calibration.host
     return {Graphs.NONE: 1.0, Graphs.PARTIAL: c.graph_partial, Graphs.FULL: c.graph_full}[
@@ -114,7 +114,7 @@ def feature_effects(cluster: Cluster, strategy: Strategy, stage_kinds: Stages) -
     """How a strategy's features change its stages: launches, recomputed layers, overlap."""
     s = strategy
     return FeatureEffects(
-        launches_left=_left_by_graphs(cluster, s),
+        launches_left=_launches_left(cluster, s),
         relaunched={
             Recompute.NONE: 0.0,
             Recompute.SELECTIVE: host.relaunched(s.recompute_modules),

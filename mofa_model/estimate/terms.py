@@ -101,13 +101,14 @@ class Footprint:
     host: Bytes = 0.0
     """Host memory of the fullest node, [...]."""
     gather: Bytes = 0.0
-    """What is there only while activations are not: gathered weights and temporaries of the update,
-    and fresh gradients. Only what is above activations is a part of `update` or `gradients`. Where
-    there are no activations yet, `update` has all of it. [K, ...]"""
+    """Memory that is held only while no activations are: gathered weights, temporaries of the
+    update and fresh gradients. `update` and `gradients` count the part of it that exceeds the
+    activations; while these are not known, `update` counts all of it. [K, ...]"""
     fresh: Bytes = 0.0
-    """Gradients that come as activations go: whole beside the last backward pass. [K, ...]"""
+    """Gradients that grow as activations are freed; the last backward pass holds them all.
+    [K, ...]"""
     ending: Bytes = 0.0
-    """What the last backward pass needs beside them. [K, ...]"""
+    """What the last backward pass needs beside the fresh gradients. [K, ...]"""
     position: Count = 0.0
     """Index of each kind's first stage: the last of the kinds has the largest, [K, ...]. [1]"""
 
@@ -132,9 +133,7 @@ class Footprint:
 
     @property
     def above(self) -> Bytes:
-        """What is there only while activations are not, as far as it is more than they are,
-        [K, ...]. [B]
-        """
+        """The part of what is held while no activations are that exceeds them, [K, ...]. [B]"""
         if not anything(self.gather):
             return 0.0
         return excess(np.maximum(self.gather, self.fresh + self.ending), self.moving)
@@ -147,7 +146,9 @@ class Footprint:
 
     @property
     def counted_memory(self) -> Bytes:
-        """What is counted, not estimated: states, buffers and update of the stage with most. [B]"""
+        """Memory that is counted, not estimated: states, buffers and update of the stage with most.
+        [B]
+        """
         counted: Bytes = np.max(self.static - self.reserve + self.update - self.above, axis=0)
         return counted
 
@@ -199,7 +200,7 @@ class Footprint:
         return last_stage
 
     def fits(self, cluster: Cluster) -> NDArray[np.bool_] | np.bool_:
-        """True where the fullest device has enough memory, and the host what is known of it."""
+        """True where device memory suffices, and host memory too if it is stated."""
         device_fits = np.less_equal(self.peak, device_memory_limit(cluster))
         if not cluster.host.stated:
             return device_fits

@@ -29,11 +29,11 @@ def gemm(m: Count, n: Count, k: Count, *, width: Bytes) -> CallWork:
     """
     cast = 0.0 if width == 2.0 else 2.0 + width
     return CallWork(
-        at=(m, n, k),
+        axis_values=(m, n, k),
         flops=2.0 * m * n * k,
-        moved=width * k * (1.0 * m + n) + cast * m * k + 2.0 * m * n,
-        wide=1.0 * m * n,
-        padded=TILE * np.ceil(m / TILE) / m,
+        memory_bytes=width * k * (1.0 * m + n) + cast * m * k + 2.0 * m * n,
+        output_elements=1.0 * m * n,
+        padding=TILE * np.ceil(m / TILE) / m,
     )
 
 
@@ -54,18 +54,21 @@ def grouped_gemm(
 
     A rank reads all tokens and writes all sums, also of tokens whose experts are elsewhere.
 
-    >>> grouped_gemm(4096, 7168, 2048, topk=8, experts=256, tp=1, ep=8, matrices=3, width=1.0).at
+    >>> calls = grouped_gemm(
+    ...     4096, 7168, 2048, topk=8, experts=256, tp=1, ep=8, matrices=3, width=1.0
+    ... )
+    >>> calls.axis_values
     (128.0, 32.0, 7168, 2048.0)
     """
     each, local, inner = 1.0 * tokens * topk / experts, 1.0 * experts / ep, 1.0 * intermediate / tp
     rows = each * local
     return CallWork(
-        at=(each, local, hidden, inner),
+        axis_values=(each, local, hidden, inner),
         flops=2.0 * rows * hidden * inner * matrices,
-        moved=width * local * hidden * inner * matrices
+        memory_bytes=width * local * hidden * inner * matrices
         + rows * (6.0 * hidden + 2.0 * matrices * inner)
         + 4.0 * tokens * hidden,
-        wide=rows * inner,
+        output_elements=rows * inner,
     )
 
 
@@ -96,7 +99,7 @@ def causal_attention(
     """
     pairs = 0.5 * sequence * sequence
     work = _attention(batch, sequence, heads, kv_heads, head_dim, value_dim, pairs, 2.0 + width)
-    return replace(work, at=(*work.at[:2], 1.0 * heads, work.at[2]))
+    return replace(work, axis_values=(*work.axis_values[:2], 1.0 * heads, work.axis_values[2]))
 
 
 def window_attention(
@@ -114,7 +117,7 @@ def window_attention(
     reach = np.minimum(window, sequence)
     pairs = reach * (sequence - 0.5 * reach)
     work = _attention(batch, sequence, heads, kv_heads, head_dim, value_dim, pairs, 2.0 + width)
-    return replace(work, at=(*work.at, window))
+    return replace(work, axis_values=(*work.axis_values, window))
 
 
 def full_attention(batch: Count, sequence: Count, heads: Count, head_dim: Count) -> CallWork:
@@ -124,7 +127,7 @@ def full_attention(batch: Count, sequence: Count, heads: Count, head_dim: Count)
     work = _attention(
         batch, sequence, heads, heads, head_dim, head_dim, 1.0 * sequence * sequence, 2.0
     )
-    return replace(work, at=work.at[:2])
+    return replace(work, axis_values=work.axis_values[:2])
 
 
 def _attention(
@@ -135,17 +138,20 @@ def _attention(
     keys: Count,
     values: Count,
     pairs: Count,
-    kept: Bytes,
+    key_bytes: Bytes,
 ) -> CallWork:
-    """Scores, softmax and weighted values of `pairs` of tokens a head; `kept` bytes of a key are
-    read and written.
+    """Scores, softmax and weighted values of `pairs` of tokens a head; `key_bytes` of each element
+    of a key are read and written.
     """
     grid = 1.0 * batch * heads
     return CallWork(
-        at=(sequence, grid, 1.0 * kv_heads / heads),
+        axis_values=(sequence, grid, 1.0 * kv_heads / heads),
         flops=2.0 * grid * pairs * (1.0 * keys + values),
-        moved=batch * sequence * (1.0 * keys + values) * (2.0 * heads + kept * kv_heads),
-        wide=grid * sequence,
+        memory_bytes=batch
+        * sequence
+        * (1.0 * keys + values)
+        * (2.0 * heads + key_bytes * kv_heads),
+        output_elements=grid * sequence,
     )
 
 
@@ -153,10 +159,10 @@ def latent_attention(batch: Count, sequence: Count, heads: Count) -> CallWork:
     """Multi-head latent attention without its projections. Source: DeepSeek-V3's shape."""
     keys, values = LATENT
     return CallWork(
-        at=(sequence, batch, heads),
+        axis_values=(sequence, batch, heads),
         flops=1.0 * batch * heads * sequence * sequence * (keys + values),
-        moved=4.0 * batch * sequence * heads * (keys + values),
-        wide=1.0 * batch * heads * sequence,
+        memory_bytes=4.0 * batch * sequence * heads * (keys + values),
+        output_elements=1.0 * batch * heads * sequence,
     )
 
 
@@ -165,7 +171,7 @@ def latent_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 
     Source: DeepSeek-V3's shape.
     """
     inside = latent_attention(batch, sequence, heads)
-    return _block(batch, sequence, heads, inside.flops, inside.moved, width)
+    return _block(batch, sequence, heads, inside.flops, inside.memory_bytes, width)
 
 
 def sparse_block(batch: Count, sequence: Count, heads: Count, *, width: Bytes = 2.0) -> CallWork:
@@ -189,20 +195,22 @@ def _block(
     whole = _HIDDEN * (_QUERY + _LATENT + _ROPE)
     of_heads = heads * (_QUERY * keys + _LATENT * 2.0 * values + values * _HIDDEN)
     return CallWork(
-        at=(sequence, batch, heads),
+        axis_values=(sequence, batch, heads),
         flops=2.0 * tokens * (whole + of_heads) + flops,
-        moved=width * (whole + of_heads) + moved + 4.0 * tokens * (_HIDDEN + heads * values),
-        wide=tokens,
+        memory_bytes=width * (whole + of_heads) + moved + 4.0 * tokens * (_HIDDEN + heads * values),
+        output_elements=tokens,
     )
 
 
 def convolution(batch: Count, sequence: Count, channels: Count) -> CallWork:
     """A causal convolution of a few taps over every channel. Ours.
 
-    >>> convolution(1, 4096, 8192).moved
+    >>> convolution(1, 4096, 8192).memory_bytes
     134217728.0
     """
-    return CallWork(at=(sequence, batch, channels), moved=4.0 * batch * sequence * channels)
+    return CallWork(
+        axis_values=(sequence, batch, channels), memory_bytes=4.0 * batch * sequence * channels
+    )
 
 
 _CHUNK: Final = 64.0
@@ -218,25 +226,25 @@ def scan(
     """
     tokens = 1.0 * batch * sequence
     return CallWork(
-        at=(sequence, batch, v_heads),
+        axis_values=(sequence, batch, v_heads),
         flops=tokens * v_heads * (6.0 * k_dim * v_dim + _CHUNK * 4.0 * (k_dim + v_dim)),
-        moved=2.0 * tokens * (2.0 * k_heads * k_dim + 2.0 * v_heads * v_dim),
-        wide=1.0 * batch * v_heads,
+        memory_bytes=2.0 * tokens * (2.0 * k_heads * k_dim + 2.0 * v_heads * v_dim),
+        output_elements=1.0 * batch * v_heads,
     )
 
 
 def cast(tokens: Count, width: Count) -> CallWork:
     """BF16 to FP8: two bytes read and one written. Source: counting.
 
-    >>> cast(4096, 4096).moved
+    >>> cast(4096, 4096).memory_bytes
     50331648.0
     """
-    return CallWork(at=(tokens, width), moved=3.0 * tokens * width)
+    return CallWork(axis_values=(tokens, width), memory_bytes=3.0 * tokens * width)
 
 
 def hyper_connection(tokens: Count, width: Count) -> CallWork:
     """Four residual streams read and mixed, one written, or the reverse. Ours."""
-    return CallWork(at=(tokens, width), moved=2.0 * 5.0 * tokens * width)
+    return CallWork(axis_values=(tokens, width), memory_bytes=2.0 * 5.0 * tokens * width)
 
 
 def gather(size: Bytes, ranks: Count) -> CallWork:
@@ -245,10 +253,12 @@ def gather(size: Bytes, ranks: Count) -> CallWork:
 
     Each part waits at every rank of a ring but its own.
 
-    >>> gather(8e6, 8).sent, gather(8e6, 8).steps
+    >>> gather(8e6, 8).link_bytes, gather(8e6, 8).steps
     (7000000.0, 7.0)
     """
-    return CallWork(at=(size, ranks), sent=size * (1.0 - 1.0 / ranks), steps=ranks - 1.0)
+    return CallWork(
+        axis_values=(size, ranks), link_bytes=size * (1.0 - 1.0 / ranks), steps=ranks - 1.0
+    )
 
 
 def all_reduce(size: Bytes, ranks: Count) -> CallWork:
@@ -256,7 +266,7 @@ def all_reduce(size: Bytes, ranks: Count) -> CallWork:
 
     Around a ring it is a scatter and a gather.
     """
-    return CallWork(at=(size, ranks), sent=1.0 * size, steps=2.0 * (ranks - 1.0))
+    return CallWork(axis_values=(size, ranks), link_bytes=1.0 * size, steps=2.0 * (ranks - 1.0))
 
 
 def expert_exchange(
@@ -269,8 +279,8 @@ def expert_exchange(
     """
     hit = ranks * (1.0 - np.power(1.0 - 1.0 / ranks, topk))
     return CallWork(
-        at=(1.0 * tokens * hidden, hit, ranks, 1.0 / np.maximum(multiprocessors, 1.0)),
-        sent=width * tokens * hidden * hit * (1.0 - 1.0 / ranks),
+        axis_values=(1.0 * tokens * hidden, hit, ranks, 1.0 / np.maximum(multiprocessors, 1.0)),
+        link_bytes=width * tokens * hidden * hit * (1.0 - 1.0 / ranks),
     )
 
 
@@ -280,13 +290,13 @@ class OperatorKind:
 
     work: Callable[..., CallWork]
     """Work of calls of given sizes."""
-    grows: tuple[str, ...]
+    slower_with: tuple[str, ...]
     """Sizes with which no surface of it gets faster."""
-    halved: int = 0
+    halving_axes: int = 0
     """First axes of the table with which its operations grow in step."""
     knots: tuple[int, ...]
     """The most knots along each axis of the table."""
-    sought: tuple[int, ...] = ()
+    jump_axes: tuple[int, ...] = ()
     """Axes along which kernels depart from the law in jumps: knots stand where they do, elsewhere
     in even steps."""
 
@@ -295,55 +305,59 @@ _TOKENS: Final = ("batch", "sequence")
 
 OPERATORS: Final[Mapping[str, OperatorKind]] = MappingProxyType(
     {
-        "gemm": OperatorKind(work=gemm, halved=3, grows=("m", "n", "k"), knots=(10, 7, 7)),
+        "gemm": OperatorKind(
+            work=gemm, halving_axes=3, slower_with=("m", "n", "k"), knots=(10, 7, 7)
+        ),
         "grouped-gemm": OperatorKind(
             work=grouped_gemm,
-            halved=4,
-            grows=("tokens", "hidden", "intermediate"),
+            halving_axes=4,
+            slower_with=("tokens", "hidden", "intermediate"),
             knots=(8, 4, 2, 3),
         ),
         "causal-attention": OperatorKind(
             work=causal_attention,
-            halved=2,
-            grows=(*_TOKENS, "heads", "kv_heads"),
+            halving_axes=2,
+            slower_with=(*_TOKENS, "heads", "kv_heads"),
             knots=(8, 10, 3, 2),
-            sought=(2,),
+            jump_axes=(2,),
         ),
         "window-attention": OperatorKind(
             work=window_attention,
-            halved=2,
-            grows=(*_TOKENS, "heads", "kv_heads"),
+            halving_axes=2,
+            slower_with=(*_TOKENS, "heads", "kv_heads"),
             knots=(8, 7, 3, 2),
         ),
         "full-attention": OperatorKind(
-            work=full_attention, halved=2, grows=(*_TOKENS, "heads"), knots=(16, 16)
+            work=full_attention, halving_axes=2, slower_with=(*_TOKENS, "heads"), knots=(16, 16)
         ),
         "latent-attention": OperatorKind(
-            work=latent_attention, halved=3, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
+            work=latent_attention, halving_axes=3, slower_with=(*_TOKENS, "heads"), knots=(10, 8, 6)
         ),
         "latent-block": OperatorKind(
-            work=latent_block, halved=2, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
+            work=latent_block, halving_axes=2, slower_with=(*_TOKENS, "heads"), knots=(10, 8, 6)
         ),
         "sparse-block": OperatorKind(
-            work=sparse_block, halved=2, grows=(*_TOKENS, "heads"), knots=(10, 8, 6)
+            work=sparse_block, halving_axes=2, slower_with=(*_TOKENS, "heads"), knots=(10, 8, 6)
         ),
         "convolution": OperatorKind(
-            work=convolution, grows=(*_TOKENS, "channels"), knots=(9, 7, 6)
+            work=convolution, slower_with=(*_TOKENS, "channels"), knots=(9, 7, 6)
         ),
-        "scan": OperatorKind(work=scan, halved=3, grows=(*_TOKENS, "v_heads"), knots=(9, 7, 6)),
-        "cast": OperatorKind(work=cast, grows=("tokens", "width"), knots=(14, 12)),
+        "scan": OperatorKind(
+            work=scan, halving_axes=3, slower_with=(*_TOKENS, "v_heads"), knots=(9, 7, 6)
+        ),
+        "cast": OperatorKind(work=cast, slower_with=("tokens", "width"), knots=(14, 12)),
         "hyper-connection": OperatorKind(
-            work=hyper_connection, grows=("tokens", "width"), knots=(14, 3)
+            work=hyper_connection, slower_with=("tokens", "width"), knots=(14, 3)
         ),
-        "all-reduce": OperatorKind(work=all_reduce, grows=("size", "ranks"), knots=(20, 3)),
-        "all-gather": OperatorKind(work=gather, grows=("size",), knots=(20, 3)),
-        "reduce-scatter": OperatorKind(work=gather, grows=("size",), knots=(20, 3)),
-        "all-to-all": OperatorKind(work=gather, grows=("size",), knots=(20, 3)),
+        "all-reduce": OperatorKind(work=all_reduce, slower_with=("size", "ranks"), knots=(20, 3)),
+        "all-gather": OperatorKind(work=gather, slower_with=("size",), knots=(20, 3)),
+        "reduce-scatter": OperatorKind(work=gather, slower_with=("size",), knots=(20, 3)),
+        "all-to-all": OperatorKind(work=gather, slower_with=("size",), knots=(20, 3)),
         "dispatch": OperatorKind(
-            work=expert_exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
+            work=expert_exchange, slower_with=("tokens", "hidden"), knots=(9, 4, 4, 3)
         ),
         "combine": OperatorKind(
-            work=expert_exchange, grows=("tokens", "hidden"), knots=(9, 4, 4, 3)
+            work=expert_exchange, slower_with=("tokens", "hidden"), knots=(9, 4, 4, 3)
         ),
     }
 )

@@ -28,19 +28,19 @@ Places = NDArray[np.intp]
 class CallWork:
     """Work of calls of an operator; numbers or arrays of one shape."""
 
-    at: tuple[Numeric, ...]
+    axis_values: tuple[Numeric, ...]
     """Place in the table, one positive number an axis; time grows with each."""
     flops: Flop = 0.0
     """Floating-point operations of the matrix units. [FLOP]"""
-    moved: Bytes = 0.0
-    """To and from device memory. [B]"""
-    sent: Bytes = 0.0
+    memory_bytes: Bytes = 0.0
+    """Read from and written to device memory. [B]"""
+    link_bytes: Bytes = 0.0
     """The least that a device sends over its link. [B]"""
     steps: Numeric = 0.0
     """Messages that wait for each other, as around a ring."""
-    wide: Numeric = 1.0
-    """Elements of the output that run side by side: too few leave units idle."""
-    padded: Numeric = 1.0
+    output_elements: Numeric = 1.0
+    """Elements of the output, which run side by side: too few leave units idle."""
+    padding: Numeric = 1.0
     """Rows of whole tiles over rows, at least 1."""
 
 
@@ -83,21 +83,21 @@ class Law:
         """Time of the calls without corrections. [s]
 
         >>> sheet = Sheet(peak=1e15, memory=3e12, link=4e11)
-        >>> work = CallWork(at=(), flops=1e12, wide=1e9)
+        >>> work = CallWork(axis_values=(), flops=1e12, output_elements=1e9)
         >>> round(float(Law(start=1e-6, matrix=0.5).seconds(work, sheet)), 6)
         0.002001
         """
         p = self.sharpness
-        paid = np.power(calls.padded, self.edge)
+        paid = np.power(calls.padding, self.edge)
         lost: Numeric = paid
         scale: Numeric = paid  # padding is of the first axis
-        for axis, half in zip(calls.at, self.halves, strict=False):
+        for axis, half in zip(calls.axis_values, self.halves, strict=False):
             lost, scale = lost * (1.0 + half / (scale * axis)), 1.0
-        full = np.power(1.0 + np.power(self.width / (lost * calls.wide), p), 1.0 / p)
+        full = np.power(1.0 + np.power(self.width / (lost * calls.output_elements), p), 1.0 / p)
         times = (
             calls.flops * lost * full / (sheet.peak * self.matrix),
-            calls.moved / (sheet.memory * self.memory),
-            calls.sent / (sheet.link * self.link),
+            calls.memory_bytes / (sheet.memory * self.memory),
+            calls.link_bytes / (sheet.link * self.link),
         )
         waited = self.start + self.step * calls.steps
         return waited + np.power(sum(np.power(time, p) for time in times), 1.0 / p)
@@ -110,7 +110,7 @@ class Surface:
     law: Law
     """Time without corrections."""
     knots: tuple[tuple[float, ...], ...]
-    """Places of the table along each axis of `CallWork.at`, ascending, two or more."""
+    """Places of the table along each axis of `CallWork.axis_values`, ascending, two or more."""
     corrections: Floats
     """Binary logarithm of measured over law at the knots."""
     format: str
@@ -129,7 +129,9 @@ class Surface:
         for share in reversed(shares):
             low = near[::2]
             near = (near[1::2] - low) * share + low
-        least = np.maximum(np.divide(calls.flops, sheet.peak), np.divide(calls.sent, sheet.link))
+        least = np.maximum(
+            np.divide(calls.flops, sheet.peak), np.divide(calls.link_bytes, sheet.link)
+        )
         time: Seconds = np.maximum(self.law.seconds(calls, sheet) * np.exp2(near[0]), least)
         return time
 
@@ -139,7 +141,7 @@ class Surface:
         """
         base: Any = np.zeros((), dtype=np.intp)
         shares: list[Floats] = []
-        for axis, logs, steps in zip(calls.at, self._logs, self._steps, strict=True):
+        for axis, logs, steps in zip(calls.axis_values, self._logs, self._steps, strict=True):
             place = np.interp(np.log2(np.asarray(axis, dtype=float)), logs, steps)
             low = np.minimum(np.asarray(place).astype(np.intp), len(logs) - 2)
             base = base * len(logs) + low

@@ -141,7 +141,7 @@ def _rows(field: str, value: Numeric, length: int) -> NDArray[np.float64]:
 
 
 class _Waves:
-    """Every step of an order, wave by wave. Arrays about operations are [operations of a step, steps].
+    """Every step of an order, wave by wave; arrays are [operations of a step, steps].
 
     Results are numbered: forwards by virtual stage and micro-batch, then backwards in the same way,
     then one that no operation makes and one that no operation takes. Where a step has fewer

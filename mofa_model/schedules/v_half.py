@@ -43,7 +43,7 @@ class VHalf(Folded):
         self.own_virtual_stages(v)
         if m <= p:
             raise BadValue("microbatches", m, f"V-half needs more than the {p} stages")
-        return tuple(tuple(_repeated(i, p, m)) for i in range(p))
+        return tuple(tuple(_steps(i, p, m)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0
@@ -95,7 +95,7 @@ class VHalf(Folded):
         return np.asarray(microbatches) > np.asarray(stages)
 
 
-def _repeated(i: int, p: int, m: int) -> Iterator[Step]:
+def _steps(i: int, p: int, m: int) -> Iterator[Step]:
     """The order of device i: passes have places in time, weight gradients fill the others."""
     down, up, gap = i, 2 * p - 1 - i, 3 if p % 2 == 0 else 0
     block = (

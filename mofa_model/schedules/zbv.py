@@ -41,7 +41,7 @@ class ZeroBubbleV(Folded):
         self.own_virtual_stages(v)
         if m < 2 * p - 1:
             raise BadValue("microbatches", m, f"ZBV needs at least {2 * p - 1} for {p} stages")
-        return tuple(tuple(_in_a_v(i, p, m)) for i in range(p))
+        return tuple(tuple(_steps(i, p, m)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 2.0
@@ -94,7 +94,7 @@ class ZeroBubbleV(Folded):
         return np.asarray(microbatches) >= 2 * np.asarray(stages) - 1
 
 
-def _in_a_v(i: int, p: int, m: int) -> list[Step]:
+def _steps(i: int, p: int, m: int) -> list[Step]:
     """The order of device i; `down` and `up` are its two virtual stages."""
     down, up = i, 2 * p - 1 - i
     steps: list[Step] = []

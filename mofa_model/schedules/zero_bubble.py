@@ -37,7 +37,7 @@ class ZeroBubble(Schedule):
         """Forwards, input gradients, and the weight gradients i micro-batches later."""
         at_least_one(stages=p, microbatches=m)
         self.own_virtual_stages(v)
-        return tuple(tuple(_put_off(i, p, m)) for i in range(p))
+        return tuple(tuple(_steps(i, p, m)) for i in range(p))
 
     def in_flight(
         self, *, position: Count, microbatches: Count, stages: Count, virtual: Count = 1.0
@@ -85,7 +85,7 @@ class ZeroBubble(Schedule):
         return flow.forward * (flow.total - flow.slowest)
 
 
-def _put_off(i: int, p: int, m: int) -> Iterator[Step]:
+def _steps(i: int, p: int, m: int) -> Iterator[Step]:
     ahead = p - i - 1
     for turn in range(m + p - 1):
         if turn < m:

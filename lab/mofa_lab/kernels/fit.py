@@ -3,7 +3,7 @@ over it.
 
 The table is a least-squares fit of logarithms in which small errors count by their square and large
 ones by their size, so that half of the calls decide and not the worst. It is bent no more than the
-calls ask for, and no size that `grows` makes a call faster: where one would, on a sample of calls
+calls ask for, and no size of `slower_with` makes a call faster: where one would, on a sample of calls
 that covers the table, the fit is done again with that held.
 """
 
@@ -56,11 +56,11 @@ def surface(calls: Calls, sheet: Sheet, source: str) -> Surface:
     """Fit a surface (law and table of corrections) to measured calls."""
     operator = OPERATORS[calls.operator]
     work = operator.work(**calls.given, **calls.sizes)
-    lawful = law(work, calls.seconds, sheet, operator.halved)
+    lawful = law(work, calls.seconds, sheet, operator.halving_axes)
     left = np.log2(calls.seconds / lawful.seconds(work, sheet))
-    axes = [np.broadcast_to(axis, calls.seconds.shape) for axis in work.at]
+    axes = [np.broadcast_to(axis, calls.seconds.shape) for axis in work.axis_values]
     knots = tuple(
-        _sought(axis, left, most) if place in operator.sought else _knots(axis, most)
+        _sought(axis, left, most) if place in operator.jump_axes else _knots(axis, most)
         for place, (axis, most) in enumerate(zip(axes, operator.knots, strict=True))
     )
     blank = Surface(
@@ -85,12 +85,12 @@ def law(work: CallWork, seconds: Floats, sheet: Sheet, halved: int) -> Law:
     first = {"start": float(np.min(seconds)), "sharpness": 2.0}
     bounds = dict(BOUNDS)
     if np.any(np.greater(work.flops, 0.0)):
-        first |= {"matrix": 0.7, "width": 4.0 * float(np.min(work.wide))}
-        for axis, places in enumerate(work.at[:halved]):
+        first |= {"matrix": 0.7, "width": 4.0 * float(np.min(work.output_elements))}
+        for axis, places in enumerate(work.axis_values[:halved]):
             middle = float(np.median(places))
             first[f"half {axis}"], bounds[f"half {axis}"] = 0.02 * middle, (1e-4 * middle, middle)
     asked = (
-        ("memory", work.moved, 0.7), ("link", work.sent, 0.7), ("edge", np.subtract(work.padded, 1.0), 0.1),
+        ("memory", work.memory_bytes, 0.7), ("link", work.link_bytes, 0.7), ("edge", np.subtract(work.padding, 1.0), 0.1),
         ("step", work.steps, 1e-6),
     )  # fmt: skip
     first |= {name: begun for name, given, begun in asked if np.any(np.greater(given, 0.0))}
@@ -207,7 +207,7 @@ def _shrunk(
     operator = OPERATORS[calls.operator]
     rows: list[Floats] = [np.zeros((0, blank.corrections.size))]
     wanted: list[Floats] = [np.zeros(0)]
-    for name in operator.grows:
+    for name in operator.slower_with:
         sizes = _covering(calls, drawn, SAMPLE)
         octaves = drawn.uniform(0.02, 0.6, SAMPLE)
         grown = sizes | {name: sizes[name] * np.exp2(octaves)}
@@ -238,7 +238,7 @@ def _covering(calls: Calls, drawn: np.random.Generator, count: int) -> dict[str,
         anywhere = np.exp2(drawn.uniform(np.log2(values.min()), np.log2(values.max()), count))
         found[name] = (
             np.where(np.arange(count) % 2, near, anywhere)
-            if name in OPERATORS[calls.operator].grows
+            if name in OPERATORS[calls.operator].slower_with
             else values[picked]
         )
     if "kv_heads" in found:
@@ -292,9 +292,11 @@ def _chosen(work: CallWork, rows: NDArray[np.intp]) -> CallWork:
         return value if np.ndim(value) == 0 else value[rows]
 
     flat = {
-        field.name: part(getattr(work, field.name)) for field in fields(work) if field.name != "at"
+        field.name: part(getattr(work, field.name))
+        for field in fields(work)
+        if field.name != "axis_values"
     }
-    return CallWork(at=tuple(part(axis) for axis in work.at), **flat)
+    return CallWork(axis_values=tuple(part(axis) for axis in work.axis_values), **flat)
 
 
 def shrinking(calls: Calls, timer: Timer) -> float:
@@ -303,7 +305,7 @@ def shrinking(calls: Calls, timer: Timer) -> float:
     """
     drawn = np.random.default_rng(1)
     worst = 0.0
-    for name in OPERATORS[calls.operator].grows:
+    for name in OPERATORS[calls.operator].slower_with:
         sizes = _covering(calls, drawn, SAMPLE)
         grown = sizes | {name: sizes[name] * np.exp2(drawn.uniform(0.01, 1.0, SAMPLE))}
         worst = max(worst, float(np.max(1.0 - timer.seconds(**grown) / timer.seconds(**sizes))))

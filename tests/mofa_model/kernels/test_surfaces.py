@@ -53,7 +53,7 @@ def test_no_call_beats_the_peak_and_none_shrinks_where_a_size_grows(device):
         seconds = timer.seconds(**sizes)
         work = timer.work(**timer.surface.fixed_sizes, **sizes)
         assert np.all(seconds * timer.sheet.peak >= work.flops * (1.0 - 1e-12))
-        for name in OPERATORS[operator].grows:
+        for name in OPERATORS[operator].slower_with:
             grown = timer.seconds(**sizes | {name: sizes[name] * 1.3})
             fallen[operator, form, name] = float(np.max(1.0 - grown / seconds))
     assert {key: fall for key, fall in fallen.items() if fall > FALLS.get(key[0], 1e-3)} == {}
@@ -109,7 +109,9 @@ def test_a_law_is_start_and_work_over_its_share_of_the_peak():
     """
     sheet = Sheet(peak=1e15, memory=1e12, link=1e11)
     timer = Timer(
-        work=lambda at, width: CallWork(at=(at, 1.0, 1.0), flops=1e12, wide=1e9),
+        work=lambda at, width: CallWork(
+            axis_values=(at, 1.0, 1.0), flops=1e12, output_elements=1e9
+        ),
         surface=toy(),
         sheet=sheet,
     )
@@ -139,7 +141,7 @@ def test_a_rank_of_few_experts_still_reads_every_token():
         "matrices": 3.0,
     }
     work = OPERATORS["grouped-gemm"].work(tokens=16384.0, ep=256.0, width=2.0, **sizes)
-    assert work.moved == pytest.approx(469.8e6 + 28.3e6 + 88.1e6, rel=1e-3)
+    assert work.memory_bytes == pytest.approx(469.8e6 + 28.3e6 + 88.1e6, rel=1e-3)
 
 
 def document():
