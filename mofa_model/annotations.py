@@ -123,17 +123,13 @@ def inputs_hash(request: Request, model_version: str) -> str:
 
 
 def of_advice(
-    advice: Advice,
-    digest: str,
-    computed_at: str,
-    launch: Iterable[str] = (),
-    sizes: Sequence[Any] = (),
+    advice: Advice, digest: str, stamp: str, launch: Iterable[str] = (), sizes: Sequence[Any] = ()
 ) -> dict[str, str]:
     """Annotations of an answer, with the time in UTC at which it was computed.
 
     `launch` are the arguments of its trainer, `sizes` the answers at other sizes of an elastic job.
     """
-    written = of_bad_input(advice.explanation, digest, advice.model_version, computed_at)
+    written = of_bad_input(advice.explanation, digest, advice.model_version, stamp)
     written[PREFIX + "status"] = advice.status.value
     written[PREFIX + "recommendation"] = recommendation(advice, launch, sizes)
     if advice.strategy is not None and advice.predicted is not None:
@@ -144,7 +140,7 @@ def of_advice(
 
 
 def of_bad_input(
-    message: str, digest: str, model_version: str, computed_at: str, status: str = InputError.status
+    message: str, digest: str, model_version: str, stamp: str, status: str = InputError.status
 ) -> dict[str, str]:
     """Annotations of a question that cannot be answered; `status` is one of `UNANSWERED`."""
     return {
@@ -152,16 +148,12 @@ def of_bad_input(
         PREFIX + "explanation": _one_line(message),
         PREFIX + "inputs-hash": digest,
         PREFIX + "model-version": model_version,
-        PREFIX + "computed-at": computed_at,
+        PREFIX + "computed-at": stamp,
     }
 
 
 def of_batches(
-    message: str,
-    digest: str,
-    model_version: str,
-    computed_at: str,
-    rows: Sequence[Mapping[str, Any]],
+    message: str, digest: str, model_version: str, stamp: str, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     """Annotations of a job that says all but its batch: a row for each batch that was tried."""
     short = ", ".join(
@@ -171,7 +163,7 @@ def of_batches(
         if "strategy" in row
     )
     explanation = f"{message}; a step and its memory by batch: {short}" if short else message
-    written = of_bad_input(explanation, digest, model_version, computed_at, FactsMissing.status)
+    written = of_bad_input(explanation, digest, model_version, stamp, FactsMissing.status)
     table = {"version": 1, "status": FactsMissing.status, "batches": list(rows)}
     written[PREFIX + "recommendation"] = _json(table)
     return {key: written[key] for key in OUTPUTS if key in written}

@@ -123,19 +123,8 @@ def main(
 
 
 _LAUNCHERS: Final = frozenset(
-    {
-        "torchrun",
-        "deepspeed",
-        "accelerate",
-        "srun",
-        "sbatch",
-        "python",
-        "python3",
-        "mpirun",
-        "tune",
-        "trl",
-    }
-    | {"axolotl", "llamafactory-cli", "composer", "nemo", "litgpt", "swift"}
+    {"torchrun", "deepspeed", "accelerate", "srun", "sbatch", "python", "python3", "mpirun"}
+    | {"tune", "trl", "axolotl", "llamafactory-cli", "composer", "nemo", "litgpt", "swift"}
 )
 """Programs that begin a command which somebody pastes."""
 
