@@ -352,7 +352,7 @@ else:
         **{
             recovery_class.value: (
                 ClassAssumption | None,
-                Field(default=None, description=recovery_class.told),
+                Field(default=None, description=recovery_class.sentence),
             )
             for recovery_class in RecoveryClass
         },

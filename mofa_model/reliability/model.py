@@ -38,7 +38,7 @@ from mofa_model.reliability.rates import LEVEL
 from mofa_model.reliability.special import gamma_quantile
 from mofa_model.reliability.tiers import Failure
 from mofa_model.reliability.tiers import ettr as tiers_ettr
-from mofa_model.spec.reliability import Reliability
+from mofa_model.spec.reliability import Domain, FailureMode, Reliability
 from mofa_model.units import Count, Numeric, Range, Ratio, Seconds
 
 if TYPE_CHECKING:
@@ -100,10 +100,11 @@ class Job:
         for blocking, background in zip(self.blocking, self.background, strict=True):
             not_negative(blocking=blocking, background=background)
         not_negative(rate_scale=self.rate_scale)
-        tiers_read = [mode.tier for mode in self.reliability.classes] + [
-            domain.tier for domain in self.reliability.domains
-        ]
-        deepest = max(tiers_read)
+        sources: tuple[FailureMode | Domain, ...] = (
+            *self.reliability.classes,
+            *self.reliability.domains,
+        )
+        deepest = max(source.tier for source in sources)
         if deepest >= len(self.blocking):
             raise BadValue(
                 "tier",

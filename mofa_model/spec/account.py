@@ -1,7 +1,7 @@
 """The account of a pool: where its node-time went, by state and cause.
 
-It adds up: the account of two times, or of two pools, is all rows of both. Every row is rounded to
-`DIGITS`, where it is made, so every sum of them is the same number wherever it is read.
+Accounts add up: that of two times, or of two pools, has all rows of both. Every row is rounded to
+`DIGITS` where it is made, so a sum of rows is the same number wherever it is computed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mofa_model.records import dataclass
 from mofa_model.spec.incident_causes import IncidentCause
@@ -81,7 +81,7 @@ class NodeTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Lasting:
-    """What had begun before the time that is read, and was not over then."""
+    """An incident that had begun before the time that is read, and was not over then."""
 
     kind: Literal["node", "job"]
     name: str
@@ -94,58 +94,57 @@ class Lasting:
 
 
 def summed(account: Iterable[NodeTime], *keys: str) -> tuple[NodeTime, ...]:
-    """The account by its state and some of cause, date and job; states in order, then by size.
+    """The account summed by state and by some `keys`: cause, date, job. Rows come by date, then by
+    state, then by size.
 
     >>> day = NodeTime(state=NodeState.KEPT, cause="", node_days=1.5, date="2026-11-21")
-    >>> [one.node_days for one in summed([day, replace(day, date="2026-11-22")])]
+    >>> [row.node_days for row in summed([day, replace(day, date="2026-11-22")])]
     [3.0]
     """
     groups: defaultdict[tuple[str, ...], list[NodeTime]] = defaultdict(list)
-    for one in account:
-        groups[(one.state, *(getattr(one, key) for key in keys))].append(one)
-    found = []
-    for every in groups.values():
-        costly = sorted(every, key=lambda one: -one.node_days)
-        named = dict.fromkeys(name for one in costly for name in one.incidents)
-        first = costly[0]
-        found.append(
+    for row in account:
+        groups[(row.state, *(getattr(row, key) for key in keys))].append(row)
+    cleared: dict[str, Any] = {key: "" for key in ("cause", "date", "job") if key not in keys}
+    sums = []
+    for group in groups.values():
+        by_cost = sorted(group, key=lambda row: -row.node_days)
+        incidents = dict.fromkeys(name for row in by_cost for name in row.incidents)
+        sums.append(
             replace(
-                first,
-                cause=first.cause if "cause" in keys else "",
-                date=first.date if "date" in keys else "",
-                job=first.job if "job" in keys else "",
-                node_days=_sum(one.node_days for one in every),
-                machines=_sum(one.machines for one in every),
-                estimated=_sum(one.estimated for one in every),
-                incidents=tuple(named)[:_NAMED],
+                by_cost[0],
+                **cleared,
+                node_days=_sum(row.node_days for row in group),
+                machines=_sum(row.machines for row in group),
+                estimated=_sum(row.estimated for row in group),
+                incidents=tuple(incidents)[:_NAMED],
             )
         )
     order = list(NodeState)
     return tuple(
         sorted(
-            found,
-            key=lambda one: (one.date, order.index(one.state), -one.node_days, one.cause, one.job),
+            sums,
+            key=lambda row: (row.date, order.index(row.state), -row.node_days, row.cause, row.job),
         )
     )
 
 
 def capacity(account: Iterable[NodeTime]) -> float:
     """Node-time of all entries together. [node d]"""
-    return _sum(one.node_days for one in account)
+    return _sum(row.node_days for row in account)
 
 
 def node_days_lost(account: Iterable[NodeTime]) -> dict[str, float]:
-    """What was neither kept nor idle, by cause, the largest first. [node d]
+    """Node-time that was neither kept nor idle, by cause, the largest first. [node d]
 
     >>> node_days_lost([NodeTime(state=NodeState.REPAIR, cause="reboot", node_days=0.25)])
     {'reboot': 0.25}
     """
     by_cause: defaultdict[str, list[float]] = defaultdict(list)
-    for one in account:
-        if one.state.is_lost:
-            by_cause[one.cause].append(one.node_days)
+    for row in account:
+        if row.state.is_lost:
+            by_cause[row.cause].append(row.node_days)
     sums = {cause: _sum(times) for cause, times in by_cause.items()}
-    return dict(sorted(sums.items(), key=lambda one: (-one[1], one[0])))
+    return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _sum(values: Iterable[float]) -> float:

@@ -143,10 +143,9 @@ class Cluster:
 
 def places(gpus: int, per_node: int, gpus_per_pod: int = 0) -> tuple[int, int] | None:
     """The fewest nodes that hold a job in equal parts, and its devices on each; None where no
-    number does.
+    number of nodes does.
 
-    `gpus_per_pod` is how many devices come together: 0 = that is unknown, and whole
-    nodes are filled.
+    `gpus_per_pod` is the number of devices of a pod; 0 = it is unknown, and whole nodes are filled.
 
     >>> places(64, 8), places(4, 8), places(12, 8)
     ((8, 8), (1, 4), None)
@@ -160,17 +159,19 @@ def places(gpus: int, per_node: int, gpus_per_pod: int = 0) -> tuple[int, int] |
     if not 0 < gpus_per_pod <= per_node:  # a pod that spans nodes has whole ones
         return None if gpus % per_node else (gpus // per_node, per_node)
     pods = gpus // gpus_per_pod
-    together = max(count for count in range(1, per_node // gpus_per_pod + 1) if pods % count == 0)
-    return pods // together, gpus_per_pod * together
+    pods_per_node = max(
+        count for count in range(1, per_node // gpus_per_pod + 1) if pods % count == 0
+    )
+    return pods // pods_per_node, gpus_per_pod * pods_per_node
 
 
 def part_of(cluster: Cluster, devices: int, gpus_per_pod: int = 0) -> Cluster:
-    """The machines of a job that has so many devices of each node, in pods of so many (0 = one
-    pod). []
+    """The machines as a job sees them that has so many devices of each node, in pods of
+    `gpus_per_pod` devices (0 = one pod). []
 
-    NVLink does not reach from pod to pod of a node: NCCL takes two containers for two hosts. A
-    rack-wide domain does. Source: NCCL's issues 324, 797 and 1781; memory and processors are shared
-    out evenly, which is ours.
+    Within a node, NVLink does not reach from pod to pod, because NCCL takes two containers for two
+    hosts; a rack-wide domain does. Source: NCCL's issues 324, 797 and 1781. That memory and
+    processors are shared out evenly is ours.
 
     >>> gpu = Device(name="any", peak_bf16=1e15, memory=80e9, memory_bandwidth=3e12)
     >>> fast, slow = Link(bandwidth=450e9), Link(bandwidth=25e9)
@@ -179,11 +180,11 @@ def part_of(cluster: Cluster, devices: int, gpus_per_pod: int = 0) -> Cluster:
     >>> half.domain, half.host.memory / nodes.host.memory, part_of(nodes, 8, gpus_per_pod=1).domain
     (4, 0.5, 1)
     """
-    whole = int(cluster.gpus_per_node)
-    if devices == whole and (gpus_per_pod == 0 or gpus_per_pod >= whole):
+    node_devices = int(cluster.gpus_per_node)
+    if devices == node_devices and (gpus_per_pod == 0 or gpus_per_pod >= node_devices):
         return cluster
-    share = devices / whole
-    if cluster.domain > whole:
+    share = devices / node_devices
+    if cluster.domain > node_devices:
         domain = max(1, math.floor(cluster.domain * share))
     else:
         domain = min(int(cluster.domain), gpus_per_pod or devices, devices)

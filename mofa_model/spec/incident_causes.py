@@ -138,7 +138,7 @@ SIDECAR: Final = IncidentCause(
 NONE: Final = IncidentCause("none", False, "somebody said that it was no failure", _NOTHING)
 
 CAUSES: Final = {
-    one.word: one for one in list(globals().values()) if isinstance(one, IncidentCause)
+    cause.word: cause for cause in list(globals().values()) if isinstance(cause, IncidentCause)
 }
 """All of them, by word."""
 
@@ -172,8 +172,8 @@ def meaning(code: int, stated: Mapping[str, str]) -> XidMeaning:
     >>> meaning(63, {}).value, meaning(63, {"63": "hardware"}).value
     ('note', 'hardware')
     """
-    if (said := stated.get(str(code))) is not None:
-        return XidMeaning(said)
+    if (stated_meaning := stated.get(str(code))) is not None:
+        return XidMeaning(stated_meaning)
     if code in _PROGRAM:
         return XidMeaning.PROGRAM
     if code in _NOTE:

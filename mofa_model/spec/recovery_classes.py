@@ -1,9 +1,10 @@
 """The recovery classes: what has to start again after a failure. This is their one home.
 
-Assumptions, manifests, simulator, observation, metrics and dashboards go over `RecoveryClass`. The
-classes partition the recoveries, as in section 3.4 of the paper, and stand in order of cost: an
-incident that shows in several is of the last. A new class is a member here; a kind of jobs in
-`mofa_model.kinds` says by which field of its objects it is seen.
+Assumptions, manifests, the simulator, observation, metrics and dashboards all loop over
+`RecoveryClass`. The classes partition the recoveries, as in section 3.4 of the paper. They are in
+order of cost: an incident with signs of several classes counts as the last of them. A new class
+needs a member here; each kind of jobs in `mofa_model.kinds` says which field of its objects shows
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class RecoveryClass(StrEnum):
     POD = "pod", "Pods are replaced.", 0.6, 262.0, False
     JOB = "job", "The whole job is started again.", 0.1, 307.0, False
 
-    told: str
+    sentence: str
     """What happens, as a sentence for generated documents."""
     share: float
     """Default share of all failures; 0 = it has to be stated or counted. [1]"""
@@ -34,20 +35,21 @@ class RecoveryClass(StrEnum):
     def __new__(
         cls,
         name: str,
-        told: str = "",
+        sentence: str = "",
         share: float = 0.0,
         seconds: float = 0.0,
         keeps_pods: bool = False,
     ) -> Self:
-        """Make a class of recovery from its word, sentence, share, time, and whether pods stay."""
-        made = str.__new__(cls, name)
-        made._value_ = name
-        made.told, made.share, made.seconds, made.keeps_pods = told, share, seconds, keeps_pods
-        return made
+        """Make a recovery class from its word, sentence, share, time, and whether pods stay."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.sentence, member.share = sentence, share
+        member.seconds, member.keeps_pods = seconds, keeps_pods
+        return member
 
 
 def costlier(first_class: RecoveryClass, second_class: RecoveryClass) -> RecoveryClass:
-    """The one of two classes that restores more.
+    """The class of two whose recovery costs more.
 
     >>> costlier(RecoveryClass.JOB, RecoveryClass.POD).value
     'job'

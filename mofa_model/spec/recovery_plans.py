@@ -1,16 +1,17 @@
 """Recovery plans: what a job does when something fails. This is their one home.
 
-A plan says what a failure stops, what is tried first, who takes the place of what broke, and where
-state is found. `PLANS` has one of each that people run, by its name; `plan_of` reads a name with
-changes, and joins several by +: `peer+stand-in:spares=4`. Prices are in `reliability.recovery`.
+A plan says what a failure stops, what is tried first, what takes the place of a broken node, and
+where state is found. `PLANS` has the plans that people run, by name. `plan_of` reads a name with
+changes, or several joined by +, as in `peer+stand-in:spares=4`. `reliability.recovery` prices plans.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from enum import StrEnum
+from itertools import product
 from typing import Any, Final
 
 from mofa_model import units
@@ -125,8 +126,8 @@ class Replicas:
 
 
 PLANS: Final[Mapping[str, RecoveryPlan]] = {
-    one.name: one
-    for one in (
+    plan.name: plan
+    for plan in (
         RecoveryPlan(),
         RecoveryPlan(name="restart", whole=True),
         # Processes that start again in their pods mend three of four failures (DLRover).
@@ -145,12 +146,10 @@ PLANS: Final[Mapping[str, RecoveryPlan]] = {
         RecoveryPlan(name="shrink", others=Others.SHRINK, stall=141.0, rejoin=141.0),
     )
 }
-"""Plans by their names; numbers are published where one is named, else those of
-recovery classes.
-"""
+"""Plans by name; numbers without a source are those of recovery classes."""
 
 _PLAIN: Final = PLANS["classes"]
-_FIELDS: Final = {one.name: one.default for one in fields(RecoveryPlan)}
+_FIELDS: Final = {field.name: field.default for field in fields(RecoveryPlan)}
 
 
 def plan_of(text: str, field: str = "--recovery") -> RecoveryPlan:
@@ -168,15 +167,13 @@ def plan_of(text: str, field: str = "--recovery") -> RecoveryPlan:
 
 
 def _joined(text: str, field: str) -> RecoveryPlan:
-    """A plan of several parts, as `a+b` names them; parts that contradict each other
-    are refused.
-    """
-    parts = [_one_of(part.strip(), field) for part in text.split("+")]
+    """A plan of several parts, as in `a+b`; parts that contradict each other are refused."""
+    parts = [_single(part.strip(), field) for part in text.split("+")]
     changed: dict[str, Any] = {}
     for part in parts:
-        for name, usual in _FIELDS.items():
+        for name, default in _FIELDS.items():
             value = getattr(part, name)
-            if name == "name" or value == usual:
+            if name == "name" or value == default:
                 continue
             if changed.get(name, value) != value:
                 raise BadValue(field, text, f"its parts differ in {name}; say it once")
@@ -184,8 +181,8 @@ def _joined(text: str, field: str) -> RecoveryPlan:
     return replace(_PLAIN, **changed, name=text)
 
 
-def _one_of(text: str, field: str) -> RecoveryPlan:
-    """A recovery plan from text: its name, with changed values as `NAME:KEY=VALUE`."""
+def _single(text: str, field: str) -> RecoveryPlan:
+    """A plan of one part: its name, with changed values, as in `NAME:KEY=VALUE`."""
     name, *changes = text.split(":")
     if name not in PLANS:
         raise UnknownName(field, name, tuple(PLANS))
@@ -196,43 +193,30 @@ def _one_of(text: str, field: str) -> RecoveryPlan:
         if key not in _FIELDS or key == "name" or not value:
             keys = ", ".join(_FIELDS)
             raise BadValue(field, text, f"write NAME:KEY=VALUE, with a KEY of {keys}")
-        changed[key] = _reader(_FIELDS[key], key)(value, field)
+        changed[key] = _value(key, value, field)
     return replace(PLANS[name], **changed)
 
 
 _TIMES: Final = ("attempt", "takeover", "refill", "stall", "rejoin", "watchdog")
 
 
-def _reader(usual: Any, key: str) -> Callable[[str, str], Any]:
-    """The function that reads a key's value, by the type of its default."""
+def _value(key: str, text: str, field: str) -> Any:
+    """The value of a key from its text, by the type of the key's default."""
+    default = _FIELDS[key]
     if key == "peer_bandwidth":
-        return lambda text, field: units.parse(text, "B/s", field=field)
+        return units.parse(text, "B/s", field=field)
     if key in _TIMES:
-        return lambda text, field: units.parse(text, "s", field=field)
-    if isinstance(usual, bool):
-        return _said
-    if isinstance(usual, Others):
-        return _others
-    return _whole if isinstance(usual, int) else _real
-
-
-def _said(text: str, field: str) -> bool:
-    if text not in {"true", "false"}:
-        raise BadValue(field, text, "say true or false")
-    return text == "true"
-
-
-def _others(text: str, field: str) -> Others:
-    if text not in list(Others):
-        raise UnknownName(field, text, tuple(Others))
-    return Others(text)
-
-
-def _whole(text: str, field: str) -> int:
-    return units.count(text, field=field)
-
-
-def _real(text: str, field: str) -> float:
+        return units.parse(text, "s", field=field)
+    if isinstance(default, bool):
+        if text not in {"true", "false"}:
+            raise BadValue(field, text, "say true or false")
+        return text == "true"
+    if isinstance(default, Others):
+        if text not in list(Others):
+            raise UnknownName(field, text, tuple(Others))
+        return Others(text)
+    if isinstance(default, int):
+        return units.count(text, field=field)
     try:
         return float(text)
     except ValueError:
@@ -240,7 +224,7 @@ def _real(text: str, field: str) -> float:
 
 
 def plans_of(texts: tuple[str, ...]) -> tuple[RecoveryPlan, ...]:
-    """The plans that are asked for; `any` stands for all of `choices`.
+    """The plans of some texts, with commas between plans; `any` stands for all of `choices`.
 
     >>> len(plans_of(("in-place,peer",)))
     2
@@ -251,17 +235,20 @@ def plans_of(texts: tuple[str, ...]) -> tuple[RecoveryPlan, ...]:
     return tuple(plan_of(name) for name in dict.fromkeys(names))
 
 
-_TRIED: Final = ("", "in-place")
-_FOUND: Final = ("", "peer")
-_TAKEN: Final = ("", "stand-in", "warm", "cold", "replica", "shrink")
+_ATTEMPTS: Final = ("", "in-place")
+_COPIES: Final = ("", "peer")
+_REPLACEMENTS: Final = ("", "stand-in", "warm", "cold", "replica", "shrink")
 
 
 def choices() -> tuple[RecoveryPlan, ...]:
-    """All plans that `any` compares: none, each way to try first, to find state and to replace,
-    and their combinations.
+    """All plans that `any` compares: none, a whole restart, and each combination of a first
+    attempt, copies on peers and a replacement.
 
     >>> len(choices())
     25
     """
-    named = ("+".join(filter(None, (a, b, c))) for c in _TAKEN for b in _FOUND for a in _TRIED)
-    return PLANS["classes"], PLANS["restart"], *(plan_of(one) for one in named if one)
+    names = (
+        "+".join(filter(None, (attempt, copies, replacement)))
+        for replacement, copies, attempt in product(_REPLACEMENTS, _COPIES, _ATTEMPTS)
+    )
+    return PLANS["classes"], PLANS["restart"], *(plan_of(name) for name in names if name)

@@ -246,11 +246,13 @@ class Reliability:
         positive(repair=self.repair)
         if self.spares is not None:
             whole(spares_and_one=self.spares + 1)
-        top = max(1, len(self.tiers))
-        read = [(c.name, c.tier) for c in self.classes] + [(d.name, d.tier) for d in self.domains]
-        for name, tier in read:
-            if self.tiers and tier >= top:
-                raise BadValue(f"{name}.tier", tier, f"there are {top} tiers, counted from 0")
+        count = len(self.tiers)
+        sources: tuple[FailureMode | Domain, ...] = (*self.classes, *self.domains)
+        for source in sources:
+            if count and source.tier >= count:
+                raise BadValue(
+                    f"{source.name}.tier", source.tier, f"there are {count} tiers, counted from 0"
+                )
 
 
 def paper_classes(
@@ -259,19 +261,20 @@ def paper_classes(
     """The classes of section 3.4 of the paper, 3:6:1 with 141, 262 and 307 s, at an assumed total
     rate.
 
-    >>> [round(c.rate.mean * 86400, 4) for c in paper_classes()]
+    >>> [round(mode.rate.mean * 86400, 4) for mode in paper_classes()]
     [0.0015, 0.003, 0.0005]
     """
     return tuple(
         FailureMode(
-            name=one.value,
+            name=recovery_class.value,
             rate=FailureRate.assumed(
-                one.share * per_node_day, one.share * weight if math.isfinite(weight) else weight
+                recovery_class.share * per_node_day,
+                recovery_class.share * weight if math.isfinite(weight) else weight,
             ),
-            recovery=RecoveryTime(mean=one.seconds, law="deterministic"),
+            recovery=RecoveryTime(mean=recovery_class.seconds, law="deterministic"),
         )
-        for one in RecoveryClass
-        if one.share
+        for recovery_class in RecoveryClass
+        if recovery_class.share
     )
 
 

@@ -48,18 +48,21 @@ class Lengths:
         return total / tokens
 
     def longest(self, sequence: Numeric, number: Numeric, power: int = 1) -> Numeric:
-        """Expected longest of so many documents, or a power of it: F^n is its distribution.
+        """Expected length of the longest of so many documents, or of a power of it; its
+        distribution is F^n.
 
         >>> Lengths((100.0, 300.0), (1.0, 1.0)).longest(4096, 2)
         250.0
         """
         total, below = sum(self.shares), 0.0
-        found: Numeric = 0.0
+        expected: Numeric = 0.0
         for length, share in sorted(zip(self.lengths, self.shares, strict=True)):
-            upto = min(1.0, below + share / total)
-            found = found + np.minimum(length, sequence) ** power * (upto**number - below**number)
-            below = upto
-        return found if np.ndim(found) else float(found)
+            up_to = min(1.0, below + share / total)
+            expected = expected + np.minimum(length, sequence) ** power * (
+                up_to**number - below**number
+            )
+            below = up_to
+        return expected if np.ndim(expected) else float(expected)
 
 
 def parse_documents(text: str, *, field: str) -> Lengths:
@@ -272,11 +275,11 @@ def read_batch(text: object, sequence: int, field: str) -> int:
     match = _TOKENS.fullmatch(text) if isinstance(text, str) and len(text) <= 64 else None
     if match is None:
         return units.count(text, field=field)
-    said = match[1].strip()
-    tokens = _tokens(said, field)
-    if tokens % sequence and (power := " KMG".find(said[-1:].upper())) > 0:
-        binary, left = divmod(tokens * 1024**power, 1000**power * sequence)
-        tokens = tokens if left else binary * sequence
+    count = match[1].strip()
+    tokens = _tokens(count, field)
+    if tokens % sequence and (power := " KMG".find(count[-1:].upper())) > 0:
+        binary, remainder = divmod(tokens * 1024**power, 1000**power * sequence)
+        tokens = tokens if remainder else binary * sequence
     if tokens % sequence or tokens < sequence:
         raise BadValue(
             field, text, f"a sequence has {sequence:,} tokens: {_whole(tokens, sequence)}"
@@ -285,7 +288,7 @@ def read_batch(text: object, sequence: int, field: str) -> int:
 
 
 def doubt_of(training: Training) -> str:
-    """Why so large a batch must be a mistake; empty where batches of this size are trained with."""
+    """Sentence that a batch is so large that it must be a mistake; empty for usual batches."""
     tokens = float(training.global_batch) * float(training.sequence)
     if tokens <= DOUBTED:
         return ""
@@ -308,7 +311,7 @@ def _tokens(text: str, field: str) -> int:
 
 
 def _whole(tokens: int, sequence: int) -> str:
-    """What to write in place of tokens that make no whole number of sequences."""
-    fewer = max(0, tokens // sequence)
-    near = [f"{one:,} ({one * sequence:,} tokens)" for one in (fewer, fewer + 1) if one]
-    return f"write {' or '.join(near)}"
+    """Advice for tokens that make no whole number of sequences: the nearest numbers that do."""
+    below = max(0, tokens // sequence)
+    choices = [f"{count:,} ({count * sequence:,} tokens)" for count in (below, below + 1) if count]
+    return f"write {' or '.join(choices)}"

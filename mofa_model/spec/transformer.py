@@ -32,8 +32,8 @@ class Run:
 
     @staticmethod
     def of(layer_list: Sequence[Layer]) -> tuple[Run, ...]:
-        """Layers one by one as runs: again and again the pattern that covers most of what is left,
-        the shortest of such.
+        """Layers as runs: each time, of the layers that are left, the pattern from their start that
+        covers most of them, and of such patterns the shortest.
 
         >>> from mofa_model.blocks import FeedForward
         >>> a, b = (Layer((FeedForward(width=width),)) for width in (1, 2))
@@ -43,7 +43,7 @@ class Run:
         runs: list[Run] = []
         left = list(layer_list)
         while left:
-            # A layer alone stands behind every pattern that repeats.
+            # A single layer is taken only where no pattern repeats.
             covered = {
                 size: size * times
                 for size in range(1, len(left))
@@ -78,15 +78,17 @@ class Transformer:
         not_negative(prediction_modules=self.prediction_modules)
         if not self.runs:
             raise BadValue("layers", 0, "give one layer or more")
-        known: list[Layer] = []
-        for run in self.runs:
-            known += [layer for layer in run.layers if not any(_same(layer, one) for one in known)]
+        distinct: list[Layer] = []
 
-        def one_of(layer: Layer) -> Layer:
-            return next(one for one in known if _same(layer, one))
+        def shared(layer: Layer) -> Layer:
+            for first in distinct:
+                if _same(layer, first):
+                    return first
+            distinct.append(layer)
+            return layer
 
-        # Whoever asks for the kinds of layers then compares no numbers.
-        runs = tuple(Run(tuple(map(one_of, run.layers)), run.repeats) for run in self.runs)
+        # Equal layers become one object, so that `kinds` does not have to compare numbers.
+        runs = tuple(Run(tuple(map(shared, run.layers)), run.repeats) for run in self.runs)
         object.__setattr__(self, "runs", runs)
 
     @property
@@ -132,34 +134,34 @@ def _repeats(layers: Sequence[Layer], size: int) -> int:
     return times
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two descriptions are equal, numbers and arrays of them alike."""
-    if one is other:
+def _same(first: Any, second: Any) -> bool:
+    """Whether two descriptions are equal, whose numbers may be arrays."""
+    if first is second:
         return True
-    if is_dataclass(one):
-        return type(one) is type(other) and all(
-            _same(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)
+    if is_dataclass(first):
+        return type(first) is type(second) and all(
+            _same(getattr(first, item.name), getattr(second, item.name)) for item in fields(first)
         )
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(np.array_equal(one, other))
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return bool(np.array_equal(first, second))
 
 
 def with_imbalance(model: Transformer, mean: Ratio, spread: Ratio) -> Transformer:
-    """A model whose router loads the fullest rank so: mean and standard deviation over the mean of
-    the ranks.
+    """A model whose router is uneven: mean and standard deviation of the load of the fullest rank,
+    over the mean of the ranks.
     """
 
-    def of(layer: Layer) -> Layer:
+    def unevenly(layer: Layer) -> Layer:
         blocks = (
-            replace(one, imbalance=mean, imbalance_spread=spread)
-            if isinstance(one, Experts)
-            else one
-            for one in layer.blocks
+            replace(block, imbalance=mean, imbalance_spread=spread)
+            if isinstance(block, Experts)
+            else block
+            for block in layer.blocks
         )
         return replace(layer, blocks=tuple(blocks))
 
-    runs = (replace(run, layers=tuple(map(of, run.layers))) for run in model.runs)
+    runs = (replace(run, layers=tuple(map(unevenly, run.layers))) for run in model.runs)
     return replace(model, runs=tuple(runs))
 
 

@@ -1,6 +1,4 @@
-"""What of a model is trained and what is frozen: adapters beside frozen weights, the task, and how
-the loss is computed.
-"""
+"""Fine-tuning: adapters beside frozen weights, the task, and how the loss is computed."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from mofa_model.units import Bytes, Numeric, Ratio
 
 _FEED_FORWARD: Final = ("gate", "up", "down")
 _FIXED: Final = frozenset({"router", "shared_gate"})
-"""Linear layers that no group has: whoever adapts them names them."""
-_MEANT: Final = {
+"""Linear layers that are in no group, so they are adapted only by their own names."""
+_SYNONYMS: Final = {
     "all": ("attention", "mlp"),
     "all-linear": ("attention", "mlp"),
     "qkv": ("q", "k", "v"),
@@ -34,7 +32,7 @@ _MEANT: Final = {
     "w3": ("up",),
     "w2": ("down",),
 }
-"""What trainers call linear layers, beside the names themselves with or without `_proj`."""
+"""Names of trainers for linear layers, besides our own names with or without `_proj`."""
 
 
 def group_of(linear: str) -> str:
@@ -51,8 +49,8 @@ def group_of(linear: str) -> str:
 
 
 def read_targets(text: str | Iterable[str], known: Iterable[str], *, field: str) -> frozenset[str]:
-    """Linear layers and groups of them, by the names that trainers give them; `known` are those of
-    the model.
+    """Linear layers and groups of them, from the names that trainers give them; `known` are the
+    linear layers of the model.
 
     >>> sorted(read_targets("q_proj,v_proj", ("q", "k", "v", "o"), field="targets"))
     ['q', 'v']
@@ -62,17 +60,17 @@ def read_targets(text: str | Iterable[str], known: Iterable[str], *, field: str)
     ['attention']
     """
     linears = set(known)
-    linears |= {group_of(one) for one in linears} - {""}
-    found: set[str] = set()
+    linears |= {group_of(linear) for linear in linears} - {""}
+    targets: set[str] = set()
     for word in text.split(",") if isinstance(text, str) else text:
         name = word.strip().lower()
         bare = name.removesuffix("_proj")
-        meant = _MEANT.get(name) or _MEANT.get(bare) or (bare,)
-        there = [one for one in meant if one in linears]
-        if not there:
+        meanings = _SYNONYMS.get(name) or _SYNONYMS.get(bare) or (bare,)
+        present = [linear for linear in meanings if linear in linears]
+        if not present:
             raise UnknownName(field, word, ("all", *sorted(linears)))
-        found.update(there)
-    return frozenset(found)
+        targets.update(present)
+    return frozenset(targets)
 
 
 @dataclass(frozen=True, kw_only=True)
