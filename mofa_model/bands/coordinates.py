@@ -107,15 +107,15 @@ def coordinates(
     )
 
 
-def layouts_of(strategies: Sequence[Strategy]) -> list[dict[str, str]]:
+def layouts_of(strategy_list: Sequence[Strategy]) -> list[dict[str, str]]:
     """Differences of each strategy from the plainest layout, by key; settings that have nothing to
     act on are left out. A search asks about hundreds of strategies, so each value is written once.
     """
-    layouts: list[dict[str, str]] = [{} for _ in strategies]
-    acts = acting_in(strategies)
+    layouts: list[dict[str, str]] = [{} for _ in strategy_list]
+    acts = acting_in(strategy_list)
     for axis, word, read in _WORDS_BY_AXIS:
-        values = [*map(read, strategies)]
-        by_value = dict(zip(values, strategies, strict=True))
+        values = [*map(read, strategy_list)]
+        by_value = dict(zip(values, strategy_list, strict=True))
         texts = {value: word.write(strategy) for value, strategy in by_value.items()}
         texts = {value: text for value, text in texts.items() if text != PLAIN[word.key]}
         is_active = acts.get(axis)

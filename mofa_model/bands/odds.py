@@ -128,18 +128,18 @@ class LayoutOdds:
                 / self.left(quantity)
             )
 
-    def beats(self, layout: int, pace: Array) -> Array:
+    def beats(self, index: int, pace: Array) -> Array:
         """Chance that one layout is faster than each of all, from expected times (`pace`). [1]"""
         scale, explained = self.scales("step"), self.explained["step"]
-        explained_variance = np.square(explained - explained[:, [layout]]).sum(axis=0)
+        explained_variance = np.square(explained - explained[:, [index]]).sum(axis=0)
         variance = (
-            scale[layout] ** 2
+            scale[index] ** 2
             + scale**2
-            - 2.0 * self._together("step", [layout])[0]
+            - 2.0 * self._together("step", [index])[0]
             - explained_variance
         )
         spread = np.sqrt(np.maximum(variance, 0.0))
-        return chance(np.log(pace / pace[layout]) / np.maximum(spread, 1e-9))
+        return chance(np.log(pace / pace[index]) / np.maximum(spread, 1e-9))
 
     def left(self, quantity: str) -> Array:
         """Share of each layout's scale of error that is left after short runs. [1]"""

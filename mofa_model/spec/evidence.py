@@ -1,11 +1,11 @@
-"""Evidence of failures: what was counted, in how much exposure, and how long recoveries took. One
-type on the whole way.
+"""Evidence of failures: their number, the exposure in which they were counted, and how long
+recoveries took. The same type serves all the way:
 
     a witness counts ─▶ the ledger's days ─▶ their sum in `status.failures` ─▶ posterior and advice
 
-It adds up: evidence of two times, or of two pools, is the sum, and `FailureEvidence()` is the
-evidence of nobody having looked. So a mean is never carried, only its count and its sum. Sums of
-whole numbers and of binary fractions are exact.
+Evidence adds up: that of two times, or of two pools, is their sum, and `FailureEvidence()` says that
+nobody looked. So it holds no mean, only a count and a sum. Sums of whole numbers and of binary
+fractions are exact.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from mofa_model.records import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class FailureEvidence:
-    """What was seen of one recovery class."""
+    """Counts of one recovery class."""
 
     node_days: float = 0.0
     """Exposure: node-days in which a failure would have been seen. [node d]"""
     failures: float = 0
-    """Failures; no whole number where old ones count less. [1]"""
+    """Failures; not a whole number where old ones count less. [1]"""
     others: float = 0
-    """Interruptions that were no faults: preemptions, reclaimed machines, drains. They are in the
-    rates of ETTR and of the interval, and not in the check of the assumption. [1]"""
+    """Interruptions that were no faults: preemptions, reclaimed machines, drains. They count in the
+    rates for ETTR and for the interval, but not in the check of the assumption. [1]"""
     recoveries: int = 0
     """Recoveries whose time was seen, from any interruption. [1]"""
     recovery_seconds: float = 0.0
-    """Their time together. [s]"""
+    """Sum of the times of these recoveries. [s]"""
 
     def __add__(self, other: FailureEvidence) -> FailureEvidence:
         """The sum of two pieces of evidence."""
@@ -54,7 +54,7 @@ class FailureEvidence:
 
     @property
     def interruptions(self) -> float:
-        """Failures, and interruptions that were none. [1]"""
+        """Failures and other interruptions together. [1]"""
         return self.failures + self.others
 
     @property
@@ -69,23 +69,24 @@ class FailureEvidence:
 
 
 ByClass: TypeAlias = Mapping[str, FailureEvidence]
-"""Evidence by recovery class. A class that cannot be seen has no entry: unknown is not zero."""
+"""Evidence by recovery class. A class whose failures cannot be seen has no entry, because unknown
+is not zero."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatedEvidence:
-    """Evidence of some time on end."""
+    """Evidence of one or more days in a row."""
 
     date: str
     """Its first day in UTC, as 2026-11-21."""
     days: float
-    """How long it is. [d]"""
+    """Number of days. [d]"""
     classes: ByClass
-    """What was seen."""
+    """What was counted in them."""
 
 
 def together(first_evidence: ByClass, second_evidence: ByClass) -> dict[str, FailureEvidence]:
-    """Evidence of both by class, in the order in which the classes come."""
+    """The sum of two sets of evidence, class by class."""
     names = dict.fromkeys((*first_evidence, *second_evidence))
     nothing = FailureEvidence()
     return {

@@ -1,7 +1,6 @@
 """Causes of incidents, and the XIDs of NVIDIA's driver by what they mean for the node.
 
-What a user, a scheduler or an administrator did is no failure, however often a job was interrupted
-by it.
+An act of a user, a scheduler or an administrator is no failure, however often it interrupts a job.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from typing import Final
 from mofa_model.records import dataclass
 
 SHORTEST_OUTAGE: Final = 300
-"""Time for which pods tolerate a node that is not ready, by default: shorter is a flap. [s]"""
+"""Time for which pods tolerate a node that is not ready, by default; a shorter outage is a flap.
+[s]"""
 
 
 class InterruptionClass(StrEnum):
-    """Who made training stop."""
+    """Who or what made training stop."""
 
     FAULT = "fault"
     """Something broke."""
@@ -36,17 +36,17 @@ class IncidentCause:
     """Why something stopped."""
 
     word: str
-    """What it is called in outputs."""
+    """Its name in outputs."""
     counts: bool
     """Whether the machines failed the job: something broke, or a machine was taken away."""
     meaning: str
-    """What it says, in one sentence."""
+    """Its meaning, in one sentence."""
     by: InterruptionClass = InterruptionClass.FAULT
     """Who made training stop; only faults are in the check of the hardware."""
 
     @property
     def interrupts(self) -> bool:
-        """Whether ETTR and the interval between checkpoints feel it, whoever's doing it is."""
+        """Whether it counts for ETTR and for the interval between checkpoints, whoever did it."""
         return self.by in (
             InterruptionClass.FAULT,
             InterruptionClass.PREEMPTION,
@@ -140,11 +140,11 @@ NONE: Final = IncidentCause("none", False, "somebody said that it was no failure
 CAUSES: Final = {
     cause.word: cause for cause in list(globals().values()) if isinstance(cause, IncidentCause)
 }
-"""All of them, by word."""
+"""All causes, by word."""
 
 
 class XidMeaning(StrEnum):
-    """Whose fault an XID is."""
+    """What an XID means for the GPU."""
 
     HARDWARE = "hardware"
     """The GPU, its memory, its links or its firmware: it wants a reset or a repair."""
@@ -166,8 +166,8 @@ OFF_THE_BUS: Final = 79
 
 
 def meaning(code: int, stated: Mapping[str, str]) -> XidMeaning:
-    """What an XID means: as somebody states it by its number, else as NVIDIA does; one that nobody
-    knows is hardware's, because new ones are.
+    """Meaning of an XID: as `stated` has it by its number, or else as NVIDIA does. An unknown one
+    counts as hardware, because new ones are.
 
     >>> meaning(63, {}).value, meaning(63, {"63": "hardware"}).value
     ('note', 'hardware')

@@ -1,9 +1,9 @@
-"""How the machines fail and come back: rates, recoveries, checkpoint storage, spares.
+"""How the machines of a pool fail and come back: failure rates, recoveries, checkpoint storage,
+spares.
 
-Rates are per node and second, and never bare points: a rate is a Gamma posterior that carries its
-exposure. A `FailureMode` is what is known of one recovery class (`recovery_classes`); a rack or
-switch whose loss stops the job is a `Domain`, whose failures are recovered like a class of their
-own.
+Rates are per node and second. A rate is no single number but a Gamma posterior, with its exposure.
+A `FailureMode` holds the failures of one recovery class (`recovery_classes`). A `Domain` is a rack
+or a switch whose loss stops the job; its failures have a recovery of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ and GPU while a process beside the trainer writes. Source: PyTorch on 1,856 H200
 (pytorch.org, 30 April 2025). [1]"""
 
 _NEVER = 1e-305
-"""An assumed rate at or below this is zero: its exposure would not be finite. [1/d]"""
+"""An assumed rate up to this counts as zero, because its exposure would not be finite. [1/d]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class FailureRate:
     exposure: float
     """Node-time watched, with the prior's. [node s]"""
     exactly: float | None = None
-    """A rate that is taken as known; then the two fields above say nothing. [1/s per node]"""
+    """A rate that is exactly known; then the two fields above are not used. [1/s per node]"""
 
     def __post_init__(self) -> None:
         if self.exactly is not None:
@@ -55,8 +55,8 @@ class FailureRate:
 
     @classmethod
     def assumed(cls, per_node_day: float, weight: float = PRIOR_WEIGHT) -> FailureRate:
-        """An assumption in failures per node-day, worth `weight` observed failures; an infinite
-        weight is certainty.
+        """An assumed rate in failures per node-day, worth `weight` observed failures; with an
+        infinite weight it is exactly known.
         """
         not_negative(failures_per_node_day=per_node_day)
         exposure = weight * DAY / max(per_node_day, _NEVER)
@@ -90,7 +90,7 @@ class RecoveryTime:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureMode:
-    """Failures that are recovered alike: how often they come, how long recovery takes, which
+    """Failures with the same recovery: how often they come, how long recovery takes, which
     checkpoint it can read.
     """
 
@@ -105,7 +105,7 @@ class FailureMode:
     queues: bool = False
     """Whether the recovery waits in the scheduler's queue first."""
     wait: RecoveryTime | None = field(default=None, metadata=LATER)
-    """What passes before the recovery begins, such as restarts that mend nothing."""
+    """Time that passes before the recovery begins, such as that of restarts which do not help."""
 
     def __post_init__(self) -> None:
         not_negative(tier=self.tier)
@@ -194,7 +194,7 @@ class FailureLaw:
 
 @dataclass(frozen=True, kw_only=True)
 class Hangs:
-    """Failures that end no process: all wait for each other until a timeout ends them."""
+    """Failures that end no process: all processes wait for each other until a timeout ends them."""
 
     timeout: Seconds
     """Time from the failure to the end of the processes: of the collectives, or of a watchdog.
@@ -202,10 +202,10 @@ class Hangs:
     share: float = 1.0
     """Their share of all failures. [1]"""
     pauses: float = field(default=0.0, metadata=LATER)
-    """Pauses without a step, such as evaluations: one that outlasts the timeout is ended, too.
-    [1/s]"""
+    """Rate of pauses without a step, such as evaluations; one that outlasts the timeout is ended,
+    too. [1/s]"""
     pause: RecoveryTime = field(default=RecoveryTime(mean=0.0), metadata=LATER)
-    """How long such a pause is."""
+    """Length of such a pause."""
 
     def __post_init__(self) -> None:
         not_negative(hang_timeout=self.timeout, pauses=self.pauses)
@@ -214,10 +214,10 @@ class Hangs:
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """All that is known of how a pool fails and recovers."""
+    """How a pool fails and recovers."""
 
     classes: tuple[FailureMode, ...]
-    """By recovery class; they partition the recoveries."""
+    """Failures by recovery class; each recovery is of one class."""
     tiers: tuple[CheckpointTier, ...] = ()
     """Checkpoint tiers, nearest first; empty = save times are given by the caller, one tier."""
     slowdown: float = 0.0
@@ -233,11 +233,11 @@ class Reliability:
     repair: Seconds = DAY
     """Mean repair time of a broken node, used with `spares`. [s]"""
     domains: tuple[Domain, ...] = ()
-    """What fails together."""
+    """Nodes that fail together."""
     start: Seconds = 0.0
     """Initialisation of the run, paid once (T_init). [s]"""
     hangs: Hangs | None = field(default=None, metadata=LATER)
-    """Failures that have to be noticed first; None = recovery times say all."""
+    """Failures that have to be noticed first; None = recovery times include that."""
 
     def __post_init__(self) -> None:
         if not self.classes:
@@ -258,8 +258,8 @@ class Reliability:
 def paper_classes(
     per_node_day: float = PAPER_RATE, weight: float = PRIOR_WEIGHT
 ) -> tuple[FailureMode, ...]:
-    """The classes of section 3.4 of the paper, 3:6:1 with 141, 262 and 307 s, at an assumed total
-    rate.
+    """The classes of section 3.4 of the paper (shares 3:6:1; 141, 262 and 307 s), at an assumed
+    total rate.
 
     >>> [round(mode.rate.mean * 86400, 4) for mode in paper_classes()]
     [0.0015, 0.003, 0.0005]
@@ -279,8 +279,8 @@ def paper_classes(
 
 
 def part_of_storage(reliability: Reliability, share: Ratio) -> Reliability:
-    """Checkpoint storage of a job that has a share of each node's devices: its share of what a node
-    can write. Ours. []
+    """The reliability of a job that has a share of each node's devices, and so the same share of
+    the node's bandwidth for checkpoints. Ours. []
     """
     if float(share) == 1.0:
         return reliability

@@ -1,6 +1,4 @@
-"""The past of a pool as standstills of jobs and outages of nodes: what an alternative is
-replayed on.
-"""
+"""The past of a pool as standstills of jobs and outages of nodes, for replays of alternatives."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from mofa_model.spec.account import NodeTime
 
 @dataclass(frozen=True, kw_only=True)
 class Standstill:
-    """A time in which a job did not train, by its parts."""
+    """A time in which a job did not train, in its phases."""
 
     job: str
     """The job, as namespace/name."""
@@ -22,27 +20,27 @@ class Standstill:
     cause: str
     """The word of its cause."""
     holds: int
-    """Nodes that stood still. [1]"""
+    """Nodes of the job, which stood still. [1]"""
     faulty: tuple[str, ...] = ()
-    """Nodes that made it stop."""
+    """Nodes that made the job stop."""
     machines: float = 1.0
-    """The chance that the machines did it. [1]"""
+    """Chance that the machines were at fault. [1]"""
     in_place: bool = False
     """Whether containers started again in the same pods."""
     trained: float = 0.0
-    """How long the job had trained since it started last. [s]"""
+    """Time that the job had trained since its last start. [s]"""
     unnoticed: float = 0.0
-    """Until the first container or pod ended. [s]"""
+    """Time until the first container or pod ended. [s]"""
     ending: float = 0.0
-    """Until the last that was replaced had ended. [s]"""
+    """Time from then until the last container or pod that was replaced had ended. [s]"""
     queued: float = 0.0
-    """Until the last new pod was made. [s]"""
+    """Time from then until the last new pod was made. [s]"""
     starting: float = 0.0
-    """Until the last container ran. [s]"""
+    """Time from then until the last container ran. [s]"""
     loading: float = 0.0
-    """Until the first step. [s]"""
+    """Time from then until the first step. [s]"""
     lost_work: float = 0.0
-    """Work that was done again. [s]"""
+    """Work that was done again afterwards. [s]"""
 
     @property
     def seconds(self) -> float:
@@ -63,23 +61,23 @@ class NodeOutage:
     cause: str
     """The word of its cause."""
     in_use: float = 0.0
-    """How long it took pods while it was broken, until somebody cordoned it. [s]"""
+    """Time for which it still took pods while it was broken, until somebody cordoned it. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPast:
-    """What happened to a pool in a window."""
+    """The past of a pool in a window."""
 
     begin: float
-    """In seconds of the epoch. [s]"""
+    """Begin of the window, in seconds of the epoch. [s]"""
     end: float
-    """In seconds of the epoch. [s]"""
+    """End of the window, in seconds of the epoch. [s]"""
     account: tuple[NodeTime, ...]
     """Where its node-time went."""
     standstills: tuple[Standstill, ...]
-    """Of its jobs, in order."""
+    """Standstills of its jobs, in order of time."""
     outages: tuple[NodeOutage, ...]
-    """Of its nodes, in order."""
+    """Outages of its nodes, in order of time."""
     watched: Mapping[str, float] = field(default_factory=dict)
     """Node-days by node in which a failure would have been seen."""
     lost_work_is_guessed: bool = False
