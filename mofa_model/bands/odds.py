@@ -131,22 +131,17 @@ class LayoutOdds:
     def beats(self, index: int, pace: Array) -> Array:
         """Chance that one layout is faster than each of all, from expected times (`pace`). [1]"""
         scale, explained = self.scales("step"), self.explained["step"]
-        explained_variance = np.square(explained - explained[:, [index]]).sum(axis=0)
-        variance = (
-            scale[index] ** 2
-            + scale**2
-            - 2.0 * self._together("step", [index])[0]
-            - explained_variance
-        )
+        together = self._together("step", [index])[0]
+        known_apart = np.square(explained - explained[:, [index]]).sum(axis=0)
+        variance = scale[index] ** 2 + scale**2 - 2.0 * together - known_apart
         spread = np.sqrt(np.maximum(variance, 0.0))
         return chance(np.log(pace / pace[index]) / np.maximum(spread, 1e-9))
 
     def left(self, quantity: str) -> Array:
         """Share of each layout's scale of error that is left after short runs. [1]"""
-        explained = np.square(self.explained[quantity]).sum(axis=0) / np.square(
-            self.scales(quantity)
-        )
-        left: Array = np.sqrt(np.maximum(1.0 - explained, 1e-9))
+        explained, scales = self.explained[quantity], self.scales(quantity)
+        share = np.square(explained).sum(axis=0) / np.square(scales)
+        left: Array = np.sqrt(np.maximum(1.0 - share, 1e-9))
         return left
 
     def band(self, quantity: str) -> Range:
@@ -155,10 +150,8 @@ class LayoutOdds:
 
     def covariance(self, quantity: str) -> Array:
         """Covariance of the errors of all layouts after short runs, [layouts, layouts]. [1]"""
-        explained = self.explained[quantity]
-        covariance: Array = (
-            self._together(quantity, range(len(self.layouts))) - explained.T @ explained
-        )
+        explained, rows = self.explained[quantity], range(len(self.layouts))
+        covariance: Array = self._together(quantity, rows) - explained.T @ explained
         return covariance
 
     def memory_taught(self, centre: float, half: float) -> LayoutOdds:

@@ -236,12 +236,7 @@ def _own(file: str, row: Any) -> Mapping[str, str]:
         raise BadFile(
             file, f"[[runs]] {row['id']}: layout = {row['layout']!r} must be key=word pairs"
         )
-    return {
-        "memory": "",
-        "method": FULL,
-        **row,
-        "group": f"{OWN}, {row['stack']}, {row['device']}",
-    }
+    return {"memory": "", "method": FULL, **row, "group": f"{OWN}, {row['stack']}, {row['device']}"}
 
 
 def in_words(name: str, coordinates: Coordinates, **errors: float) -> dict[str, str]:

@@ -70,10 +70,7 @@ def with_short_runs(request: Request, path: Path | str) -> Request:
         f"a step takes {learned:.3f} of its estimate, and near layouts follow"
     )
     return replace(
-        request,
-        tried=tried,
-        learned=float(request.learned) * learned,
-        notes=(*request.notes, note),
+        request, tried=tried, learned=float(request.learned) * learned, notes=(*request.notes, note)
     )
 
 

@@ -111,13 +111,13 @@ def check_assumption(
     ('HigherThanAssumed', 15, 4.4)
     """
     not_negative(expected=expected, failures=failures)
-    total, any_failures = float(np.sum(expected)), float(np.sum(failures)) > 0
+    total, failed = float(np.sum(expected)), float(np.sum(failures)) > 0
     if total <= 0:
-        verdict = Verdict.HIGHER if any_failures else Verdict.INSUFFICIENT
+        verdict = Verdict.HIGHER if failed else Verdict.INSUFFICIENT
         return AssumptionCheck(
             verdict=verdict,
-            evidence_ratio=float(any_failures),
-            since=0 if any_failures else None,
+            evidence_ratio=float(failed),
+            since=0 if failed else None,
             ratio=None,
         )
     moved, wrong = evidence_against(lengths, expected, failures, alarm)
@@ -221,18 +221,14 @@ def verdict_evidence(
     failures.
     """
     counts_days = (events > 0)[..., None] & np.array([True, False])
-    evidence = []
-    for event_positions, day_positions in (
-        (events, np.zeros_like(slow)),
-        (np.maximum(events, slow), slow),
-    ):
-        from_failures, from_days = (
-            mean_evidence(of_failures, event_positions),
-            mean_evidence(of_days, day_positions),
-        )
-        mean = np.logaddexp(from_failures + np.log(1 - BY_DAYS), from_days + np.log(BY_DAYS))
-        evidence.append(np.where(counts_days, mean, from_failures))
-    return evidence[0], evidence[1]
+
+    def evidence(of_counts: NDArray[Any], of_hits: NDArray[Any]) -> NDArray[Any]:
+        """The evidence at one dispersion of counts and one of days with failures."""
+        counts, days = mean_evidence(of_failures, of_counts), mean_evidence(of_days, of_hits)
+        both = np.logaddexp(counts + np.log(1 - BY_DAYS), days + np.log(BY_DAYS))
+        return np.where(counts_days, both, counts)
+
+    return evidence(events, np.zeros_like(slow)), evidence(np.maximum(events, slow), slow)
 
 
 def mean_evidence(log_evidence: NDArray[Any], dispersion: NDArray[Any]) -> NDArray[Any]:

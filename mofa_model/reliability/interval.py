@@ -255,11 +255,10 @@ def _neighbours(
     points = {point}
     for tier in range(free):
         for scale in (1 / factor, factor):
-            scaled = round(point[tier] * scale)
-            changed = max(
-                1, scaled if scaled != point[tier] else point[tier] + (1 if scale > 1 else -1)
-            )
-            points.add((*point[:tier], changed, *point[tier + 1 :]))
+            moved = round(point[tier] * scale)
+            if moved == point[tier]:
+                moved += 1 if scale > 1 else -1
+            points.add((*point[:tier], max(1, moved), *point[tier + 1 :]))
     return _allowed(points, most)
 
 
@@ -311,13 +310,8 @@ def first_order(job: Job, most: int) -> tuple[int, tuple[int, ...]]:
             if not works or work >= works[-1]:
                 break
             works.pop()  # a farther tier never saves more often than a nearer one
-            nearer = together.pop()
-            saved = (
-                reads + nearer[0],
-                blocks + nearer[1],
-                max(copies, nearer[2]),
-                tiers + nearer[3],
-            )
+            near = together.pop()
+            saved = (reads + near[0], blocks + near[1], max(copies, near[2]), tiers + near[3])
         together.append(saved)
         works.append(work)
     works = [

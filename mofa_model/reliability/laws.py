@@ -69,24 +69,14 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     """Causes of failure with their shares; hangs are causes of their own. Source: Poisson processes
     add. []
     """
-    total, queue = node_rate(reliability), () if reliability.queue is None else (reliability.queue,)
-    causes = [
-        (
-            mode.name,
-            mode.rate.mean,
-            (
-                *(queue if mode.queues else ()),
-                *(() if mode.wait is None else (mode.wait,)),
-                mode.recovery,
-            ),
-            mode.tier,
-        )
-        for mode in reliability.classes
-    ]
-    causes += [
-        (domain.name, domain.rate / domain.nodes, (*queue, domain.recovery), domain.tier)
-        for domain in reliability.domains
-    ]
+    total, queue = node_rate(reliability), reliability.queue
+    causes = []
+    for mode in reliability.classes:
+        parts = _stated(queue if mode.queues else None, mode.wait, mode.recovery)
+        causes.append((mode.name, mode.rate.mean, parts, mode.tier))
+    for domain in reliability.domains:
+        parts = _stated(queue, domain.recovery)
+        causes.append((domain.name, domain.rate / domain.nodes, parts, domain.tier))
     if (hangs := reliability.hangs) is not None:
         causes = [part for cause in causes for part in _hangs_apart(*cause, hangs)]
     return tuple(
@@ -100,18 +90,19 @@ def sources_of(reliability: Reliability) -> tuple[FailureSource, ...]:
     )
 
 
+def _stated(*parts: RecoveryTime | None) -> tuple[RecoveryTime, ...]:
+    """The parts of a recovery time that are given."""
+    return tuple(part for part in parts if part is not None)
+
+
 def _hangs_apart(
     name: str, rate: float, recoveries: tuple[RecoveryTime, ...], tier: int, hangs: Hangs
 ) -> list[tuple[str, float, tuple[RecoveryTime, ...], int]]:
     """A cause split in two: failures that end processes, and hangs. Source: Poisson thinning."""
     wait = RecoveryTime(mean=hangs.timeout, law="deterministic")
-    parts = [
-        (name, (1 - hangs.share) * rate, recoveries, tier),
-        (f"{name}, hung", hangs.share * rate, (wait, *recoveries), tier),
-    ]
-    return [
-        part for part, share in zip(parts, (1 - hangs.share, hangs.share), strict=True) if share
-    ]
+    ended = (name, (1 - hangs.share) * rate, recoveries, tier)
+    hung = (f"{name}, hung", hangs.share * rate, (wait, *recoveries), tier)
+    return [*([ended] if hangs.share < 1 else []), *([hung] if hangs.share else [])]
 
 
 def mean_of(recovery_laws: tuple[RecoveryTime, ...]) -> Seconds:

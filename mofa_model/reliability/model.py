@@ -26,6 +26,8 @@ from mofa_model.reliability import renewal
 from mofa_model.reliability.checkpoint import Tiers, failure_free, walk
 from mofa_model.reliability.laws import (
     NEVER,
+    FailureSource,
+    Uptime,
     components_of,
     laplace_of,
     mean_of,
@@ -224,23 +226,20 @@ def _any_law(job: Job, rate: float, saves: tuple[Seconds, Seconds, Seconds, Rati
     """ETTR of one tier where failures follow any law: sums over the time from restart to failure.
     [1]
     """
-    reliability = job.reliability
     if np.size(job.nodes) > 1 or np.size(job.rate_scale) > 1:
         raise BadValue(
-            "nodes",
-            job.nodes,
-            "give one job at a time where failures are not exponential",
+            "nodes", job.nodes, "give one job at a time where failures are not exponential"
         )
     if rate == 0:
         return renewal.ettr(0.0, 1.0, *saves)
-    work, blocking, background, slowdown = saves
-    run = run_after(
-        sources_of(job.reliability),
-        rate,
-        reliability.law,
-        during_recovery=reliability.failures_during_recovery,
-    )
-    return renewal.ettr_of_run(run, _cycle(job, rate), work, blocking, background, slowdown)
+    run = _run_after(job, sources_of(job.reliability), rate)
+    return renewal.ettr_of_run(run, _cycle(job, rate), *saves)
+
+
+def _run_after(job: Job, sources: tuple[FailureSource, ...], rate: float) -> Uptime:
+    """The run that follows a failure by one of `sources`."""
+    rel = job.reliability
+    return run_after(sources, rate, rel.law, during_recovery=rel.failures_during_recovery)
 
 
 def _cycle(job: Job, rate: float) -> float:
@@ -260,23 +259,15 @@ def _tiers_of(job: Job, steps: float, every: tuple[int, ...]) -> Tiers:
 
 
 def _nested(job: Job, steps: float, every: tuple[int, ...]) -> Ratio:
-    reliability, rate = job.reliability, float(failure_rate(job))
+    sources, rate = sources_of(job.reliability), float(failure_rate(job))
     tiers = _tiers_of(job, steps, every)
     if rate == 0:
         return failure_free(tiers)
     failures = []
-    for tier in sorted({source.tier for source in sources_of(job.reliability)}):
-        tier_sources = tuple(
-            source for source in sources_of(job.reliability) if source.tier == tier
-        )
-        share = sum(source.share for source in tier_sources)
-        run = run_after(
-            tier_sources,
-            rate,
-            reliability.law,
-            during_recovery=reliability.failures_during_recovery,
-        )
-        failures.append(Failure(tier=tier, share=share, run=run))
+    for tier in sorted({source.tier for source in sources}):
+        readers = tuple(source for source in sources if source.tier == tier)
+        share = sum(source.share for source in readers)
+        failures.append(Failure(tier=tier, share=share, run=_run_after(job, readers, rate)))
     return tiers_ettr(tiers, tuple(failures), _cycle(job, rate))
 
 

@@ -285,38 +285,33 @@ def _report(
     current: ByClass,
 ) -> RateReport:
     """The report of some classes together; their assumed rates are worth `prior_days` node-days."""
-    evidence_by_class = {name: counted.get(name, _NOTHING) for name in assumed}
-    days = rates.total_exposure(
-        assumed, {name: evidence.node_days for name, evidence in evidence_by_class.items()}
-    )
-    count = sum(
-        evidence.failures for evidence in evidence_by_class.values() if evidence.node_days > 0
-    )
+    days, count = _counted_together(counted, assumed)
     rate = sum(assumed.values())
     present = _current_evidence(past, assumed, current) or FailureEvidence(
         node_days=days, failures=count
     )
     prior = (prior_days * rate, prior_days) if prior_days * rate > 0 else (rates.JEFFREYS, 0.0)
-    posterior = (
-        rates.posterior(
+    mean = lower = upper = exact_lower = exact_upper = None
+    prior_weight = 1.0
+    if days > 0 or prior[1]:
+        posterior = rates.posterior(
             present.failures, present.node_days, prior_failures=prior[0], prior_exposure=prior[1]
         )
-        if days > 0 or prior[1]
-        else None
-    )
-    lower, upper = rates.credible_interval(posterior, level) if posterior else (None, None)
-    exact = rates.garwood_interval(count, days, level) if days > 0 else (None, None)
+        mean, prior_weight = float(posterior.mean), float(posterior.prior_weight)
+        lower, upper = map(float, rates.credible_interval(posterior, level))
+    if days > 0:
+        exact_lower, exact_upper = map(float, rates.garwood_interval(count, days, level))
     return RateReport(
         name=name,
         failures=int(count),
         assumed=rate,
         expected=rate * days,
-        lower=None if lower is None else float(lower),
-        mean=None if posterior is None else float(posterior.mean),
-        upper=None if upper is None else float(upper),
-        exact_lower=None if exact[0] is None else float(exact[0]),
-        exact_upper=None if exact[1] is None else float(exact[1]),
-        prior_weight=1.0 if posterior is None else float(posterior.prior_weight),
+        lower=lower,
+        mean=mean,
+        upper=upper,
+        exact_lower=exact_lower,
+        exact_upper=exact_upper,
+        prior_weight=prior_weight,
         verdict=check.verdict,
         evidence=check.evidence_ratio,
         since=None if check.since is None else past[check.since].date or None,
@@ -358,20 +353,18 @@ def _spans(
     past: tuple[DatedEvidence, ...], assumed: dict[str, float]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Length [d], exposure [node d] and failures [1] of each span, for some classes together."""
-    rows = [{name: span.classes.get(name, _NOTHING) for name in assumed} for span in past]
-    exposure = [
-        rates.total_exposure(assumed, {name: evidence.node_days for name, evidence in row.items()})
-        for row in rows
-    ]
-    failures = [
-        sum(evidence.failures for evidence in row.values() if evidence.node_days > 0)
-        for row in rows
-    ]
-    return (
-        np.array([span.days for span in past]),
-        np.array(exposure),
-        np.array(failures, dtype=float),
-    )
+    days = np.array([span.days for span in past])
+    counted = [_counted_together(span.classes, assumed) for span in past]
+    exposure, failures = (np.array(column, dtype=float) for column in zip(*counted, strict=True))
+    return days, exposure, failures
+
+
+def _counted_together(counted: ByClass, assumed: dict[str, float]) -> tuple[float, float]:
+    """Exposure and failures of some classes together. [node d, 1]"""
+    classes = {name: counted.get(name, _NOTHING) for name in assumed}
+    exposure = {name: evidence.node_days for name, evidence in classes.items()}
+    failures = sum(evidence.failures for evidence in classes.values() if evidence.node_days > 0)
+    return rates.total_exposure(assumed, exposure), failures
 
 
 def _outlooks(

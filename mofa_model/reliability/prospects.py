@@ -187,10 +187,8 @@ class _Draws:
         rate = generator.gamma(rates.shape[forecast]) / rates.scale[forecast]
         mean, spread = rate * exposure, rates.spread[forecast]
         excess = np.maximum(spread - 1, 1e-9)
-        clustered, scattered = (
-            generator.poisson(generator.gamma(mean / excess) * excess),
-            generator.poisson(mean),
-        )
+        clustered = generator.poisson(generator.gamma(mean / excess) * excess)
+        scattered = generator.poisson(mean)
         return np.asarray(np.where(spread > 1, clustered, scattered), dtype=float)
 
     def _costs(self, stops: NDArray[Any]) -> NDArray[Any]:

@@ -37,13 +37,7 @@ from mofa_model.reliability.laws import FailureSource, node_rate, nodes_of_sum, 
 from mofa_model.reliability.model import Job
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.spec.recovery_plans import PLANS, Others, RecoveryPlan, Replicas
-from mofa_model.spec.reliability import (
-    FailureMode,
-    FailureRate,
-    Hangs,
-    RecoveryTime,
-    Reliability,
-)
+from mofa_model.spec.reliability import FailureMode, FailureRate, Hangs, RecoveryTime, Reliability
 from mofa_model.units import Bytes, Count, Ratio, Seconds
 
 _SELDOM: Final = 1e-12

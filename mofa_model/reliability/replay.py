@@ -206,8 +206,6 @@ def _by_spare(standstill: Standstill, plan: RecoveryPlan, spares_ready: list[flo
         return standstill
     for _ in range(needed):
         heapq.heapreplace(spares_ready, noticed + plan.refill)
-    takeover = min(
-        plan.takeover,
-        standstill.ending + standstill.queued + standstill.starting + standstill.loading,
-    )
+    restart = standstill.ending + standstill.queued + standstill.starting + standstill.loading
+    takeover = min(plan.takeover, restart)
     return replace(standstill, ending=0.0, queued=0.0, starting=takeover, loading=0.0)

@@ -129,14 +129,11 @@ class _Chain:
         if not self.shares[1]:
             return 1
         wait = np.asarray(self.middle[0, self.g] - self.near[0, self.g])
-        chance_missed = float(
-            1 - self.runs[0].alive(wait) / np.maximum(self.runs[0].alive(0.0 * wait), NEVER)
-        )
-        depth = (
-            1
-            if chance_missed <= 0
-            else 1 + int(np.ceil(np.log(_NEGLIGIBLE) / np.log(min(chance_missed, 0.99))))
-        )
+        alive = self.runs[0].alive
+        missed = float(1 - alive(wait) / np.maximum(alive(0.0 * wait), NEVER))
+        if missed <= 0:
+            return 1
+        depth = 1 + int(np.ceil(np.log(_NEGLIGIBLE) / np.log(min(missed, 0.99))))
         # Each adds `n` states, and the matrix must stay small enough to be solved in a moment.
         return max(1, min(depth, 40, max(2, 1200 // self.n)))
 

@@ -144,9 +144,8 @@ class Fleet:
         for cause, tier in enumerate(self.tier_of):
             hit = replicas[causes == cause]
             durable = self.durable[tier:, hit].max(axis=0)
-            self.redone[cause, hit] += (
-                intervals_done[causes == cause] - durable
-            ) * self.scenario.work
+            redone = intervals_done[causes == cause] - durable
+            self.redone[cause, hit] += redone * self.scenario.work
             self.durable[: tier + 1, hit] = durable
             self.position[hit] = durable
             self.failures[cause, hit] += 1
@@ -157,18 +156,15 @@ class Fleet:
         self.work_left[replicas] = self.scenario.work
         self.phase[replicas] = RECOVER
         self.cause[replicas] = causes
-        self.phase_ends[replicas] = self.now[replicas] + draw_recoveries(
-            self.scenario, causes, self.generator
-        )
+        recovery = draw_recoveries(self.scenario, causes, self.generator)
+        self.phase_ends[replicas] = self.now[replicas] + recovery
         clock = self.now[replicas] if self.scenario.during_recovery else self.phase_ends[replicas]
-        self.next_failure[replicas] = clock + draw_failures(
-            self.scenario, len(replicas), self.generator
-        )
+        time = draw_failures(self.scenario, len(replicas), self.generator)
+        self.next_failure[replicas] = clock + time
 
     def _skip(self, replicas: NDArray[np.int_], period: Period, stop: float) -> None:
-        periods = np.floor(
-            (np.minimum(self.next_failure[replicas], stop) - self.now[replicas]) / period.time
-        )
+        quiet = np.minimum(self.next_failure[replicas], stop) - self.now[replicas]
+        periods = np.floor(quiet / period.time)
         periods = np.where(np.isfinite(periods), np.maximum(periods - 1, 0), 0)
         intervals = periods.astype(np.int64) * self.scenario.every[-1]
         self.now[replicas] += periods * period.time

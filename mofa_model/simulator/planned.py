@@ -146,10 +146,8 @@ class PlannedRun:
         away, count = len(self.away), self.scenario.replicas
         share = (count - away) / count
         if self.scenario.micro_batches and away < count:
-            micro_batches, fill = self.scenario.micro_batches, self.scenario.stages - 1
-            share = (micro_batches + fill) / (
-                math.ceil(micro_batches * count / (count - away)) + fill
-            )
+            micro, fill = self.scenario.micro_batches, self.scenario.stages - 1
+            share = (micro + fill) / (math.ceil(micro * count / (count - away)) + fill)
         return share / (1 + self.scenario.slowdown if self.copying else 1)
 
     def advance(self, end: float) -> None:
@@ -185,13 +183,10 @@ class PlannedRun:
                 self.lost[WAITING] += stop - self.now
                 self.now = stop
             else:
-                before = self.now
-                if self.save_ends <= stop:
-                    self.now = self.save_ends
-                    self.end_save()
-                else:
-                    self.now = stop
+                before, self.now = self.now, min(stop, self.save_ends)
                 self.lost[SAVING] += self.now - before
+                if self.now == self.save_ends:
+                    self.end_save()
             self.end_copies()
 
     def due(self) -> list[int]:
