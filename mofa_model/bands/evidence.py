@@ -150,6 +150,8 @@ def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
     measured = np.isfinite(runs.errors["step"])
     related = runs.related(coordinates.stack) & measured & runs.have("method", coordinates.method)
     here = np.flatnonzero(related & _on_devices(runs, coordinates)).tolist()
+    is_evidence = runs.evidence_of(coordinates.method)
+    distances = np.where(is_evidence, runs.distances(coordinates), np.inf)
     return Basis(
         stack=coordinates.stack,
         method=coordinates.method,
@@ -158,13 +160,7 @@ def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
         family=dict(Counter(runs.word("stack", run) for run in here).most_common()),
         related=int(np.count_nonzero(related)),
         largest=max((int(runs.word("gpus", run)) for run in here), default=0),
-        nearest=_nearest(
-            runs,
-            coordinates,
-            np.where(
-                measured & runs.tell_of(coordinates.method), runs.distances(coordinates), np.inf
-            ),
-        ),
+        nearest=_nearest(runs, coordinates, distances),
         confidence=SHARE,
         within=band_of(runs, coordinates, "step").upper - 1.0,
     )
@@ -233,14 +229,11 @@ class Feature:
 
 def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, ...]:
     """Every feature of a layout with the runs that have it."""
-    measured = np.isfinite(runs.errors["step"])
-    related, devices = runs.related(coordinates.stack), _on_devices(runs, coordinates)
-    known_features = support(
-        runs,
-        coordinates.stack,
-        experts=EXPERTS in coordinates.blocks.split("+"),
-        method=coordinates.method,
-    )
+    stack, method = coordinates.stack, coordinates.method
+    experts = EXPERTS in coordinates.blocks.split("+")
+    known_features = support(runs, stack, experts=experts, method=method)
+    measured = runs.evidence_of(method)
+    related, devices = runs.related(stack), _on_devices(runs, coordinates)
     groups = {
         "here": related & devices,
         "stack": related,
@@ -248,7 +241,6 @@ def features_of(runs: MeasuredRuns, coordinates: Coordinates) -> tuple[Feature, 
         "format": runs.have("format", coordinates.format),
         "all": np.ones(len(runs.names), dtype=bool),
     }
-    measured = measured & runs.tell_of(coordinates.method)
     names = dict.fromkeys((*PLACES, *ALWAYS, *sorted(coordinates.layout)))
     return tuple(
         Feature(

@@ -147,9 +147,10 @@ class MeasuredRuns:
         """Which runs are of a stack or of its relatives."""
         return self.where("stack", lambda value: apart("stack", stack, value) < OTHER)
 
-    def tell_of(self, method: str) -> NDArray[np.bool_]:
-        """Which runs are evidence of a training method (`tells`)."""
-        return self.where("method", lambda value: tells(value, method))
+    def evidence_of(self, method: str) -> NDArray[np.bool_]:
+        """Which runs with a measured step are evidence of a training method (`tells`)."""
+        of_method = self.where("method", lambda value: tells(value, method))
+        return of_method & np.isfinite(self.errors["step"])
 
     def word(self, name: str, index: int) -> str:
         """A run's value of a coordinate or key of the layout."""
@@ -187,12 +188,8 @@ def _plain(packed: bytes) -> dict[str, Any]:
         "names": runs.names,
         "groups": runs.groups,
         "words": runs.words,
-        "which": {
-            name: positions.astype(_POSITION).tobytes() for name, positions in runs.which.items()
-        },
-        "errors": {
-            name: logarithms.astype(_ERROR).tobytes() for name, logarithms in runs.errors.items()
-        },
+        "which": {name: column.astype(_POSITION).tobytes() for name, column in runs.which.items()},
+        "errors": {name: column.astype(_ERROR).tobytes() for name, column in runs.errors.items()},
         "lines": runs.lines,
     }
 
@@ -376,7 +373,7 @@ class Support:
 @lru_cache(maxsize=64)
 def support(runs: MeasuredRuns, stack: str, *, experts: bool, method: str = FULL) -> Support:
     """The features of runs that count for a stack, on a model with or without experts."""
-    measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
+    measured = runs.evidence_of(method)
     related = runs.related(stack) & measured
     own = bool((related & runs.have("method", method)).any())
     among = related if own else measured
@@ -399,7 +396,7 @@ def support(runs: MeasuredRuns, stack: str, *, experts: bool, method: str = FULL
 @lru_cache(maxsize=8)
 def _anywhere(runs: MeasuredRuns, method: str) -> Mapping[str, frozenset[str]]:
     """Features of all measured runs that are evidence of a method, by key."""
-    measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
+    measured = runs.evidence_of(method)
     return {
         key: frozenset(_feature(key, word) for word in _words_among(runs, key, measured))
         for key in _keys(runs)
@@ -409,7 +406,7 @@ def _anywhere(runs: MeasuredRuns, method: str) -> Mapping[str, frozenset[str]]:
 @lru_cache(maxsize=8)
 def _largest_anywhere(runs: MeasuredRuns, method: str) -> Mapping[str, float]:
     """The largest number of each key and size among runs that are evidence of a method."""
-    measured = np.isfinite(runs.errors["step"]) & runs.tell_of(method)
+    measured = runs.evidence_of(method)
     numbers = (*SIZES, *sorted(NUMBERS & set(runs.words)))
     return {key: _largest(runs, key, measured) for key in numbers}
 

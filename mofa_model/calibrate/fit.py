@@ -86,12 +86,11 @@ def _sheet(
             fixed[path][row] = composed.fixed
             weights[path][row, list(composed.entries)] = 1.0
             relevant.update(i for i in composed.entries if entries[i].spread > 0)
-    free_entries = np.array(sorted(relevant), dtype=np.intp)
+    free = np.array(sorted(relevant), dtype=np.intp)
     touching = {
-        path: np.flatnonzero(weight[:, free_entries].any(axis=0))
-        for path, weight in weights.items()
+        path: np.flatnonzero(weight[:, free].any(axis=0)) for path, weight in weights.items()
     }
-    return _Sheet(batch, rows, predict, paths, fixed, weights, free_entries, touching)
+    return _Sheet(batch, rows, predict, paths, fixed, weights, free, touching)
 
 
 def _with_constants(sheet: _Sheet, logs: Array, moved: NDArray[np.intp]) -> Batch:
@@ -224,9 +223,8 @@ def times(cases: Iterable[Case], free: tuple[Free, ...], change: Change | None =
         for figure in case.measured
         if figure.quantity.endswith("_s")
     ]
-    return Evidence(
-        rows, tuple(entry for entry in free if not entry.path.startswith("memory.")), change
-    )
+    entries = tuple(entry for entry in free if not entry.path.startswith("memory."))
+    return Evidence(rows, entries, change)
 
 
 def _counted(figure: MeasuredFigure) -> bool:
@@ -246,10 +244,8 @@ def memories(cases: Iterable[Case], free: tuple[Free, ...]) -> Evidence:
     for case in cases:
         figures = [figure for figure in case.measured if figure.quantity.endswith("_gib")]
         # All counted figures of one model together weigh as two.
-        counted_weight = 2.0 / max(2, counted_figures[case.workload.model.name])
-        rows += [
-            FitRow(case, figure, counted_weight if _counted(figure) else 1.0) for figure in figures
-        ]
+        weight = 2.0 / max(2, counted_figures[case.workload.model.name])
+        rows += [FitRow(case, figure, weight if _counted(figure) else 1.0) for figure in figures]
         if case.group:
             rows.append(FitRow(case, None, 0.0))
     return Evidence(rows, tuple(entry for entry in free if entry.path.startswith("memory.")))

@@ -123,10 +123,7 @@ def check_assumption(
     moved, wrong = evidence_against(lengths, expected, failures, alarm)
     has_moved, is_wrong = (verdict_holds(against)[-1] for against in (moved, wrong))
     if has_moved.any():  # a rate that came back is not wrong any more
-        direction = max(
-            np.flatnonzero(has_moved).tolist(),
-            key=lambda direction: (is_wrong[direction], moved[-1, direction]),
-        )
+        direction = max(np.flatnonzero(has_moved), key=lambda row: (is_wrong[row], moved[-1, row]))
         since = _change(expected, failures, RATIOS[direction])
         seen, foreseen = (float(np.sum(counts[since:])) for counts in (failures, expected))
         return AssumptionCheck(

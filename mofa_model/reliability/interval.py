@@ -128,18 +128,8 @@ def recommend(
     if len(job.blocking) > 1:
         return _nested(job, every, most)
     curve = _curve(job, (1,))
-    rate = model.failure_rate(job)
-    start = int(
-        best_steps(
-            rate,
-            job.step_time,
-            job.blocking[0],
-            job.background[0],
-            job.reliability.slowdown,
-            most=most,
-        )
-    )
-    steps = start if job.reliability.law.kind == "exponential" else search_steps(curve, most)
+    is_poisson = job.reliability.law.kind == "exponential"
+    steps = int(nearest_steps(job, most)) if is_poisson else search_steps(curve, most)
     return Interval(steps=steps, every=(1,), ettr=float(curve(np.array([float(steps)]))[0]))
 
 

@@ -483,15 +483,15 @@ def dispersion(failures: dict[str, int], exposure: dict[str, float]) -> Dispersi
     if k.sum() == 0 or degrees == 0:
         return Dispersion(index=1.0, p_value=1.0, worst=())
     square = float(np.sum((k - expected) ** 2 / expected))
-    order = sorted(range(len(names)), key=lambda index: (-k[index], names[index]))[:WORST]
+    order = sorted(range(len(names)), key=lambda i: (-k[i], names[i]))[:WORST]
     worst = tuple(
         (
-            names[index],
-            int(k[index]),
-            float(min(1.0, len(names) * gamma_below(k[index], expected[index]))),
+            names[i],
+            int(k[i]),
+            float(min(1.0, len(names) * gamma_below(k[i], expected[i]))),
         )
-        for index in order
-        if k[index] > 0
+        for i in order
+        if k[i] > 0
     )
     return Dispersion(
         index=square / degrees, p_value=float(gamma_above(degrees / 2, square / 2)), worst=worst

@@ -262,13 +262,10 @@ class PlannedRun:
     def pass_pause(self) -> None:
         """Let a pause pass; one that outlasts the timeout is taken for a hang."""
         self.next_pause = self.next_after(self.scenario.pauses)
-        if (
-            self.down_until is None
-            and self.draw_time(self.scenario.pause) > self.scenario.hang_time
-        ):
-            process_kinds = [kind for kind in self.scenario.kinds if kind.takes == PROCESS]
-            process = (process_kinds or self.scenario.kinds)[0]
-            self.stop(self.scenario.hang_time + self.draw_time(*process.recovery_laws), 0)
+        kinds, hang_time = self.scenario.kinds, self.scenario.hang_time
+        if self.down_until is None and self.draw_time(self.scenario.pause) > hang_time:
+            process = next((kind for kind in kinds if kind.takes == PROCESS), kinds[0])
+            self.stop(hang_time + self.draw_time(*process.recovery_laws), 0)
             self.restore_replicas()
 
     def take_spare(self) -> bool:
