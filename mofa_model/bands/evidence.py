@@ -149,17 +149,17 @@ def basis_of(runs: MeasuredRuns, coordinates: Coordinates) -> Basis:
     """The measured runs that the prediction of a layout rests on."""
     measured = np.isfinite(runs.errors["step"])
     related = runs.related(coordinates.stack) & measured & runs.have("method", coordinates.method)
-    here = np.flatnonzero(related & _on_devices(runs, coordinates)).tolist()
+    on_devices = np.flatnonzero(related & _on_devices(runs, coordinates)).tolist()
     is_evidence = runs.evidence_of(coordinates.method)
     distances = np.where(is_evidence, runs.distances(coordinates), np.inf)
     return Basis(
         stack=coordinates.stack,
         method=coordinates.method,
         devices=family_of(coordinates.device),
-        runs=len(here),
-        family=dict(Counter(runs.word("stack", run) for run in here).most_common()),
+        runs=len(on_devices),
+        family=dict(Counter(runs.word("stack", run) for run in on_devices).most_common()),
         related=int(np.count_nonzero(related)),
-        largest=max((int(runs.word("gpus", run)) for run in here), default=0),
+        largest=max((int(runs.word("gpus", run)) for run in on_devices), default=0),
         nearest=_nearest(runs, coordinates, distances),
         confidence=SHARE,
         within=band_of(runs, coordinates, "step").upper - 1.0,

@@ -183,11 +183,13 @@ class LayoutOdds:
         for name, measured in errors.items():
             repeated = REPEATED if name == "step" else MEMORY_REPEATED
             picked, repeats = list(measured), repeated**2 * np.eye(len(measured))
-            alone, whole = self._alone(name, picked), self._together(name, picked)
-            centres[name] = alone.T @ np.linalg.solve(
-                alone[:, picked] + repeats, np.array(list(measured.values()))
+            without_system, covariance = self._alone(name, picked), self._together(name, picked)
+            centres[name] = without_system.T @ np.linalg.solve(
+                without_system[:, picked] + repeats, np.array(list(measured.values()))
             )
-            explained[name] = np.linalg.solve(np.linalg.cholesky(whole[:, picked] + repeats), whole)
+            explained[name] = np.linalg.solve(
+                np.linalg.cholesky(covariance[:, picked] + repeats), covariance
+            )
         return varied(self, centres=centres, explained=explained)
 
     def _together(self, quantity: str, rows: Sequence[int]) -> Array:

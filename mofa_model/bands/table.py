@@ -332,7 +332,7 @@ class Support:
 
     @cached_property
     def _new(self) -> Callable[[str, str], bool]:
-        """Whether no measured run has a feature; cached, because candidates share a few features."""
+        """Whether no measured run has a feature; cached, because candidates share few."""
 
         def is_new(key: str, word: str) -> bool:
             counts = key not in _NO_FEATURE and bool(_feature(key, word))

@@ -1,5 +1,5 @@
-"""How far a measured step or memory may lie from its estimate; bands, odds and words all follow from
-it.
+"""How far a measured step or memory may lie from its estimate: the source of all bands, odds and
+words.
 
     variance = noise + system + layout
 
@@ -29,8 +29,8 @@ band of a memory widens with its share that is estimated:
 
 ESTIMATED is the most likely value, given three kinds of runs: those whose memory was measured,
 against a fit without their publisher or without their model of a sweep; published runs, which had
-room; and runs of a sweep that had no room. `mofa fit` finds it again. Trainers and publishers differ
-no more than layouts do, so they need no width of their own.
+room; and runs of a sweep that had no room. `mofa fit` finds it again. Trainers and publishers
+differ no more than layouts do, so they need no width of their own.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def entries_of(table: Mapping[str, Any]) -> tuple[Free, ...]:
 
 
 def _sections(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Constants of nested tables, by the dotted name of the table; a key with a dot is a constant."""
+    """Constants of nested tables, by dotted name of the table; a key with a dot is one."""
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     constants = {
         key: value

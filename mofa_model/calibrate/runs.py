@@ -199,11 +199,11 @@ _MOST: Final = 1e9
 """Most GPUs, sequences in a step or tokens in a sequence. [1]"""
 
 
-def seconds_of(given: Any) -> float:
+def seconds_of(value: Any) -> float:
     """Seconds, from a number or from text with a unit such as `412 ms`. [s]"""
-    if isinstance(given, str) and not given.replace(".", "", 1).isdigit():
-        return float(units.parse(given, "s", field="step_seconds"))
-    return number_of({"step_seconds": given}, "step_seconds")
+    if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
+        return float(units.parse(value, "s", field="step_seconds"))
+    return number_of({"step_seconds": value}, "step_seconds")
 
 
 def refine(cases: Sequence[Case]) -> list[Refinement]:

@@ -145,11 +145,11 @@ def _problem(request: Request, row: Mapping[str, Any]) -> SearchCase:
     return recipes[named]
 
 
-def _step(given: Any, problem: SearchCase, folder: Path) -> Seconds:
+def _step(value: Any, problem: SearchCase, folder: Path) -> Seconds:
     """A measured step time, or the median of a trainer's log. [s]"""
-    if not str(given).lower().endswith(LOGS):
-        return seconds_of(given)
-    training, log = problem.workload.training, folder / str(given)
+    if not str(value).lower().endswith(LOGS):
+        return seconds_of(value)
+    training, log = problem.workload.training, folder / str(value)
     return step_seconds(
         read_text(log, largest=2**28).splitlines(),
         global_batch=int(training.global_batch),

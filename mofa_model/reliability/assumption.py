@@ -276,7 +276,7 @@ def event_dispersion(
     """Position in DISPERSIONS of the largest plausible event, after each span. Ours. [1]
 
     It follows from how the failures of a week fall on its days, whatever their number. Until the
-    first week of several spans is over it is the largest event; where each span is a week or longer,
+    first week of several spans is over it is the largest event; where each span is a week or more,
     it stays at single failures.
 
     >>> days = np.ones(56)

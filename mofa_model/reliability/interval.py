@@ -339,8 +339,8 @@ def nearest_steps(job: Job, most: Count = MOST_STEPS) -> Count:
 def best_ettr(job: Job, most: Count = MOST_STEPS) -> Ratio:
     """ETTR of strategies, each tier at its own best interval; arrays throughout. Ours. [1]
 
-    Weibull failures have no form for arrays of jobs. There they count as Poisson, and ETTR comes out
-    lower by about a point.
+    Weibull failures have no form for arrays of jobs. There they count as Poisson, and ETTR is lower
+    by about a point.
     """
     if model.is_planned(job):
         planned = model.recovery().planned(job)

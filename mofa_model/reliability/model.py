@@ -419,5 +419,5 @@ def _split(total: float, job: Job, tiers: Tiers) -> dict[str, float]:
     for source in sources_of(job.reliability):
         back = tiers.work * tiers.every[source.tier] / 2 + tiers.background[source.tier]
         weights[source.name] = weights.get(source.name, 0.0) + source.share * back
-    whole = max(sum(weights.values()), NEVER)
-    return {name: total * weight / whole for name, weight in weights.items()}
+    weight_sum = max(sum(weights.values()), NEVER)
+    return {name: total * weight / weight_sum for name, weight in weights.items()}

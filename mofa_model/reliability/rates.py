@@ -128,11 +128,11 @@ def total_exposure(assumed: Mapping[str, float], exposure: Mapping[str, float]) 
     >>> round(total_exposure({"pod": 0.003, "job": 0.001}, {"pod": 100.0, "job": 20.0}), 9)
     80.0
     """
-    whole = sum(assumed.values())
+    total_rate = sum(assumed.values())
     days = list(exposure.values())
-    if whole <= 0 or min(days) == max(days):
+    if total_rate <= 0 or min(days) == max(days):
         return max(days)
-    return sum(rate * exposure[name] for name, rate in assumed.items()) / whole
+    return sum(rate * exposure[name] for name, rate in assumed.items()) / total_rate
 
 
 def _level(level: Ratio) -> None:

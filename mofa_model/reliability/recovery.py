@@ -356,7 +356,7 @@ def _restarted_in_place(
 
 
 def _replaced(reliability: Reliability, plan: RecoveryPlan, nodes: float) -> Iterable[FailureMode]:
-    """Failures that a spare replaces, and those that find no spare and recover as their class does."""
+    """Failures whose node a spare replaces, and those that find none and recover as their class."""
     taking = nodes * sum(mode.rate.mean for mode in reliability.classes if needs_node(mode.name))
     none_left = float(none_stands_by(taking * plan.jobs * plan.refill, plan.spares))
     for mode in reliability.classes:

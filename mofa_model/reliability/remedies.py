@@ -221,7 +221,10 @@ class _Replay:
                 "of what changes it are as wide as that."
             )
         if self._settings.save is None:
-            yield "What more saves cost is not taken off; say what a save stops training for (--save)."
+            yield (
+                "What more saves cost is not taken off; say what a save stops training for "
+                "(--save)."
+            )
 
     def remedies(self) -> Iterator[Remedy]:
         """Try every alternative."""

@@ -139,7 +139,7 @@ def gamma_quantile(shape: float, chance: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _gamma_quantile(shape: float, chance: float) -> float:
-    """`gamma_quantile`, cached because an operator asks for the same few shapes all the time. [1]"""
+    """`gamma_quantile`, cached because an operator asks for the same few shapes. [1]"""
     if not 0 < chance < 1:
         return 0.0 if chance <= 0 else math.inf
     if shape > _VAST:

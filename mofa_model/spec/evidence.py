@@ -3,8 +3,8 @@ recoveries took. The same type serves all the way:
 
     a witness counts ─▶ the ledger's days ─▶ their sum in `status.failures` ─▶ posterior and advice
 
-Evidence adds up: that of two times, or of two pools, is their sum, and `FailureEvidence()` says that
-nobody looked. So it holds no mean, only a count and a sum. Sums of whole numbers and of binary
+Evidence adds up: that of two times, or of two pools, is their sum, and `FailureEvidence()` says
+that nobody looked. So it holds no mean, only a count and a sum. Sums of whole numbers and of binary
 fractions are exact.
 """
 

@@ -2,7 +2,8 @@
 
 A plan says what a failure stops, what is tried first, what takes the place of a broken node, and
 where state is found. `PLANS` has the plans that people run, by name. `plan_of` reads a name with
-changes, or several joined by +, as in `peer+stand-in:spares=4`. `reliability.recovery` prices plans.
+changes, or several joined by +, as in `peer+stand-in:spares=4`. `reliability.recovery` prices
+plans.
 """
 
 from __future__ import annotations
