@@ -87,15 +87,16 @@ def planned(job: Job) -> PlannedJob:
     >>> round(float(planned(job).keeps), 4)
     0.99
     """
-    plan, reliability, layout = job.plan or PLANS["classes"], job.reliability, _layout(job)
-    nodes, upkeep = float(np.max(job.nodes)), cost_of(job)
-    reliability = replace(reliability, hangs=_watched(reliability.hangs, plan))
+    plan, layout = job.plan or PLANS["classes"], job.redundancy or Replicas()
+    reliability, nodes, upkeep = job.reliability, float(np.max(job.nodes)), cost_of(job)
+    hangs = reliability.hangs
+    if hangs is not None and plan.watchdog < hangs.timeout:
+        reliability = replace(reliability, hangs=replace(hangs, timeout=plan.watchdog))
     if plan.whole:
         reliability = _restarted(reliability)
     if plan.attempts and plan.success:
-        reliability = replace(
-            reliability, classes=tuple(_restarted_in_place(reliability.classes, plan))
-        )
+        classes = tuple(_restarted_in_place(reliability.classes, plan))
+        reliability = replace(reliability, classes=classes)
     if plan.spares:
         rate = nodes * float(np.max(job.rate_scale))
         reliability = replace(reliability, classes=tuple(_replaced(reliability, plan, rate)))
@@ -115,13 +116,9 @@ def planned(job: Job) -> PlannedJob:
     return PlannedJob(job=_alarmed(unplanned), keeps=kept, upkeep=upkeep)
 
 
-def _layout(job: Job) -> Replicas:
-    return job.redundancy or Replicas()
-
-
 def cost_of(job: Job) -> RecoveryCost:
     """Costs of a job's plan. Ours. []"""
-    plan, layout = job.plan or PLANS["classes"], _layout(job)
+    plan, layout = job.plan or PLANS["classes"], job.redundancy or Replicas()
     standing_by = plan.spares * layout.unit / (plan.jobs * job.nodes)
     # Each node holds a copy of its own state, and one of a peer's.
     memory, traffic = (2 * layout.state, layout.state) if plan.peers else (0.0, 0.0)
@@ -245,13 +242,6 @@ def _scaled(rate: FailureRate, part: float) -> FailureRate:
 
 def _fixed(time: Seconds) -> RecoveryTime:
     return RecoveryTime(mean=float(time), law="deterministic")
-
-
-def _watched(hangs: Hangs | None, plan: RecoveryPlan) -> Hangs | None:
-    """Hangs that the plan's watchdog ends, where it is the first to do so."""
-    if hangs is None or plan.watchdog >= hangs.timeout:
-        return hangs
-    return replace(hangs, timeout=plan.watchdog)
 
 
 def _alarmed(job: Job) -> Job:

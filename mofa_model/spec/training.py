@@ -114,13 +114,8 @@ class UpdateRule:
     """True where the states go to the host while the device needs their place."""
 
     def __post_init__(self) -> None:
-        not_negative(
-            states=self.states,
-            outside=self.outside,
-            replaced=self.replaced,
-            iterations=self.iterations,
-            gather=self.gather,
-        )
+        numbers = ("states", "outside", "replaced", "iterations", "gather")
+        not_negative(**{name: getattr(self, name) for name in numbers})
 
 
 GEMM_FORMATS = ("bf16", "fp8", "fp4", "fp32")
@@ -163,18 +158,8 @@ class Precision:
     def __post_init__(self) -> None:
         if self.gemm not in GEMM_FORMATS:
             raise BadValue("precision.gemm", self.gemm, f"one of {', '.join(GEMM_FORMATS)}")
-        not_negative(
-            weight=self.weight,
-            gradient=self.gradient,
-            optimizer=self.optimizer,
-            activation=self.activation,
-            dispatch=self.dispatch,
-            reduce=self.reduce,
-            gather=self.gather,
-            logit=self.logit,
-            frozen=self.frozen,
-            gathered=self.gathered,
-        )
+        widths = [name for name in field_names(Precision) if name not in {"name", "gemm"}]
+        not_negative(**{name: getattr(self, name) for name in widths})
 
 
 @dataclass(frozen=True, kw_only=True)
