@@ -70,7 +70,7 @@ class Coordinates:
     layout: Mapping[str, str]
     """Differences from the plainest layout, by the key of strategy texts."""
     method: str = FULL
-    """What is trained: full, lora or qlora."""
+    """The training method: full, lora or qlora."""
     publisher: str = ""
     """Who ran it; empty for the user."""
     estimated: Ratio = 1.0

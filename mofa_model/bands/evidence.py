@@ -68,7 +68,7 @@ class Basis:
     stack: str
     """Software stack of the layout."""
     method: str = FULL
-    """What is trained: full, lora or qlora. Only runs that trained the same count."""
+    """Its training method: full, lora or qlora. Only runs of the same method count."""
     devices: str
     """Family of the class of the layout's devices."""
     runs: int

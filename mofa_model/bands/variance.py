@@ -95,7 +95,7 @@ class Variance:
     system: float
     """Difference between systems of dense models."""
     mixture: float
-    """What systems of mixtures of experts differ more."""
+    """Further difference between systems of mixtures of experts."""
     layout: float
     """Error for each doubling beyond the largest measured value."""
     told: float

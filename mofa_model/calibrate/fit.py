@@ -55,7 +55,7 @@ class _Sheet:
     repeated: dict[int, Batch] = field(default_factory=dict)  # cache, by number of copies
 
     def copied(self, copies: int) -> Batch:
-        """The batch, repeated so many times."""
+        """The batch, repeated as many times as `copies` says."""
         if copies not in self.repeated:
             batch = self.batch
             self.repeated[copies] = replace(

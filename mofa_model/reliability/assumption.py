@@ -72,7 +72,7 @@ _NEAR: Final = 0.25
 
 
 class Verdict(StrEnum):
-    """What data say of an assumed rate."""
+    """The verdict on an assumed rate."""
 
     CONSISTENT = "Consistent"
     DRIFTS = "Drifts"
@@ -86,7 +86,7 @@ _DIRECTIONS: Final = (Verdict.HIGHER, Verdict.LOWER)
 
 @dataclass(frozen=True, kw_only=True)
 class AssumptionCheck:
-    """What the days say of one assumed rate."""
+    """The check of one assumed rate against the failures of its days."""
 
     verdict: Verdict
     evidence_ratio: float

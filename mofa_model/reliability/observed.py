@@ -35,7 +35,7 @@ from mofa_model.units import Range, Ratio, Seconds
 TOTAL: Final = "total"
 """Name of the row over all classes."""
 AHEAD: Final = (7.0, 14.0, 30.0)
-"""How far forecasts look; rates are those of the longest. [d]"""
+"""Lengths of the forecasts; current rates are those of the longest. [d]"""
 _LATELY: Final = 7.01
 """Last days of the past, whose exposure the next days are taken to have. [d]"""
 _USUAL: Final = RecoveryTime(mean=300.0, cv=1.0)
@@ -48,7 +48,7 @@ class ObservedFailures:
     """Failures and exposure of a pool over a window."""
 
     classes: ByClass
-    """What was counted of each recovery class."""
+    """Counts of each recovery class."""
     past: tuple[DatedEvidence, ...] = ()
     """The same by days, older time by weeks, in order; empty = days are not known."""
     present: ByClass = field(default_factory=dict)
@@ -68,7 +68,7 @@ class ObservedFailures:
     open_recoveries: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Time so far of recoveries that were not finished, by class. [s]"""
     notes: tuple[str, ...] = ()
-    """What the source has to say about its gaps, in sentences."""
+    """Gaps of the source, in sentences."""
 
     def __post_init__(self) -> None:
         for evidence in self.classes.values():
@@ -130,12 +130,12 @@ class RecoveryPosterior:
 
 @dataclass(frozen=True, kw_only=True)
 class Dispersion:
-    """Whether nodes fail alike."""
+    """Whether nodes fail equally often."""
 
     index: Ratio
-    """Variance over mean of counts against exposure; 1 when nodes fail alike. [1]"""
+    """Variance over mean of counts against exposure; 1 if nodes fail equally often. [1]"""
     p_value: Ratio
-    """Chance of at least this index when nodes fail alike. [1]"""
+    """Chance of at least this index if nodes fail equally often. [1]"""
     worst: tuple[tuple[str, int, Ratio], ...]
     """Nodes by failures: name, failures, chance that any node of the fleet shows as many."""
 
@@ -154,13 +154,13 @@ class Assessment:
     recoveries: dict[str, RecoveryPosterior]
     """Recovery times, for classes with any."""
     dispersion: Dispersion | None
-    """Whether nodes fail alike, where nodes are known."""
+    """Whether nodes fail equally often, where nodes are known."""
     trend: tuple[float, float] | None
     """Laplace's statistic and its p-value, where times are known. [1]"""
     outlooks: tuple[Outlook, ...] = ()
     """Failures of all classes in the next days, where days are known."""
     notes: tuple[str, ...] = ()
-    """What the source said about its gaps, in sentences."""
+    """Gaps of the source, in sentences."""
 
     @property
     def contradicted(self) -> bool:

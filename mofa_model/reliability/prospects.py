@@ -1,4 +1,4 @@
-"""What the next days will bring a job or a pool: failures, ETTR and the date on which it finishes,
+"""Forecasts of the next days of a job or a pool: failures, ETTR and the date on which it finishes,
 each with P10, P50 and P90; and how often such bands held.
 
     account by day ─▶ failures ahead (`forecast.mixture`) ─▶ each at the cost of a past one ─▶ ETTR

@@ -57,7 +57,7 @@ class RecoveryCost:
     memory: Bytes = 0.0
     """Main memory of a node that copies take. [B]"""
     traffic: Bytes = 0.0
-    """What a node sends to its peers at each save. [B]"""
+    """Bytes that a node sends to its peers at each save. [B]"""
 
     @property
     def node_time(self) -> Ratio:

@@ -69,7 +69,7 @@ class Remedy:
     """An alternative, and what it would have gained."""
 
     name: str
-    """What is changed, in words."""
+    """The change, in words."""
     change: str
     """The word for all that change the same thing: watchdog, in-place, peer, stand-in, replica,
     shrink, interval, scheduling, spares, lemons."""
@@ -82,7 +82,7 @@ class Remedy:
     standstills: int = 0
     """Standstills that it changes. [1]"""
     note: str = ""
-    """What it rests on, as a sentence."""
+    """Its condition, as a sentence."""
 
     @property
     def excludes_zero(self) -> bool:
@@ -112,7 +112,7 @@ class WhatWouldHelp:
     lemons: tuple[str, ...] = ()
     """Nodes that surely fail more often than others."""
     notes: tuple[str, ...] = ()
-    """What is doubtful, in sentences."""
+    """Doubts about the result, in sentences."""
 
     @property
     def effective_share(self) -> Ratio:
@@ -209,7 +209,7 @@ class _Replay:
         self.lemons: tuple[str, ...] = ()
 
     def notes(self) -> Iterator[str]:
-        """What is doubtful, in sentences."""
+        """Doubts about the result, in sentences."""
         if not any(stop.unnoticed > 2 * MINUTE for stop in self._stops):
             yield (
                 "Nothing stood still unnoticed for more than two minutes: either nothing hangs, or "

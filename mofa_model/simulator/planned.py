@@ -93,7 +93,7 @@ LOST: Final = (
     "saving",
     "work redone",
 )
-"""What time is lost to."""
+"""Names of the losses of time."""
 RECOVERING, STANDING, AWAY, WAITING, SAVING, REDONE = LOST
 
 

@@ -1,4 +1,4 @@
-"""What is simulated, and how its random times are drawn."""
+"""The job that is simulated, and the draws of its random times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mofa_model.spec.reliability import FailureLaw, RecoveryTime
 
 Floats = NDArray[Any]
 NODE, PROCESS, JOB, DOMAIN = "node", "process", "job", "domain"
-"""What a failure takes away; a domain is a failure domain inside a replica."""
+"""Parts that a failure takes away; a domain is a failure domain inside a replica."""
 AT_ONCE: Final = RecoveryTime(mean=0.0, law="deterministic")
 """A time that is always zero."""
 
@@ -33,7 +33,7 @@ class Cause:
     tier: int = 0
     """Nearest tier whose saves survive it."""
     takes: str = NODE
-    """What it takes away, where nodes fail one by one (`planned`)."""
+    """The part that it takes away, where nodes fail one by one (`planned`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is given: frozen descriptions of the model, the training, the cluster and its calibration.
+"""Frozen descriptions of a question: the model, the training, the cluster and its calibration.
 
 May import: blocks, kernels, checks, units, errors. Imported by: everything above. Numbers are SI. A
 number may be an array (a batch of cases of one kind, as calibration uses); a category never is.

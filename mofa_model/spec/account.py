@@ -16,19 +16,19 @@ from mofa_model.records import dataclass
 from mofa_model.spec.incident_causes import IncidentCause
 
 DIGITS: Final = 4
-"""Of the node-days of a row: a ten-thousandth is nine seconds of a node. [1]"""
+"""Digits of the node-days of a row: a ten-thousandth is nine seconds of a node. [1]"""
 START: Final = "start"
-"""The cause of what comes before the first step of a job: nothing had stopped."""
+"""The cause of time before the first step of a job: nothing had stopped."""
 SAVES: Final = "saves"
-"""The cause of time in which a job saved: no incident, and the price of losing less to one."""
+"""The cause of time in which a job saved: that is no incident, but it lets incidents cost less."""
 NO_JOB: Final = "no-job"
 """The cause of time in which no job wanted a node."""
 _NAMED: Final = 3
-"""Incidents that are named beside a sum. [1]"""
+"""Most incidents that are named with a sum. [1]"""
 
 
 class NodeState(StrEnum):
-    """What a node was good for."""
+    """Use of a node's time."""
 
     KEPT = "kept"
     """It trained, and the work was kept."""
@@ -71,10 +71,10 @@ class NodeTime:
     job: str = ""
     """The job, as namespace/name; empty = of none, or of several."""
     machines: float = 0.0
-    """What of it the machines did, by the chance of its incidents. [node d]"""
+    """Part of it that the machines caused, by the chances of its incidents. [node d]"""
     estimated: float = 0.0
-    """What of it no sample shows: work since the last save, and the time until the first step,
-    where no steps are published. [node d]"""
+    """Part of it that no sample shows: work since the last save, and the time until the first
+    step, where no steps are published. [node d]"""
     incidents: tuple[str, ...] = ()
     """Ids of the incidents that cost most, the costliest first."""
 
@@ -90,7 +90,7 @@ class Lasting:
     """In seconds of the epoch. [s]"""
     cause: IncidentCause
     nodes: tuple[str, ...] = ()
-    """Of a job: the nodes that it had."""
+    """The nodes of the job; empty for a node."""
 
 
 def summed(account: Iterable[NodeTime], *keys: str) -> tuple[NodeTime, ...]:

@@ -1,9 +1,8 @@
-"""Constants that no data sheet has: what a device, a precision and a software stack make of the
-hardware.
+"""Constants that no data sheet has: how well a software stack uses a device in a precision.
 
-Each constant may depend on device, precision, stack, operator and link; never on a model, a layout
-or a cluster. The values here are the defaults for a stack that was not measured; presets replace
-them, with source and scatter.
+A constant may depend on device, precision, stack, operator and link, but never on a model, a layout
+or a cluster. The values here are defaults for a stack that nobody measured; presets replace them,
+with source and scatter.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LAWS: Final = MappingProxyType(
         "links.collective": "gather",
     }
 )
-"""Constants of laws, and the operator of measured kernels that each prices otherwise."""
+"""Constants of laws, each with the operator whose measured kernels replace that law."""
 
 
 class _Constants:
@@ -46,7 +45,7 @@ class _Constants:
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeConstants(_Constants):
-    """What kernels reach of the device."""
+    """Rates of kernels on the device."""
 
     gemm_efficiency: Ratio = 0.75
     """Share of the peak that an infinitely large GEMM reaches. [1]"""
@@ -151,7 +150,7 @@ class HostConstants(_Constants):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkConstants(_Constants):
-    """What collectives reach of the links."""
+    """Rates of collectives on the links."""
 
     scale_up_efficiency: Ratio = 0.7
     """Share of the scale-up bandwidth that collectives reach. [1]"""
@@ -217,7 +216,7 @@ class OverlapConstants(_Constants):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConstants(_Constants):
-    """What a stack keeps in device memory beyond the bare tensors."""
+    """Device memory that a stack keeps beside the bare tensors."""
 
     activation_scale: Ratio = 1.0
     """Measured over ideal stored activations of a layer. [1]"""
@@ -328,15 +327,14 @@ class Calibration:
 
 
 class Roofline(enum.Enum):
-    """Which of the paper's three ways to model compute (its section 5.7, Fig. 10)."""
+    """The paper's three ways to model compute (its section 5.7, Fig. 10)."""
 
     THEORETICAL = "theoretical"
     """Eq. (19) with the peaks and bandwidths of the data sheet, every kernel fused."""
     MODIFIED = "modified"
     """Eq. (19) with the rates that large shapes reach, Eq. (17): the straight lines of a fit."""
     SHAPED = "shaped"
-    """With a penalty for small shapes too, fitted on profiles of operators: what is used where
-    nothing is said."""
+    """The same with a penalty for small shapes, fitted on profiles of operators: the default."""
 
 
 _HALVES: Final = dict.fromkeys(("gemm_half_m", "gemm_half_n", "gemm_half_k", "attention_half"), 0.0)
