@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mofa_operator.observe.prometheus.client import NotAnAnswer, QueryResult
+from mofa_operator.observe.prometheus.client import FailedQuery, QueryResult
 
 
 class Defence(NamedTuple):
@@ -53,7 +53,7 @@ def _twice(parsed):
     def lenient(raw, query, most):
         try:
             return parsed(raw, query, most)
-        except NotAnAnswer as error:
+        except FailedQuery as error:
             if "the same series twice" in str(error):
                 return QueryResult(samples=())
             raise
@@ -96,7 +96,7 @@ DEFENCES: dict[str, Defence] = {
     "one namespace, one vote": Defence("**teach**", "mofa_operator.evidence:JobEvidence.namespace", _value(property(lambda said: said.job)), f"{TAUGHT}::test_sixteen_jobs_of_one_namespace_have_one_vote"),
     "the fence is believed by its own refusal": Defence("took over the operator", "mofa_operator.control.fence:_POLICY", _value(""), "tests/mofa_operator/control/test_fence.py::test_only_the_policys_own_refusal_proves_it"),
     "no script may run": Defence("markup in names", "mofa_operator.page.server:HEADERS", _value({}), "tests/mofa_operator/page/test_pages.py::test_the_routes_answer_and_forbid_scripts"),
-    "hands are shared": Defence("thousands of jobs", "mofa_operator.observe.cluster.relations:Policies.hands", _value(lambda *_: 1.0), "tests/hostile/test_budget.py::test_a_namespace_has_no_more_hands_than_its_policy_leaves_it"),
+    "hands are shared": Defence("thousands of jobs", "mofa_operator.observe.cluster.relations:Policies.worker_share", _value(lambda *_: 1.0), "tests/hostile/test_budget.py::test_a_namespace_has_no_more_hands_than_its_policy_leaves_it"),
     "pages are written beside the loop": Defence("asks for the page", "mofa_operator.page.server:asyncio.to_thread", _value(_now), "tests/hostile/test_page.py"),
 }  # fmt: skip
 """Defences by name."""

@@ -198,10 +198,10 @@ def cases(count: int, seed: int = 45) -> list[dict[str, object]]:
 
 
 def _prometheus(text: str) -> None:
-    from mofa_operator.observe.prometheus.client import NotAnAnswer, parsed, refusal
+    from mofa_operator.observe.prometheus.client import FailedQuery, parsed, refusal
 
     refusal(500, text.encode("utf-8", "replace"))
-    with contextlib.suppress(NotAnAnswer):
+    with contextlib.suppress(FailedQuery):
         parsed(text.encode("utf-8", "replace"), "up", 1000)
 
 
@@ -212,7 +212,7 @@ def _api(text: str, *, as_watch: bool) -> None:
     from ruamel.yaml import YAML, YAMLError
 
     from mofa_model.kinds import job_kind
-    from mofa_operator.api import events, listed
+    from mofa_operator.api import events, items_of
     from mofa_operator.api_errors import ApiError
     from mofa_operator.decide.answer import answer
     from mofa_operator.keys import ADVISOR_POLICY, CLUSTER_PROFILE, TRAINING_JOB
@@ -238,7 +238,7 @@ def _api(text: str, *, as_watch: bool) -> None:
         return
     store = Store()
     try:
-        bodies = list(listed({"items": bodies}, "/apis/x"))
+        bodies = list(items_of({"items": bodies}, "/apis/x"))
     except ApiError:
         return
     for body in bodies:

@@ -1,8 +1,8 @@
-"""The API server, as far as we use it: read, list, watch, apply, patch; every refusal is one of the
-errors of `api_errors`.
+"""Requests to the API server: read, list, watch, apply, patch; each refusal is one of the errors of
+`api_errors`.
 
-One session, as many connections as objects are reconciled at once, no retries: the caller decides
-when to ask again.
+A session has as many connections as objects are reconciled at once, and never retries: the caller
+decides when to ask again.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _READS: Final = 4
 _PAGE: Final = 500
 """Objects of one page of a list, at most."""
 _FEW: Final = 8
-"""A page of so many objects that is too large is read by its metadata alone."""
+"""A page of at most so many objects is read by its metadata alone if it is too large. [1]"""
 PAGE_BYTES: Final = 4 * 2**20
-"""Largest page that is read; the next page has fewer objects where half of it was reached. [B]"""
+"""Largest page that is read; after one of more than half, the next has fewer objects. [B]"""
 LARGEST: Final = 16 * 2**20
-"""Largest object that is read: text of 1.5 MiB, each character as JSON's six. [B]"""
+"""Largest object that is read: text of 1.5 MiB, with up to six bytes of JSON a character. [B]"""
 _WATCH: Final = "290"
-"""How long the server keeps a watch; load balancers move older connections. [s]"""
+"""How long the server keeps a watch, so that load balancers can move connections. [s]"""
 _SILENCE: Final = 90.0
 """How long a watch may be silent before its connection counts as dead. [s]"""
 _RESTARTS: Final = 3
@@ -59,7 +59,7 @@ _RESTARTS: Final = 3
 _JSON: Final = "application/json"
 _METADATA: Final = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
 _UNFIT: Final = "the server rejected our request due to an error in our request"
-"""How the API server says that a JSON patch does not fit the object."""
+"""Words of the API server for a JSON patch that does not fit the object."""
 Events: TypeAlias = AsyncIterator[tuple[str, Body]]
 """Type and object, in their order; a BOOKMARK's object has a version and nothing else."""
 BOOKMARK: Final = "BOOKMARK"
@@ -69,11 +69,10 @@ _UNREADABLE: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xef\xbf[\xbe\xbf]|\xef\
 
 
 class TokenBucket:
-    """Turns at a rate, some of them at once; those who wait are served in the order in which they
-    came.
+    """Limits requests to a rate, with some at once; whoever waits is served in order.
 
-    It holds no tokens, but the moment at which the next turn is due, and how far ahead of it one
-    may be.
+    It holds no tokens, but the moment when the next turn is due, and how far ahead of that a turn
+    may be taken.
     """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
@@ -85,7 +84,7 @@ class TokenBucket:
         self._shut = float("-inf")
 
     def next_turn(self) -> float:
-        """Take the next turn; the answer is how long to wait for it. [s]
+        """Take the next turn; returns how long to wait for it. [s]
 
         >>> bucket = TokenBucket(2.0, 1, clock=lambda: 0.0)
         >>> [bucket.next_turn() for _ in range(3)]
@@ -134,7 +133,7 @@ class Versions:
         return path_of(self.of(kind), namespace, name, status=status)
 
     def versions(self, kind: Kind) -> list[Kind]:
-        """The kind in every version that says the same, the one that was found first."""
+        """The kind in all its equivalent versions; first the one that the server last served."""
         versions = [
             Kind(kind.group, version, kind.kind, kind.plural, kind.namespaced)
             for version in (kind.version, *kind.others)
@@ -154,21 +153,21 @@ def _root(kind: Kind, namespace: str) -> str:
     return f"{group}/{kind.version}{inside}/{kind.plural}"
 
 
-def sent(body: Body | Sequence[Body]) -> bytes:
-    """The body of a request as JSON, which is YAML too."""
+def request_bytes(body: Body | Sequence[Body]) -> bytes:
+    """The body of a request as JSON that is valid YAML too."""
     return _UNREADABLE.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), orjson.dumps(body))
 
 
 @contextlib.contextmanager
 def as_busy(what: str) -> Iterator[None]:
-    """Raise `Busy` for a failure of the network."""
+    """Raise `Busy` where the network fails inside."""
     try:
         yield
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Busy(f"{what}: {type(error).__name__} {error}") from error
 
 
-def listed(page: Body, path: str) -> Sequence[Body]:
+def items_of(page: Body, path: str) -> Sequence[Body]:
     """The objects of a page of a list."""
     items = page.get("items") or []
     if isinstance(items, list) and all(
@@ -179,10 +178,10 @@ def listed(page: Body, path: str) -> Sequence[Body]:
 
 
 async def events(chunks: AsyncIterator[bytes], path: str) -> Events:
-    """The events of an open watch; raises `Expired` or another refusal in its midst.
+    """The events of an open watch; raises `Expired` or another refusal when it comes.
 
-    A line that is larger than an object may be is `Expired` too: the next list reads the object's
-    metadata alone, and the watch goes on behind it.
+    A line that is too long for an object is `Expired` too: the next list then reads the object's
+    metadata alone, and a new watch goes on from there.
     """
     rest = bytearray()
     while True:
@@ -221,7 +220,7 @@ def _event(line: bytes, path: str) -> tuple[str, Body]:
 
 
 class _TooLarge(Busy):
-    """An answer that has more bytes than were to be read."""
+    """An answer has more bytes than may be read."""
 
 
 def too_large_alone(most: int) -> str:
@@ -237,7 +236,7 @@ def too_large_alone(most: int) -> str:
 
 
 def too_large_together(namespace: str, budget: int) -> str:
-    """Why an object is not read where its namespace has had its share [B]."""
+    """Why an object is not read where its namespace has used up its `budget`. [B]"""
     return (
         f"too large to read: the jobs of namespace {namespace} have more than "
         f"{budget // 1024} KiB together; make them smaller or fewer"
@@ -253,15 +252,15 @@ class Api:
         settings: ApiSettings | None = None,
         connections: int | None = None,
     ) -> None:
-        """Not open yet; `connections` are by default enough for its writes and some reads."""
+        """A session that is not open yet; by default `connections` suffice for writes and reads."""
         self._settings = settings or ApiSettings()
         self._connections = connections or self._settings.concurrency + _READS
         self._credentials = credentials
         self._session: aiohttp.ClientSession | None = None
         self._opened_with = credentials.access
         self.bucket = TokenBucket(self._settings.writes_per_second, self._settings.burst)
-        """What writes wait for; reads do not."""
-        self._sizes: dict[Kind, int] = {}  # objects of a page, as the last list found fit
+        """Limits the rate of writes, and not of reads."""
+        self._sizes: dict[Kind, int] = {}  # objects of a page, as adapted by the last list
         self._length = 0  # bytes of the last answer
         self.served = Versions()
         self.count: Callable[[str, str], None] = lambda _verb, _outcome: None
@@ -300,7 +299,7 @@ class Api:
     async def list(
         self, kind: Kind, namespace: str | None = None, label_selector: str | None = None
     ) -> AsyncIterator[Body]:
-        """All objects of a kind; some come twice where a continuation was lost."""
+        """All objects of a kind; some come twice where the list had to begin again."""
         async for items, _ in self.pages(kind, namespace, label_selector):
             for item in items:
                 yield item
@@ -312,11 +311,11 @@ class Api:
         label_selector: str | None = None,
         size: int = _PAGE,
     ) -> AsyncIterator[tuple[Sequence[Body], str]]:
-        """The objects of a kind, page by page; each page has the version to watch from.
+        """The objects of a kind, page by page, each page with the version to watch from.
 
-        A page is bounded in bytes. Where a few objects are too many, their metadata come first, and
-        of each namespace objects are read as far as its budget lasts; those beyond it say in
-        `UNREAD` why they have nothing but metadata.
+        A page is bounded in bytes. Where even a few objects are too large, their metadata are read
+        first, and then whole objects as far as the budget of their namespace lasts; the others have
+        only metadata, and say why in `UNREAD`.
         """
         (version, *other_versions), restarts, token = self.served.versions(kind), 0, ""
         page_size, by_metadata = min(size, self._sizes.get(kind, size)), False
@@ -349,7 +348,7 @@ class Api:
                 continue
             self.served.note(kind, version)
             identity = {"apiVersion": kind.api_version, "kind": kind.kind}  # a list leaves it out
-            items: list[Body] = [{**item, **identity} for item in listed(page, path)]
+            items: list[Body] = [{**item, **identity} for item in items_of(page, path)]
             is_partial = page.get("kind") == "PartialObjectMetadataList"
             if is_partial:
                 before = spent.total()
@@ -366,9 +365,7 @@ class Api:
                 return
 
     async def _within_budget(self, kind: Kind, item: Body, spent: Counter[str]) -> Body:
-        """An object of which the metadata are known: as a whole, as far as its namespace's budget
-        lasts.
-        """
+        """The whole object of which `item` has the metadata, if its namespace's budget lasts."""
         metadata = item["metadata"]
         namespace, name = text_of(metadata.get("namespace")), text_of(metadata.get("name"))
         if spent[namespace] >= self._settings.namespace_bytes:
@@ -395,11 +392,8 @@ class Api:
 
     @contextlib.asynccontextmanager
     async def watch(self, kind: Kind, namespace: str | None, version: str) -> AsyncIterator[Events]:
-        """What happens to objects of a kind after a version; the events end when the server ends
-        them.
-
-        `Expired` where the version is too old. No event follows another one for long: the server
-        sends a bookmark a minute.
+        """The events of a kind's objects after a version, until the server ends them; raises
+        `Expired` where the version is too old. The server sends a bookmark a minute.
         """
         parameters = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH}
         parameters["resourceVersion"] = version
@@ -429,10 +423,8 @@ class Api:
         status: bool = False,
         rehearsal: bool = False,
     ) -> Body:
-        """Server-side apply as our field manager, by force; with metadata.uid it reaches that very
-        object or none.
-
-        A `rehearsal` is checked like any write, and changes nothing.
+        """Server-side apply as our field manager, by force; a body with metadata.uid changes only
+        the object of that uid. A `rehearsal` is checked like any write, and changes nothing.
         """
         path = self._path(kind, namespace, name, "force=true", status=status)
         path += "&dryRun=All" * rehearsal
@@ -442,7 +434,7 @@ class Api:
     async def merge(
         self, kind: Kind, namespace: str, name: str, patch: Body, *, status: bool = False
     ) -> Body:
-        """Merge-patch: a null removes a key, whoever owns it."""
+        """JSON merge patch; a null removes a key, whoever owns it."""
         path = self._path(kind, namespace, name, status=status)
         return await self._write("merge", "PATCH", path, patch, "application/merge-patch+json")
 
@@ -461,17 +453,17 @@ class Api:
             raise
 
     async def create(self, kind: Kind, namespace: str, body: Body) -> Body:
-        """A new object; `Taken` where there is one of this name."""
+        """Create an object; `Taken` where there is one of this name."""
         return await self._write("create", "POST", self._path(kind, namespace), body)
 
     async def replace(self, kind: Kind, namespace: str, name: str, body: Body) -> Body:
-        """An object as a whole; `Conflict` where its resourceVersion is not the current one."""
+        """Replace an object; `Conflict` where `body` has an old resourceVersion."""
         return await self._write("replace", "PUT", self._path(kind, namespace, name), body)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, uid: str, *, rehearsal: bool = False
     ) -> None:
-        """Delete an object of this uid after all that it owns; a rehearsal only asks."""
+        """Delete the object of this uid after all that it owns; a rehearsal changes nothing."""
         options: dict[str, Any] = {"preconditions": {"uid": uid}, "propagationPolicy": "Foreground"}
         if rehearsal:
             options["dryRun"] = ["All"]
@@ -480,7 +472,7 @@ class Api:
     def _path(
         self, kind: Kind, namespace: str, name: str = "", query: str = "", *, status: bool = False
     ) -> str:
-        """Where a write goes, as our field manager."""
+        """The path of a write, with our field manager."""
         path = f"{self.served.path(kind, namespace, name, status=status)}?fieldManager={MANAGER}"
         return f"{path}&{query}" if query else path
 
@@ -495,7 +487,7 @@ class Api:
         await self.bucket.take()
         outcome = "ok"
         try:
-            return await self._ask(method, path, sent(body), content)
+            return await self._ask(method, path, request_bytes(body), content)
         except ApiError as error:
             outcome = type(error).__name__
             raise
@@ -514,7 +506,7 @@ class Api:
         accept: str = _JSON,
         largest: int = LARGEST,
     ) -> Body:
-        """What is answered: an object that has this part, of this kind."""
+        """The answer to a request: an object whose field `part` is of the type `kind`."""
         if self._credentials.stale:
             await self._credentials.refresh()
         credentials_used = self._credentials.known
@@ -583,7 +575,7 @@ class Api:
         )
 
     async def _renewed(self, refused: Known) -> bool:
-        """Whether there are new credentials; connections with the old certificate are closed."""
+        """Whether new credentials were found; connections with an old certificate are closed."""
         if not await self._credentials.reload(refused):
             return False
         if self._session is not None and self._credentials.access != self._opened_with:
@@ -596,9 +588,7 @@ class Api:
         self._opened_with = access = self._credentials.access
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._connections,
-                ssl=access.context() or True,
-                keepalive_timeout=60.0,
+                limit=self._connections, ssl=access.context() or True, keepalive_timeout=60.0
             ),
             headers={"User-Agent": MANAGER},
             timeout=aiohttp.ClientTimeout(total=self._settings.timeout),

@@ -1,4 +1,4 @@
-"""How to reach the API server, and as whom; read again when it was rotated."""
+"""How to reach the API server, and with which credentials; they are read again when rotated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any, Final, TypeAlias
 from mofa_model.errors import BadFile, BadValue, SourceUnreachable
 
 _FRESH: Final = 60.0
-"""How long a token is used before it is read again, as the Kubernetes clients do. [s]"""
+"""How long a token is used before it is read again, as in the Kubernetes clients. [s]"""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Access:
-    """What a session needs; two that are equal can share connections."""
+    """What a session needs; sessions with equal access can share connections."""
 
     server: str
     """Address of the API server, without a slash at the end."""
@@ -58,7 +58,7 @@ Known: TypeAlias = tuple[Access, str | None]
 
 
 class Credentials:
-    """Access and token; the token is read again each minute, everything after a 401."""
+    """Access and token; the token is read again each minute, and everything after a 401."""
 
     def __init__(self, configuration: Any, context: str | None = None) -> None:
         """`configuration` is a loaded `kubernetes.client.Configuration` of this context."""
@@ -75,7 +75,7 @@ class Credentials:
         return monotonic() > self._fresh_until
 
     async def refresh(self) -> None:
-        """Read the token again, beside the loop; where that fails, the old one is used."""
+        """Read the token again, beside the loop; if that fails, the old one stays in use."""
         self._fresh_until = monotonic() + _FRESH
         try:
             self.token = await asyncio.to_thread(_token, self._configuration)
@@ -88,7 +88,7 @@ class Credentials:
         return self.access, self.token
 
     async def reload(self, refused: Known) -> bool:
-        """Read everything again, once for all who were refused; whether anything is new."""
+        """Read everything again, once for all who were `refused`; returns whether it is new."""
         async with self._reading:
             if self.known == refused:
                 try:
@@ -107,7 +107,7 @@ class Credentials:
 
 
 def namespace_of(context: str | None = None) -> str:
-    """The namespace that a context of the kubeconfig stands in."""
+    """The namespace of a context of the kubeconfig."""
     contexts = _contexts()
     chosen = contexts.get(context or "", next(iter(contexts.values()), {}))
     return str(chosen.get("namespace") or "default")

@@ -1,7 +1,4 @@
-"""What to do about a snapshot: frozen, and nothing is done yet.
-
-`act` does it, `metrics` shows its figures.
-"""
+"""Decisions about objects: what `act` is to write, and the figures that `metrics` exports."""
 
 from __future__ import annotations
 
@@ -75,7 +72,7 @@ class Answer:
 
     @cached_property
     def says(self) -> JobStatus:
-        """Its status, as it will be read back."""
+        """The status, as it will be read back."""
         return glance(JobStatus, self.status)
 
 
@@ -146,7 +143,7 @@ class CheckAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFigures:
-    """What is exported of one job: a few numbers, because thousands of jobs are kept."""
+    """What is exported of one job; only a few numbers, because thousands of jobs are kept."""
 
     key: Key
     profile: str
@@ -210,7 +207,7 @@ class PoolFigures:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What to do about one object; what is None or empty is left as it is."""
+    """What to do about one object; a part that is None or empty changes nothing."""
 
     key: Key
     uid: str = ""
@@ -241,7 +238,7 @@ class Decision:
 
     @property
     def annotate(self) -> tuple[Decision, ...]:
-        """Itself and its target, as far as annotations are to be written there."""
+        """This decision and that about the target, if they have annotations to write."""
         return tuple(
             decision
             for decision in (self, self.target_decision)

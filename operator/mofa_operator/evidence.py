@@ -15,11 +15,11 @@ from mofa_model.spec.evidence import ByClass, DatedEvidence
 from mofa_model.units import DAY, Range
 
 PROMETHEUS: Final = "Prometheus"
-"""The witness of pods and samples, as far back as its server keeps them."""
+"""The witness that sees pods and samples, as far back as its server keeps them."""
 WATCH: Final = "Watch"
-"""The witness of objects, while the operator runs."""
+"""The witness that sees objects of the API server, while the operator runs."""
 FORECAST_DIGITS: Final = 4
-"""Digits of what a forecast says, as it is written. [1]"""
+"""Digits after the point of the numbers of a written forecast. [1]"""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
@@ -51,7 +51,7 @@ class Day:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
-    """What was said of the seven days from one on, and what came."""
+    """A forecast of seven days, and what came."""
 
     date: str
     """The first of the days, as 2026-11-21."""
@@ -62,7 +62,7 @@ class Forecast:
     stops: Range
     """The same of interruptions. [1]"""
     came: float | None = None
-    """The share that was kept; None = the days are not over, or not known. [1]"""
+    """The share that was kept; None = the days are not over, or it is unknown. [1]"""
     came_stops: float | None = None
     """Interruptions that came. [1]"""
 
@@ -91,7 +91,7 @@ def _band_in(band: object) -> Range:
 
 
 def bands_held(weekly: Iterable[Forecast]) -> dict[str, BandCount]:
-    """How often the bands of the pool and of its jobs held, by what was forecast."""
+    """How often the bands of the pool and its jobs held what came, by the quantity forecast."""
     over = [week for week in weekly if week.came is not None and week.came_stops is not None]
     return {
         "ettr": calibration([_score(week.ettr, week.came or 0.0) for week in over]),
@@ -100,13 +100,13 @@ def bands_held(weekly: Iterable[Forecast]) -> dict[str, BandCount]:
 
 
 def _score(band: Range, came: float) -> ScoredBand:
-    half = 0.5 * 10**-FORECAST_DIGITS  # bands and what came are rounded as they are written
+    half = 0.5 * 10**-FORECAST_DIGITS  # both bounds and what came were rounded when written
     return ScoredBand(lower=band.lower - half, upper=band.upper + half, came=came)
 
 
 def miscalibrated(weekly: Iterable[Forecast]) -> str | None:
-    """In words, that the bands of ETTR hold too seldom or too often; forecasts of seven days are
-    weekly every day, so one in seven counts.
+    """A sentence where bands of ETTR hold too seldom or too often. A forecast of seven days is made
+    every day, so only one in seven counts.
     """
     return misses(bands_held(weekly)["ettr"], apart=WEEK)
 
@@ -156,7 +156,7 @@ def _dated(rows: object) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettledDays:
-    """What a ledger holds of a pool, so that a restart need not read it again."""
+    """What a ledger holds of a pool's settled days, so that a restart need not read them again."""
 
     counted_by: str
     """Version and rules by which it was counted."""
@@ -172,7 +172,7 @@ class SettledDays:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobEvidence:
-    """What a running job says of its profile."""
+    """What a running job teaches its profile."""
 
     job: str
     """namespace/name and uid."""

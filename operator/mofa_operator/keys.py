@@ -22,14 +22,12 @@ class Key:
     """Its name."""
 
     def __hash__(self) -> int:
-        """By its words alone: a kind has many fields, and keys are looked up all the time."""
+        """By plural, namespace and name, which is faster than by all fields of the kind."""
         return hash((self.kind.plural, self.namespace, self.name))
 
     @property
     def full_name(self) -> str:
-        """Namespace and name, as accounts and series name a job; the name alone where it has
-        no namespace.
-        """
+        """Namespace/name, as accounts and series name a job; without a namespace the name alone."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def __str__(self) -> str:
@@ -60,15 +58,16 @@ ADMISSION_CHECK: Final = Kind(
 OURS: Final = (TRAINING_JOB, CLUSTER_PROFILE, ADVISOR_POLICY, FAILURE_LEDGER)
 """Kinds that we define."""
 NEEDED: Final = (NODE, *OURS)
-"""Kinds without which nothing is decided."""
+"""Kinds that every decision needs."""
 JOBS: Final = (TRAINING_JOB, *KINDS)
 """Everything that can be advised."""
 
 
 def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
-    """Kinds that are watched, in the order of their first lists; `names` are settings.
+    """Kinds that are watched, in the order in which they are first listed; `names` are settings.
 
-    What decisions rest on comes before jobs. `checks` adds Kueue's AdmissionChecks, and Workloads.
+    Kinds that decisions rest on come before jobs. `checks` adds Kueue's AdmissionChecks and
+    Workloads.
 
     >>> [kind.kind for kind in watched(["JobSet"])][-3:]
     ['Namespace', 'JobSet', 'TrainingJob']
@@ -81,7 +80,7 @@ def watched(names: Iterable[str], *, checks: bool = False) -> tuple[Kind, ...]:
 
 
 def key_of(kind: Kind, body: Body) -> Key:
-    """Where an object is."""
+    """The key of an object."""
     namespace, name = at(body, "metadata", "namespace"), at(body, "metadata", "name")
     return Key(kind, text_of(namespace) if kind.namespaced else "", text_of(name))
 

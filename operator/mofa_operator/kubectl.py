@@ -9,19 +9,19 @@ from mofa_model import cli
 from mofa_model.errors import MofaError
 
 OWN: Final = {"explain": "mofa_operator.verbs.explain"}
-"""Verbs that mean something else where a cluster is at hand."""
+"""Verbs that do something else here, because kubectl has a cluster."""
 
 _NO_FILES: Final = 4
-"""How kubectl is told that no names of files may follow."""
+"""The directive by which kubectl completes no names of files."""
 
 
 def main() -> int:
-    """Run it."""
+    """Run the command."""
     return cli.main(program="kubectl mofa", instead=OWN)
 
 
 def complete() -> int:
-    """Answer kubectl's question what may follow: a line each, then how it is to be taken."""
+    """Print what may follow, for kubectl's completion: a line each, then a directive."""
     words = sys.argv[1:] or [""]
     try:
         offers = cli.offered("kubectl mofa", words, OWN)

@@ -1,4 +1,4 @@
-"""A cache of bounded size: the value that was unused longest goes first."""
+"""A cache of bounded size, which drops the value that was unused longest."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class LruCache(Generic[T]):
         return len(self._kept)
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether it is kept."""
+        """Whether a value of the key is kept."""
         return key in self._kept
 
     def __getitem__(self, key: Hashable) -> T:
-        """What is kept, and now used."""
+        """The value of a key, which counts as used now."""
         self._kept.move_to_end(key)
         return self._kept[key]
 
     def get(self, key: Hashable) -> T | None:
-        """What is kept, and now used; None where nothing is."""
+        """The value of a key, which counts as used now; None where none is kept."""
         if key not in self._kept:
             return None
         return self[key]
 
     def __setitem__(self, key: Hashable, value: T) -> None:
-        """Keep it."""
+        """Keep a value; if there are too many, drop the one unused longest."""
         self._kept[key] = value
         self._kept.move_to_end(key)
         while len(self._kept) > self._most:

@@ -1,4 +1,4 @@
-"""What Kueue has found room for: a Workload as a type, and what it waits for."""
+"""A Workload of Kueue as a type: its pods, how many there is room for, and what it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mofa_operator.keys import Key
 from mofa_operator.objects import LiveObject
 
 PENDING: Final = "Pending"
-"""The state of a check that has not been answered."""
+"""The state of a check that was not answered yet."""
 
 
 class _Check(Shape):
@@ -48,7 +48,7 @@ class Pods(Shape):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Annotations that they have already."""
+        """Annotations that the pods have already."""
         return (self.template.metadata and self.template.metadata.annotations) or {}
 
 
@@ -78,7 +78,7 @@ class LiveWorkload(LiveObject):
 
     @cached_property
     def waits_for(self) -> tuple[str, ...]:
-        """Checks that have not been answered."""
+        """Names of the checks that were not answered yet."""
         return tuple(
             check.name for check in self._status.admission_checks if check.state == PENDING
         )
@@ -115,12 +115,12 @@ class LiveWorkload(LiveObject):
     @property
     def share(self) -> tuple[int, int]:
         """Pods with GPUs that there is room for, and that were asked for. [1]"""
-        asking = [pods for pods in self.pods if asks(pods)] or list(self.pods)
+        asking = [pods for pods in self.pods if asks_for_gpus(pods)] or list(self.pods)
         return sum(self.counts[pods.name] for pods in asking), sum(pods.count for pods in asking)
 
     @property
     def admitted(self) -> Body:
-        """Itself as a job of the size that there is room for."""
+        """The Workload as a job of the size that there is room for."""
         sets = [
             {
                 **pod_set,
@@ -138,7 +138,7 @@ class LiveWorkload(LiveObject):
         }
 
 
-def asks(pods: Pods) -> bool:
+def asks_for_gpus(pods: Pods) -> bool:
     """Whether pods ask for GPUs."""
     return any(container.gpus for container in pods.spec.containers) or bool(
         pods.spec.resource_claims

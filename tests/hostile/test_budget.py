@@ -88,10 +88,10 @@ def test_a_policy_gives_nobody_more_than_usual_and_says_which_field():
             advisor_policy(body)
         known = Store()
         known.put(ADVISOR_POLICY, body)
-        assert known.policies.hands("evil") == 0.5, (
+        assert known.policies.worker_share("evil") == 0.5, (
             "and what got past the API server counts as the most"
         )
-        assert known.policies.hands("research") == 0.5
+        assert known.policies.worker_share("research") == 0.5
 
 
 def test_a_budget_is_no_part_of_what_is_asked():

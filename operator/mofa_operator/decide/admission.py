@@ -35,7 +35,7 @@ from mofa_operator.objects import LiveObject, LiveTrainingJob, Written
 from mofa_operator.settings import LoopSettings
 from mofa_operator.snapshot import CheckSnapshot, JobSnapshot
 from mofa_operator.words import Aspect, Reason
-from mofa_operator.workloads import LiveWorkload, asks
+from mofa_operator.workloads import LiveWorkload, asks_for_gpus
 
 READY, RETRY, REJECTED = "Ready", "Retry", "Rejected"
 _STATES: Final = {"Admit": READY, "Retry": RETRY, "Reject": REJECTED}
@@ -169,7 +169,7 @@ def _updates(
     workload: LiveWorkload, words: Mapping[str, str], selector: Mapping[str, str]
 ) -> tuple[PodUpdate, ...]:
     """What the pods with GPUs get; all where none says that it has any."""
-    asking = [pods for pods in workload.pods if asks(pods)] or list(workload.pods)
+    asking = [pods for pods in workload.pods if asks_for_gpus(pods)] or list(workload.pods)
     return tuple(
         PodUpdate(
             name=pods.name,

@@ -1,13 +1,13 @@
-"""The only room that reads a cluster or Prometheus; what it saw goes on as one frozen snapshot.
+"""The only room that reads a cluster or Prometheus; it hands on what it saw as a frozen snapshot.
 
-    cluster      what is remembered of objects of the API server, and the snapshot of a key
+    cluster      objects of the API server as last seen, and the snapshot of one of them
     nodes        what is kept of nodes, and the count of a pool
     jobs         pods of running jobs, their interruptions, and the record of a run
     progress     steps, tokens per second and telemetry of running jobs
     history      failures of a pool: from Prometheus, and from the watch
     prometheus   the client, its queries, and the series of trainers
 
-A sample becomes an ETTR in these records, each with facts that the one before has not:
+A sample becomes an ETTR through these records; each adds facts to those before it:
 
     Sample ─▶ SignalTimeline, PodTimeline  runs of equal values          history.{node,pod}_series
       ─▶ PoolSamples ─▶ PoolTimelines      pieces of a pool's window     history.pool_samples

@@ -1,4 +1,4 @@
-"""Nodes: the little that is kept of each, and the count of a pool. Heartbeats change neither."""
+"""Nodes: what is kept of each, and the count of a pool. Heartbeats change neither."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRODUCT: Final = "nvidia.com/gpu.product"
 
 
 class CountedAs(NamedTuple):
-    """What of a node a pool's count shows."""
+    """What the count of a pool includes of a node."""
 
     ready: bool
     cordoned: bool
@@ -42,7 +42,7 @@ class NodeFacts:
     lost: str = ""
     """Since when it is not ready, as its condition writes it; empty where it is ready."""
     turned: str = ""
-    """Since when it is ready, or is not, as its condition writes it."""
+    """When its condition Ready last changed, as the condition writes it."""
 
     @property
     def product(self) -> str:
@@ -50,10 +50,10 @@ class NodeFacts:
         return self.labels.get(PRODUCT, "")
 
     def counts_as(self, selector: Mapping[str, str]) -> CountedAs | None:
-        """How a pool counts this node; None where the node is not of the pool.
+        """What a pool counts of this node; None where the node is not of the pool.
 
-        A selector of no labels means every node with GPUs: a pool of all nodes would count the
-        control plane too.
+        A selector without labels means every node with GPUs; all nodes would include the control
+        plane.
         """
         if any(self.labels.get(key) != value for key, value in selector.items()):
             return None
@@ -117,7 +117,7 @@ def count_nodes(
 
 
 def pools_of(node_facts: Iterable[NodeFacts]) -> list[dict[str, Any]]:
-    """Pools that a cluster seems to have, largest first: nodes of one GPU product and GPU count.
+    """Pools that a cluster seems to have, largest first: nodes with the same GPU product and count.
 
     >>> labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
     >>> facts = NodeFacts(labels=labels, ready=True, cordoned=False, gpus=8)
@@ -139,7 +139,7 @@ def pools_of(node_facts: Iterable[NodeFacts]) -> list[dict[str, Any]]:
 class _Turn:
     """The last time that a node came or went."""
 
-    there: bool
+    is_there: bool
     since: float
     """In seconds of the epoch. [s]"""
     belonged: bool | None
@@ -149,45 +149,47 @@ class _Turn:
 class Attendance:
     """Nodes of one pool that came or went lately: when, and whether they were in it before.
 
-    A node belongs to its pool after it was there for the whole patience, and no longer after it was
-    away for the whole patience. In between it stays what it was. Of a node that was there before
-    the operator, nobody knows what it was; its condition has the moment since when it is as it is.
+    A node belongs to its pool once it was there for the whole patience, and no longer once it was
+    away for the whole patience; in between nothing changes. Whether a node that is older than the
+    operator belonged before is unknown; its condition says since when it is ready or not.
     """
 
     def __init__(self, patience: float, clock: Callable[[], float] = time.time) -> None:
-        """`patience` is how long a node must stay as it is. [s]"""
+        """`patience` is how long a node must be there, or away, until it counts. [s]"""
         self._patience = patience
         self._clock = clock
         self._turns: dict[str, _Turn] = {}
 
-    def listed(self, node: str, *, there: bool, since: float) -> None:
-        """Take in a node older than the operator; `since` is its condition's moment. [s]"""
+    def note_listed(self, node: str, *, is_there: bool, since: float) -> None:
+        """Take in a node that is older than the operator; `since` is its condition's moment. [s]"""
         now = self._clock()
         if now - since < self._patience:
-            self._turns[node] = _Turn(there=there, since=min(since, now), belonged=None)
+            self._turns[node] = _Turn(is_there=is_there, since=min(since, now), belonged=None)
 
-    def turned(self, node: str, *, there: bool, known_since: float) -> None:
-        """Take in that a node came or went; before `known_since` it may have done so unseen. [s]"""
+    def note_turn(self, node: str, *, is_there: bool, known_since: float) -> None:
+        """Take in that a node came or went; before `known_since` it could do so unseen. [s]"""
         now = self._clock()
         last_turn = self._turns.get(node)
         if last_turn is not None and not self._is_open(last_turn, now):
             last_turn = None
         self._turns = {name: turn for name, turn in self._turns.items() if self._is_open(turn, now)}
         if last_turn is None:
-            belonged = None if there and now - known_since < self._patience else not there
-            self._turns[node] = _Turn(there=there, since=now, belonged=belonged)
-        elif last_turn.there != there and last_turn.belonged is there:
-            del self._turns[node]  # it is again as it was
-        elif last_turn.there != there:
-            self._turns[node] = _Turn(there=there, since=now, belonged=last_turn.belonged)
+            belonged = None if is_there and now - known_since < self._patience else not is_there
+            self._turns[node] = _Turn(is_there=is_there, since=now, belonged=belonged)
+        elif last_turn.is_there != is_there and last_turn.belonged is is_there:
+            del self._turns[node]  # it is back as it was
+        elif last_turn.is_there != is_there:
+            self._turns[node] = _Turn(is_there=is_there, since=now, belonged=last_turn.belonged)
 
     def times(self) -> dict[str, Any]:
-        """Since when nodes are as they are, as fields of `NodeCount`. [s]"""
+        """When nodes last came or went, as fields of `NodeCount`. [s]"""
 
-        def since(there: bool, belonged: bool | None) -> tuple[float, ...]:
+        def since(is_there: bool, belonged: bool | None) -> tuple[float, ...]:
             turns = self._turns.values()
             moments = (
-                turn.since for turn in turns if (turn.there, turn.belonged) == (there, belonged)
+                turn.since
+                for turn in turns
+                if (turn.is_there, turn.belonged) == (is_there, belonged)
             )
             return tuple(sorted(moments))
 
@@ -224,7 +226,7 @@ class Pools:
             self._counts.clear()
 
     def put(self, name: str, facts: NodeFacts | None) -> frozenset[str]:
-        """Take in a node, or its end; the result is the profiles whose count has changed."""
+        """Take in a node, or its end; returns the profiles whose count changes."""
         before = self._nodes.pop(name, None)
         if facts is not None:
             self._nodes[name] = facts
@@ -235,7 +237,7 @@ class Pools:
         return changed
 
     def select(self, profile: str, selector: Mapping[str, str] | None) -> frozenset[str]:
-        """Take in what a profile selects, or its end; returns the profiles of shared nodes."""
+        """Take in what a profile selects, or its end; returns profiles that share its nodes."""
         if self._selectors.get(profile) == selector:
             return frozenset()
         before = self.shared(profile)
@@ -291,25 +293,25 @@ class Pools:
         *,
         new: bool,
     ) -> None:
-        """Note that a node of a pool came or went; one not `new` was there before the operator."""
+        """Note that a node of a pool came or went; a node that is not `new` is older than we."""
         selector, attendance = self._selectors[profile], self._attendance[profile]
-        was_there, there = (
+        was_there, is_there = (
             facts is not None and facts.serves(selector) for facts in (before, after)
         )
-        if new and was_there != there:
-            attendance.turned(name, there=there, known_since=self._known)
-        if new or after is None or after.counts_as(selector) is None or there != after.ready:
+        if new and was_there != is_there:
+            attendance.note_turn(name, is_there=is_there, known_since=self._known)
+        if new or after is None or after.counts_as(selector) is None or is_there != after.ready:
             return
         if (since := moment_of(after.turned)) is not None:
-            attendance.listed(name, there=there, since=since)
+            attendance.note_listed(name, is_there=is_there, since=since)
 
     def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> set[str]:
-        """Profiles that count a node differently; all with it where it joined or left one."""
+        """Profiles that count a node differently; all that have it where it joined or left one."""
         old, new = ({} if facts is None else self._counted(facts) for facts in (before, after))
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
         return changed if old.keys() == new.keys() else {*old, *new}
 
     def _counted(self, facts: NodeFacts) -> dict[str, CountedAs]:
-        """Profiles that a node belongs to, and as what."""
+        """What each profile that a node belongs to counts of it."""
         counts = ((name, facts.counts_as(selector)) for name, selector in self._selectors.items())
         return {name: counted for name, counted in counts if counted is not None}

@@ -1,9 +1,8 @@
-"""The past of a Slurm site: the same incidents and the same account as of a cluster with
-Prometheus.
+"""The past of a Slurm site: the same incidents and account as of a cluster with Prometheus.
 
-Slurm says itself why a job or a node stopped, so nothing is deduced but from words: the state of a
-run, the reason of a node, and who wrote it. Nodes are given back when a run ends; what happens to a
-job between two runs costs its nodes nothing.
+Slurm itself says why a job or a node stopped, so causes come from its words: the state of a run,
+the reason of a node, and who wrote it. Nodes are given back when a run ends, so the time of a job
+between two runs costs no node-time.
 """
 
 from __future__ import annotations
@@ -48,15 +47,16 @@ from mofa_operator.observe.history.history import history_of_past, observed_of
 from mofa_operator.observe.history.pool_samples import days_of
 
 _LARGEST: Final = 2**29
-"""Bytes of one saved output. [B]"""
+"""Most bytes of one saved output. [B]"""
 _LOOK_BACK: Final = 30 * DAY
-"""How far back this machine's Slurm is asked. [s]"""
+"""How far back the Slurm of this machine is asked. [s]"""
 _SECOND: Final = 1.0
-"""Slurm's records are to the second. [s]"""
+"""Resolution of Slurm's records. [s]"""
 _NEAR: Final = 120.0
-"""A run that ends within this time of a node's incident ended by it. Ours. [s]"""
-_AGAIN: Final = DAY
-"""A run of the same name and user that begins within this time goes on with the work. Ours. [s]"""
+"""Longest time from a node's incident to the end of a run that it ended. Ours. [s]"""
+_CONTINUED: Final = DAY
+"""Longest time between two runs of a name and user of which the second goes on with the work of the
+first. Ours. [s]"""
 _REASONS: Final[Sequence[tuple[re.Pattern[str], IncidentCause]]] = tuple(
     (re.compile(pattern, re.IGNORECASE), cause)
     for pattern, cause in (
@@ -73,13 +73,13 @@ _REASONS: Final[Sequence[tuple[re.Pattern[str], IncidentCause]]] = tuple(
         (r"panic|power (loss|failure|supply)|psu|crash", causes.NODE_DOWN),
     )
 )  # fmt: skip
-"""What the reason of a node says. Most are words of slurmctld, slurmd and health checks."""
+"""Causes by the reason of a node, mostly in words of slurmctld, slurmd and health checks."""
 _SILENT: Final = re.compile("not responding", re.IGNORECASE)
-_TOLD: Final = 10.0
-"""Between a node's end and that of its jobs, as slurmctld writes both down. Ours. [s]"""
+_SAME_END: Final = 10.0
+"""Longest time between the ends of a node and of its jobs as slurmctld dates them. Ours. [s]"""
 _XID: Final = re.compile(r"\bxid\D{0,3}(\d+)", re.IGNORECASE)
 _CRASHES: Final = frozenset({4, 6, 7, 8, 9, 11})
-"""Signals of processes that were killed from outside or from below. [1]"""
+"""Signals of processes that were killed by others or by the machine. [1]"""
 _BY_STATE: Final[Mapping[str, IncidentCause]] = {
     "NODE_FAIL": causes.NODE_DOWN,
     "BOOT_FAIL": causes.NODE_DOWN,
@@ -95,7 +95,7 @@ _BY_STATE: Final[Mapping[str, IncidentCause]] = {
 
 
 def slurm_records(files: Sequence[str], start: float, end: float) -> SlurmRecords:
-    """Records of saved outputs; without a file, of the Slurm of this machine. [s]"""
+    """Records of saved outputs; without a file, of this machine's Slurm between two moments. [s]"""
     return (
         read([(read_text(path, largest=_LARGEST), path) for path in files])
         if files
@@ -139,7 +139,7 @@ def slurm_past(
     *,
     partition: str = "",
 ) -> Past:
-    """What happened to the nodes with GPUs of a site; `window` is from when to when. [s]"""
+    """What happened to the nodes with GPUs of a site; `window` is its start and end. [s]"""
     slurm_site = _dated_back(slurm_site)
     whole = _window(slurm_site) if window is None else Span(*window)
     nodes = _pool(slurm_site, partition)
@@ -163,14 +163,14 @@ def slurm_past(
         for name in incident.nodes or (incident.name,):
             by_node[name].append(incident)
     pods = _pods(jobs, nodes, whole)
-    begun: defaultdict[str, list[float]] = defaultdict(list)
+    begins: defaultdict[str, list[float]] = defaultdict(list)
     for run in runs:
         for host in run.hosts:
-            begun[host].append(run.begun)
+            begins[host].append(run.begun)
     job_incidents = [
         incident
         for name, job_runs in jobs.items()
-        for incident in _of_job(name, job_runs, by_node, begun, whole)
+        for incident in _of_job(name, job_runs, by_node, begins, whole)
     ]
     incidents += overruled(job_incidents, rules.overruled)
     timelines = PoolTimelines(
@@ -220,7 +220,7 @@ def slurm_past(
 
 
 def _dated_back(records: SlurmRecords) -> SlurmRecords:
-    """The records with the moments at which nodes fell silent: Slurm waits before it says so."""
+    """The records, with silent nodes dated back by the time that Slurm waits before it says so."""
     wait = records.silent_seconds
     events = tuple(
         replace(event, begun=event.begun - wait) if _SILENT.search(event.reason) else event
@@ -233,7 +233,7 @@ def _dated_back(records: SlurmRecords) -> SlurmRecords:
         replace(run, ended=max(run.begun, run.ended - wait))
         if run.state == "NODE_FAIL"
         and any(
-            abs(moment - run.ended) <= max(_TOLD, wait / 4) and node in run.hosts
+            abs(moment - run.ended) <= max(_SAME_END, wait / 4) and node in run.hosts
             for node, moment in silent
         )
         else run
@@ -278,9 +278,7 @@ def _pool(records: SlurmRecords, partition: str) -> dict[str, SlurmNode]:
 
 
 def _jobs(runs: Sequence[SlurmRun]) -> dict[str, list[SlurmRun]]:
-    """Runs by the job whose work they go on with: its number, or name and user one after
-    the other.
-    """
+    """Runs by the job that they belong to: one number, or one name and user in succession."""
     runs_by_job: dict[str, list[SlurmRun]] = {}
     job_of_id: dict[str, str] = {}
     for run in sorted(runs, key=lambda run: (run.begun, run.job_id)):
@@ -290,7 +288,7 @@ def _jobs(runs: Sequence[SlurmRun]) -> dict[str, list[SlurmRun]]:
             earlier_runs = runs_by_job.get(unnumbered)
             goes_on = earlier_runs is None or (
                 0 < earlier_runs[-1].ended <= run.begun
-                and run.begun - earlier_runs[-1].ended < _AGAIN
+                and run.begun - earlier_runs[-1].ended < _CONTINUED
             )
             name = job_of_id[run.job_id] = unnumbered if goes_on else f"{unnumbered}-{run.job_id}"
         runs_by_job.setdefault(name, []).append(run)
@@ -326,7 +324,7 @@ def _pods(
 def _events(
     records: SlurmRecords, nodes: Mapping[str, SlurmNode], whole: Span
 ) -> dict[str, list[NodeEvent]]:
-    """Events of each node; what a node says of itself now, where slurmdbd has no event of it."""
+    """Events of each node, with its present state where slurmdbd has no event of that."""
     events: dict[str, list[NodeEvent]] = {name: [] for name in nodes}
     for event in records.node_events:
         within = event.begun < whole.end and (event.ended or whole.end) > whole.start
@@ -346,7 +344,7 @@ def _events(
 def _of_node(
     name: str, events: Sequence[NodeEvent], whole: Span, rules: IncidentRules
 ) -> Iterable[Incident]:
-    """Incidents of a node: events that touch are one, with the cause of the first that counts."""
+    """Incidents of a node; events without a gap are one, with the first cause that counts."""
     groups: list[list[NodeEvent]] = []
     for event in sorted(events, key=lambda event: event.begun):
         if groups and event.begun - (groups[-1][-1].ended or event.begun) <= _SECOND:
@@ -370,11 +368,11 @@ def _of_job(
     name: str,
     runs: Sequence[SlurmRun],
     by_node: Mapping[str, Sequence[Incident]],
-    begun: Mapping[str, Sequence[float]],
+    begins: Mapping[str, Sequence[float]],
     whole: Span,
 ) -> Iterable[Incident]:
-    """Interruptions of a Slurm job: each run of it that did not complete within `whole`, with its
-    cause and the fault of a node where one explains it.
+    """Interruptions of a Slurm job: each run that ended within `whole` and did not complete, with
+    its cause and the fault of a node that explains it.
     """
     for number, run in enumerate(runs):
         if (
@@ -384,7 +382,7 @@ def _of_job(
         ):
             continue
         after = runs[number + 1] if number + 1 < len(runs) else None
-        fault = _fault(run, by_node, begun)
+        fault = _fault(run, by_node, begins)
         cause = _cause(run, fault)
         end = after.begun if after is not None else run.ended + RecoveryClass.JOB.seconds
         evidence = [f"job {run.job_id} ended as {run.state}"]
@@ -412,14 +410,12 @@ def _of_job(
 
 
 def _fault(
-    run: SlurmRun,
-    by_node: Mapping[str, Sequence[Incident]],
-    begun: Mapping[str, Sequence[float]],
+    run: SlurmRun, by_node: Mapping[str, Sequence[Incident]], begins: Mapping[str, Sequence[float]]
 ) -> Incident | None:
-    """The incident of a node that ended a run: not one after which the node began another."""
+    """The incident of a node that ended a run; not one after which the node began another run."""
     if run.state not in {"NODE_FAIL", "FAILED", "BOOT_FAIL", "LAUNCH_FAILED"}:
         return None
-    near = [
+    candidates = [
         incident
         for host in run.hosts
         for incident in by_node.get(host, ())
@@ -427,13 +423,13 @@ def _fault(
         and incident.start - _NEAR <= run.ended
         and run.begun < incident.end
     ]
-    near = [
+    candidates = [
         incident
-        for incident in near
+        for incident in candidates
         if abs(incident.start - run.ended) <= _NEAR
-        and not any(run.ended <= begin < incident.start for begin in begun.get(incident.name, ()))
+        and not any(run.ended <= begin < incident.start for begin in begins.get(incident.name, ()))
     ]
-    return min(near, key=lambda incident: abs(incident.start - run.ended), default=None)
+    return min(candidates, key=lambda incident: abs(incident.start - run.ended), default=None)
 
 
 def _cause(run: SlurmRun, fault: Incident | None) -> IncidentCause:

@@ -1,7 +1,7 @@
-"""What `mofa rates --prometheus` and `mofa profile --from-cluster` ask, without an operator.
+"""Live sources of `mofa rates --prometheus` and `mofa profile --from-cluster`, without an operator.
 
-The functions are sources of the entry-point group `mofa.sources`. A profile is the name of a
-bundled one, a file, or, where a kubeconfig exists, the live object of that name. The flavour and
+The functions are entry points of the group `mofa.sources`. A profile is given as the name of a
+bundled one, as a file, or, where a kubeconfig exists, as the name of a live object. The flavour and
 credentials of Prometheus come from the operator's environment variables (MOFA_PROMETHEUS_FLAVOUR,
 …_BEARER_TOKEN_FILE, …).
 """
@@ -30,7 +30,7 @@ from mofa_operator.settings import PrometheusSettings
 from mofa_operator.snapshot import NoHistory
 
 PATIENCE: Final = 120.0
-"""Longest wait for one query: a person waits for it, and asks once. [s]"""
+"""Longest wait for one query; a person waits for it and asks once, so it is long. [s]"""
 
 
 def observed(url: str, profile: str) -> ObservedFailures:
@@ -47,7 +47,7 @@ async def _observed(settings: PrometheusSettings, body: Mapping[str, Any]) -> Ob
 
 
 def environment(url: str) -> PrometheusSettings:
-    """Settings of the server: the operator's environment variables, the rest by default."""
+    """Settings of the server: from the operator's environment variables, else defaults."""
     options: dict[str, Any] = {
         field.name: os.environ[variable]
         for field in fields(PrometheusSettings)

@@ -1,8 +1,8 @@
 """Lines of a log while it is written: a file, a pattern of files, or standard input.
 
-A pattern means the files of one run in the order in which they were written, and later ones when
-they appear. A file may appear late, be rotated, truncated or replaced; a line may be cut in two, be
-very long, or be no text. Carriage returns end lines too, as progress bars write them.
+A pattern stands for the files of one run in the order in which they were written, and for later
+ones once they appear. A file may appear late, or be rotated, truncated or replaced; a line may come
+in parts, be very long, or be no text. Carriage returns end lines too, as in progress bars.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BEGINNING: Final = 256
 
 
 class Lines:
-    r"""Bytes to whole lines, in bounded memory.
+    r"""Splits bytes into whole lines, in bounded memory.
 
     >>> lines = Lines()
     >>> lines.push(b"one\ntw"), lines.push(b"o\n"), lines.rest()
@@ -38,7 +38,7 @@ class Lines:
         self._dropping = False
 
     def push(self, data: bytes) -> list[bytes]:
-        """The lines that end in `data`."""
+        """The lines that `data` ends."""
         first, *others = data.replace(b"\r", b"\n").split(b"\n")
         if not self._dropping:
             self._partial += first
@@ -52,20 +52,20 @@ class Lines:
         return lines
 
     def rest(self) -> list[bytes]:
-        """The last line, where nothing ends it."""
+        """The last line, if no line break has ended it."""
         last, self._partial, self._dropping = self._partial, b"", False
         return [last] if last else []
 
 
 @dataclass(slots=True)
 class _Open:
-    """The file that is read."""
+    """A file, and how far it was read."""
 
     path: str
     descriptor: int
     read: int = 0
     beginning: bytes = b""
-    """Its first bytes, by which a file that was truncated and has grown again is known."""
+    """Its first bytes, which show whether it was truncated and has grown again."""
 
 
 def follow(
@@ -73,9 +73,9 @@ def follow(
 ) -> Iterator[tuple[float, list[bytes]]]:
     """Lines as they appear, with the moment at which they were written, in seconds of the epoch.
 
-    `once` ends at the end of what is there; else it goes on for ever, looks every `poll` seconds
-    [s], and calls `waiting` with a sentence where there is no file yet. Standard input, `-`, ends
-    where it ends.
+    With `once` it stops at the present end; else it never stops, looks every `poll` seconds [s],
+    and calls `waiting` with a sentence while there is no file yet. Standard input, `-`, is read
+    to its end.
     """
     return _stream(0) if log == "-" else _Files(log, once=once, poll=poll, waiting=waiting).lines()
 
@@ -139,7 +139,7 @@ class _Files:
         return data
 
     def _written_at(self) -> float:
-        """When the file was last written, in seconds of the epoch; now at the latest. [s]"""
+        """When the file was last written, in seconds of the epoch; never in the future. [s]"""
         now = time.time()
         return now if self._file is None else min(now, os.fstat(self._file.descriptor).st_mtime)
 
@@ -173,7 +173,7 @@ class _Files:
         return None
 
     def _paths(self) -> list[tuple[os.stat_result, str]]:
-        """The files of the log, the one written longest ago first."""
+        """The files of the log, in the order of their last writes."""
         is_plain = Path(self._log).exists() or not glob.has_magic(self._log)
         paths = [self._log] if is_plain else glob.glob(self._log, recursive=True)  # noqa: PTH207
         dated_paths = []

@@ -12,16 +12,15 @@
     nanotron     … iteration: 10 / 15 | … | elapsed_time_per_iteration_ms: 8.34K | …
                  | tokens_per_sec: 7.86K | …
 
-The name of a pattern's group says what its number means, with its unit; whatever else a line holds
-does not matter. Beside the steps, a trainer says when it saved, from where it resumed, and what it
-was started with.
+The name of a pattern's group says what its number means, with its unit; the rest of a line does not
+matter. Beside steps, trainers log when they saved, where they resumed, and how they were started.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from mofa_model.errors import UnknownName
@@ -35,7 +34,7 @@ _LARGEST: Final = 1e15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line(Facts):
-    """What one line says, also of the job; None = it does not."""
+    """What one line says, of progress and of the job; None = nothing."""
 
     family: str
     """The trainer that writes such lines."""
@@ -52,7 +51,7 @@ class Line(Facts):
     samples_per_second: float | None = None
     """Sequences of the whole job. [1/s]"""
     memory_bytes: float | None = None
-    """Most device memory that its allocator has reserved. [B]"""
+    """Most device memory that the trainer's allocator has reserved. [B]"""
     checkpoint_step: int | None = None
     """Step of a checkpoint that is complete. [1]"""
     saves: bool = False
@@ -72,7 +71,7 @@ class Line(Facts):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A kind of line: the text that it contains, and patterns that are searched in it."""
+    """A kind of line: a text that it contains, and patterns that are searched in it."""
 
     mark: str
     patterns: tuple[re.Pattern[str], ...]
@@ -177,9 +176,7 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
             "Loaded checkpoint from", r"Loaded checkpoint from \S{0,4096}global_step<resumed_step>"
         ),
         _form(
-            " ...",
-            r"\btrain_batch_size \.{3,}\s*<batch>\s*$",
-            r"\bworld_size \.{3,}\s*<gpus>\s*$",
+            " ...", r"\btrain_batch_size \.{3,}\s*<batch>\s*$", r"\bworld_size \.{3,}\s*<gpus>\s*$"
         ),
     ),
     "nanotron": (
@@ -205,37 +202,10 @@ _FAMILIES: Final[dict[str, tuple[_Form, ...]]] = {
 FAMILIES: Final = tuple(_FAMILIES)
 """Trainers whose lines are known, in the order in which they are tried."""
 
-_WHOLE: Final = (
-    "step",
-    "since_start",
-    "batch",
-    "sequence",
-    "gpus",
-    "layers",
-    "hidden",
-    "heads",
-    "groups",
-    "ffn",
-    "vocabulary",
-    "checkpoint_step",
-    "resumed_step",
-)
-_POSITIVE: Final = (
-    "seconds",
-    "tokens",
-    "tokens_per_gpu",
-    "samples_per_second",
-    "batch",
-    "sequence",
-    "gpus",
-    "layers",
-    "hidden",
-    "heads",
-    "groups",
-    "ffn",
-    "vocabulary",
-    "memory_bytes",
-)
+_SIZES: Final = tuple(fact.name for fact in fields(Facts) if fact.name != "grouped")
+_WHOLE: Final = (*_SIZES, "step", "since_start", "checkpoint_step", "resumed_step")
+_SPEEDS: Final = ("seconds", "tokens", "tokens_per_gpu", "samples_per_second")
+_POSITIVE: Final = (*_SIZES, *_SPEEDS, "memory_bytes")
 _BYTES: Final = {"mebibytes": 2**20, "gibibytes": 2**30}
 _SAID: Final = ("starts", "saves", "grouped")
 """Groups that hold no number."""

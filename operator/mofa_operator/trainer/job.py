@@ -1,4 +1,4 @@
-"""The job of a log, and what options, a manifest and a pod's environment say of it."""
+"""The job that writes a log, by options, a manifest and the environment of its pod."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Facts:
     heads: int | None = None
     """Attention heads of its model. [1]"""
     groups: int | None = None
-    """Heads of keys and values, which count where they are grouped. [1]"""
+    """Heads of keys and values; they count only where `grouped`. [1]"""
     grouped: bool | None = None
-    """Whether they are."""
+    """Whether queries share heads of keys and values."""
     ffn: int | None = None
     """Width of the feed-forward block of its model. [1]"""
     vocabulary: int | None = None
     """Tokens that its model knows. [1]"""
 
     def or_else(self, other: Facts) -> Facts:
-        """These facts; one that is unknown here is taken from the others."""
+        """These facts, with unknown ones taken from `other`."""
         own = {fact.name: getattr(self, fact.name) for fact in fields(Facts)}
         return replace(other, **{name: value for name, value in own.items() if value is not None})
 
@@ -55,7 +55,7 @@ class Facts:
 
     @property
     def shape(self) -> dict[str, str]:
-        """The shape of its model by SHAPE; empty where too little of it is known.
+        """The sizes of its model by SHAPE; empty where too few are known.
 
         >>> Facts(layers=32, hidden=4096, heads=32, groups=1).shape["kv_heads"]
         ''
@@ -77,7 +77,7 @@ class TrainerJob:
 
 
 def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
-    """The job of options, manifest and environment, in this order."""
+    """The job, by options first, then its manifest or script, then the environment."""
     options = Facts(
         sequence=_positive("--sequence", arguments.sequence),
         batch=_positive("--global-batch", arguments.global_batch),
@@ -100,7 +100,7 @@ def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
 
 
 def from_manifest(path: str) -> TrainerJob:
-    """A TrainingJob's name and facts; its GPUs where nodes and the profile are known."""
+    """The name and facts of a file's TrainingJob; its GPUs where nodes and profile are known."""
     from mofa_model.files import read_text
     from mofa_model.manifest.documents import Documents
     from mofa_model.manifest.parsing import cluster_profile, is_ours, training_job
@@ -153,8 +153,8 @@ def from_launch(reviewed: ReviewedLaunch) -> TrainerJob:
     )
 
 
-def needed(job: TrainerJob) -> TrainerJob:
-    """The job, where its name is known; else an error that says what to do."""
+def with_name(job: TrainerJob) -> TrainerJob:
+    """The job itself; raises InputError, with what to do, where its name is unknown."""
     if not job.name:
         raise InputError(
             "--job: is missing; give the name of the training job, "

@@ -1,11 +1,11 @@
 """What a log has shown so far: the last step, its speed, checkpoints, restarts and their cost.
 
-A restart is a step that goes back. When several ranks write to one log, lines of one step come
-several times and a slow rank's line may come after the next step's: so a line of the step before
-the last is no restart, unless the trainer said that it starts.
+A step that goes back is a restart. When several ranks write to one log, lines of one step come
+several times, and a slow rank's line may come after one of the next step. So a line of the step
+before the last is no restart, unless the trainer said that it starts.
 
-What a step's own line says wins over what was given (batches ramp up), and that over what the
-trainer printed at its start.
+The facts in a step's own line win over those that the user gave, because batches ramp up; and those
+win over what the trainer printed at its start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mofa_operator.trainer.job import Facts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """How fast training is; None = unknown."""
+    """Speed of training; None = unknown."""
 
     tokens_per_second: float | None
     """Tokens of the whole job. [1/s]"""
@@ -30,7 +30,7 @@ class Speed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """What a log has shown so far; None = nothing."""
+    """What a log has shown so far; None = not shown."""
 
     family: str | None = None
     """The trainer that writes it."""
@@ -59,11 +59,11 @@ class Progress:
     saved: int | None = None
     """Step of the last checkpoint."""
     resaves: bool = False
-    """Whether training went back since, so that a checkpoint of the same step is a new one."""
+    """Whether training went back since, so that a checkpoint of the same step counts anew."""
     save_seconds: float | None = None
     """For how long the last save held up training. [s]"""
     held: bool = False
-    """Whether a checkpoint came after the last step, so that the next step shows what it cost."""
+    """Whether a checkpoint came after the last step, so that the next step shows its cost."""
     save_spacing: int | None = None
     """Steps between the last two checkpoints. [1]"""
     restarts: int = 0
@@ -77,7 +77,7 @@ class Progress:
     resumed: int | None = None
     """The step that it then goes on from, where it said so."""
     has_steps: bool = False
-    """Whether lines have the step itself, and not only steps since the start."""
+    """Whether lines say the step itself, and not only steps since the start."""
 
     def with_speed(self, line_speed: Speed) -> Progress:
         """This progress with the speed of a line."""
@@ -168,7 +168,7 @@ def with_line(progress: Progress, line: Line, job_facts: Facts, at: float) -> Pr
 
 
 def speed(line: Line, facts: Facts) -> Speed:
-    """The speed of a line that has one; `facts` is what else is known.
+    """The speed that a line says; `facts` are of the job, apart from those in the line.
 
     >>> line = Line(family="torchtitan", step=10, tokens_per_gpu=6512.0)
     >>> speed(line, Facts(gpus=8)).tokens_per_second
@@ -204,7 +204,7 @@ def _facts(line: Line) -> Facts:
 
 
 def _missing(line: Line, facts: Facts) -> str:
-    """Options that have to be given."""
+    """The options that the user has to give, so that the speed is known."""
     if line.tokens_per_gpu is not None:
         wanted = {"--gpus": facts.gpus}
     elif line.samples_per_second is not None:

@@ -1,7 +1,7 @@
 """The series of `mofa observe` on /metrics, from what the log has shown so far.
 
-What is unknown has no series: a missing number is never 0. Speeds go when the log has been silent
-for long, because they hold no longer; the step and its moment stay.
+An unknown number has no series, and is never 0. Speeds are no longer exported once the log has been
+silent for long, because they do not hold any more; the step and its moment stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mofa_operator.trainer.progress import Progress
 
 LABELS: Final = ("training_namespace", "training_job")
 START: Final = "mofa_train_start_timestamp_seconds"
-"""The only series before the first step: it shows a trainer that never makes one."""
+"""The only series before the first step; it shows a trainer that never finishes one."""
 _SPEEDS: Final = {
     "mofa_train_tokens_per_second": ("tokens_per_second", "Tokens per second of the whole job."),
     "mofa_train_step_seconds": ("step_seconds", "Time of an optimizer step."),
@@ -61,13 +61,13 @@ class LogExporter(Collector):
     namespace: str
     job: str
     stale: float
-    """Silence after which speeds go. [s]"""
+    """Silence after which speeds are no longer exported. [s]"""
     progress: Progress = field(default_factory=Progress)
     since: float = field(default_factory=time.time)
     """When it began to look, in seconds of the epoch. [s]"""
 
     def collect(self) -> Iterator[Metric]:
-        """The series as they stand."""
+        """The present series."""
         progress, job = self.progress, (self.namespace, self.job)
 
         def gauge(name: str, text: str, value: float) -> Metric:
@@ -102,9 +102,7 @@ class LogExporter(Collector):
 
 
 class Textfile:
-    """A file of an exporter's series for node-exporter's textfile collector; a context, which
-    removes it.
-    """
+    """A file of series for node-exporter's textfile collector; a context, which removes it."""
 
     def __init__(self, exporter: LogExporter, path: str) -> None:
         self._path = Path(path)
@@ -115,7 +113,7 @@ class Textfile:
         self.url = path
 
     def write(self) -> None:
-        """Write the series as they stand."""
+        """Write the present series."""
         write_bytes(self._path, generate_latest(self._registry))
 
     def __enter__(self) -> Self:
@@ -145,7 +143,7 @@ class Served:
         self.url = f"http://{host}:{self._server.server_port}/metrics"
 
     def write(self) -> None:
-        """Nothing: each scrape asks."""
+        """Do nothing, because each scrape asks."""
 
     def __enter__(self) -> Self:
         """Itself."""

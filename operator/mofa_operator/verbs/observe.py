@@ -18,7 +18,7 @@ from mofa_model.files import append_text
 from mofa_model.tables import Column, Table
 from mofa_operator.trainer.follow import follow
 from mofa_operator.trainer.formats import FAMILIES, Reader
-from mofa_operator.trainer.job import TrainerJob, job_of, needed
+from mofa_operator.trainer.job import TrainerJob, job_of, with_name
 from mofa_operator.trainer.progress import Progress, with_line
 
 PORT: Final = 9400
@@ -104,7 +104,7 @@ def run(arguments: Namespace) -> int:
     reader, job = Reader(arguments.format), job_of(arguments, os.environ)
     if arguments.once:
         return _print(arguments, reader, job)
-    return _serve(arguments, reader, needed(job))
+    return _serve(arguments, reader, with_name(job))
 
 
 def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:

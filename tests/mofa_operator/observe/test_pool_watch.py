@@ -10,7 +10,7 @@ from mofa_operator.observe.history.watch import (
     PoolWatch,
     WatchedPool,
     innermost,
-    place,
+    placement,
     watched_job,
 )
 from mofa_operator.observe.nodes import NodeFacts
@@ -290,7 +290,7 @@ class TestPlacement:
 
     def test_a_job_runs_where_its_pods_select_nodes(self):
         job = of(JOB_SET, job_set(), None, NOON)
-        assert place(job, self.POOLS) == ("east", 2.0)
+        assert placement(job, self.POOLS) == ("east", 2.0)
 
     @pytest.mark.parametrize(
         "pods, each, nodes",
@@ -305,12 +305,12 @@ class TestPlacement:
         replicated["replicas"] = pods
         (container,) = replicated["template"]["spec"]["template"]["spec"]["containers"]
         container["resources"]["limits"]["nvidia.com/gpu"] = str(each)
-        assert place(of(JOB_SET, body, None, NOON), self.POOLS) == ("east", nodes)
+        assert placement(of(JOB_SET, body, None, NOON), self.POOLS) == ("east", nodes)
 
     def test_a_job_that_selects_nothing_runs_where_it_is_said_to_run_or_nowhere(self):
-        assert place(of(TRAIN_JOB, train_job(), "west", NOON), self.POOLS) == ("west", 2.0)
-        assert place(of(TRAIN_JOB, train_job(), None, NOON), self.POOLS) is None
-        assert place(of(TRAIN_JOB, train_job(), "north", NOON), self.POOLS) is None
+        assert placement(of(TRAIN_JOB, train_job(), "west", NOON), self.POOLS) == ("west", 2.0)
+        assert placement(of(TRAIN_JOB, train_job(), None, NOON), self.POOLS) is None
+        assert placement(of(TRAIN_JOB, train_job(), "north", NOON), self.POOLS) is None
 
     def test_what_a_policy_says_of_a_train_job_holds_for_its_job_set(self):
         (job,) = innermost(
@@ -321,4 +321,4 @@ class TestPlacement:
     def test_an_object_that_cannot_be_read_is_of_no_pool(self):
         broken = job_set()
         broken["spec"]["replicatedJobs"][0]["replicas"] = "many"
-        assert place(of(JOB_SET, broken, None, NOON), self.POOLS) is None
+        assert placement(of(JOB_SET, broken, None, NOON), self.POOLS) is None

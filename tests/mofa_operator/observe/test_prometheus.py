@@ -20,7 +20,7 @@ from mofa_local.certificates import Authority
 from mofa_model.errors import InputError, SourceUnreachable
 from mofa_operator.observe.prometheus.client import (
     AT_ONCE,
-    NotAnAnswer,
+    FailedQuery,
     Prometheus,
     TooMuch,
     parsed,
@@ -210,7 +210,7 @@ def test_a_large_answer_is_decoded_in_parts_and_says_the_same(kind):
     assert found == parsed(spaced, "up", 5000)
     assert len(found.samples) == 4000
     assert found.warnings[0] == "w"
-    with pytest.raises(NotAnAnswer, match="more than 3999 series"):
+    with pytest.raises(FailedQuery, match="more than 3999 series"):
         parsed(compact, "up", 3999)
 
 
@@ -220,7 +220,7 @@ def test_a_large_answer_that_is_broken_in_its_middle_is_none(broken):
         json.loads(vector(*(({"node": f"n-{n}"}, "1") for n in range(6000)))), separators=(",", ":")
     )
     middle = whole.index(',{"metric":', len(whole) // 2)
-    with pytest.raises(NotAnAnswer):
+    with pytest.raises(FailedQuery):
         parsed((whole[:middle] + broken + whole[middle:]).encode(), "up", 50_000)
 
 
@@ -298,7 +298,8 @@ def test_who_asks_beside_waits_for_no_question_of_the_others():
 
     async def run(server):
         async with Prometheus(PrometheusSettings(url=server.url, timeout=5.0)) as prometheus:
-            beside, slow = prometheus.beside(), [prometheus.query("up") for _ in range(2 * AT_ONCE)]
+            beside = prometheus.beside()
+            slow = [prometheus.query("up") for _ in range(2 * AT_ONCE)]
             first = asyncio.gather(*slow)
             await asyncio.sleep(0.2)
             assert (await beside.query("up")).number() == 1

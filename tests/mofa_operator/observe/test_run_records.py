@@ -1,4 +1,4 @@
-"""Records carried from look to look: steps as samples show them, pods as kube-state-metrics does,
+"""Records after_observations from look to look: steps as samples show them, pods as kube-state-metrics does,
 and a restart in between.
 """
 
@@ -11,7 +11,7 @@ from mofa_operator.keys import TRAINING_JOB
 from mofa_operator.objects import live
 from mofa_operator.observe.jobs.pods import Pod, gang
 from mofa_operator.observe.jobs.run_record import ettr, from_text, interruptions, lost
-from mofa_operator.observe.progress.run_records import RunRecords, carried
+from mofa_operator.observe.progress.run_records import RunRecords, after_observations
 from mofa_operator.observe.progress.telemetry import FinishedStep, Telemetry, path_of
 from mofa_operator.snapshot import Running
 
@@ -62,7 +62,7 @@ def follow(training, pods_at, end, every=15.0):
     while now <= end:
         pods, ends = pods_at(SCRAPE * (now // SCRAPE))
         told = gang(pods, ends).observation
-        life = carried(
+        life = after_observations(
             life, [told], training.path(max(0.0, now - 60.0), now), now, step_seconds=STEP
         )
         now += every
@@ -122,7 +122,7 @@ def test_a_node_that_is_lost_is_a_failure_that_a_new_pod_recovers():
     for now in range(15, 601, 15):
         pods = {"a": pod(0, 0.0)} | ({"b": pod(0, 240.0)} if now > 240 else {})
         lost_at = (205.0,) if 205 < now < 500 else ()
-        life = carried(life, [gang(pods, {}).observation], training.path(max(0.0, now - 60.0), float(now)), now,
+        life = after_observations(life, [gang(pods, {}).observation], training.path(max(0.0, now - 60.0), float(now)), now,
                        step_seconds=STEP, nodes_lost=lost_at)  # fmt: skip
     assert interruptions(life) == {("pod", "failure"): 1}
 

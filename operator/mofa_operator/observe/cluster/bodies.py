@@ -1,9 +1,9 @@
 """Objects as bytes: what is kept of a body, and digests that show whether a new body differs.
 
-Of each object two digests are kept: `theirs` covers what a decision depends on (spec, labels, the
-annotations that people write), `ours` covers what we write (the other annotations under our prefix,
-and the status of our kinds). Resource versions, managed fields and the status of foreign kinds are
-in neither.
+Each object has two digests: `theirs` covers what a decision depends on (spec, labels, annotations
+that people write), `ours` covers what the operator writes (the other annotations under our prefix,
+and the status of our kinds). Neither covers resource versions, managed fields and the status of
+foreign kinds.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class StoredBody:
     relevance: bytes = b""
     """Of a ClusterProfile: digest of what jobs take from it."""
     ahead: int = 0
-    """While the echo of our own write is outstanding: how many older events are still ignored."""
+    """Older events that are still ignored while the echo of our write has not come. [1]"""
     unread: bool = False
-    """Whether its spec is not kept; where there is room again, the same version brings it."""
+    """Whether its spec is not kept; the same version may bring it once there is room."""
     settled: bool = False
-    """Whether that echo brings nothing: the API server's answer held no change of others."""
+    """Whether the echo of our write is no news: the API server's answer had no change of others."""
 
     def is_old(self, version: str) -> bool:
-        """Whether an event of this version is older than what is known, and brings nothing new."""
+        """Whether an event of this version brings nothing new."""
         if self.ahead and older(version, self.version):
             self.ahead -= 1
             return True
@@ -135,8 +135,8 @@ def without_spec(body: Body, why: str, most: int = _MOST) -> Body:
 class BodyBudget:
     """How many bytes are kept of jobs: of one, of a namespace, and of all.
 
-    What is beyond it is kept without its spec, and says why. Where all are at their limit, only
-    namespaces that hold less than an equal share may grow.
+    A job beyond a limit is kept without its spec, and says why. Where all jobs together are at the
+    limit, only namespaces that hold less than an equal share may grow.
     """
 
     def __init__(self, settings: ApiSettings) -> None:
@@ -145,10 +145,7 @@ class BodyBudget:
         self._held: Counter[str] = Counter()
 
     def within(self, body: Body, raw: bytes, before: int) -> Body:
-        """A slim body as it may be kept, `raw` being its bytes and `before` those that it has now.
-
-        [B]
-        """
+        """A slim body as it may be kept; `raw` are its bytes, `before` was kept. [B]"""
         namespace, size = text_of(at(body, "metadata", "namespace")), len(raw)
         largest = self._settings.largest_object
         if size > largest and UNREAD not in body:
@@ -183,12 +180,12 @@ def stored(kind: Kind, body: Body) -> StoredBody:
 
 
 def kept(body: Body) -> bytes:
-    """A body as JSON in exactly as many bytes as it needs: the packer's own buffer is larger."""
+    """A body as JSON in exactly as many bytes as it needs; the packer's buffer would be larger."""
     return bytes(memoryview(packed(body)))
 
 
 def slim(kind: Kind, body: Body) -> Body:
-    """A body with kind and version, without kubectl's copy and managed fields of no use to us."""
+    """A body with kind and version, without kubectl's copy and useless managed fields."""
     metadata = {
         key: value
         for key, value in part(body, "metadata").items()
@@ -256,7 +253,7 @@ def version_of(body: Body) -> str:
 
 
 def older(version: str, than: str) -> bool:
-    """Whether one resource version came before another; never where they are no numbers."""
+    """Whether one resource version came before another; False where they are no numbers."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 

@@ -1,8 +1,8 @@
 """Questions: exactly what an answer depends on; jobs with equal questions are answered once.
 
 Names, conditions, verdicts and what is only displayed are left out. A count of nodes is reduced to
-what can matter: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with
-each node.
+what matters: with `nodes: 256` an answer changes when fewer than 256 are ready, but not with each
+node.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def training_question(
     """The question of a TrainingJob."""
     spec = job.body.get("spec")
     asked_spec = _without(spec, _NOT_ASKED)
-    profiles = () if profile is None else (_for_job(_asked(profile), part(spec, "cluster")),)
+    profiles = () if profile is None else (_for_job(_profile_part(profile), part(spec, "cluster")),)
     question_job: Written = {
         "apiVersion": job.body.get("apiVersion"),
         "kind": TRAINING_JOB.kind,
@@ -75,7 +75,7 @@ def existing_question(
     *,
     opted_in: bool = False,
 ) -> Question:
-    """The question of a job, of all `profiles` it may mean and its namespace's `policies`."""
+    """The question of a job that may mean any of `profiles`, with its namespace's `policies`."""
     policy = policy_for(job, policies)
     chosen_by = set() if policy is None else policy.selector.keys()
     labels, annotations = job.labels, job.annotations
@@ -92,28 +92,28 @@ def existing_question(
             "spec": without_suspension(job.body.get("spec")),
             **({UNREAD: job.body[UNREAD]} if UNREAD in job.body else {}),
         },
-        profiles=tuple(_asked(profile) for profile in profiles),
+        profiles=tuple(_profile_part(profile) for profile in profiles),
         policies=()
         if policy is None
-        else (_named(ADVISOR_POLICY, policy.name, _without(policy.spec, ("budget",))),),
+        else (_object(ADVISOR_POLICY, policy.name, _without(policy.spec, ("budget",))),),
         opted_in=opted_in,
         config_maps=texts_of(job.key, dependencies, job.body, named),
-        beside=tuple(_plain(body) for body in named.beside),
+        beside=tuple(_named_object(body) for body in named.beside),
     )
 
 
 def relevance(profile: LiveProfile) -> bytes:
-    """Checksum of all of a profile that its jobs use: in their answers, or beside them."""
+    """Checksum of the parts of a profile that its jobs use in answers, or show beside them."""
     verdicts = [row.verdict for row in profile.status.rows]
-    shown = [
+    complete = [
         [condition.status, condition.reason, condition.message]
         for condition in profile.conditions
         if condition.type == Aspect.HISTORY_COMPLETE
     ]
-    return digest([_asked(profile), verdicts, shown])
+    return digest([_profile_part(profile), verdicts, complete])
 
 
-def _asked(profile: LiveProfile) -> Written:
+def _profile_part(profile: LiveProfile) -> Written:
     """The part of a profile that answers depend on."""
     status = profile.kept("nodes", "failures")
     kept_status: Written = {"nodes": _count(status["nodes"])} if "nodes" in status else {}
@@ -126,11 +126,11 @@ def _asked(profile: LiveProfile) -> Written:
     if unready := _unready(profile):
         kept_status["conditions"] = [unready]
     spec = _without(profile.body.get("spec"), ("prometheus",))
-    return _named(CLUSTER_PROFILE, profile.key.name, spec) | {"status": kept_status}
+    return _object(CLUSTER_PROFILE, profile.key.name, spec) | {"status": kept_status}
 
 
 def _unready(profile: LiveProfile) -> Written:
-    """The condition that a profile is not ready, without its time; empty where it is ready."""
+    """The condition that says that a profile is not ready, without its time; else empty."""
     for condition in profile.conditions:
         if condition.type == Aspect.READY and condition.status == "False":
             fields = {
@@ -146,7 +146,7 @@ def _unready(profile: LiveProfile) -> Written:
 
 
 def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
-    """A profile for a TrainingJob: without selector, its number of nodes as far as it matters."""
+    """A profile for a TrainingJob: without selector, and with no more nodes than the job wants."""
     status = dict(profile["status"])
     ready, wanted = at(status, "nodes", "ready"), cluster.get("nodes")
     if isinstance(ready, int) and isinstance(wanted, int):
@@ -157,15 +157,15 @@ def _for_job(profile: Written, cluster: Mapping[str, object]) -> Written:
 
 
 def _without(spec: object, left_out: Sequence[str]) -> object:
-    """A spec without some parts; a value that is no mapping stays, and its answer says so."""
+    """A spec without some parts; a value that is no mapping stays, and the answer reports it."""
     if not isinstance(spec, Mapping):
         return spec
     return {name: value for name, value in spec.items() if name not in left_out}
 
 
 def _count(nodes: object) -> object:
-    """Nodes that advice is for: the steady number, else those that are ready; and for new sizes
-    those that the pool had lately.
+    """The number of nodes that advice is for: the steady one, else those that are ready; and for
+    new sizes the number that the pool had lately.
     """
     ready = at(nodes, "steady")
     ready = at(nodes, "ready") if ready is None else ready
@@ -176,7 +176,7 @@ def _count(nodes: object) -> object:
     return {"total": ready, "ready": ready, **lately_count}
 
 
-def _named(kind: Kind, name: object, spec: object) -> Written:
+def _object(kind: Kind, name: object, spec: object) -> Written:
     """An object of our kinds with its name and spec only."""
     return {
         "apiVersion": kind.api_version,
@@ -186,7 +186,7 @@ def _named(kind: Kind, name: object, spec: object) -> Written:
     }
 
 
-def _plain(body: Body) -> Written:
+def _named_object(body: Body) -> Written:
     """An object that a job names, with only what its answer depends on."""
     return {
         "apiVersion": body.get("apiVersion"),

@@ -1,4 +1,4 @@
-"""What jobs depend on, and which keys a change concerns, looked up by what changed."""
+"""What jobs depend on, and so which keys a change concerns."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def profile_keys(names: Iterable[str]) -> frozenset[Key]:
 
 
 def _as_list(kinds: object) -> list[object]:
-    """A list of kinds; a value that is no list counts as a kind that no job is of."""
+    """A list of kinds; a value that is no list counts as a kind that no job has."""
     return kinds if isinstance(kinds, list) else [kinds] if kinds else []
 
 
 def _within(least: int, most: int, value: object) -> int:
-    """A percentage that a policy states; an illegal one is the most."""
+    """A percentage that a policy states; one out of bounds counts as the largest."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     return most
@@ -104,7 +104,7 @@ class Policies:
         """Namespaces whose label opts their jobs in."""
 
     def opt(self, namespace: str, *, wanted: bool) -> bool:
-        """Take in whether the label of a namespace opts its jobs in; whether that is new."""
+        """Take in whether the label of a namespace opts its jobs in; returns whether it is new."""
         if wanted == (namespace in self.opted_in):
             return False
         (self.opted_in.add if wanted else self.opted_in.discard)(namespace)
@@ -127,7 +127,7 @@ class Policies:
         """The ClusterProfile that a policy names; empty where it names none."""
         return self._policies[key.namespace][key.name].profile
 
-    def naming(self, profile: str) -> frozenset[Key]:
+    def naming_profile(self, profile: str) -> frozenset[Key]:
         """Policies that name a ClusterProfile."""
         return frozenset(
             Key(ADVISOR_POLICY, namespace, name)
@@ -136,18 +136,16 @@ class Policies:
             if policy.profile == profile
         )
 
-    def hands(self, namespace: str) -> float:
-        """Share of the operator's concurrent work that a namespace may have. [1]"""
+    def worker_share(self, namespace: str) -> float:
+        """Share of the operator's workers that a namespace may use at once. [1]"""
         return min((policy.hands for policy in self.of(namespace)), default=MOST_HANDS) / 100
 
-    def most(self, hands: int, namespace: str) -> int:
-        """How many of the operator's `hands` concurrent workers a namespace may use, at least
-        one. [1]
-        """
-        return max(1, int(hands * self.hands(namespace)))
+    def most(self, workers: int, namespace: str) -> int:
+        """How many of the operator's `workers` a namespace may use at once, at least one. [1]"""
+        return max(1, int(workers * self.worker_share(namespace)))
 
     def influence(self) -> Mapping[str, float]:
-        """Daily bound on how far namespaces move what a pool learned, where below usual. [1]"""
+        """How far a namespace may move a pool's factors in a day, where less than usual. [1]"""
         least = {
             namespace: min(policy.influence for policy in policies.values())
             for namespace, policies in self._policies.items()
@@ -191,12 +189,11 @@ def dependencies_of(
     *,
     opted_in: bool = False,
 ) -> Dependencies:
-    """What a job depends on; `policies` are its namespace's, `kinds` the watched kinds of jobs.
+    """What a job depends on; `policies` are its namespace's, `kinds` the watched kinds of jobs, and
+    `opted_in` says whether a label of its namespace asks for advice.
 
-    `opted_in` says whether a label of its namespace asks for it.
-
-    A job that another watched one made is advised through that one: some makers copy
-    all annotations.
+    A job that another watched job made is advised through its maker; that its annotations ask too
+    does not count, because some makers copy all annotations.
     """
     if isinstance(job, LiveTrainingJob):
         spec = job.spec
@@ -228,14 +225,14 @@ def dependencies_of(
 
 
 def names_others(kind: Kind, dependencies: Dependencies, raw: bytes) -> bool:
-    """Whether a job that asks may name objects that nobody watches; `raw` is its body."""
+    """Whether a job that asks may name objects that nobody watches; `raw` is its packed body."""
     if not dependencies.asks or dependencies.config_maps:
         return dependencies.asks
     return isinstance(kind, JobKind) and any(f'"{name}"'.encode() in raw for name in kind.names)
 
 
 def objects_named(key: Key, dependencies: Dependencies, body: Body, named: Named) -> list[Key]:
-    """Objects that a job names and that are not read yet: ConfigMaps, runtimes, pods' claims."""
+    """Objects that a job names and that are not in `named`: ConfigMaps, runtimes, pods' claims."""
     demand = _demand(key, body, named)
     maps = {name for name, _ in dependencies.config_maps}
     maps |= {mount.config_map for mount in demand.mounts}
@@ -282,7 +279,7 @@ class Dependents:
         self._existing: defaultdict[str, set[Key]] = defaultdict(set)
 
     def link(self, key: Key, dependencies: Dependencies) -> frozenset[Key]:
-        """Take in what a job depends on; the result is the other keys that this concerns."""
+        """Take in what a job depends on; returns the other keys that this concerns."""
         before = self._dependencies.get(key)
         if before == dependencies:
             return frozenset()
@@ -303,7 +300,7 @@ class Dependents:
         return concerned | self._around(dependencies.target) - {key}
 
     def unlink(self, key: Key) -> frozenset[Key]:
-        """Forget what a job depends on; the result is the other keys that this concerns."""
+        """Forget what a job depends on; returns the other keys that this concerns."""
         before = self._dependencies.pop(key, None)
         if before is None:
             return frozenset()
@@ -326,13 +323,13 @@ class Dependents:
         """Existing jobs of a namespace, which its policies may concern."""
         return frozenset(self._existing.get(namespace, ()))
 
-    def under(self, policy: Key) -> int:
+    def count_under(self, policy: Key) -> int:
         """How many jobs a policy counts for. [1]"""
         jobs = self._existing.get(policy.namespace, ())
         return sum(self._dependencies[job].policy == policy for job in jobs)
 
     def owners(self, target: Key) -> list[Key]:
-        """TrainingJobs whose targetRef names an object; the first one writes there."""
+        """TrainingJobs whose targetRef names an object, sorted; only the first one writes to it."""
         return sorted(self._by_target.get(target, ()))
 
     def _around(self, target: Key | None) -> frozenset[Key]:
@@ -343,7 +340,7 @@ class Dependents:
 
 
 def _discard(index: dict[K, set[Key]], under: K, key: Key) -> None:
-    """Take a key out of an index, and its entry where that is empty, so that no index grows."""
+    """Take a key out of an index; an entry without keys is removed, so that no index grows."""
     if (keys := index.get(under)) is not None:
         keys.discard(key)
         if not keys:
@@ -358,7 +355,7 @@ Rounds: TypeAlias = tuple[tuple[str, int], ...]
 
 @dataclass(slots=True)
 class _Round:
-    """One change of what a profile has learned, and the jobs that were not looked at since."""
+    """One change of a profile's factors, and the jobs that were not looked at since."""
 
     number: int
     factors: tuple[str, ...]
@@ -366,33 +363,33 @@ class _Round:
 
 
 class PendingReadvice:
-    """Jobs not looked at since what running jobs teach their profile changed, by profile."""
+    """Jobs that were not looked at since the factors of their profile changed, by profile."""
 
     def __init__(self) -> None:
         self._rounds: dict[str, _Round] = {}
         self._number = 0
 
-    def take(self, profile: LiveProfile, jobs: frozenset[Key]) -> None:
-        """Take in a profile and its jobs: all pending if it changed, none if its status says so."""
+    def update(self, profile: LiveProfile, jobs: frozenset[Key]) -> None:
+        """Take in a profile: its jobs are pending if its factors changed and it is not asked."""
         name, factors = profile.key.name, tuple(profile.factors.values())
         pending = self._rounds.get(name)
         if profile.is_asked:
-            self.settled(name)
+            self.clear(name)
         elif pending is None or pending.factors != factors:
             self._number += 1
             self._rounds[name] = _Round(self._number, factors, set(jobs))
 
-    def settled(self, profile: str) -> None:
-        """Drop the round of a profile: every job was looked at, or the profile is gone."""
+    def clear(self, profile: str) -> None:
+        """Forget the round of a profile: every job was looked at, or the profile is gone."""
         self._rounds.pop(profile, None)
 
-    def came(self, key: Key, dependencies: Dependencies) -> None:
-        """Take in a new job; it may mean any profile where it names none."""
+    def add(self, key: Key, dependencies: Dependencies) -> None:
+        """Add a new job; one that names no profile may mean any."""
         for name, pending in self._rounds.items():
             if dependencies.asks and dependencies.profile in {None, name}:
                 pending.left.add(key)
 
-    def left(self, profile: str) -> int:
+    def count(self, profile: str) -> int:
         """How many jobs are pending. [1]"""
         return len(self._rounds[profile].left) if profile in self._rounds else 0
 
@@ -402,14 +399,12 @@ class PendingReadvice:
             (name, pending.number) for name, pending in self._rounds.items() if key in pending.left
         )
 
-    def gone(self, key: Key) -> frozenset[Key]:
-        """Forget a job; the result is the profiles of which it was the last."""
+    def remove(self, key: Key) -> frozenset[Key]:
+        """Forget a job; returns the profiles of which it was the last pending job."""
         return self.asked(key, self.holding(key))
 
     def asked(self, key: Key, rounds: Rounds) -> frozenset[Key]:
-        """Note that a job was looked at in these rounds; returns profiles of which no job
-        is left.
-        """
+        """Note that a job was looked at in these rounds; returns profiles with no job left."""
         finished = []
         for name, number in rounds:
             pending = self._rounds.get(name)

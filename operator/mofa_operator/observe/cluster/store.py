@@ -1,12 +1,12 @@
-"""Everything that was seen of the cluster, in memory: put in object by object, asked for by key.
+"""The cluster as last seen, in memory: objects are put in one by one, and asked for by key.
 
-    put(kind, body) ─▶ keys whose decision may change        drop(kind, namespace, name) ─▶ the same
-    wrote(key, body)                                   what the API server answered to our write
-    snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot      complete and frozen
+    put(kind, body) ─▶ keys whose decision may change      drop(kind, namespace, name) ─▶ the same
+    wrote(key, body)                                       the API server's answer to our write
+    snapshot(key, now) ─▶ JobSnapshot | ProfileSnapshot    complete and frozen
 
 A change that no decision depends on returns no key: heartbeats, resource versions, the status of
-foreign kinds, the echo of our own writes. An edit of somebody else that came with such an echo
-returns its key when the echo arrives.
+foreign kinds, the echo of our own writes. If somebody else edited the object just before our write,
+its key is returned when the echo arrives.
 """
 
 from __future__ import annotations
@@ -47,11 +47,7 @@ from mofa_operator.observe.cluster.bodies import (
     unpacked,
     version_of,
 )
-from mofa_operator.observe.cluster.questions import (
-    existing_question,
-    relevance,
-    training_question,
-)
+from mofa_operator.observe.cluster.questions import existing_question, relevance, training_question
 from mofa_operator.observe.cluster.relations import (
     Dependencies,
     Dependents,
@@ -81,9 +77,9 @@ from mofa_operator.snapshot import (
 from mofa_operator.workloads import LiveWorkload
 
 _IN_FLIGHT: Final = 8
-"""Older events that may arrive after the answer to our write; more are a restore. [1]"""
+"""Most older events that may arrive after the answer to our write; more are a restore. [1]"""
 _SAME: Final = 0.01
-"""Change of the logarithm of a step time up to which a job says the same of its profile. [1]"""
+"""Change of the logarithm of a step time that is no news about a job's profile. [1]"""
 _LINKED_AT_ONCE: Final = 25
 """Jobs that are linked again in one turn of the loop: some milliseconds. [1]"""
 _NONE: Final[frozenset[Key]] = frozenset()
@@ -98,9 +94,7 @@ class Store:
         pools: Pools | None = None,
         settings: ApiSettings | None = None,
     ) -> None:
-        """`kinds` are those of jobs that are watched, `pools` is how their nodes are counted,
-        `settings` say how many bytes are kept.
-        """
+        """`kinds` are those of watched jobs, `pools` counts nodes, `settings` limit the bytes."""
         self._kinds = kinds
         self._budget = BodyBudget(settings or ApiSettings())
         self._entries: dict[Key, StoredBody] = {}
@@ -108,7 +102,7 @@ class Store:
         self.listed = self._pools.listed  # called once all nodes that exist were put in
         self.policies = Policies()
         self._unlinked: dict[str, dict[Key, None]] = {}  # jobs to link again, by namespace
-        self._concerned: set[Key] = set()  # by jobs that were looked at before their turn
+        self._concerned: set[Key] = set()  # by jobs that were linked before their turn
         self._measured, self._profiles = Measurements(), ProfileCache()
         self.pending = PendingReadvice()
 
@@ -145,16 +139,16 @@ class Store:
         if kind == CLUSTER_PROFILE:
             sharing = profile_keys(self._pools.select(name, None))
             self._measured.forget_profile(name)
-            self.pending.settled(name)
+            self.pending.clear(name)
             self._profiles.forget(key)
             jobs = self._dependents.of_profile(name)
-            return jobs | self.policies.naming(name) | sharing | {key}
+            return jobs | self.policies.naming_profile(name) | sharing | {key}
         owners = frozenset(self._dependents.owners(key))
-        concerned = self._dependents.unlink(key) | owners | self.pending.gone(key)
+        concerned = self._dependents.unlink(key) | owners | self.pending.remove(key)
         return frozenset({key, *(other for other in concerned if other in self._entries)})
 
     def wrote(self, key: Key, body: Body) -> None:
-        """Take in the API server's answer to our write, so that its echo counts as no change."""
+        """Take in the API server's answer to our write, so that its echo is no change."""
         entry, version = self._entries.get(key), version_of(body)
         if entry is None and key.kind == FAILURE_LEDGER:  # made by this write
             entry = self._entries[key] = stored(key.kind, slim(key.kind, body))
@@ -169,7 +163,7 @@ class Store:
         entry.ahead = _IN_FLIGHT
         entry.settled = key.kind != CLUSTER_PROFILE and theirs(key.kind, body) == entry.theirs
         if key.kind == CLUSTER_PROFILE and (profile := self.profile(key.name)) is not None:
-            self.pending.take(profile, self._dependents.of_profile(key.name))
+            self.pending.update(profile, self._dependents.of_profile(key.name))
 
     def set_history(self, profile: str, history: History | NoHistory) -> frozenset[Key]:
         """Take in what Prometheus shows of a pool; returns the profile's key where that is new."""
@@ -195,16 +189,16 @@ class Store:
         return frozenset({key} if is_new else ())
 
     def set_launch(self, key: Key, launch: SeenLaunch | None) -> frozenset[Key]:
-        """Take in what a job's pods are told; returns its key where that is new."""
+        """Take in the launch that a job's pods have; returns its key where that is new."""
         is_new = key in self._entries and self._measured.set_launch(key, launch)
         return frozenset({key} if is_new else ())
 
     def told_launch(self, key: Key) -> None:
-        """The Event about what a job's pods are told was posted."""
+        """Note that the Event about the launch of a job's pods was posted."""
         self._measured.told_launch(key)
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
-        """Take in what a job says of its profile; returns the profile's key where it is new."""
+        """Take in what a job teaches its profile; returns the profile's key where that is new."""
         kept_evidence = evidence if key in self._entries else None
         is_new = self._measured.set_taught(key, profile, kept_evidence)
         return profile_keys([profile] if is_new else ())
@@ -217,7 +211,7 @@ class Store:
         return [key for key in self._entries if key.kind in kinds] + nodes + spaces
 
     def differs(self, kind: Kind, body: Body) -> bool:
-        """Whether an object is not as it was last seen, in anything that a decision depends on."""
+        """Whether an object differs from what was last seen of it, as far as decisions go."""
         key = key_of(kind, body)
         if kind == NODE:
             return self._pools.facts(key.name) != facts_of(body)
@@ -227,7 +221,7 @@ class Store:
         return entry is None or (entry.theirs, entry.ours) != (theirs(kind, body), ours(kind, body))
 
     def _slim(self, key: Key, body: Body) -> Body:
-        """A body without what is of no use to us; a job's within the budget of its namespace."""
+        """A body as it is kept: without useless parts; a job's within its namespace's budget."""
         body = slim(key.kind, body)
         if key.kind not in JOBS:
             return body
@@ -254,7 +248,7 @@ class Store:
         return list(filter(None, map(self.profile, self._pools.profiles())))
 
     def nodes(self, profile: str) -> NodeCount:
-        """The nodes of a profile."""
+        """How many nodes a profile has."""
         return self._pools.count(profile)
 
     def node(self, name: str) -> NodeFacts | None:
@@ -262,7 +256,7 @@ class Store:
         return self._pools.facts(name)
 
     def named(self, key: Key) -> str | None:
-        """The ClusterProfile that a job, its policy or a TrainingJob about it names."""
+        """Name of the ClusterProfile that a job, its policy or its TrainingJob names."""
         owner = next(iter(self._dependents.owners(key)), key)
         return self._dependencies(owner).profile or None
 
@@ -272,7 +266,7 @@ class Store:
         return None if target is None else self.live(target)
 
     def owner(self, key: Key) -> str | None:
-        """The first TrainingJob, by name, whose targetRef names an existing job or its owner."""
+        """Name of the TrainingJob through which a job is advised, or of the job that made it."""
         owners = self._dependents.owners(key)
         return owners[0].name if owners else self._dependencies(key).made_by
 
@@ -285,7 +279,7 @@ class Store:
         return [] if profile is None else [profile]
 
     def wanted(self, key: Key, named: Named) -> list[Key]:
-        """Objects that a job or its pods name, that its answer needs, and that are not read yet."""
+        """Objects that a job or its pods name, that its answer needs, and that `named` lacks."""
         dependencies, unread_keys = self._dependencies(key), list[Key]()
         if self.names_others(key):
             body = unpacked(self._entries[key].raw)
@@ -309,7 +303,7 @@ class Store:
     ) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
         """What is known for a decision about an object; None if it is gone or needs no decision.
 
-        `now` is in seconds of the epoch [s], `named` holds the objects that it names (`wanted`).
+        `now` is in seconds of the epoch [s]; `named` has its `wanted`, which were read.
         """
         current, named = self.live(key), named or Named()
         if isinstance(current, LiveTrainingJob):
@@ -322,7 +316,7 @@ class Store:
                 **self._measured.of_profile(key.name),
                 influence=self.policies.influence(),
                 job_count=len(self._dependents.of_profile(key.name)),
-                all_asked=not self.pending.left(key.name),
+                all_asked=not self.pending.count(key.name),
                 now=now,
             )
         if current is None:
@@ -330,7 +324,7 @@ class Store:
         if key.kind == ADVISOR_POLICY:
             profile = self.policies.profile(key)
             missing = bool(profile) and profile not in self._pools.profiles()
-            jobs = self._dependents.under(key)
+            jobs = self._dependents.count_under(key)
             return PolicySnapshot(policy=current, job_count=jobs, profile_missing=missing, now=now)
         return self._existing(current, named, now) if key.kind in JOBS else None
 
@@ -378,10 +372,10 @@ class Store:
         )
         if isinstance(current, LiveProfile):
             update.relevance = relevance(current)
-            own |= self.policies.naming(key.name) if entry is None else _NONE
+            own |= self.policies.naming_profile(key.name) if entry is None else _NONE
             own |= profile_keys(self._pools.select(key.name, current.spec.node_selector))
             jobs = self._dependents.of_profile(key.name)
-            self.pending.take(current, jobs)
+            self.pending.update(current, jobs)
             return own if entry is not None and entry.relevance == update.relevance else own | jobs
         if kind == FAILURE_LEDGER:
             return profile_keys([key.name] if own else ())
@@ -395,7 +389,7 @@ class Store:
             dependencies = self._dependencies_of(current)
             concerned |= self._dependents.link(key, dependencies)
             if entry is None:
-                self.pending.came(key, dependencies)
+                self.pending.add(key, dependencies)
         return own | {other for other in concerned if other in self._entries}
 
     def _put_namespace(self, name: str, *, wanted: bool) -> frozenset[Key]:
@@ -405,7 +399,7 @@ class Store:
         return _NONE
 
     def _link_later(self, namespace: str) -> None:
-        """Mark the jobs of a namespace to be linked again: its policy or label changed."""
+        """Note that the jobs of a namespace are to be linked again: its policy or label changed."""
         waiting = self._unlinked.get(namespace, {})
         waiting |= dict.fromkeys(self._dependents.existing_in(namespace) - waiting.keys())
         if waiting:
@@ -413,14 +407,14 @@ class Store:
 
     @property
     def is_linked(self) -> bool:
-        """Whether what each job depends on is known; a look at a job knows it in any case."""
+        """Whether no job is to be linked again; a job that is asked for is linked first."""
         return not self._unlinked and not self._concerned
 
     def link_some(self, most: int = _LINKED_AT_ONCE) -> frozenset[Key]:
-        """Link some jobs of one namespace again; the result is what this concerns.
+        """Link some jobs of one namespace again; returns the keys that this concerns.
 
-        Namespaces take turns. However often a policy changes, each turn costs as much, and no job
-        waits longer than for all others once.
+        Namespaces take turns. However often a policy changes, each turn costs the same, and each
+        job waits at most until all others were linked once.
         """
         for namespace, waiting in list(self._unlinked.items())[:1]:
             for key in list(islice(waiting, most)):
@@ -432,7 +426,7 @@ class Store:
         return concerned
 
     def _link(self, key: Key) -> None:
-        """Link a job as the policies of its namespace now are."""
+        """Link a job by the present policies of its namespace."""
         waiting = self._unlinked[key.namespace]
         del waiting[key]
         if not waiting:
@@ -445,13 +439,13 @@ class Store:
                 self._concerned.add(key)
 
     def _dependencies(self, key: Key) -> Dependencies:
-        """What a job depends on, as the policies of its namespace now are."""
+        """What a job depends on, by the present policies of its namespace."""
         if key in self._unlinked.get(key.namespace, ()):
             self._link(key)
         return self._dependents.dependencies(key)
 
     def link_all(self) -> frozenset[Key]:
-        """Link whatever is to be linked again, at once; the result is what this concerns."""
+        """Link all jobs that are to be linked again; returns the keys that this concerns."""
         concerned = set[Key]()
         while not self.is_linked:
             concerned |= self.link_some()
@@ -464,7 +458,7 @@ class Store:
 
 
 class Measurements:
-    """The last measurement of each pool and job; every `set` returns whether it is new."""
+    """The last measurements of each pool and job; each setter returns whether they are new."""
 
     def __init__(self) -> None:
         self._histories: dict[str, History | NoHistory] = {}
@@ -501,7 +495,7 @@ class Measurements:
             self._launches[key]["launch_told"] = True
 
     def set_history(self, profile: str, history: History | NoHistory) -> bool:
-        """Take in a history; a later moment alone is not new."""
+        """Take in a history; one that differs only in its moment is not new."""
         before = self._histories.get(profile)
         self._histories[profile] = history
         if isinstance(before, History) and isinstance(history, History):
@@ -517,10 +511,10 @@ class Measurements:
     def set_running(
         self, key: Key, running: Running | None, alive: Alive | None, unseen: str | None = None
     ) -> bool:
-        """Take in what a job does; a later moment of a job that is there is new: a step may be due.
+        """Take in what a job does. A later moment of a living job is new, as a step may be due.
 
-        `unseen` means that this is unknown; it holds the reason where the job's own spec is the
-        reason, and is empty otherwise.
+        A text in `unseen` means that this is unknown: the reason, where it is in the job's own
+        spec, else empty.
         """
         before = self._jobs.pop(key, {})
         if unseen is None:
@@ -530,7 +524,7 @@ class Measurements:
         return before != self._jobs.get(key, {})
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> bool:
-        """Take in what a running job says of its profile; None = nothing, which is never new."""
+        """Take in what a running job teaches its profile; None = nothing, which is never new."""
         _, before = self._taught.pop(key, (profile, None))
         if evidence is None:
             return False
@@ -559,7 +553,7 @@ class Measurements:
 
 
 def speaker(store: Store, workload: LiveWorkload) -> Key:
-    """The object that speaks for a Workload: its job's TrainingJob, else its job, else itself."""
+    """The object whose answer a Workload gets: its job's TrainingJob, else its job, else itself."""
     job = workload.job
     if job is None:
         return workload.key
@@ -570,7 +564,7 @@ def speaker(store: Store, workload: LiveWorkload) -> Key:
 def check_snapshot(
     store: Store, workload: LiveWorkload, checks: tuple[str, ...], now: float, named: Named
 ) -> CheckSnapshot:
-    """All that our AdmissionChecks need; `named` is what the speaker names, `now` in [s]."""
+    """All that our AdmissionChecks need; `named` is what the Workload's `speaker` names."""
     snapshot = store.snapshot(speaker(store, workload), now, named)
     job = snapshot if isinstance(snapshot, JobSnapshot) else None
     existing = store.snapshot(workload.job or workload.key, now, named)
@@ -587,7 +581,7 @@ def check_snapshot(
 
 
 def _sized(job: JobSnapshot, workload: LiveWorkload) -> Question | None:
-    """What a job asks, at the size that there is room for; None where it cannot be asked for."""
+    """A job's question at the size that there is room for; None where it has no such question."""
     question, (room, asked) = job.question, workload.share
     if room == asked:
         return question

@@ -1,12 +1,12 @@
-"""The failure history of a pool: exposure first, then counts, and every doubt said.
+"""The failure history of a pool: exposure, counts of failures, and what is doubtful about them.
 
-No failure, no samples and no answer are three things. Exposure comes from the samples that are
-there, never from the length of the window; a series that does not exist makes its class unknown and
-is named in `missing`; a server that does not answer gives no history at all.
+No failure, no samples and no answer are different. Exposure comes from samples, never from the
+length of the window. A series that does not exist leaves its class unknown and is named in
+`missing`. A server that does not answer gives no history at all.
 
 A recovery is seen only where a job runs, so exposure is the node-days with a training pod. Where
-these are less than a tenth of the ready node-days, node failures say more: they count as class pod
-over all ready node-days.
+these are less than a tenth of the ready node-days, failures of nodes are better evidence: they
+count as class pod over all ready node-days.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from mofa_operator.lru_cache import LruCache
 from mofa_operator.observe.history.node_names import (
     KnownNodes,
     NodeNaming,
+    node_labels_at,
     node_naming,
-    nodes_there,
     unknown_nodes,
 )
 from mofa_operator.observe.history.pool_samples import (
@@ -73,36 +73,34 @@ from mofa_operator.snapshot import COVERED, History, NoHistory
 from mofa_operator.words import Reason
 
 BUSY: Final = 0.1
-"""Share of ready node-days with training pods above which their recoveries are the evidence. [1]"""
+"""Share of ready node-days with training pods from which on recoveries are the evidence. [1]"""
 BEFORE: Final = 6 * HOUR
-"""How long after its end a day is settled, and how far before a day that the ledger lacks is read:
-what began earlier is over, or it is a repair, which the ledger names. Ours. [s]"""
+"""How long after its end a day is settled, and how long before the first day that the ledger lacks
+reading begins. What began earlier is over, or is a repair, which the ledger names. Ours. [s]"""
 _AT_ONCE: Final = 2
-"""Pieces of time that are read at the same time, of a pool of which a day fits in one. [1]"""
+"""Pieces of time that are read at once, where a day of the pool fits in one piece. [1]"""
 ACCOUNTED: Final = HOUR
-"""Age at which an account is made anew: nobody reads it more often than its ledger is written. [s]
-"""
+"""Age at which an account is made anew; the ledger that shows it is written no more often. [s]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownAccount:
-    """The account of a pool as it was made last."""
+    """The last account of a pool, and what it was made from."""
 
     at: float
     """[s]"""
     rules: IncidentRules
     account: tuple[NodeTime, ...]
     facts: Mapping[str, JobFacts]
-    """What was known of jobs."""
+    """What was known of jobs, by namespace/name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownPools:
-    """What looks at pools keep for the next looks: one lasts as long as the operator runs."""
+    """What looks at pools keep for the next looks, as long as the operator runs."""
 
     samples: LruCache[PoolSamples] = field(default_factory=LruCache)
-    """Pieces of time that are over, by server, pool and start, and the last one, by server
-    and pool.
+    """Pieces of time that are over, by server, pool and start; the last one, by server and pool.
     """
     accounts: dict[tuple[str, Pool], KnownAccount] = field(default_factory=dict)
     """The last account, by server and pool."""
@@ -111,7 +109,7 @@ class KnownPools:
 
 
 AskFacts: TypeAlias = Callable[[], Awaitable[Mapping[str, JobFacts]]]
-"""Says what the cluster knows of jobs, by namespace/name."""
+"""Asks the cluster what it knows of jobs, by namespace/name."""
 
 
 async def history(
@@ -152,10 +150,11 @@ async def read_history(
     *,
     replayed: bool = False,
 ) -> History | NoHistory:
-    """As `history`, but raises SourceUnreachable and InputError; the API server knows the nodes.
+    """As `history`, but raises SourceUnreachable and InputError.
 
-    Days that the ledger holds (`settled`) are not read, but for `BEFORE`, by which what began just
-    before is known. With `replayed` all days are, and what would have helped is told.
+    `known_nodes` are those of the API server. Days that the ledger holds (`settled`) are not read,
+    except their last `BEFORE`, which shows what began just before. With `replayed` all days are
+    read, and the history says what would have helped.
     """
     known_pools = known_pools or KnownPools()
     spec = cluster_profile({key: value for key, value in profile.items() if key != "status"}).spec
@@ -208,9 +207,9 @@ def _left_out(
     """Days of the ledger that are not read again from Prometheus, in a window that begins at
     `start`; None where every day is read. [s]
 
-    These are the days that the ledger (`settled`) held at the first reading under `key`. Days that
+    These are the days that the ledger (`settled`) held at the first reading under `key`; days that
     were read since are in memory. A replay of remedies (`replayed`) reads every day, and so does
-    each reading after it.
+    each later reading.
     """
     if replayed:
         left_out[key] = None
@@ -223,7 +222,7 @@ def _left_out(
 def _what_would_help(
     past_of_pool: Past, facts: Mapping[str, JobFacts], gpus_per_node: int
 ) -> WhatWouldHelp:
-    """Which changes would have helped a pool, by its own past: what `mofa rates --what-would-help`
+    """Which changes would have helped a pool in its own past, as `mofa rates --what-would-help`
     says. This takes a core for some seconds at most.
     """
     first, until = past_of_pool.sampled[0].start, past_of_pool.sampled[-1].end
@@ -231,25 +230,21 @@ def _what_would_help(
     settings = RemedySettings(
         gpus_per_node=gpus_per_node,
         save=median(saves) if saves else None,
-        intervals=INTERVALS if saves else (),  # what they cost is not known
+        intervals=INTERVALS if saves else (),  # their cost is not known
     )
     document = past_document(past_of_pool, first, until)
     return what_would_help(past_of(document, "its account"), settings)
 
 
 def _next_begin(days: Sequence[Span]) -> float | None:
-    """Where reading begins after a restart, once the days that are settled now stand in the ledger;
-    None without such a day. [s]
-    """
+    """Where reading begins once all settled days are in the ledger; None without such a day. [s]"""
     settled = [day.end for day in days if days[-1].end - day.end >= BEFORE]
     return settled[-1] - BEFORE if settled else None
 
 
 def _counted_by(spec: ClusterProfileSpec) -> str:
-    """One word for the way of counting: our version, the ledger's, and a checksum of the profile's
-    rules.
-
-    Days that were counted in another way are counted again.
+    """How days are counted, as one word: our version, the ledger's, and a checksum of the profile's
+    rules. Days that were counted in another way are counted again.
     """
     parts = (spec.node_selector, spec.prometheus.model_dump(), spec.incidents.model_dump())
     text = json.dumps(parts, default=str, sort_keys=True)
@@ -268,14 +263,16 @@ async def pool_past(
     ask_facts: AskFacts | None = None,
     lasting_at: float | None = None,
 ) -> Past | NoHistory:
-    """What happened to a pool in a window; `progress` is called with each share that was read, and
-    `lasted` had begun before. What was not over at `lasting_at` is told [s]. An account that is
-    known is made again after `ACCOUNTED`, and facts of jobs are asked only then.
+    """What happened to a pool in a window.
+
+    `progress` is called with each share that was read. `lasted` had begun before the window; what
+    was not over at `lasting_at` becomes `Past.lasting` [s]. An account is made again after
+    `ACCOUNTED`, and facts of jobs are asked for only then.
     """
     now = stretch.end
     by_cluster = (await prometheus.query(pool.clusters(), now)).by("cluster")
     left_out = await untrusted(Asking(prometheus, now), pool)
-    if not by_cluster:  # no node now, a day ago, a week ago
+    if not by_cluster:  # no node now, a day ago or a week ago
         return await _no_history(prometheus, pool, stretch, seen=False, left_out=left_out)
     clusters = sorted(name for (name,) in by_cluster if name)
     if len(clusters) > 1 and not any(matcher.startswith("cluster=") for matcher in pool.matchers):
@@ -287,17 +284,17 @@ async def pool_past(
     if isinstance(naming, str):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=naming)
     node_count = sum(by_cluster.values())
-    wanted = days_of(Span(stretch.start, days_end(now)))
+    spans = days_of(Span(stretch.start, days_end(now)))
     known_pools = known_pools or KnownPools()
-    kept = known_pools.samples
-    days = await _samples(prometheus, pool, naming, node_count, wanted, kept, now, progress)
-    names = frozenset().union(*(day.nodes for day in days))
-    covered = any(day.sampled for day in days)
+    cache = known_pools.samples
+    pieces = await _samples(prometheus, pool, naming, node_count, spans, cache, now, progress)
+    names = frozenset().union(*(piece.nodes for piece in pieces))
+    covered = any(piece.sampled for piece in pieces)
     if not names or not covered:
         return await _no_history(prometheus, pool, stretch, seen=covered)
     if unknown := unknown_nodes(names, known_nodes):
         return NoHistory(reason=Reason.NODE_NAMES_DIFFER, message=unknown)
-    timelines = pool_timelines(days)
+    timelines = pool_timelines(pieces)
     judge = partial(past, timelines, rules, lasted, lasting_at=lasting_at)
     account = known_pools.accounts.get((prometheus.address, pool))
     if account is not None and account.rules == rules and 0 <= now - account.at < ACCOUNTED:
@@ -309,11 +306,11 @@ async def pool_past(
         known_pools.accounts[prometheus.address, pool] = KnownAccount(
             at=now, rules=rules, account=past_of_pool.account, facts=facts
         )
-    nodes_now = {naming.host(labels) for labels in await nodes_there(prometheus, pool, now)}
+    nodes_now = {naming.host(labels) for labels in await node_labels_at(prometheus, pool, now)}
     warnings = [
         left_out,
         *past_of_pool.warnings,
-        *(text for day in days for text in day.warnings),
+        *(text for piece in pieces for text in piece.warnings),
         *blind_spots(timelines),
         _no_exposure_warning(names, past_of_pool),
         _gone_nodes_warning(names, nodes_now - {""}, past_of_pool),
@@ -327,17 +324,15 @@ async def _samples(
     naming: NodeNaming,
     nodes: float,
     stretches: Sequence[Span],
-    kept: LruCache[PoolSamples],
+    cache: LruCache[PoolSamples],
     now: float,
     progress: Callable[[float], None],
 ) -> list[PoolSamples]:
-    """All samples of a window: kept pieces, pieces that ended since, and the last hours,
-    read anew.
-    """
+    """All samples of a window: pieces that are kept, and pieces that are new or not over."""
     gate = asyncio.Semaphore(_AT_ONCE if nodes <= NODE_DAYS else 1)
     reader = StretchReader(prometheus, pool, naming, nodes)
     whole = stretches[-1].end - stretches[0].start
-    newest = kept.get((prometheus.address, pool))
+    newest = cache.get((prometheus.address, pool))
 
     async def read(piece: Span) -> PoolSamples:
         nonlocal newest
@@ -351,33 +346,33 @@ async def _samples(
         return samples
 
     async def over(start: float, end: float) -> PoolSamples:
-        """The samples of a piece of time that is over; a kept beginning of it is continued."""
+        """The samples of a piece that is over; only what follows its kept beginning is read."""
         key = (prometheus.address, pool, start)
-        kept_piece = kept.get(key)
+        kept_piece = cache.get(key)
         if kept_piece is not None and kept_piece.stretch.end >= end:
             progress(kept_piece.stretch.seconds / whole)
             return kept_piece
         samples = await read(Span(start if kept_piece is None else kept_piece.stretch.end, end))
         if not samples.warnings:
-            kept[key] = samples = samples if kept_piece is None else merged(kept_piece, samples)
+            cache[key] = samples = samples if kept_piece is None else merged(kept_piece, samples)
         elif kept_piece is not None:
             samples = merged(kept_piece, samples)
         return samples
 
     def kept_until(start: float) -> float:
-        kept_piece = kept.get((prometheus.address, pool, start))
+        kept_piece = cache.get((prometheus.address, pool, start))
         return start if kept_piece is None else kept_piece.stretch.end
 
     async def last(piece: Span) -> PoolSamples:
-        """The piece up to now, which is read anew once its end moves."""
+        """The samples of the piece up to now, which is read again once its end moves."""
         key = (prometheus.address, pool)
-        kept_piece = kept.get(key)
+        kept_piece = cache.get(key)
         if kept_piece is not None and kept_piece.stretch == piece:
             progress(piece.seconds / whole)
             return kept_piece
         samples = await read(piece)
         if not samples.warnings:
-            kept[key] = samples
+            cache[key] = samples
         return samples
 
     seams = await seams_of(prometheus, pool, stretches, now, kept_until)
@@ -388,7 +383,7 @@ async def _samples(
 async def _no_history(
     prometheus: Prometheus, pool: Pool, stretch: Span, *, seen: bool, left_out: str = ""
 ) -> NoHistory:
-    """Why there is nothing, and what would help; `seen` is whether any node was sampled."""
+    """Why there is no history, and what to change; `seen` is whether any node was sampled."""
     span, now = min(stretch.seconds, prometheus.longest), stretch.end
     if not seen:
         exists = (await prometheus.query(Pool.of({}, {}).covered(span), now)).number()
@@ -401,8 +396,8 @@ async def _no_history(
     elif not pool.labels:
         why = "no node offers GPUs in kube_node_status_allocatable"
     elif (await prometheus.query(pool.labelled_nodes(span), now)).number():
-        wanted = ", ".join(f"{label}={value}" for label, value in pool.labels)
-        why = f"kube_node_labels knows no node with {wanted}; look at spec.nodeSelector"
+        selector = ", ".join(f"{label}={value}" for label, value in pool.labels)
+        why = f"kube_node_labels knows no node with {selector}; look at spec.nodeSelector"
     else:
         labels = [label for label, _ in pool.labels]
         allow = f"--metric-labels-allowlist=nodes=[{','.join(labels)}]"
@@ -411,7 +406,7 @@ async def _no_history(
 
 
 def _no_exposure_warning(nodes: frozenset[str], past_of_pool: Past) -> str:
-    """A warning where nodes are there and no time of theirs counts; empty where some does."""
+    """A warning where no time of any node counts as exposure; empty where some does."""
     if any(map(length, past_of_pool.exposed.values())):
         return ""
     return (
@@ -421,9 +416,9 @@ def _no_exposure_warning(nodes: frozenset[str], past_of_pool: Past) -> str:
 
 
 def _gone_nodes_warning(nodes: frozenset[str], nodes_now: set[str], past_of_pool: Past) -> str:
-    """A warning about nodes that are no longer sampled without having failed; empty for none.
+    """A warning about nodes that are no longer sampled and did not fail; empty for none.
 
-    Where no node is sampled, the exporter is silent, and the warning says so instead.
+    Where no node is sampled, the exporter is silent, and the warning says that instead.
     """
     if not nodes_now:
         return "kube_node_status_condition is silent just now"
@@ -435,7 +430,7 @@ def _gone_nodes_warning(nodes: frozenset[str], nodes_now: set[str], past_of_pool
 def history_of_past(
     past_of_pool: Past, day_spans: Sequence[Span], settled: SettledDays | None
 ) -> History:
-    """Failures and exposure of a past, as a history; days that the ledger holds are left out."""
+    """Failures and exposure in a pool's past; days that the ledger holds are left out."""
     window = day_spans[-1].end - day_spans[0].start
     ready = {node: length(spans) for node, spans in past_of_pool.exposed.items()}
     busy = sum(map(length, past_of_pool.training_spans.values()))
@@ -464,7 +459,7 @@ def history_of_past(
             for level in (RecoveryClass.PROCESS, RecoveryClass.POD, RecoveryClass.JOB)
             if counts_restarts or level is not RecoveryClass.PROCESS
         }
-    else:  # the loss of a node replaces its pods; a domain fails once
+    else:  # a lost node costs its pods, so its class is pod; a domain fails once
         by_class = {RecoveryClass.POD.value: of_nodes}
     missing: tuple[str, ...] = ()
     if past_of_pool.pod_timelines and not any(
@@ -498,7 +493,7 @@ def history_of_past(
 
 
 def _recoveries(incidents: Sequence[Incident]) -> tuple[float, ...]:
-    """Recovery times of jobs whose end was seen, from interruptions of any kind. [s]"""
+    """Recovery times of the interruptions of which the end was seen. [s]"""
     return tuple(i.seconds for i in incidents if i.timed and i.recovery_class)
 
 
@@ -553,7 +548,7 @@ def _by_day(
 
 
 def observed_of(pool_history: History) -> ObservedFailures:
-    """The history in the form that the check of assumed rates reads."""
+    """The history in the form from which assumed rates are checked."""
     exposed = {node: days for node, days in pool_history.node_days_by_node.items() if days > 0}
     return ObservedFailures(
         classes=pool_history.classes,
@@ -572,7 +567,7 @@ def observed_of(pool_history: History) -> ObservedFailures:
 
 
 def _notes(pool_history: History) -> Iterator[str]:
-    """What is missing from a history, and what that means, in sentences."""
+    """Sentences about what a history lacks, and what follows from that."""
     for series in pool_history.missing:
         classes = ", ".join(pool_history.classes)
         yield f"There is no series {series}: only class {classes} can be counted."

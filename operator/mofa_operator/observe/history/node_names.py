@@ -1,9 +1,9 @@
-"""The label of the series that names the node, and whether the API server knows its values.
+"""Which label of the series names the node, and whether the API server knows the names.
 
-kube-state-metrics calls it `node`; a scrape that keeps its own label there makes `exported_node` of
-it, and a relabelling may put it elsewhere. So the label is found by its values: as many as there
-are machines. Series whose names are no nodes of the API server would count one node for many, or no
-failure: they are refused, with what to change.
+kube-state-metrics calls the label `node`; a scrape that has a label of that name renames it to
+`exported_node`, and a relabelling may put it elsewhere. So the label is found by its values: it has
+as many as there are machines. Series whose names the API server does not know are refused, with
+what to change: they would count many nodes as one, or no failure.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class NodeNaming:
 
 @dataclass(frozen=True, slots=True)
 class KnownNodes:
-    """Nodes that the API server has, or had lately; empty sets say nothing."""
+    """Nodes that the API server has, or had lately; an empty set means unknown."""
 
     every: frozenset[str] = frozenset()
     pool: frozenset[str] = frozenset()
@@ -113,13 +113,11 @@ class RecentNodes:
 
 
 def naming_of(
-    series: Sequence[Mapping[str, str]],
-    nodes: AbstractSet[str] = frozenset(),
-    stated: str = "",
+    series: Sequence[Mapping[str, str]], nodes: AbstractSet[str] = frozenset(), stated: str = ""
 ) -> NodeNaming | str:
     """Which label names the nodes, judged by series of one node each; a sentence where none does.
 
-    `known` are the nodes of the API server, `stated` is the label that the profile states.
+    `nodes` are those of the API server, `stated` is the label that the profile states.
 
     >>> naming_of([{"node": name, "instance": "exporter:1"} for name in "ab"]).label
     'node'
@@ -146,7 +144,7 @@ def _example(label: str, values: set[str], nodes: AbstractSet[str]) -> str:
     return f"{label} says {first[:80]!r}{more}"
 
 
-async def nodes_there(
+async def node_labels_at(
     prometheus: Prometheus, pool: Pool, now: float, ago: str = ""
 ) -> list[Mapping[str, str]]:
     """Labels that may name a node, of the nodes that are there now or some time ago."""
@@ -161,18 +159,18 @@ async def node_naming(
     """How the series name nodes now, or a sentence that says what is wrong."""
     series: list[Mapping[str, str]] = []
     for ago in AGO:
-        series = series or await nodes_there(prometheus, pool, now, ago)
+        series = series or await node_labels_at(prometheus, pool, now, ago)
     naming = naming_of(series, names.every, pool.label)
     if isinstance(naming, str):
-        example = f" (one is {_shown(min(names.pool or names.every))})" if names.every else ""
+        example = f" (one is {_quoted(min(names.pool or names.every))})" if names.every else ""
         return f"{naming}{example}; {_REMEDY}; several clusters need spec.prometheus.matchers"
     if names.pool and pool.members:
         members = (await prometheus.query(pool.members_by(naming.label), now)).by(naming.label)
         if others := sorted({node for (node,) in members} - names.pool):
             return (
-                f"the label {naming.label} of kube_node_labels says {_shown(others[0])}, "
+                f"the label {naming.label} of kube_node_labels says {_quoted(others[0])}, "
                 "which is no node of this pool in the API server "
-                f"(one is {_shown(min(names.pool))}); {_REMEDY}"
+                f"(one is {_quoted(min(names.pool))}); {_REMEDY}"
             )
     return naming
 
@@ -182,10 +180,10 @@ def unknown_nodes(nodes: frozenset[str], names: KnownNodes) -> str:
     if not names.pool or nodes & names.every:
         return ""
     return (
-        f"the series name {_shown(min(nodes))}, and no node of this pool in the API server "
-        f"was ever named (one is {_shown(min(names.pool))}); {_REMEDY}"
+        f"the series name {_quoted(min(nodes))}, and no node of this pool in the API server "
+        f"was ever named (one is {_quoted(min(names.pool))}); {_REMEDY}"
     )
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return repr(name[:80]) if name else "nothing"

@@ -1,4 +1,4 @@
-"""Samples of a pool's nodes, read one by one only where aggregates show that anything happened."""
+"""Samples of nodes, read one by one only where aggregates show that something happened."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from mofa_operator.observe.prometheus.promql import (
 )
 
 OVERLAP: Final = 900.0
-"""How far a piece is read back before its start, so that a change at its seam is seen. [s]"""
+"""How long before its start a piece is read, so that a change at its seam is seen. [s]"""
 _SILENT: Final = 50
-"""Nodes at most whose exporters were silent at a seam: more are an exporter that is new. [1]"""
+"""Most nodes whose exporters count as silent at a seam; of more, the exporter is new. [1]"""
 _AT_ONCE: Final = 8
-"""Nodes that one query reads sample by sample. [1]"""
+"""Most nodes that one query reads sample by sample. [1]"""
 _USUAL: Final = 60.0
-"""Time between samples, where there are too few to tell. [s]"""
+"""Assumed time between samples where too few are there to measure it. [s]"""
 _HOST: Final = ", ".join(label for label in HOST_LABELS if label != "host_ip")
 NamesByNode: TypeAlias = dict[str, tuple[str, ...]]
-"""What the series of a signal call each node."""
+"""The names that the series of a signal give to each node."""
 
 
 class NodeSeries:
@@ -59,13 +59,13 @@ class NodeSeries:
         lacking: frozenset[str] = frozenset(),
         most: float = 0.0,
     ) -> None:
-        """`seconds` is the length of the time that is read, in which a series has at `most` so many
-        samples; the nodes that are `lacking` were not there throughout.
+        """`seconds` is the length of the time that is read, and `most` the most samples of a series
+        in it; the nodes in `lacking` were not there throughout.
         """
         self._most, self._day = most, seconds
         self._ask, self._pool, self._naming = ask, pool, naming
         self._nodes = {name: name for name in nodes}
-        self._alike: NamesByNode = {}  # equal names of 10,000 nodes are held once
+        self._alike: NamesByNode = {}  # so that equal names of 10,000 nodes are one object
         self._lacking = lacking
         self._seconds = seconds + OVERLAP
         self.timelines: list[SignalTimeline] = []
@@ -89,30 +89,30 @@ class NodeSeries:
             self.reporting[signal] = everywhere if same else frozenset(node_names)
 
         await together(*map(ask, SIGNALS))
-        # exporters of the host show whether it was down, or whoever watches it
+        # exporters on the host show whether the host was down, or only whoever watches it
         for node in sorted(needed[READY]):
             for signal in (BOOT,) if node in self.reporting[BOOT] else HEARTBEATS:
                 if node in names[signal]:
                     needed[signal][node] = names[signal][node]
-        for node in needed[COUNTED]:  # what a GPU holds says whether it is told again
+        for node in needed[COUNTED]:  # the code that a GPU holds shows whether it was counted again
             if node in names[XID]:
                 needed[XID][node] = names[XID][node]
         for node in self._lacking.union(*needed.values()):
             needed[READY].setdefault(node, (node,))
         silent = await self._silent_at_seam(names)
         for signal in SIGNALS:
-            wanted = needed[signal]
-            late = {n: names[signal][n] for n in silent if signal.on_host and n in names[signal]}
-            await self._read(signal, {n: v for n, v in wanted.items() if n not in late})
-            await self._read(signal, late, self._seconds + DAY)
-        await self._stand(TAINT)
+            names_read = needed[signal]
+            silent_names = {
+                n: names[signal][n] for n in silent if signal.on_host and n in names[signal]
+            }
+            await self._read(signal, {n: v for n, v in names_read.items() if n not in silent_names})
+            await self._read(signal, silent_names, self._seconds + DAY)
+        await self._add_constant_runs(TAINT)
         self.gpu_instances = names[XID]
         return self
 
     async def _silent_at_seam(self, names: Mapping[Signal, NamesByNode]) -> set[str]:
-        """Nodes with exporters that told nothing just before the piece: what they last told
-        is older.
-        """
+        """Nodes whose exporters published nothing just before the piece, only longer ago."""
         signal = next((candidate for candidate in (BOOT, *HEARTBEATS) if names[candidate]), None)
         if signal is None:
             return set()
@@ -125,7 +125,7 @@ class NodeSeries:
     async def _read(
         self, signal: Signal, wanted: Mapping[str, tuple[str, ...]], seconds: float | None = None
     ) -> None:
-        """Read every sample of a signal about these nodes, so many `seconds` back. [s]"""
+        """Read every sample of a signal about the `wanted` nodes, `seconds` back. [s]"""
         back = self._seconds if seconds is None else seconds
         points: defaultdict[tuple[str, tuple[str, ...]], list[Point]] = defaultdict(list)
         nodes = sorted(wanted)
@@ -149,10 +149,8 @@ class NodeSeries:
             for (node, part), samples in points.items()
         ]
 
-    async def _stand(self, signal: Signal) -> None:
-        """Add one run over the whole time for each series of a signal that was 1 throughout and
-        not read.
-        """
+    async def _add_constant_runs(self, signal: Signal) -> None:
+        """Add a run of 1 for each series that was not read, because it was 1 throughout."""
         read_parts = {(line.node, line.part) for line in self.timelines if line.signal == signal}
         end = self._ask.at
         by = ", ".join((self._key(signal), *signal.parts))
@@ -187,7 +185,7 @@ class NodeSeries:
         return self._pool.series(signal.metric, *signal.conditions, *more)
 
     def _needs_reading(self, signal: Signal) -> str:
-        """1 for each node whose samples of a signal must be read, 0 for the others."""
+        """A query that gives 1 for each node whose samples of a signal must be read, else 0."""
         if not signal.on_host:
             return self._aggregate(signal, self._series(signal), self._naming.label)
         return by_trusted_exporters(
@@ -199,8 +197,8 @@ class NodeSeries:
         )
 
     def _aggregate(self, signal: Signal, selected: str, key: str) -> str:
-        """Above 0 for each `key` whose samples must be read, else 0. The smallest, largest and
-        number of its samples tell it, each `read_when` by others.
+        """A query above 0 for each `key` whose samples must be read, else 0. It compares the
+        smallest, the largest and the number of the samples, as the signal's `read_when` says.
         """
         series = f"{selected}[{duration(self._seconds)}]"
         low = f"min by ({key}) (min_over_time({series}))"

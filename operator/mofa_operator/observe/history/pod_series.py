@@ -31,7 +31,7 @@ _ENDED: Final = matcher("phase", "Failed|Succeeded", "=~")
 _NAMED: Final = 50
 """Pods that a query names at most. [1]"""
 _RESTART: Final = 20.0
-"""Time from the end of a container to its next start, where its end is not published. [s]"""
+"""Assumed time from a container's end to its next start where the end is not published. [s]"""
 _FLAGS: Final = {
     "failed": ("kube_pod_status_phase", "phase", "Failed"),
     "succeeded": ("kube_pod_status_phase", "phase", "Succeeded"),
@@ -41,7 +41,7 @@ _FLAGS: Final = {
     "drained": ("kube_pod_status_disruption_reason", "reason", "EvictionByEvictionAPI"),
     "out_of_memory": ("kube_pod_container_status_terminated_reason", "reason", "OOMKilled"),
 }
-"""Fields of a pod that are true, and the series that shows it: metric, label, values."""
+"""Flags of a pod, and the series that sets each: metric, label, values of the label."""
 
 
 class _Container(NamedTuple):
@@ -91,7 +91,7 @@ async def read_pods(
 
 
 async def _owners(ask: Asking, pool: Pool, within: str) -> dict[str, PodTimeline]:
-    """Pods with their job, attempt and slot: by labels of a kind of jobs, else by their owner."""
+    """Pods with their job, attempt and slot, by the labels of their kind of job or by owner."""
     pod_counts = " or ".join(f"count_over_time({series}{within})" for series in pool.job_pods)
     owner = pool.series("kube_pod_owner", _NO_JOB)
     jobs = "namespace, exported_namespace, job_name, owner_name"
@@ -161,7 +161,7 @@ async def _facts(ask: Asking, pool: Pool, within: str, grid: str) -> dict[str, d
 async def _exits(
     ask: Asking, pool: Pool, span: float, grid: str, step: float
 ) -> dict[str, tuple[ContainerExit, ...]]:
-    """Containers that were started again, by uid of their pod: their time of start changes."""
+    """Ends of containers that were started again, as their changed start shows, by uid of pod."""
     exits: defaultdict[str, set[ContainerExit]] = defaultdict(set)
     restarted = await ask(_restarted(pool, span, step))
     for selection in _by_few({s.label("uid") for s in restarted.samples}):
@@ -204,7 +204,7 @@ async def _exits(
 
 
 def _restarted(pool: Pool, span: float, step: float) -> str:
-    """Pods whose container may have started again: its start changed, or was unknown at first."""
+    """A query for pods of which a container may have started again: its start changed or is new."""
     started = pool.series("kube_pod_container_state_started")
     restarts = pool.series("kube_pod_container_status_restarts_total")
     wide, within = f"[{duration(span + step)}]", f"[{duration(span)}]"
@@ -217,7 +217,7 @@ def _restarted(pool: Pool, span: float, step: float) -> str:
 
 
 def _restarts(pool: Pool, selection: str, grid: str, step: float) -> list[str]:
-    """New starts of some pods' containers, each with time, code and reason of the last end."""
+    """Queries for new starts of containers, and for time, code and reason of the end before."""
 
     def series_of(metric: str, offset: str = "") -> str:
         return _by_container(pool.series(f"kube_pod_container_{metric}", selection) + offset)
@@ -238,7 +238,7 @@ def _restarts(pool: Pool, selection: str, grid: str, step: float) -> list[str]:
 
 
 def _by_few(uids: Iterable[str]) -> list[str]:
-    """PromQL matchers that each name a few of these pods by uid."""
+    """PromQL matchers that together name these pods by uid, each at most `_NAMED` of them."""
     all_uids = sorted(uids)
     return [
         matcher("uid", any_of(all_uids[first : first + _NAMED]), "=~")

@@ -1,15 +1,15 @@
-"""What the samples of a piece of time show of a pool: nodes, pods of training jobs, and when they
+"""What samples show of a pool in a piece of time: its nodes, pods of training jobs, and when both
 were sampled.
 
-A window is read day by day in UTC, and today hour by hour, so that what is over is read once and
-kept. A seam between two pieces changes no answer:
+A window is read in pieces, by days in UTC and today by hours, so that a piece that is over is read
+once and kept. A seam between two pieces changes no answer:
 
-    samples before it      each piece is read from `OVERLAP` before its start
+    changes at the seam    each piece is read from `OVERLAP` before its start
     silent exporters       a node whose exporters were silent at the seam is read from a day before
     silent server          no seam lies where nothing was sampled
-    members                who offered GPUs within a day is a member, whatever it offers now
-    work of GPUs           it is read `AROUND` the pods that ended and began
-    unread samples         nothing changed in them: a time line says what was read
+    members of the pool    a node that offered GPUs within a day is one, whatever it offers now
+    work of GPUs           it is read from `AROUND` before the piece
+    samples not read       nothing changed in them; each time line says what was read
 """
 
 from __future__ import annotations
@@ -43,12 +43,7 @@ from mofa_operator.observe.history.node_names import ADDRESS, NodeNaming
 from mofa_operator.observe.history.node_series import NodeSeries
 from mofa_operator.observe.history.pod_series import read_pods
 from mofa_operator.observe.history.stalls import StepEdges, stalls, step_edges
-from mofa_operator.observe.prometheus.client import (
-    Asking,
-    Prometheus,
-    TooMuch,
-    together,
-)
+from mofa_operator.observe.prometheus.client import Asking, Prometheus, TooMuch, together
 from mofa_operator.observe.prometheus.promql import (
     GRID,
     WHOLE_GPUS,
@@ -61,13 +56,12 @@ from mofa_operator.observe.prometheus.promql import (
 )
 
 SETTLED: Final = HOUR
-"""Age after which samples do not change any more: late ones have arrived. [s]"""
+"""Age from which samples no longer change, because late ones have arrived. [s]"""
 AROUND: Final = 3 * HOUR
 """How long before and after a pod ends or begins the work of GPUs is read. [s]"""
 NODE_DAYS: Final = 2500.0
-"""Most that is asked at once: a day of so many nodes with eight GPUs each is 60 million samples a
-query at a sample a minute, 5 s of a core of the server. Larger pools are read in shorter pieces.
-[node d]"""
+"""Most that one query covers; larger pools are read in shorter pieces. A day of so many nodes with
+eight GPUs each is 60 million samples at a sample a minute, 5 s of a core of the server. [node d]"""
 _FINEST: Final = 60.0
 """Finest grid on which pods and GPUs are read, however often they are sampled. [s]"""
 _NAMED: Final = 50
@@ -77,13 +71,14 @@ _LABELLED: Final = 1000
 _WORKING: Final = 0.02
 """Activity of tensor cores above which a GPU works. [1]"""
 _ONE_MISSING: Final = 1.5
-"""Times between samples up to which a gap is no more than one that came late or is missing. [1]"""
+"""Longest gap that one late or missing sample explains, in times between samples. [1]"""
 _NO_SIGNALS: Final = frozenset[Signal]()
 _GPUS: Final = matcher("resource", "(nvidia|amd|intel|habana)_com_.*", "=~")
 
 
 def window_days(now: float, window: float) -> list[Span]:
-    """The window up to now by UTC days; its start moves by hundredths, so that days stay the same.
+    """The window up to now by UTC days; its start moves in steps of a hundredth, so that most
+    looks read the same days.
 
     >>> [round(day.seconds / 86400, 2) for day in window_days(1_700_000_100, 3 * 86400)]
     [0.08, 1.0, 1.0, 0.93]
@@ -93,7 +88,7 @@ def window_days(now: float, window: float) -> list[Span]:
 
 
 def days_end(now: float) -> float:
-    """The last moment that is read: looks within five minutes read the same. [s]
+    """The last moment that is read, the same for all looks within five minutes. [s]
 
     >>> days_end(1_700_000_150)
     1700000100
@@ -120,10 +115,10 @@ async def seams_of(
     kept_until: Callable[[float], float],
 ) -> list[float]:
     """Where a window is cut into pieces, from its start on: at the ends of its days, and at the
-    last hour that is over.
+    last hour that is over. [s]
 
-    No cut lies where nothing was sampled: what happened in a silence is read as one.
-    `kept_until` says until when a piece that starts somewhere is kept. [s]
+    No cut lies where nothing was sampled, so that a silence is read as a whole. `kept_until` takes
+    the start of a piece and returns the end of what is kept of it.
     """
     last = math.floor((now - SETTLED) / HOUR) * HOUR
     cuts = [day.end for day in stretches if day.end < last]
@@ -178,9 +173,9 @@ class PoolSamples:
 
 
 def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
-    """Samples whose labels and sets of nodes are the objects of another piece where they are equal.
+    """The newer samples, with labels and sets of nodes of the older ones where these are equal.
 
-    The labels of 10,000 nodes are 15 MB, and a window has thirty days.
+    This saves memory: the labels of 10,000 nodes are 15 MB, and a window has thirty days.
     """
     return replace(
         newer,
@@ -198,7 +193,7 @@ def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
 
 
 def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
-    """Two pieces of time, one after the other, as one."""
+    """The samples of two successive pieces of time as those of one."""
     longer = max(older, newer, key=lambda piece: piece.stretch.seconds if piece.sampled else -1.0)
     present = defaultdict[str, list[Span]](list)
     busy = defaultdict[str, list[Span]](list)
@@ -245,7 +240,7 @@ def _both(nodes: frozenset[str], more: frozenset[str]) -> frozenset[str]:
 def _joined_timelines(
     timelines: Iterable[SignalTimeline], spacing: Mapping[Signal, float]
 ) -> Iterator[SignalTimeline]:
-    """One time line for each signal and part of a node, from those of several pieces of time."""
+    """One time line for each node, signal and part, from the time lines of several pieces."""
     runs = defaultdict[tuple[str, Signal, tuple[str, ...]], list[ValueRun]](list)
     read = defaultdict[tuple[str, Signal, tuple[str, ...]], list[Span]](list)
     for line in timelines:
@@ -258,7 +253,7 @@ def _joined_timelines(
 
 
 def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
-    """The pieces of a window, put together: one time line for each node and pod."""
+    """The time line of each node and pod over a window, from the samples of its pieces."""
     gaps: defaultdict[Signal, list[float]] = defaultdict(list)
     busy: defaultdict[str, list[Span]] = defaultdict(list)
     pods: dict[str, PodTimeline] = {}
@@ -315,7 +310,7 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
 
 
 def blind_spots(timelines: PoolTimelines) -> Iterator[str]:
-    """What cannot be seen for want of an exporter, and on how many nodes, in sentences."""
+    """A sentence for each kind of failure that no exporter shows, with the number of nodes."""
     for signal in SIGNALS:
         blind = sum(signal not in node.signals for node in timelines.node_timelines.values())
         if signal.alone and blind:
@@ -326,12 +321,12 @@ def blind_spots(timelines: PoolTimelines) -> Iterator[str]:
 
 
 class StretchReader:
-    """Reads pieces of time of a pool, in smaller ones where one is too much for a server."""
+    """Reads pieces of time of a pool; a piece that is too much for the server is read in halves."""
 
     def __init__(
         self, prometheus: Prometheus, pool: Pool, naming: NodeNaming, nodes: float
     ) -> None:
-        """`nodes` is how many there are, about."""
+        """`nodes` is about how many nodes the pool has. [1]"""
         self._prometheus, self._pool, self._naming = prometheus, pool, naming
         self._longest = max(HOUR, DAY * NODE_DAYS / max(1.0, nodes))
 
@@ -353,7 +348,7 @@ class StretchReader:
         return await read_stretch(self._prometheus, self._pool, self._naming, stretch)
 
     async def _seam(self, stretch: Span) -> float | None:
-        """The full hour nearest to the middle of a piece at which a node was sampled. [s]"""
+        """The full hour nearest to a piece's middle at which a node was sampled; None for none."""
         middle = (stretch.start + stretch.end) / 2
         hours = range(math.floor(stretch.start / HOUR) + 1, math.ceil(stretch.end / HOUR))
         for hour in sorted(hours, key=lambda hour: abs(hour * HOUR - middle)):
@@ -381,9 +376,9 @@ class _Queries:
 
     async def read(self) -> PoolSamples:
         """Ask Prometheus for the pool's nodes, pods and devices in this piece of time."""
-        ask, by = self._ask, self._naming.label
-        counted = await ask(f"max by ({by}) (count_over_time({self._pool.ready}{self._within}))")
-        counts = {intern(s.label(by)): s.value for s in counted.samples}
+        ask, label = self._ask, self._naming.label
+        counted = await ask(f"max by ({label}) (count_over_time({self._pool.ready}{self._within}))")
+        counts = {intern(s.label(label)): s.value for s in counted.samples}
         del counted  # an answer of 10,000 nodes is not kept for longer than it is read
         sampled = frozenset(counts)
         if not sampled:
@@ -391,13 +386,13 @@ class _Queries:
         offer = self._pool.series("kube_node_status_allocatable", WHOLE_GPUS)
         info = f"last_over_time({self._pool.series('kube_node_info')}{self._within})"
         infos, members, offered = await together(
-            ask(f"max by ({by}, {ADDRESS}) ({info})"),
+            ask(f"max by ({label}, {ADDRESS}) ({info})"),
             ask(self._members()),
-            ask(f"max by ({by}) (max_over_time({offer}{self._within}))"),
+            ask(f"max by ({label}) (max_over_time({offer}{self._within}))"),
         )
         self._naming = self._naming.with_nodes(s.labels for s in infos.samples)
-        pool_nodes = {s.label(by) for s in members.samples}
-        gpus = {intern(s.label(by)): s.value for s in offered.samples}
+        pool_nodes = {s.label(label) for s in members.samples}
+        gpus = {intern(s.label(label)): s.value for s in offered.samples}
         del infos, members, offered
         if not pool_nodes and not self._pool.members:
             pool_nodes = await self._nodes_with_devices() or set(sampled)
@@ -443,40 +438,42 @@ class _Queries:
         )
 
     def _grid(self, step: float) -> str:
-        """A subquery over the day, every `step` seconds, without the moment at its start."""
+        """The range of a subquery over the piece, every `step` seconds, without its start."""
         return f"[{duration(self._day.seconds - 1)}:{duration(step)}]"
 
     def _members(self) -> str:
         """Nodes of the pool: by the profile's labels, else those that offered GPUs within a day."""
-        pool, by = self._pool, self._naming.label
+        pool, label = self._pool, self._naming.label
         if pool.members:
             series = pool.series("kube_node_labels", *pool.members)
-            return f"count by ({by}) (last_over_time({series}{self._within}))"
+            return f"count by ({label}) (last_over_time({series}{self._within}))"
         series = pool.series("kube_node_status_allocatable", _GPUS)
-        lately = f"(max by ({by}) ({series}))[{duration(DAY)}:{duration(HOUR)}]"
+        lately = f"(max by ({label}) ({series}))[{duration(DAY)}:{duration(HOUR)}]"
         return (
-            f"max by ({by}) (max_over_time({series}{self._within})) > 0 "
+            f"max by ({label}) (max_over_time({series}{self._within})) > 0 "
             f"or max_over_time({lately}) > 0"
         )
 
     async def _labels(self, nodes: Sequence[str]) -> dict[str, Mapping[str, str]]:
-        """Labels of nodes that some of them share, and not all: others are of no domain."""
-        by = self._naming.label
+        """Labels that some nodes share, and not all: only these can name a failure domain."""
+        label = self._naming.label
         pairs: dict[str, list[tuple[str, str]]] = {}
-        alike: dict[tuple[str, str], tuple[str, str]] = {}
+        equal_pairs: dict[tuple[str, str], tuple[str, str]] = {}
         for first in range(0, len(nodes), _LABELLED):
             batch = nodes[first : first + _LABELLED]
-            selection = [matcher(by, any_of(batch), "=~")] if len(nodes) > _LABELLED else []
+            selection = [matcher(label, any_of(batch), "=~")] if len(nodes) > _LABELLED else []
             series = self._pool.series("kube_node_labels", *selection)
             for s in (await self._ask(f"last_over_time({series}{self._within})")).samples:
-                pairs[s.label(by)] = [alike.setdefault(pair, pair) for pair in s.labels.items()]
-        every = Counter(pair for node in nodes for pair in pairs.get(node, ()))
-        domains = {pair for pair, count in every.items() if 1 < count < len(nodes)}
+                pairs[s.label(label)] = [
+                    equal_pairs.setdefault(pair, pair) for pair in s.labels.items()
+                ]
+        counts = Counter(pair for node in nodes for pair in pairs.get(node, ()))
+        domains = {pair for pair, count in counts.items() if 1 < count < len(nodes)}
         sets: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         labels = {}
         for node in nodes:
-            own = tuple(pair for pair in pairs.get(node, ()) if pair in domains)
-            labels[node] = sets.setdefault(own, dict(own))
+            node_pairs = tuple(pair for pair in pairs.get(node, ()) if pair in domains)
+            labels[node] = sets.setdefault(node_pairs, dict(node_pairs))
         return labels
 
     async def _nodes_with_devices(self) -> set[str]:
@@ -503,39 +500,35 @@ class _Queries:
         return count * HOUR / hour if count else None
 
     async def _partly(self, hourly: float) -> frozenset[str] | None:
-        """Nodes that lack more than one sample in some hour; None for a day of broken hours."""
+        """Nodes that lack more than one sample in some hour; None for a piece of broken hours."""
         if self._day.start % HOUR or self._day.end % HOUR:
             return None
-        by = self._naming.label
-        each = f"(max by ({by}) (count_over_time({self._pool.ready}[{duration(HOUR)}])))"
+        label = self._naming.label
+        each = f"(max by ({label}) (count_over_time({self._pool.ready}[{duration(HOUR)}])))"
         grid = self._grid(HOUR)
         hours = round(self._day.seconds / HOUR)
         answer = await self._ask(
             f"min_over_time({each}{grid}) < {hourly - 1:.0f} "
             f"or count_over_time({each}{grid}) < {hours}"
         )
-        return frozenset(s.label(by) for s in answer.samples)
+        return frozenset(s.label(label) for s in answer.samples)
 
     async def _presence(
-        self,
-        step: float,
-        nodes: frozenset[str],
-        partly: frozenset[str],
-        covered: tuple[Span, ...],
+        self, step: float, nodes: frozenset[str], partly: frozenset[str], covered: tuple[Span, ...]
     ) -> dict[str, tuple[Span, ...]]:
-        """When each node was sampled: the whole day, but for nodes that were there `partly`."""
+        """When each node was sampled: throughout, except the nodes in `partly`."""
         present: dict[str, tuple[Span, ...]] = dict.fromkeys(nodes - partly, (self._day,))
         if not partly:
             return present
-        by = self._naming.label
-        selection = [matcher(by, any_of(sorted(partly)), "=~")] if len(partly) <= _NAMED else []
+        label = self._naming.label
+        selection = [matcher(label, any_of(sorted(partly)), "=~")] if len(partly) <= _NAMED else []
         ready = self._pool.ready_of(*selection)
         first, last = await together(
-            self._ask(f"min by ({by}) (min_over_time(timestamp({ready}){self._grid(step)}))"),
-            self._ask(f"max by ({by}) (max_over_time(timestamp({ready}){self._grid(step)}))"),
+            self._ask(f"min by ({label}) (min_over_time(timestamp({ready}){self._grid(step)}))"),
+            self._ask(f"max by ({label}) (max_over_time(timestamp({ready}){self._grid(step)}))"),
         )
-        begins = {s.label(by): s.value for s in first.samples}
-        ends = {s.label(by): s.value for s in last.samples}
+        begins = {s.label(label): s.value for s in first.samples}
+        ends = {s.label(label): s.value for s in last.samples}
         for node in partly & begins.keys():
             own = self._to_the_ends(Span(begins[node] - step / 2, ends[node] + step / 2), step)
             present[node] = tuple(overlap([own], covered))
@@ -544,7 +537,7 @@ class _Queries:
     def _sampled_spans(
         self, series: NodeSeries, nodes: frozenset[str], step: float
     ) -> dict[str, list[Span]]:
-        """When nodes that were not there throughout were sampled; half a step on either side."""
+        """When each of some nodes was sampled; a sample counts for half a step on either side."""
         return {
             line.node: joined(
                 (Span(run.start - step / 2, run.end + step / 2) for run in line.runs), step
@@ -554,7 +547,7 @@ class _Queries:
         }
 
     async def _covered(self, step: float) -> tuple[Span, ...]:
-        """When at least one node was sampled; asked for where no node was sampled all day."""
+        """When at least one node was sampled; needed only where none was sampled throughout."""
         recent = f"count_over_time({self._pool.ready}[{duration(max(1.6 * step, 30.0))}])"
         answer = await self._ask(f"(count({recent}) > bool 0){self._grid(step)}")
         moments = sorted(moment for s in answer.samples for moment, _ in s.points)
@@ -567,7 +560,7 @@ class _Queries:
         return tuple(self._to_the_ends(Span(a, b + step / 2), step) for a, b in covered)
 
     def _to_the_ends(self, span: Span, step: float) -> Span:
-        """A span extended to the piece's ends, where only a gap between two samples is missing."""
+        """The span, extended to the piece's ends where only one sample lacks there."""
         start, end = self._day
         return Span(
             start if span.start - start <= _ONE_MISSING * step else span.start,
@@ -605,7 +598,7 @@ class _Queries:
 
 
 def _working(changes: Sequence[Point], end: float) -> Iterator[Span]:
-    """Pieces of time that begin with a value other than 0 and end with 0, or at `end`."""
+    """Spans that begin at a value other than 0, and end at the next 0 or at `end`."""
     since = None
     for moment, value in changes:
         if value and since is None:

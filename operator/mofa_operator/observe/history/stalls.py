@@ -1,4 +1,4 @@
-"""Times in which the step series of a job stood still."""
+"""When training of a job stood still, as its step series shows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mofa_operator.observe.prometheus.promql import Pool, any_of, matcher
 from mofa_operator.observe.prometheus.trainers import MOFA, NAMESPACE, JobName
 
 COARSE: Final = 100.0
-"""Time between two samples from which on a standstill may fall between them: what steps gained from
-one to the next tells then what it cost. Ours. [s]"""
+"""Time between two samples from which on a stall may lie between them; the steps gained between the
+two then show what it cost. Ours. [s]"""
 _SHORT: Final = 0.1
-"""Share of the time between two samples by which steps may lag. Ours. [1]"""
+"""Lag of the steps that is no stall, as a share of the time between two samples. Ours. [1]"""
 _FEW: Final = 3.0
-"""Steps between two samples from which on they tell a lag. Ours. [1]"""
+"""Least steps between two samples by which a lag can be measured. Ours. [1]"""
 TRAINER: Final = replace(MOFA, names=(NAMESPACE, *MOFA.names))
 """Our own exporter's series, with the namespace in which the scrape places their target."""
 
@@ -41,7 +41,8 @@ class StepEdges:
     gap: float = 0.0
     """Time between two samples. [s]"""
     lags: tuple[tuple[Point, Point], ...] = ()
-    """Coarse samples between which steps lagged, and the first and the last one. [s, 1]"""
+    """Pairs of coarse samples between which steps lagged; the first and last sample pair with
+    themselves. [s, 1]"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -152,9 +153,7 @@ async def _lags(
 def lagging(
     job_name: JobName, points: Sequence[Point], start: float, step: float, gap: float
 ) -> StepEdges:
-    """Where steps lagged between coarse samples, of which those before `start` belong to the piece
-    of time before. [s]
-    """
+    """Where steps lagged between coarse samples; those before `start` are of the piece before."""
     least = max(2 * step, _SHORT * gap)
     lags = ((a, b) for a, b in pairwise(points) if b[0] > start and _lost(a, b, step) > least)
     ends = ((points[0], points[0]), *lags, (points[-1], points[-1]))
@@ -177,8 +176,8 @@ def _job(labels: Mapping[str, str]) -> JobName | None:
 def stalls(edges: Iterable[StepEdges]) -> dict[str, list[Stall]]:
     """The stalls of each job over all days.
 
-    The first number after a stall is seen half a gap between samples late: so much more was
-    trained again.
+    The first step after a stall is seen half a gap between samples late, so half a gap more was
+    trained again than the steps show.
     """
     by_job: defaultdict[str, list[tuple[float, bool, float, float]]] = defaultdict(list)
     coarse: defaultdict[str, list[StepEdges]] = defaultdict(list)
@@ -241,9 +240,7 @@ def _coarse_stalls(pieces: Sequence[StepEdges]) -> Iterator[Stall]:
 
 
 def _coarse_stall(chain: Sequence[tuple[Point, Point]], piece: StepEdges, last: Point) -> Stall:
-    """A stall from a chain of coarse samples: its cost is known well, its two ends
-    are estimated.
-    """
+    """A stall from a chain of coarse samples: its cost is measured, its two ends are estimated."""
     first, (before, after), step = chain[0][0], chain[-1], piece.step_seconds
     top = max(number for pair in chain for _, number in pair)
     stopped = first[0] + (top - first[1]) * step + step / 2 if after[1] < before[1] else first[0]

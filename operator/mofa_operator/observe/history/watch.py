@@ -1,7 +1,7 @@
-"""Failures that the operator itself saw, by UTC days, without another server: the witness `Watch`.
+"""Failures that the operator itself saw in the API server, by UTC days: the witness `Watch`.
 
-    nodes      time for which they were ready and not cordoned; those that went down unplanned
-    jobs       node-time under running jobs; interruptions and recoveries by class, from objects
+    nodes      time for which they were ready and not cordoned; how many went down unplanned
+    jobs       node-time of running jobs; interruptions and recoveries by class, from their objects
 
 Where training jobs filled a tenth of the ready node-time or more, failures are their interruptions,
 and the exposure is their node-time. Elsewhere failures are nodes that went down, all of class
@@ -105,7 +105,7 @@ def innermost(jobs: Iterable[WatchedJob]) -> list[WatchedJob]:
     return innermost_jobs
 
 
-def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | None:
+def placement(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float] | None:
     """The pool on whose nodes a job runs, and on how many; None where that is unknown.
 
     It is the pool that is named, else the only one, else the only one whose nodes its pods select.
@@ -130,8 +130,10 @@ def place(job: WatchedJob, pools: Mapping[str, WatchedPool]) -> tuple[str, float
         return None
     if not job.demand.gpus or not pool.gpus_per_node:
         return None
-    placement = places(job.demand.gpus, pool.gpus_per_node, job.demand.gpus_per_pod)
-    return candidates[0], float(placement[0]) if placement else job.demand.gpus / pool.gpus_per_node
+    node_counts = places(job.demand.gpus, pool.gpus_per_node, job.demand.gpus_per_pod)
+    return candidates[0], float(
+        node_counts[0]
+    ) if node_counts else job.demand.gpus / pool.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +187,8 @@ class PoolWatch:
     """What was seen of every pool."""
 
     def __init__(self, gap: float, flap: float = SHORTEST_OUTAGE) -> None:
-        """`gap` is the longest time between looks that misses nothing; `flap` the longest for which
-        a node may be
-        away without being lost, where its profile says nothing of it. [s]
+        """`gap` is the longest time between looks that misses nothing; `flap` is how long a node
+        may be away without being lost, where its profile does not say. [s]
         """
         self._gap = gap
         self._flap = flap
@@ -209,7 +210,7 @@ class PoolWatch:
         for job in innermost(jobs):
             before = self._records.get(job.uid)
             records[job.uid] = record = after_look(before, job.observation, now)
-            if (home := place(job, pools)) is not None:
+            if (home := placement(job, pools)) is not None:
                 looks[home[0]].append(_JobLook(job, home[1], before, record))
         self._records = records
         old_pools, self._pools = self._pools, {}
@@ -226,7 +227,7 @@ class _PoolDays:
     """One pool's last days."""
 
     def __init__(self, pool: WatchedPool, now: float) -> None:
-        """Begin to count a pool; what its profile's status has of today is counted on."""
+        """Begin to count a pool; today goes on from what its profile's status holds of it."""
         self.uid = pool.profile.uid
         self._tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._at = now
@@ -240,9 +241,7 @@ class _PoolDays:
         }
 
     def pause(self) -> None:
-        """Forget which nodes were up: nothing was watched for a while, so the next look
-        counts nothing.
-        """
+        """Forget which nodes were up: after a time without looks, the next one adds no exposure."""
         self._up = None
         self._down = {}
 
@@ -281,7 +280,7 @@ class _PoolDays:
         return tuple(recent_days)
 
     def _add_exposure(self, ready: int, now: float) -> None:
-        """Count the time since the last look as exposure, in the state that look showed."""
+        """Count the time since the last look as exposure, as that look saw nodes and jobs."""
         for day in days_of(Span(self._at, now)) if now > self._at else ():
             tally = self._tallies[date_of(day.start)]
             tally.covered += day.seconds
@@ -308,9 +307,7 @@ class _PoolDays:
     def _add_interruptions(
         self, job: WatchedJob, before: RunRecord, record: RunRecord, now: float
     ) -> None:
-        """Add the interruptions and recoveries that a look added to a job's record, to
-        today's evidence.
-        """
+        """Add what a look added to a job's record to the evidence of today."""
         if (before.incidents, before.older) == (record.incidents, record.older):
             return
         was, is_now = evidence(before), evidence(record)

@@ -1,16 +1,16 @@
-"""The next record of a running job: what one more observation of it means.
+"""The record of a running job after one more observation of it.
 
 One interruption shows at several levels: a node dies, its pods go, the job starts again. It is
-counted once, as the class that recovered it. Progress shows what belongs together: an interruption
-lasts until steps advance again, and everything in between is part of it. Where no steps are seen,
-readiness takes their place, and where that is not seen either, everything within `WINDOW` of the
-first sign is one interruption: so counts are lower bounds, never too high.
+counted once, as the class that recovered it. An interruption lasts until steps advance again, and
+all signs in between are part of it. Where no steps are seen, readiness takes their place; where
+that is not seen either, everything within `WINDOW` of the first sign is one interruption. So counts
+are lower bounds, never too high.
 
-    sign      something happened at a known moment: a pod failed, was preempted, a condition turned
+    sign      an event at a known moment: a pod failed or was preempted, a condition turned
     counter   an object's own count went up since the last look; the count itself is exact
 
-A sign that is seen again falls into the interruption that it made; a counter is remembered by its
-highest value. So a look may come twice, late or out of order, as long as the looks at one
+A sign that is seen again is part of the interruption that it made, and of a counter the highest
+value is remembered. So a look may come twice, late or out of order, as long as the looks at one
 interruption come before those at the next. `mofa_model.kinds` makes signs and counters from
 objects.
 """
@@ -22,18 +22,15 @@ from typing import Final
 
 from mofa_model.kinds.kind import Counter, Observation, Sign
 from mofa_model.spec.recovery_classes import RecoveryClass, costlier
-from mofa_operator.observe.jobs.run_record import (
-    CAUSES,
-    RunInterruption,
-    RunRecord,
-)
+from mofa_operator.observe.jobs.run_record import CAUSES, RunInterruption, RunRecord
 
 WINDOW: Final = 600.0
-"""Time within which signs are one interruption without progress: a collective's timeout. [s]"""
+"""Time within which signs are one interruption where no progress is seen: the timeout of a
+collective. [s]"""
 WARNING: Final = 900.0
 """How long before an interruption its node may be lost: pods leave after five minutes. [s]"""
 SECOND: Final = 1.0
-"""Resolution of the cluster's clock: an event may be so much later than its date. [s]"""
+"""Resolution of dates in the cluster: an event may be so much later than its date. [s]"""
 SLACK: Final = 2.0 * SECOND
 """The same for the time between two events. [s]"""
 KEPT: Final = 12
@@ -41,7 +38,7 @@ KEPT: Final = 12
 
 
 def after_look(record: RunRecord | None, observation: Observation, now: float) -> RunRecord:
-    """A job's record after a look at `now`, in seconds of the epoch; `record` is None at first.
+    """A job's record after a look at `now` [s]; `record` is the one before, None at the first look.
 
     >>> from mofa_operator.observe.jobs.run_record import interruptions
     >>> def look(restarts):
@@ -86,7 +83,7 @@ def _at(moment: float, level: RecoveryClass, cause: str = "") -> RunInterruption
 
 def _with_counter(record: RunRecord, name: str, counter: Counter, now: float) -> RunRecord:
     """The record after a look at a restart counter; its increase is interruptions."""
-    if name not in record.marks:  # first look: what it counted before belongs to `earlier`
+    if name not in record.marks:  # at the first look, all that it counted is from before
         count_before = max(counter.value, record.earlier.get(counter.recovery_class, 0))
         earlier = {
             **record.earlier,
@@ -112,14 +109,14 @@ def _with_counter(record: RunRecord, name: str, counter: Counter, now: float) ->
 
 
 def _with(record: RunRecord, evidence: RunInterruption) -> RunRecord:
-    """The record with evidence of an interruption: part of one that is known, or a new one."""
+    """The record with evidence of an interruption, merged into one that it has, or a new one."""
     matching = [
         incident
         for incident in record.incidents
         if not set(evidence.claims) & set(incident.claims) and _same(record, incident, evidence)
     ]
     match = None
-    if matching:  # the one whose moment is known best and is not later; of several, the last
+    if matching:  # the last one whose moment is known best and is not later
         match = min(
             reversed(matching),
             key=lambda incident: (incident.high - incident.low, incident.low > evidence.high),
@@ -132,7 +129,7 @@ def _with(record: RunRecord, evidence: RunInterruption) -> RunRecord:
 
 
 def _same(record: RunRecord, incident: RunInterruption, evidence: RunInterruption) -> bool:
-    """Whether evidence can be of this interruption: no progress lies between."""
+    """Whether evidence can be of this interruption: no progress lies between the two."""
     end = float("inf")
     if incident.low < incident.high:
         begin = incident.low
@@ -151,7 +148,7 @@ def _same(record: RunRecord, incident: RunInterruption, evidence: RunInterruptio
 def _merged(
     record: RunRecord, incident: RunInterruption, evidence: RunInterruption
 ) -> RunInterruption:
-    """The interruption with more evidence; a known moment replaces an interval."""
+    """The interruption with more evidence; an exact moment replaces an interval."""
     low, high = evidence.low, evidence.high
     level = costlier(evidence.level, incident.level)
     cause = max(evidence.cause, incident.cause, key=CAUSES.index)
@@ -161,7 +158,7 @@ def _merged(
             moment_known = replace(evidence, level=level, cause=cause, claims=())
             return replace(_fresh(record, moment_known), claims=claims)
         if incident.alive is not None and incident.alive > high:
-            # there was progress between; when training went on was not seen
+            # there was progress in between; when training went on was not seen
             over = min(incident.recovered, incident.alive)
             incident = replace(incident, alive=None, recovered=over, recovery=None, lost=0.0)
     if (low == high) == (incident.low == incident.high):
@@ -172,7 +169,7 @@ def _merged(
 
 
 def _fresh(record: RunRecord, evidence: RunInterruption) -> RunInterruption:
-    """A new interruption; a node that was lost shortly before is its cause."""
+    """A new interruption; its cause is a node that was lost shortly before, if there is one."""
     fresh, high = replace(evidence, alive=record.step_at), evidence.high
     if (node_lost := _node_lost(record, high)) is not None:
         fresh = replace(
@@ -196,7 +193,7 @@ def _fresh(record: RunRecord, evidence: RunInterruption) -> RunInterruption:
 
 
 def _node_lost(record: RunRecord, high: float) -> float | None:
-    """When a node was lost that can be the cause by `high`: no progress or interruption between."""
+    """When a node was lost with no progress or interruption from then until `high`. [s]"""
     since = [incident.recovered for incident in record.incidents if incident.recovered is not None]
     if record.step_at is None:
         since.append(high - WARNING)
@@ -257,7 +254,7 @@ def _step_seconds(record: RunRecord, step: int, moment: float) -> float:
 def _made_ready(
     record: RunRecord, now: float, *, ready: bool, drop: RecoveryClass | None
 ) -> RunRecord:
-    """The record with readiness: its loss may interrupt; its return ends that without steps."""
+    """The record with readiness, whose loss can interrupt; its return ends that without steps."""
     if drop and not ready and record.has_run and not record.unready and record.ended is None:
         record = _with(record, _at(now, drop))
     if ready and record.unready and record.step_at is None:
@@ -266,7 +263,7 @@ def _made_ready(
 
 
 def _still_alive(record: RunRecord, moment: float) -> RunRecord:
-    """The record with a step seen late that ended just before an interruption: it ends none."""
+    """The record with a step from just before an interruption, which therefore goes on."""
     incidents = tuple(
         replace(incident, alive=moment)
         if incident.recovered is None
@@ -279,18 +276,13 @@ def _still_alive(record: RunRecord, moment: float) -> RunRecord:
 
 
 def _recovered(
-    record: RunRecord,
-    moment: float,
-    gained: float,
-    redone: int,
-    pace: float,
-    *,
-    fell: bool = False,
+    record: RunRecord, moment: float, gained: float, redone: int, pace: float, *, fell: bool = False
 ) -> RunRecord:
-    """The record after training went on: open interruptions are over; time and steps are the last.
+    """The record after training went on: open interruptions are over, and the last of them has the
+    recovery time and the steps that were trained again.
 
     A step that `fell` back was finished after the interruption, however coarsely both are dated.
-    Another step that is dated within the second of a known moment may have been finished before it.
+    Any other step that is dated within a second of a known moment may have been finished before it.
     """
     incidents = list(record.incidents)
     open_indices = [
@@ -304,10 +296,7 @@ def _recovered(
         if index == open_indices[-1]:
             recovery = max(0.0, moment - incident.began - gained)
             incident = replace(
-                incident,
-                recovery=recovery,
-                redone=redone,
-                lost=recovery + redone * pace,
+                incident, recovery=recovery, redone=redone, lost=recovery + redone * pace
             )
         incidents[index] = incident
     return replace(record, incidents=tuple(incidents)) if open_indices else record
@@ -318,7 +307,7 @@ def _lately(moments: tuple[float, ...], now: float) -> tuple[float, ...]:
 
 
 def _folded(record: RunRecord) -> RunRecord:
-    """The record with no more interruptions than are kept."""
+    """The record with at most `KEPT` interruptions one by one, and the older ones as sums."""
     while len(record.incidents) > KEPT:
         first, *others = record.incidents
         ended = first.recovered if first.recovered is not None else first.high

@@ -1,6 +1,4 @@
-"""What the running pods of a job are told: pure, and without anything but the layout's
-own words.
-"""
+"""Which launch arguments the running pods of a job have; only those that say the layout count."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from mofa_operator.objects import LiveObject
 from mofa_operator.snapshot import SeenLaunch
 
 _MOST: Final = 16
-"""Pods of different form that are read. [1]"""
+"""Most different forms of a job's pods that are read. [1]"""
 _RUNS: Final = "Running"
 
 
@@ -30,7 +28,7 @@ def running(pods: Iterable[Body]) -> list[Body]:
 
 
 def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -> SeenLaunch | None:
-    """What the running pods of a job are told; None where none of them runs a known trainer."""
+    """The launch arguments of a job's running pods; None where none runs a known trainer."""
     pods_by_words: dict[tuple[str, ...], str] = {}
     forms: set[str] = set()
     for pod in running(pods):
@@ -55,7 +53,7 @@ def seen_launch(job: LiveObject, pods: Iterable[Body], beside: Iterable[Body]) -
 
 def _stated(job: LiveObject, beside: Iterable[Body]) -> tuple[str, ...]:
     """Words of the launch command in the job's manifest; empty where it has none."""
-    body = {**job.body, "metadata": {}}  # without what was seen before
+    body = {**job.body, "metadata": {}}  # annotations may hold what was seen before
     launch = identify(body, Beside(beside)).launch_found
     return () if launch is None else layout_words(launch.words)
 

@@ -1,12 +1,13 @@
-"""Interruptions that pods of running jobs show in kube-state-metrics: we may not read pods.
+"""Interruptions that pods of running jobs show in kube-state-metrics; the operator may not read the
+pods themselves.
 
-    process   a container ended and was started again, to the second
-    pod       a slot got a new pod within an attempt, when the new pod was created
-    job       the restart attempt grew, and the pods of the new attempt were created
+    process   a container ended and was started again: dated by its end, to the second
+    pod       a slot got a new pod within an attempt: dated by the new pod's creation
+    job       the restart attempt grew: dated by the creation of the new attempt's pods
 
-A pod that was preempted or evicted gives its cause to what replaces it. A job's pods are those
-whose job label bears the name of the object that the TrainingJob is about: its targetRef, else the
-TrainingJob itself.
+What replaces a preempted or evicted pod has that as its cause. A job's pods are those whose job
+label has the name of the object that the TrainingJob is about: its targetRef, else the TrainingJob
+itself.
 
 Device memory comes from NVIDIA's DCGM exporter: all that is in use on a device. Where the scrape
 keeps the exporter's labels (honorLabels), `namespace` and `pod` are the training pod's, and a
@@ -53,13 +54,13 @@ from mofa_operator.observe.prometheus.promql import (
 from mofa_operator.observe.prometheus.trainers import RECENT, JobName
 
 SPAN: Final = 3600.0
-"""How far back pods are read: one that is gone stays known for so long. [s]"""
+"""How far back pods are read, and so how long a pod that is gone stays known. [s]"""
 DEVICE_MEMORY: Final = "DCGM_FI_DEV_FB_USED"
 """Memory in use on a device. [MiB]"""
 _ONE_ANSWER: Final = 2000
-"""Pods up to which all their facts come in one answer. [1]"""
+"""Most pods of which all facts are asked in one query. [1]"""
 _NAMESPACES: Final = 50
-"""Namespaces up to which a query names them. [1]"""
+"""Most namespaces that a query names. [1]"""
 _KEPT: Final = ("namespace", "pod")
 _RENAMED: Final = ("exported_namespace", "exported_pod")
 _NONE: Final[Mapping[str, float]] = {}
@@ -111,10 +112,11 @@ async def gangs(
     lately: float = RECENT,
     exporters: tuple[str, ...] = EXPORTERS,
 ) -> dict[JobName, Gang]:
-    """The pods of some jobs, by job; a job without pods has no entry.
+    """The pods of each of some jobs; a job without pods has no entry.
 
-    `born` are with the moment at which each was made, 0 = unknown [s]: older pods were of a deleted
-    job of the same name. Device memory is that of `lately` [s]; `exporters` are trusted namespaces.
+    `born` has the jobs, each with the moment of its creation, 0 = unknown [s]: older pods were of a
+    deleted job of the same name. Device memory is the most in the last `lately` [s]; `exporters`
+    are trusted namespaces.
     """
     namespaces = sorted({namespace for namespace, _ in born})
     conditions = [matcher(name, value) for name, value in sorted(matchers.items())]
@@ -156,7 +158,7 @@ async def pods_of(prometheus: Prometheus, pool: Pool, at: float, span: float) ->
     pods = (await ask(pool.pods(span))).samples
     if not pods:
         return {}
-    # one query looks the pods up once, several have smaller answers
+    # one query finds the pods once; several queries have smaller answers
     parts = [POD_FACTS] if len(pods) <= _ONE_ANSWER else [(fact,) for fact in POD_FACTS]
     answers = await together(*(ask(pool.pod_facts(span, part)) for part in parts))
     facts: defaultdict[str, dict[str, Sample]] = defaultdict(dict)
@@ -226,8 +228,8 @@ def gang(
 def _replacements(pods: Iterable[Pod]) -> list[Sign]:
     """A sign of interruption for each pod that took the slot of an earlier pod.
 
-    Pods that no number tells apart and that were made together stand side by side in one slot;
-    each later one follows one of them, first those that made room.
+    Pods that have no number and were created together share a slot; each later pod replaces one of
+    them, those that made room first.
     """
     slots: defaultdict[str, list[tuple[float, Pod]]] = defaultdict(list)
     for pod in pods:
@@ -238,40 +240,40 @@ def _replacements(pods: Iterable[Pod]) -> list[Sign]:
         members.sort(key=lambda member: member[0])
         first = members[0][0]
         size = 1 if is_of_one(slot) else sum(created - first < LANES for created, _ in members)
-        before = [pod for _, pod in members[:size]]
+        peers = [pod for _, pod in members[:size]]
         for created, pod in members[size:]:
-            gone = before[0] if size == 1 else next((p for p in before if p.made_room), None)
-            cause = "" if gone is None else _cause(gone)
+            replaced = peers[0] if size == 1 else next((p for p in peers if p.made_room), None)
+            cause = "" if replaced is None else _cause(replaced)
             signs.append(Sign(at=created, recovery_class=RecoveryClass.POD, cause=cause))
-            before.remove(gone if gone is not None else before[0])
-            before.append(pod)
+            peers.remove(replaced if replaced is not None else peers[0])
+            peers.append(pod)
     return signs
 
 
 def _new_attempts(attempts: Mapping[str, Sequence[Pod]]) -> list[Sign]:
-    """Attempts after others: the whole job was made anew."""
+    """A sign for each later attempt: the whole job was made anew."""
     numbers = sorted((int(attempt), attempt) for attempt in attempts if attempt.isdecimal())
     signs = []
     for (_, before), (_, after) in pairwise(numbers):
         created = [pod.created for pod in attempts[after] if pod.created is not None]
         # the last pod of each slot shows how the attempt ended
         last = {pod.slot: pod for pod in sorted(attempts[before], key=lambda p: p.created or 0.0)}
-        gone = next((pod for pod in last.values() if pod.made_room), None)
+        made_room = next((pod for pod in last.values() if pod.made_room), None)
         if created:
-            cause = "" if gone is None else _cause(gone)
+            cause = "" if made_room is None else _cause(made_room)
             signs.append(Sign(at=min(created), recovery_class=RecoveryClass.JOB, cause=cause))
     return signs
 
 
-def _cause(before: Pod) -> str:
-    """Why a pod went; empty where that is unknown."""
-    return "preemption" if before.preempted else "eviction" if before.made_room else ""
+def _cause(pod: Pod) -> str:
+    """Why a pod is gone; empty where that is unknown."""
+    return "preemption" if pod.preempted else "eviction" if pod.made_room else ""
 
 
 def _counters(
     pods: Mapping[str, Pod], attempts: Mapping[str, Sequence[Pod]], ends: Mapping[str, float]
 ) -> dict[str, Counter]:
-    """The restart attempt, and restarts of containers whose moment is unknown."""
+    """Counters of restart attempts, and of restarts of containers whose moment is unknown."""
     counters: dict[str, Counter] = {}
     numbers = [int(attempt) for attempt in attempts if attempt.isdecimal()]
     if numbers:

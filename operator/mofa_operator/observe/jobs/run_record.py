@@ -1,7 +1,7 @@
 """What is remembered of a running job: interruptions, recoveries, lost and effective time.
 
-Everything here is a value; `observe.jobs.interruptions` makes the next record from an observation.
-As text it stands in the job's status, so that a restart of the operator forgets nothing.
+Records never change; `observe.jobs.interruptions` makes the next one from an observation. A record
+is kept as text on the job, so that a restart of the operator forgets nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
 
 CAUSES: Final = ("", "failure", "eviction", "preemption")
-"""Causes, the one that says least first; an interruption without a cause counts as a failure."""
+"""Causes, the least specific first; an interruption without a cause counts as a failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunInterruption:
-    """One interruption; `low` to `high` is when it began, one moment where that is known. [s]"""
+    """One interruption; it began between `low` and `high`, which are equal where that is known."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ class Totals:
     """Lost time by cause. [s]"""
 
     def with_interruption(self, interruption: RunInterruption) -> Totals:
-        """With one interruption more."""
+        """These sums with one interruption more."""
         return self.added(
             interruption.level,
             interruption.cause or "failure",
@@ -76,7 +76,7 @@ class Totals:
         recovery: float | None = None,
         lost: float = 0.0,
     ) -> Totals:
-        """With more interruptions of a class and cause, and what they cost."""
+        """These sums with more interruptions of a class and cause, and their cost."""
         counts, times, losses = dict(self.counts), dict(self.recoveries), dict(self.lost)
         counts[recovery_class, cause] = counts.get((recovery_class, cause), 0) + count
         if recovery is not None:
@@ -94,13 +94,13 @@ class RunRecord:
     since: float
     """When it was first looked at. [s]"""
     earlier: Mapping[RecoveryClass, int] = field(default_factory=dict)
-    """Restarts by class before that, which are in no other figure. [1]"""
+    """Restarts by class before the first look, which no other figure includes. [1]"""
     marks: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     """Highest value of each counter, and when it was last looked at. [1, s]"""
     incidents: tuple[RunInterruption, ...] = ()
     """The last interruptions, in order."""
     older: Totals = field(default_factory=Totals)
-    """The interruptions before."""
+    """Sums over the interruptions before those."""
     horizon: float | None = None
     """Until when interruptions are in `older`: earlier signs are counted already. [s]"""
     nodes_lost: tuple[float, ...] = ()
@@ -110,18 +110,18 @@ class RunRecord:
     step_at: float | None = None
     """When progress was last seen. [s]"""
     before_at: float | None = None
-    """When it was seen before that. [s]"""
+    """When progress was seen the time before. [s]"""
     top: int | None = None
     """Highest step that was ever finished. [1]"""
     step_seconds: float | None = None
     """Time of a step. [s]"""
     effective: float = 0.0
-    """Time of steps that count. [s]"""
+    """Time of the steps that were gained, each counted once. [s]"""
     has_run: bool = False
     unready: bool = False
     """Whether part of it did not run at the last look."""
     ended: float | None = None
-    """When it was done. [s]"""
+    """When the job ended. [s]"""
     waited: float = 0.0
     """Time in a queue or suspended, without a wait that still lasts. [s]"""
     waits: float | None = None
@@ -216,7 +216,7 @@ _INTERRUPTION: Final = tuple(part.name for part in fields(RunInterruption))
 
 
 def to_text(record: RunRecord) -> str:
-    """A record as text; what is as in an empty record is left out.
+    """A record as text; values that are as in an empty record are left out.
 
     >>> to_text(RunRecord(since=5.0, step=3))
     '{"v":1,"since":5.0,"step":3}'
@@ -250,7 +250,7 @@ def to_text(record: RunRecord) -> str:
 
 
 def from_text(text: object) -> RunRecord | None:
-    """The record of a text; None where it has none.
+    """The record that a text holds; None where it holds none.
 
     >>> from_text('{"v":1,"since":5.0,"step":3}').step
     3

@@ -1,6 +1,5 @@
-"""What the account of a pool wants to know of a job, and no series of Prometheus tells: how often
-it saves, and whether it wants nodes. Pure, from what is seen of it, what its pods are told, and
-its manifest.
+"""Facts of a job that the account of a pool needs and no series of Prometheus has: how often it
+saves, and whether it wants nodes. They come from what is seen of it, its pods and its manifest.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from mofa_operator.objects import LiveObject, LiveTrainingJob, figure
 from mofa_operator.snapshot import JobSnapshot
 
 _SHORTEST: Final = 10.0
-"""Least time between two saves that is believed, as of `spec.incidents.checkpointSeconds`. [s]"""
+"""Least time between two saves that is believed, as for `spec.incidents.checkpointSeconds`. [s]"""
 SEEN: Final = 0.02
-"""How far a time between saves may be off where steps are seen. Ours. [1]"""
+"""Relative error of a time between saves where steps are seen. Ours. [1]"""
 PREDICTED: Final = 0.08
-"""The same where a step is only predicted: half of the predictions are within 4 %. [1]"""
+"""The same where the time of a step is predicted: half of the predictions are within 4 %. [1]"""
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
-"""Label of a job that Kueue suspends, and starts again."""
+"""Label of a job that Kueue suspends and starts again."""
 _LONGEST: Final = 604_800.0
-"""Greatest time between two saves that is believed, likewise. [s]"""
+"""Greatest time between two saves that is believed. [s]"""
 
 
 def job_facts(snapshot: JobSnapshot) -> JobFacts:
@@ -46,15 +45,15 @@ def job_facts(snapshot: JobSnapshot) -> JobFacts:
 
 
 def _queued(job: LiveObject) -> bool:
-    """Whether who suspended a job is a queue that will start it again."""
+    """Whether a queue suspended the job and will start it again."""
     return _QUEUE in job.labels
 
 
 def time_between_saves(snapshot: JobSnapshot) -> float | None:
     """Time between two saves of a job; None where nothing says it. [s]
 
-    What its trainer is seen to do goes first. Else it is the number of steps that its pods or its
-    manifest say, in steps as long as they are seen to be, or as they are predicted.
+    The time that is seen of its trainer comes first. Else it is the number of steps that its pods
+    or its manifest say, times the time of a step as it is seen or predicted.
     """
     seconds = _seen_interval(snapshot)
     if not seconds:
@@ -99,7 +98,7 @@ def _predicted_step(snapshot: JobSnapshot) -> float | None:
 
 
 def _advised_interval(job: LiveObject) -> Mapping[str, float]:
-    """What was advised, in steps and in seconds: their ratio is the predicted step."""
+    """The advised interval in steps and in seconds; their ratio is the predicted step time."""
     return {
         unit: figure(job.annotations.get(f"{PREFIX}checkpoint-interval-{unit}")) or 0.0
         for unit in ("steps", "seconds")

@@ -1,19 +1,19 @@
-"""Records of running jobs, kept from look to look, and read from the job's status after a restart.
+"""Records of running jobs, kept from look to look, and read from the job after a restart.
 
     Prometheus   steps one by one, throughput, pods         `Telemetry`
     watches      the object behind targetRef, nodes         its kind of jobs, the store
 
-A job is there to train, whatever its steps do, where its object, its pods or its trainer shows it
-and none shows that it is over:
+A job is alive, whatever its steps do, where its object, its pods or its trainer shows so, and none
+of them shows that it is over:
 
     object    all of it is ready                 its kind of jobs, from the watch
-    pods      every one that lives has a node    kube-state-metrics, `Gang`
-    trainer   its series exist                   `Telemetry.there`
+    pods      all that live have nodes           kube-state-metrics, `Gang`
+    trainer   its series exist                   `Telemetry.series_since`
 
-A missing step would be seen where the trainer's series exist, where steps were seen before, and
-where pods have nodes and do not run. A job whose pods wait for nodes waits in a queue. A job that
-starts again and again without a step is still the same start: only the end or the suspension of its
-object, or `AWAY` without any of the three, makes the next one a new start.
+A missing step is noticed where the trainer's series exist, where steps were seen before, and where
+pods have nodes and do not run. A job whose pods wait for nodes waits in a queue. A job that starts
+again and again without a step is still in the same start. A new start needs the end or suspension
+of its object before it, or `AWAY` without any of the three signs.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from mofa_operator.snapshot import Alive, Running
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """Source of what a TrainJob's trainer reports to its status."""
 AWAY: Final = RECENT
-"""Time that a job may be gone within one start: pods that crash are back in five minutes. [s]"""
+"""How long a job may be gone within one start; pods that crash are back in five minutes. [s]"""
 _JOINED: Final = 600.0
-"""A job must be older than the first look by this time for its series of before to count. [s]"""
+"""A job's earlier series count if it is older than the first look by at least this. [s]"""
 _STEPS: Final = 10
-"""Steps' time after which an effective training time ratio says anything. [1]"""
+"""Steps after whose time an effective training time ratio means anything. [1]"""
 
 
 class _Report(NamedTuple):
@@ -73,7 +73,7 @@ class _Memory:
 
 
 class _Identity(NamedTuple):
-    """A job and not a later one of the same name."""
+    """A job, told apart from a later one of the same name."""
 
     namespace: str
     name: str
@@ -84,7 +84,7 @@ class RunRecords:
     """What is remembered of every job that is looked at."""
 
     def __init__(self, lost: Callable[[str], str]) -> None:
-        """`lost` is since when a node is not ready; empty where it is."""
+        """`lost` says since when a node is not ready; empty where it is ready."""
         self._lost = lost
         self._memories: dict[_Identity, _Memory] = {}
 
@@ -107,9 +107,9 @@ class RunRecords:
         new_steps = tuple(
             step for step in telemetry.finished_steps if step.sampled_at > memory.sampled_at
         )
-        if telemetry.finished_steps:  # another look may be coarser, and date a step otherwise
+        if telemetry.finished_steps:  # a coarser look may date the same step differently
             memory.sampled_at = max(memory.sampled_at, telemetry.finished_steps[-1].sampled_at)
-        memory.record = carried(
+        memory.record = after_observations(
             record,
             observations,
             new_steps,
@@ -133,7 +133,7 @@ class RunRecords:
         running: Running | None,
         now: float,
     ) -> Alive | None:
-        """Whether a job is there to train, after the look that showed what is `running`."""
+        """Whether a job is alive, after the look that gave `running`; None where it is not."""
         memory = self._memories.setdefault(_identity(job), _Memory())
         alive_now = _alive(memory, target, telemetry, running, now)
         if memory.record is not None:
@@ -154,7 +154,7 @@ def _alive(
     running: Running | None,
     now: float,
 ) -> Alive | None:
-    """Whether a job is there to train, and since when; None where it is not, or that is unknown."""
+    """Since when a job is alive, and more; None where it is not alive, or that is unknown."""
     observations = _observed(target, now)
     if any(
         observation.ended is not None or observation.suspended is not None
@@ -163,12 +163,12 @@ def _alive(
         memory.alive = None
         return None
     reports = target is not None and _report(target) != (None, Observation())
-    trainer = 0.0 if telemetry.there is None and reports else telemetry.there
+    trainer = 0.0 if telemetry.series_since is None and reports else telemetry.series_since
     pods = None if telemetry.gang is None else telemetry.gang.since
     ready = any(observation.ready for observation in observations)
     placed = telemetry.gang is not None and telemetry.gang.placed
     if not ready and not placed and pods is None and trainer is None:
-        return None  # the start that it had stays remembered for `AWAY`
+        return None  # its start stays remembered for `AWAY`
     before = memory.alive
     if before is not None and now - before.at > AWAY:
         before = None
@@ -177,7 +177,7 @@ def _alive(
     seconds = running.step_seconds if running is not None else record.step_seconds
     step_at = record.step_at if step else None
     if step and step_at is None and step != memory.step:
-        # a step without a date was finished when it was first seen
+        # a step without a date counts as finished when it was first seen
         memory.step, memory.step_at = step, now
     if step_at is None:
         step_at = memory.step_at
@@ -192,7 +192,7 @@ def _alive(
     return memory.alive
 
 
-def carried(
+def after_observations(
     record: RunRecord | None,
     observations: Iterable[Observation],
     finished_steps: Path,
@@ -201,7 +201,7 @@ def carried(
     step_seconds: float | None = None,
     nodes_lost: tuple[float, ...] = (),
 ) -> RunRecord:
-    """A record after one more look, with signs and steps taken in the order of their times."""
+    """A record after one more look; signs and steps are taken in the order of their times."""
     all_observations = list(observations)
     signs = sorted(
         {sign for observation in all_observations for sign in observation.signs},
@@ -229,7 +229,7 @@ def carried(
 
 
 def _joined(telemetry: Telemetry, now: float, target: LiveObject | None) -> RunRecord | None:
-    """The record of a job older than the first look: its time, and the effective part by series.
+    """The record of a job that is older than the first look, from its series; None where it is not.
 
     Series that are older than its object were those of another job of the same name.
     """
@@ -261,7 +261,7 @@ def _joined(telemetry: Telemetry, now: float, target: LiveObject | None) -> RunR
 
 
 def _figures(record: RunRecord, running: Running, now: float) -> Running:
-    """The figures of a running job: rates from its series, all that is counted from its record."""
+    """The figures of a running job: rates from its series, and counts from its record."""
     seconds = running.step_seconds or record.step_seconds
     early = record.step_at is None or seconds is None or now - record.since < _STEPS * seconds
     return replace(
@@ -293,7 +293,7 @@ def _report(target: LiveObject) -> _Report:
 
 
 def _recent_report(target: LiveObject, now: float) -> _Report | None:
-    """The report of a trainer that still reports."""
+    """The report of a trainer, if it is recent."""
     report = _report(target)
     if report.tokens_per_second is None and report.steps.step is None:
         return None

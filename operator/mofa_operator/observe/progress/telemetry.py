@@ -1,14 +1,14 @@
 """One look at all running jobs: steps in their trainers' series, and pods in kube-state-metrics.
 
-A series counts for a job where the scrape places its target in the job's namespace, whatever its
-own labels claim. So every query names one namespace, and what another one publishes is not even
-seen. Where Prometheus scrapes anything in that namespace, the series' target must be up there:
-`up` has the target's labels, also where honorLabels lets targets write their own. A job of which
-two targets say what cannot both be is contested, and nothing is said of it. Jobs that share queries
-fail together, and no other job with them; without an answer about pods, only causes and classes of
-interruptions are unknown.
+A series counts for a job where the scrape places its target in the job's namespace, whatever the
+series' own labels claim. So every query names one namespace, and what another one publishes is not
+even read. Where Prometheus scrapes anything in that namespace, the series' target must be up there:
+`up` has the target's labels, also where honorLabels lets targets write their own. A job is
+contested, and nothing is said of it, where two targets publish values that contradict each other.
+Jobs that share queries fail together, and no other job with them; without an answer about pods,
+only causes and classes of interruptions are unknown.
 
-A job runs while its last finished step changes; one whose series stand still or are gone has no
+A job runs while its last finished step changes; a job whose series stand still or are gone has no
 entry. Numbers that an exporter does not publish stay None, never zero.
 """
 
@@ -51,15 +51,16 @@ from mofa_operator.snapshot import SHAPE, Curves, Running
 WINDOW: Final = 7 * DAY
 """How far back the observed ETTR looks. [s]"""
 MOST_OWN: Final = 32
-"""Jobs of one namespace that may have matchers of their own: each costs queries of its own. [1]"""
+"""Most jobs of a namespace with matchers of their own, as each costs queries of its own. [1]"""
 BACK: Final = 120.0
-"""How far a look goes back beyond the one before: samples arrive late. [s]"""
+"""How far a look goes back beyond the last one, because samples arrive late. [s]"""
 FINEST: Final = 1.0
 """Least time between two moments at which steps are read. [s]"""
 COARSEST: Final = 15.0
-"""Greatest time between them: a step dated too early seems to precede its interruption. [s]"""
+"""Greatest time between them; a step that is dated too early seems to precede its interruption. [s]
+"""
 POINTS: Final = 36_000
-"""Most points of an answer with steps: more jobs are read more coarsely, then less far. [1]"""
+"""Most points of an answer with steps; more jobs are read more coarsely, then less far back. [1]"""
 _MOST_COUNT: Final = 1e9
 """No sequence and no batch is longer. [1]"""
 _OWN_QUERY: Final = "query"
@@ -77,7 +78,7 @@ class JobSeries:
     matchers: Mapping[str, str] = field(default_factory=dict)
     """Labels that pick its series: its own and those of its profile."""
     pool: Mapping[str, str] = field(default_factory=dict)
-    """Labels of its profile alone, which pick what the trainer does not publish."""
+    """Labels of its profile alone, which pick series that its trainer does not publish."""
     owner: str = ""
     """Name of the object that has its pods; empty = its own name."""
     born: float = 0.0
@@ -89,7 +90,7 @@ class JobSeries:
     step_query: str | None = None
     """The profile's own query for the last finished step."""
     scraped: bool = False
-    """Whether Prometheus scrapes targets in its namespace; then no others speak of it."""
+    """Whether Prometheus scrapes targets in its namespace; then only their series count."""
 
     @property
     def job(self) -> JobName:
@@ -98,7 +99,7 @@ class JobSeries:
 
     @property
     def pods_of(self) -> JobName:
-        """The object that has its pods."""
+        """Namespace and name of the object that has its pods."""
         return JobName(self.namespace, self.owner or self.name)
 
     @property
@@ -108,7 +109,7 @@ class JobSeries:
 
     @property
     def has_own_matchers(self) -> bool:
-        """Whether it is picked by more than its profile's labels."""
+        """Whether its series are picked by more than its profile's labels."""
         return not self.has_own_queries and self.matchers != self.pool
 
     @property
@@ -122,10 +123,10 @@ class FinishedStep(NamedTuple):
     """A finished step of a job, in the order in which steps were finished."""
 
     after: float
-    """It was finished after this moment. [s]"""
+    """The moment of the sample before; the step was finished after it. [s]"""
     step: int
     sampled_at: float
-    """The sample that first showed it. [s]"""
+    """When it was first sampled. [s]"""
 
 
 Path: TypeAlias = tuple[FinishedStep, ...]
@@ -134,15 +135,15 @@ Path: TypeAlias = tuple[FinishedStep, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Telemetry:
-    """What one look at a job brought; what it did not is None or empty."""
+    """What one look at a job showed; what it did not show is None or empty."""
 
     running: Running | None = None
-    """What its series show, where it runs."""
+    """Its figures, where it runs."""
     finished_steps: Path = ()
     """Its steps since the last look, or from before it."""
     gang: Gang | None = None
     """Its pods."""
-    there: float | None = None
+    series_since: float | None = None
     """Since when its trainer's series exist, 0 = unknown; None = they do not. [s]"""
     refused: str = ""
     """Why it could not be looked at; empty where it was."""
@@ -194,22 +195,24 @@ class TelemetryReader:
         """The telemetry of jobs that share their queries, or what failed."""
         try:
             figures = await running(self._prometheus, group, now)
-            presence = await present(self._prometheus, group, now)
+            presence = await series_presence(self._prometheus, group, now)
             paths = await finished_steps(self._prometheus, group, now, span)
         except MofaError as error:
             return error
-        there = {job: since for job, since in presence.items() if not isinstance(since, str)}
+        since = {job: value for job, value in presence.items() if not isinstance(value, str)}
         telemetry = {
             job: Telemetry(
-                running=figures.get(job), finished_steps=paths.get(job, ()), there=there.get(job)
+                running=figures.get(job),
+                finished_steps=paths.get(job, ()),
+                series_since=since.get(job),
             )
-            for job in figures.keys() | there.keys() | paths.keys()
+            for job in figures.keys() | since.keys() | paths.keys()
         }
         doubts = {job: why for job, why in presence.items() if isinstance(why, str)}
         return telemetry | {job: Telemetry(refused=why) for job, why in doubts.items()}
 
     async def _gangs(self, jobs: list[JobSeries], now: float, span: float) -> dict[JobName, Gang]:
-        """Pods by job; where namespaces together are too large an answer, each is asked alone."""
+        """Pods by job; where the answer for all namespaces is too large, each is asked alone."""
         pools: dict[tuple[object, ...], list[JobSeries]] = {}
         for job in jobs:
             pools.setdefault((job.exporters, *sorted(job.pool.items())), []).append(job)
@@ -233,7 +236,7 @@ class TelemetryReader:
 
 
 def grouped(series: Iterable[JobSeries]) -> tuple[list[list[JobSeries]], dict[JobName, str]]:
-    """Jobs that share their queries, and the reasons why others are refused."""
+    """Groups of jobs that share their queries, and why other jobs are refused."""
     groups: dict[tuple[object, ...], list[JobSeries]] = {}
     refused: dict[JobName, str] = {}
     own_counts: Counter[str] = Counter()
@@ -274,23 +277,23 @@ class _Exporter:
 
     @property
     def pool(self) -> Pool:
-        """Conditions of the series: their labels, and a target that runs in the jobs' namespace."""
+        """Conditions on the series: labels, and a target that runs in the jobs' namespace."""
         first = self.jobs[0]
         picked = (matcher(name, value) for name, value in sorted(first.matchers.items()))
         scraped = first.namespace if first.scraped else ""
         return Pool(matchers=(matcher(NAMESPACE, first.namespace), *picked), scraped=scraped)
 
     def points(self, result: QueryResult) -> dict[JobName, tuple[Point, ...]]:
-        """The points of each job; of several unnamed series, those with the largest last value."""
+        """The points of each job; of series that name no job, those with the largest last value."""
         if not self.trainer.names:
             samples = sorted(result.samples, key=lambda sample: sample.value)
             return {self.jobs[0].job: samples[-1].points} if samples else {}
-        wanted = {series.job for series in self.jobs}
+        job_names = {series.job for series in self.jobs}
         points_by_job = {self.named(s): s.points for s in result.samples}
-        return {job: points for job, points in points_by_job.items() if job in wanted}
+        return {job: points for job, points in points_by_job.items() if job in job_names}
 
     def named(self, sample: Sample) -> JobName:
-        """The job of which a sample speaks."""
+        """The job that a sample is about."""
         names = self.trainer.names
         return JobName(*map(sample.label, names)) if names else self.jobs[0].job
 
@@ -299,7 +302,7 @@ class _Exporter:
         return {job: points[-1][1] for job, points in self.points(result).items()}
 
     def shapes(self, result: QueryResult | None) -> dict[JobName, dict[str, int]]:
-        """The sizes of each job's model, from labels that hold numbers; of several shapes none."""
+        """The sizes of each job's model, from labels; none where its series differ."""
         shapes: dict[JobName, dict[str, int]] = {}
         for sample in () if result is None else result.samples:
             job = JobName(*map(sample.label, self.trainer.names))
@@ -349,9 +352,7 @@ async def running(
 async def _figures(
     prometheus: Prometheus, exporter: _Exporter, now: float, window: float
 ) -> dict[JobName, Running]:
-    """Figures of jobs that share an exporter: tokens per second, step time, steps, memory
-    and more.
-    """
+    """The figures of jobs that share an exporter."""
     trainer, pool = exporter.trainer, exporter.pool
     queries = {
         "steps": trainer.advancing(pool),
@@ -408,10 +409,10 @@ def _whole(value: float | None) -> int | None:
 
 
 def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
-    """Observed effective training time ratio, to 1: steps times step time over elapsed. Ours. [1]
+    """Observed effective training time ratio: steps times step time over elapsed time. Ours. [1]
 
-    Steps that are trained again count once, so the cost of a recovery shows. None where less than
-    ten steps' time has passed.
+    Steps that are trained again count once, so that recoveries lower it. None where less time than
+    that of ten steps has passed.
 
     >>> ettr(900, 2.0, 2000.0)
     0.9
@@ -422,7 +423,9 @@ def ettr(steps: float, step_seconds: float, elapsed: float) -> float | None:
 async def _own_figures(
     prometheus: Prometheus, job: JobSeries, now: float
 ) -> dict[JobName, Running]:
-    """A job by its profile's queries: it runs while steps grow, or has a speed without steps."""
+    """Figures of a job by its profile's queries: it runs while its steps grow, or without a query
+    for steps while it has a speed.
+    """
     figures = Running(source=_OWN_QUERY)
     if job.step_query:
         step = await _own_value(prometheus, job, job.step_query, now)
@@ -441,9 +444,10 @@ async def _own_figures(
 
 
 async def _own_value(prometheus: Prometheus, job: JobSeries, query: str, at: float) -> float | None:
-    """The value of a job: of the series that names it, else the largest, as ranks publish the same.
+    """The value of a job: of the series that names it, else the largest of those without a name, as
+    all ranks publish the same.
 
-    A series that still shows where its target runs counts only from the job's namespace.
+    A series that shows where its target runs counts only if that is the job's namespace.
     """
     filled_query = filled(query, {"namespace": job.namespace, "job": job.name})
     samples = [
@@ -462,14 +466,14 @@ _DOUBTS: Final = {
     "steps": f"contested: two targets say different steps of this job; {_LOOK}",
     "targets": f"its series come from no target that Prometheus scrapes in this namespace; {_LOOK}",
 }
-"""What is said of a job, by the doubt about it."""
+"""Why nothing is said of a job, by the value of the label `doubt`."""
 
 
-async def present(
+async def series_presence(
     prometheus: Prometheus, series: Iterable[JobSeries], now: float
 ) -> dict[JobName, float | str]:
-    """Jobs whose trainers' series exist, whether or not steps advance: since when [s], or why they
-    cannot be believed.
+    """Jobs whose trainers' series exist, whether or not steps advance, and since when [s]; or why
+    the series cannot be believed.
     """
     all_jobs = list(series)
 
@@ -503,9 +507,9 @@ async def finished_steps(
 ) -> dict[JobName, Path]:
     """Steps of all jobs whose exporter counts them, in the last `span` seconds.
 
-    A step that a sample shows was finished after the sample before it. That moment is taken: it is
-    never later than the truth, and the last step before an interruption and the first one after it
-    are early alike, so the time between them is right on average.
+    A step that a sample shows was finished after the sample before, and is dated by that one. This
+    is never too late; and as the last step before an interruption and the first one after it are
+    dated equally early, the time between them is right on average.
     """
 
     async def of_exporter(exporter: _Exporter) -> dict[JobName, Path]:
@@ -527,7 +531,7 @@ async def finished_steps(
 
 
 def step_grid(span: float, job_count: int) -> tuple[float, float]:
-    """Time between two moments at which the steps of some jobs are read, and how far back. [s, s]
+    """How far apart the moments are at which steps of jobs are read, and how far back. [s, s]
 
     >>> step_grid(900.0, 1), step_grid(900.0, 400), step_grid(900.0, 5000), step_grid(180.0, 400)
     ((1.0, 900.0), (10.0, 900.0), (15.0, 108.0), (2.0, 180.0))
@@ -537,7 +541,7 @@ def step_grid(span: float, job_count: int) -> tuple[float, float]:
 
 
 def path_of(steps: Sequence[Point], sample_moments: Sequence[Point]) -> Path:
-    """The path of a job from its step at each moment, and when what was read had been sampled.
+    """The path of a job, from its step at each moment and when that step had been sampled.
 
     Samples every five seconds, read every two: step 8 was first sampled at 15, and was finished
     after 10.

@@ -5,11 +5,10 @@
         answer.samples      # finite numbers, no series twice
         answer.warnings     # what the server warned of, a partial answer included
 
-Every failure is a `SourceUnreachable` with one line, and `TooMuch` where a smaller query may be
+Every failure is a `SourceUnreachable` of one line, or `TooMuch` where a smaller query may be
 answered. Temporary failures (the network, 429, 502, 503, 504) are tried three times, permanent ones
-once; a 401 makes the token be read again, once.
-Redirects are refused, answers are read as a stream and cut off at the limit, and no secret stands
-in a message. Of an answer:
+once; after a 401 the token is read again, once. Redirects are refused, answers are read as a stream
+and cut off at the limit, and messages hold no secret. In an answer:
 
     NaN or infinite value   left out, and a warning counts them
     the same series twice   a failure: either one may be wrong
@@ -46,15 +45,15 @@ ATTEMPTS: Final = 3
 PAUSE: Final = 0.5
 """Wait before the second attempt; it doubles. [s]"""
 AT_ONCE: Final = 4
-"""Queries of one asker at the same time: the server has others to serve. [1]"""
+"""Most queries of one client at the same time, because the server has others to serve. [1]"""
 _TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
 _FORM: Final = "application/x-www-form-urlencoded"
 _LARGE: Final = 1 << 18
-"""Larger answers are parsed in a thread, beside the event loop, one at a time. [B]"""
+"""Size from which answers are parsed in a thread beside the event loop, one at a time. [B]"""
 _PART: Final = 1 << 17
 """How much of a large answer is decoded at once. [B]"""
 _ITEM: Final = b',{"metric":'
-"""Where a series of an answer begins, but the first."""
+"""How each series of an answer begins, except the first."""
 _DECODER: Final = json.JSONDecoder()
 _PARSER: Final = ThreadPoolExecutor(1, "answers")
 T = TypeVar("T")
@@ -62,7 +61,7 @@ _PER_TURN: Final = 1000
 """Items after which other tasks have their turn. [1]"""
 _SHOWN: Final = 300
 _OF_SIZE: Final = frozenset({400, 422, 500, 503, 504})
-"""Statuses with which servers refuse a query for its size, as their words say."""
+"""Statuses with which servers refuse a query for its size, if their words say so."""
 _LIMIT: Final = re.compile(
     r"too many|too large|more than|exceed|limit|timed out|deadline", re.IGNORECASE
 )
@@ -70,14 +69,15 @@ _LIMIT: Final = re.compile(
 
 
 class TooMuch(SourceUnreachable):
-    """A query was over a limit of samples, series, bytes or time: a smaller one may be answered."""
+    """A query exceeds a limit of samples, series, bytes or time; a smaller one may be answered."""
 
 
-class NotAnAnswer(Exception):
-    """The bytes are no answer; the message says why."""
+class FailedQuery(Exception):
+    """A request brought no answer that can be used; the message says why."""
 
-    def __init__(self, why: str, *, too_much: bool = False) -> None:
+    def __init__(self, why: str, *, temporary: bool = False, too_much: bool = False) -> None:
         super().__init__(why)
+        self.temporary = temporary
         self.too_much = too_much
 
 
@@ -129,13 +129,13 @@ def parsed(raw: bytes | bytearray, query: str, most_series: int) -> QueryResult:
         or body.get("status") != "success"
         or not isinstance(body.get("data"), dict)
     ):
-        raise NotAnAnswer("answers with JSON that is not Prometheus'; check its address")
+        raise FailedQuery("answers with JSON that is not Prometheus'; check its address")
     data = body["data"]
     kind, result = data.get("resultType"), data.get("result")
     if kind == "scalar":
         kind, result = "vector", [{"metric": {}, "value": result}]
     if kind not in {"vector", "matrix"} or not isinstance(result, list):
-        raise NotAnAnswer(f"answers with {str(kind)[:40]!r} where a vector was expected")
+        raise FailedQuery(f"answers with {str(kind)[:40]!r} where a vector was expected")
     if len(result) > most_series:
         raise _too_many(query, most_series)
     samples, names, infinite = list[Sample](), set[int](), 0
@@ -151,14 +151,14 @@ def parsed(raw: bytes | bytearray, query: str, most_series: int) -> QueryResult:
                 samples.append(sample)
                 names.add(hash(frozenset(sample.labels.items())))
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise NotAnAnswer("answers with a series that cannot be read") from None
-    if len(names) < len(samples) and _twice(samples):
-        raise NotAnAnswer("answers with the same series twice")
+        raise FailedQuery("answers with a series that cannot be read") from None
+    if len(names) < len(samples) and _has_duplicates(samples):
+        raise FailedQuery("answers with the same series twice")
     return QueryResult(samples=tuple(samples), warnings=_warnings(body, infinite))
 
 
-def _too_many(query: str, most_series: int) -> NotAnAnswer:
-    return NotAnAnswer(
+def _too_many(query: str, most_series: int) -> FailedQuery:
+    return FailedQuery(
         f"answers with more than {most_series} series, the most that are read, to {query[:80]}",
         too_much=True,
     )
@@ -167,8 +167,8 @@ def _too_many(query: str, most_series: int) -> NotAnAnswer:
 def _in_parts(raw: bytes | bytearray) -> tuple[Any, Iterator[dict[str, Any]]]:
     """An answer without its series, and its series one by one.
 
-    A large one is decoded in parts, for the objects of 10,000 series at once are ten times their
-    bytes. No text in it can look like a cut: its quotes would be escaped.
+    A large one is decoded in parts, because the objects of 10,000 series are ten times as large as
+    their bytes. No text in it can look like `_ITEM`, as its quotes would be escaped.
     """
     begin = raw.find(b"[" + _ITEM[1:]) if len(raw) > _PART else -1
     if begin < 0:
@@ -188,8 +188,8 @@ def _in_parts(raw: bytes | bytearray) -> tuple[Any, Iterator[dict[str, Any]]]:
     return body, chain(chain.from_iterable(parts), [item])
 
 
-def _twice(samples: Iterable[Sample]) -> bool:
-    """Whether two series have the same labels; their hashes may be equal by chance."""
+def _has_duplicates(samples: Iterable[Sample]) -> bool:
+    """Whether two series have the same labels, and not only equal hashes."""
     names = [frozenset(sample.labels.items()) for sample in samples]
     return len(set(names)) < len(names)
 
@@ -198,7 +198,7 @@ def refusal(code: int, raw: bytes | bytearray) -> str:
     """Why a server refused, with its own words where it has some."""
     try:
         body = _json(raw)
-    except NotAnAnswer:
+    except FailedQuery:
         body = None
     error = body.get("error") if isinstance(body, dict) else None
     words = {
@@ -225,7 +225,7 @@ def _json(raw: bytes | bytearray) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise NotAnAnswer("answers with something that is not JSON; check its address") from None
+        raise FailedQuery("answers with something that is not JSON; check its address") from None
 
 
 def _series(
@@ -269,16 +269,6 @@ def _warnings(body: dict[str, Any], infinite: int) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-class _Failed(Exception):
-    """One attempt that failed."""
-
-    def __init__(self, why: str, *, temporary: bool = False, too_much: bool = False) -> None:
-        super().__init__(why)
-        self.why = why
-        self.temporary = temporary
-        self.too_much = too_much
-
-
 class Prometheus:
     """A server that answers PromQL."""
 
@@ -305,7 +295,7 @@ class Prometheus:
         trust = _trust(self._settings) if self._address.startswith("https:") else True
         self._client = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=trust),
-            timeout=aiohttp.ClientTimeout(),  # an attempt has one limit, in `_attempt`
+            timeout=aiohttp.ClientTimeout(),  # none here: `_attempt` limits each attempt
             auto_decompress=False,
         )
         return self
@@ -320,7 +310,7 @@ class Prometheus:
             await self._client.close()
 
     def beside(self) -> Prometheus:
-        """A client of this server and its connections, with its own limit of concurrent queries."""
+        """A client that shares this one's connections and has its own limit of queries at once."""
         other = copy(self)
         other._gate = asyncio.Semaphore(AT_ONCE)  # noqa: SLF001 - it is one of us
         return other
@@ -343,7 +333,7 @@ class Prometheus:
                 return parsed(raw, *reading)
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(_PARSER, parsed, raw, *reading)
-        except NotAnAnswer as error:
+        except FailedQuery as error:
             raise self._unreachable(str(error), too_much=error.too_much) from None
 
     async def _persistent(self, body: bytes) -> bytearray:
@@ -355,8 +345,8 @@ class Prometheus:
                 if status == 401 and not anew:
                     anew = True
                     status, raw = await self._attempt(body, anew=True)
-            except _Failed as failure:
-                why, temporary, too_much = failure.why, failure.temporary, failure.too_much
+            except FailedQuery as error:
+                why, temporary, too_much = str(error), error.temporary, error.too_much
             else:
                 if status == 200:
                     return raw
@@ -388,33 +378,33 @@ class Prometheus:
             ):
                 return response.status, await self._read(response)
         except TimeoutError:
-            raise _Failed(
+            raise FailedQuery(
                 f"no answer within {self._settings.timeout:g} s", temporary=True, too_much=True
             ) from None
         except aiohttp.InvalidURL as error:
-            raise _Failed(type(error).__name__) from None
+            raise FailedQuery(type(error).__name__) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Failed(_network(error), temporary=True) from None
+            raise FailedQuery(_network(error), temporary=True) from None
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytearray:
         if 300 <= response.status < 400:
-            raise _Failed(
+            raise FailedQuery(
                 "redirects to another address, which is not followed; configure its final address"
             )
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise _Failed("sends a compressed answer that was not asked for")
+            raise FailedQuery("sends a compressed answer that was not asked for")
         largest = self._settings.largest_answer
         raw = bytearray()
         async for part in response.content.iter_any():
             raw += part
             if len(raw) > largest:
-                raise _Failed(f"answers with more than {largest} bytes", too_much=True)
+                raise FailedQuery(f"answers with more than {largest} bytes", too_much=True)
         return raw
 
     def _unreachable(self, why: str, *, too_much: bool = False) -> SourceUnreachable:
         line = " ".join(f"Prometheus at {self._address}: {why}".split())
         kind = TooMuch if too_much else SourceUnreachable
-        return kind(self._credentials.struck(line))
+        return kind(self._credentials.without_secrets(line))
 
 
 def _network(error: Exception) -> str:
@@ -484,7 +474,7 @@ async def together(*coroutines: Coroutine[Any, Any, T]) -> list[T]:
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Items one by one; other tasks have turns between, as an answer may have many series."""
+    """Items one by one, with turns for other tasks in between: an answer may have many series."""
     for number, item in enumerate(items):
         if number % _PER_TURN == _PER_TURN - 1:
             await asyncio.sleep(0)

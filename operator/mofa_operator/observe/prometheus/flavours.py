@@ -1,13 +1,13 @@
 """Differences between servers that speak Prometheus' protocol, as data; and our credentials.
 
-    prometheus       itself, and what is no different
+    prometheus       itself, and servers that do not differ
     thanos           replicas are merged, and an answer without all stores is an error
     mimir            the tenant goes in X-Scope-OrgID (Cortex, Loki's kin)
     victoriametrics  says `isPartial` where others have warnings
     google, azure    managed; a bearer token in a file
     amazon           managed; every request is signed (SigV4), by botocore where it is installed
 
-Secrets are read from files, again when the server says 401, and never shown.
+Secrets are read from files, read again when the server says 401, and never shown.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def flavour(name: str) -> Flavour:
 
 
 class PrometheusCredentials:
-    """Headers of authentication; their secrets can be read again, and removed from any text."""
+    """Headers of authentication; secrets can be read again, and struck out of any text."""
 
     def __init__(self, settings: PrometheusSettings) -> None:
         self._settings = settings
@@ -90,7 +90,7 @@ class PrometheusCredentials:
         """Headers that sign one request, where the flavour wants that."""
         return _signed(url, body, content_type) if self._traits.signed else {}
 
-    def struck(self, text: str) -> str:
+    def without_secrets(self, text: str) -> str:
         """A text without our secrets, which a server might send back."""
         for secret in self._secrets:
             text = text.replace(secret, "…")

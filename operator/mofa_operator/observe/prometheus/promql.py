@@ -3,11 +3,11 @@ r"""Queries built from parts, so that no text of a user can leave its quotes.
     selector("up", cluster='a"b')  ->  up{cluster="a\"b"}
 
 Values of labels are quoted, names are checked, durations are whole milliseconds. Free PromQL comes
-only from a ClusterProfile, which is the administrator's.
+only from a ClusterProfile, which an administrator writes.
 
-Series about nodes, devices and pods of others count only from trusted exporters: those that run in
-namespaces that the ClusterProfile names, or that no scrape places in a namespace, as a static
-target of an administrator. Where a target runs, the scrape says, and the target itself cannot.
+Series about nodes, devices and pods of others count only from trusted exporters. These run in
+namespaces that the ClusterProfile names, or in none that the scrape shows, as a static target of an
+administrator does. Where a target runs is said by the scrape, which the target cannot change.
 
     kube_node_*, node_*, problem_*   their label `namespace` is the target's
     kube_pod_*, kube_job_*           it may be the pod's (honorLabels), so the exporter's job and
@@ -224,7 +224,7 @@ class Pool:
         return selector(metric, [*self.matchers, *trusted, *conditions])
 
     def attested(self, query: str, span: float) -> str:
-        """A query over series, of those alone whose target was up in its namespace in a time. [s]
+        """A query limited to series whose target was up in its namespace within `span`. [s]
 
         `up` has the labels of the target, whatever the target says of itself (honorLabels).
         """
@@ -235,7 +235,7 @@ class Pool:
         return f"({query}) and on (namespace, job, instance) {targets}"
 
     def placed(self, operator: str = "=~") -> str:
-        """The condition that a target is scraped in a trusted namespace; `!~`: in no such."""
+        """The condition that a target is scraped in a trusted namespace, or with `!~` elsewhere."""
         return matcher("namespace", "|" + any_of(self.exporters), operator)
 
     @property
@@ -259,8 +259,8 @@ class Pool:
         return f"count by (cluster) ({' or '.join(f'{recent}{ago})' for ago in AGO)})"
 
     def nodes_at(self, labels: Iterable[str], ago: str = "") -> str:
-        """Series of one node each, with some of their labels, now or some time ago: one for a node,
-        so that twice as many nodes are within the limit of an answer.
+        """One series for each node, with some of its labels, now or some time ago. A second series
+        of a node would halve the number of nodes within the limit of an answer.
         """
         info, ready = (
             f"last_over_time({series}[{duration(2 * GRID)}]{ago})"
@@ -336,14 +336,14 @@ class Pool:
 
 
 _DRAWN: Final = 5
-"""Length of the end that the API server draws for a pod's name. [1]"""
+"""Length of the random end that the API server gives a pod's name. [1]"""
 _NEVER_DRAWN: Final = frozenset("013")
-"""Digits that are in no such end; a number of five others may be one: of 1,000 pods one has it."""
+"""Digits that no such end has; of some 1,000 random ends, one is a number without them."""
 
 
 def labels_of(sample: Sample) -> PodLabels:
-    """The labels by which pods of this pod's kind of jobs name their job. The kind is the first
-    whose label the pod has, or whose object owns it.
+    """The labels by which pods of a kind of jobs name their job. The kind is the first of which the
+    pod has the label, or of which an object owns the pod.
     """
     return next(
         (
@@ -363,10 +363,10 @@ def job_of(sample: Sample) -> str:
 
 
 def pod_slot(sample: Sample) -> str:
-    """What a pod and its replacement share: a JobSet's indices, else the name but its end.
+    """What a pod and its replacement share: a JobSet's indices, else the name without its end.
 
-    A name that begins with that of a job's cluster begins with the job's instead: a job that is
-    started anew gets another cluster.
+    In a name that begins with that of a job's cluster, the job's name takes its place, because a
+    job that is started anew gets another cluster.
     """
     labels = labels_of(sample)
     indices = [sample.label(label) for label in labels.slot]
@@ -432,7 +432,7 @@ def by_trusted_exporters(
     targets = f"group by (instance) (last_over_time({up}[{duration(span)}]))"
     own = query(pool.series(metric, pool.placed()))
     kept = f"({query(pool.series(metric, pool.placed('!~')))}) and on (instance) ({targets})"
-    # the label keeps both from having the same series twice
+    # without this label, both could have the same series
     either = (
         f'label_replace({series}, "way", "{way}", "", "")'
         for way, series in (("own", own), ("kept", kept))

@@ -4,8 +4,8 @@
     prime-rl   its own exporter
     megatron   Megatron core's OpenTelemetry names, dots as underscores; it publishes no step number
 
-torchtitan publishes nothing to Prometheus: use `mofa observe` beside it. Values are of the whole
-job and every rank may publish the same one, so they are reduced by the largest and never added up.
+torchtitan publishes nothing to Prometheus: use `mofa observe` beside it. A value is of the whole
+job, and every rank may publish the same one; so the largest counts, and values are never added up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ SMOOTHED: Final = 600.0
 """Throughput is the mean over this time. [s]"""
 
 APART: Final = 2.0
-"""Two targets that say speeds of one job so far apart contest it: ranks say the same. [1]"""
+"""Ratio of two speeds that targets publish of one job from which on the job is contested, because
+its ranks would publish the same. [1]"""
 
 
 class JobName(NamedTuple):
@@ -82,7 +83,7 @@ class TrainerSeries:
         return f"{self._max(pool, pool.series(self.start))} or {exists}"
 
     def speed(self, pool: Pool) -> str:
-        """Tokens per second of each job, by targets that still speak where there are any. [1/s]"""
+        """Tokens per second of each job, by targets that still publish where any do. [1/s]"""
         mean = f"avg_over_time({pool.series(self.tokens)}[{duration(SMOOTHED)}])"
         still = f"{mean} and {pool.series(self.tokens)}"
         return f"{self._max(pool, still)} or {self._max(pool, mean)}"
@@ -93,7 +94,7 @@ class TrainerSeries:
 
         Ranks of one job publish the same, and a late rank is only a few steps behind.
         """
-        current = pool.series(self.tokens)  # an ended rank is not heard any more
+        current = pool.series(self.tokens)  # an ended rank no longer publishes
         speed = f"max_over_time({current}[{duration(SMOOTHED)}]) > 0 and {current}"
         doubts = {"speeds": f"{self._max(pool, speed)} > {APART:g} * {self._min(pool, speed)}"}
         if self.step is not None and self.step_time is not None:
