@@ -62,12 +62,12 @@ def pool_size(snapshot: ProfileSnapshot, settings: LoopSettings) -> PoolSize:
     return PoolSize(nodes=size, since=since, requeue_after=wait or next_wait)
 
 
-def stored_size(pool: LiveProfile) -> tuple[int, float | None]:
+def stored_size(profile: LiveProfile) -> tuple[int, float | None]:
     """The stored size, 0 where there is none, and since when as many nodes are ready as now.
 
     Version 0.1.0 stored ready nodes.
     """
-    status = pool.status
+    status = profile.status
     size = status.ready if status.steady is None else status.steady
     return int(size or 0), seconds(status.since)
 
