@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from mofa_model.kinds.shape import part
 from mofa_model.manifest.failure_history import account_in, evidence_in, number
 from mofa_model.reliability.prospects import WEEK, BandCount, ScoredBand, calibration, misses
 from mofa_model.spec.account import Lasting, NodeTime
@@ -85,8 +86,7 @@ def forecasts_in(rows: object) -> tuple[Forecast, ...]:
 
 
 def _band_in(band: object) -> Range:
-    percentiles = band if isinstance(band, Mapping) else {}
-    low, middle, high = (number(percentiles.get(name)) for name in ("p10", "p50", "p90"))
+    low, middle, high = (number(part(band).get(name)) for name in ("p10", "p50", "p90"))
     return Range(lower=low, target=middle, upper=high)
 
 

@@ -80,8 +80,7 @@ def seconds(written: object) -> float | None:
 
 def texts(value: object) -> dict[str, str]:
     """Texts by name; other values are left out."""
-    mapping = value if isinstance(value, dict) else {}
-    return {name: text for name, text in mapping.items() if isinstance(text, str)}
+    return {name: text for name, text in part(value).items() if isinstance(text, str)}
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -100,7 +99,7 @@ def generation(value: object) -> int | None:
 
 def _range(value: object) -> Range | None:
     """A figure (`target` or `mean`) with its bounds; None where one of them is missing."""
-    fields = value if isinstance(value, dict) else {}
+    fields = part(value)
     middle = figure(fields.get("target"))
     target = figure(fields.get("mean")) if middle is None else middle
     lower, upper = figure(fields.get("lower")), figure(fields.get("upper"))
@@ -111,7 +110,7 @@ def _range(value: object) -> Range | None:
 
 def predicted_ranges(value: object) -> dict[str, Range]:
     """Complete predicted figures, by the fields of an answer's `Predicted`."""
-    figures = value if isinstance(value, dict) else {}
+    figures = part(value)
     return {
         figure.field: figure_range.times(1 / figure.scale)
         for figure in FIGURES

@@ -288,7 +288,7 @@ async def pool_past(
     known_pools = known_pools or KnownPools()
     cache = known_pools.samples
     pieces = await _samples(prometheus, pool, naming, node_count, spans, cache, now, progress)
-    names = frozenset().union(*(piece.nodes for piece in pieces))
+    names = frozenset().union(*(piece.sampled_by_node for piece in pieces))
     covered = any(piece.sampled for piece in pieces)
     if not names or not covered:
         return await _no_history(prometheus, pool, stretch, seen=covered)
@@ -339,10 +339,9 @@ async def _samples(
         async with gate:
             samples = await reader.read(piece)
         progress(piece.seconds / whole)
-        if newest is not None and samples.nodes:
-            samples = shared(samples, newest)
-        if samples.nodes:
-            newest = samples
+        if samples.sampled_by_node:
+            newest = samples if newest is None else shared(samples, newest)
+            return newest
         return samples
 
     async def over(start: float, end: float) -> PoolSamples:
@@ -352,12 +351,11 @@ async def _samples(
         if kept_piece is not None and kept_piece.stretch.end >= end:
             progress(kept_piece.stretch.seconds / whole)
             return kept_piece
-        samples = await read(Span(start if kept_piece is None else kept_piece.stretch.end, end))
+        samples = await read(Span(kept_until(start), end))
+        whole_piece = samples if kept_piece is None else merged(kept_piece, samples)
         if not samples.warnings:
-            cache[key] = samples = samples if kept_piece is None else merged(kept_piece, samples)
-        elif kept_piece is not None:
-            samples = merged(kept_piece, samples)
-        return samples
+            cache[key] = whole_piece
+        return whole_piece
 
     def kept_until(start: float) -> float:
         kept_piece = cache.get((prometheus.address, pool, start))

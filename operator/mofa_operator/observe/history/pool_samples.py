@@ -144,12 +144,10 @@ class PoolSamples:
     """What the samples of a piece of time show of a pool."""
 
     stretch: Span
-    nodes: frozenset[str] = frozenset()
-    """Nodes that belonged to the pool."""
     sampled: tuple[Span, ...] = ()
     """When the readiness of any node was sampled."""
     sampled_by_node: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
-    """When the readiness of each node was sampled."""
+    """When the readiness of each node of the pool was sampled."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of the nodes."""
     gpus: Mapping[str, float] = field(default_factory=dict)
@@ -179,7 +177,6 @@ def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
     """
     return replace(
         newer,
-        nodes=older.nodes if older.nodes == newer.nodes else newer.nodes,
         labels={
             node: older.labels[node] if older.labels.get(node) == labels else labels
             for node, labels in newer.labels.items()
@@ -195,21 +192,14 @@ def shared(newer: PoolSamples, older: PoolSamples) -> PoolSamples:
 def merged(older: PoolSamples, newer: PoolSamples) -> PoolSamples:
     """The samples of two successive pieces of time as those of one."""
     longer = max(older, newer, key=lambda piece: piece.stretch.seconds if piece.sampled else -1.0)
-    present = defaultdict[str, list[Span]](list)
-    busy = defaultdict[str, list[Span]](list)
-    for piece in (older, newer):
-        for node, spans in piece.sampled_by_node.items():
-            present[node] += spans
-        for node, spans in piece.gpu_busy.items():
-            busy[node] += spans
+    pieces = (older, newer)
+    present = _spans_by_node(piece.sampled_by_node for piece in pieces)
+    busy = _spans_by_node(piece.gpu_busy for piece in pieces)
+    pods = _pods(pieces)
     spacing = {**newer.spacing, **older.spacing}
-    pods = dict(older.pod_timelines)
-    for uid, pod in newer.pod_timelines.items():
-        pods[uid] = pods[uid].merged(pod) if uid in pods else pod
     newer = shared(newer, older)
     return PoolSamples(
         stretch=Span(older.stretch.start, newer.stretch.end),
-        nodes=_both(older.nodes, newer.nodes),
         sampled=tuple(joined((*older.sampled, *newer.sampled), 1.0)),
         sampled_by_node={
             node: tuple(joined(spans, longer.sample_spacing)) for node, spans in present.items()
@@ -237,6 +227,24 @@ def _both(nodes: frozenset[str], more: frozenset[str]) -> frozenset[str]:
     return nodes if more <= nodes else nodes | more
 
 
+def _spans_by_node(parts: Iterable[Mapping[str, Sequence[Span]]]) -> Mapping[str, list[Span]]:
+    """The spans of each node in all parts, in order."""
+    spans_by_node = defaultdict[str, list[Span]](list)
+    for part in parts:
+        for node, spans in part.items():
+            spans_by_node[node] += spans
+    return spans_by_node
+
+
+def _pods(pieces: Iterable[PoolSamples]) -> dict[str, PodTimeline]:
+    """The time line of each pod, by uid, over several pieces of time."""
+    pods: dict[str, PodTimeline] = {}
+    for piece in pieces:
+        for uid, pod in piece.pod_timelines.items():
+            pods[uid] = pods[uid].merged(pod) if uid in pods else pod
+    return pods
+
+
 def _joined_timelines(
     timelines: Iterable[SignalTimeline], spacing: Mapping[Signal, float]
 ) -> Iterator[SignalTimeline]:
@@ -255,30 +263,23 @@ def _joined_timelines(
 def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
     """The time line of each node and pod over a window, from the samples of its pieces."""
     gaps: defaultdict[Signal, list[float]] = defaultdict(list)
-    busy: defaultdict[str, list[Span]] = defaultdict(list)
-    pods: dict[str, PodTimeline] = {}
     signals: dict[str, frozenset[Signal]] = {}
     unions: dict[tuple[frozenset[Signal], Signal], frozenset[Signal]] = {}
-    present: defaultdict[str, list[Span]] = defaultdict(list)
     labels: dict[str, Mapping[str, str]] = {}
     offered: dict[str, float] = {}
     for piece in samples:
         for signal, spacing_seen in piece.spacing.items():
             gaps[signal].append(spacing_seen)
-        for node, spans in piece.gpu_busy.items():
-            busy[node] += spans
-        for uid, pod in piece.pod_timelines.items():
-            pods[uid] = pods[uid].merged(pod) if uid in pods else pod
         for signal, reporters in piece.reporting.items():
             for node in reporters:  # equal sets of 10,000 nodes are one
                 before = signals.get(node, _NO_SIGNALS)
                 if signal not in before:
                     signals[node] = unions.setdefault((before, signal), before | {signal})
-        for node, spans in piece.sampled_by_node.items():
-            present[node] += spans
         labels.update(piece.labels)
         for node, count in piece.gpus.items():
             offered[node] = max(count, offered.get(node, 0.0))
+    present = _spans_by_node(piece.sampled_by_node for piece in samples)
+    busy = _spans_by_node(piece.gpu_busy for piece in samples)
     step = median(piece.sample_spacing for piece in samples if piece.sampled)
     spacing = {signal: median(values) for signal, values in gaps.items()}
     timelines: defaultdict[str, list[SignalTimeline]] = defaultdict(list)
@@ -297,11 +298,11 @@ def pool_timelines(samples: Sequence[PoolSamples]) -> PoolTimelines:
             presence=tuple(joined(present[node], step)),
             sampled=sampled,
         )
-        for node in sorted(frozenset().union(*(piece.nodes for piece in samples)))
+        for node in sorted(present)
     }
     return PoolTimelines(
         node_timelines=nodes,
-        pod_timelines=pods,
+        pod_timelines=_pods(samples),
         gpu_busy={node: joined(spans, 1.0) for node, spans in busy.items()},
         stalls=stalls(edge for piece in samples for edge in piece.edges),
         sampled=sampled,
@@ -423,7 +424,6 @@ class _Queries:
         busy = await self._busy(series, pods, grid)
         return PoolSamples(
             stretch=self._day,
-            nodes=nodes,
             sampled=covered,
             sampled_by_node={node: present.get(node, ()) for node in nodes},
             gpus={node: count for node, count in gpus.items() if node in nodes},
