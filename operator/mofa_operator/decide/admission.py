@@ -146,11 +146,8 @@ def _objective(snapshot: CheckSnapshot, rule: AdmissionRules) -> float | None:
 
 def _pod_texts(snapshot: CheckSnapshot, answer: Answer) -> tuple[dict[str, str], str]:
     """Annotations for the pods, and why the launch arguments are not among them."""
-    words = {
-        name: answer.annotations[name]
-        for name in (_STRATEGY, INTERVAL)
-        if answer.annotations.get(name)
-    }
+    texts = ((name, answer.annotations.get(name)) for name in (_STRATEGY, INTERVAL))
+    words = {name: text for name, text in texts if text}
     if snapshot.job is None or not wants_apply(snapshot.job) or not answer.arguments:
         return words, ""
     job = subject_of(snapshot.job)

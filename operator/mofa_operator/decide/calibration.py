@@ -355,11 +355,8 @@ def _memory_factor(
     influence: Mapping[str, float],
 ) -> _Factor | None:
     """The factor on device memory; None where no job tells its memory."""
-    of_memory = [
-        replace(entry, log_ratio=entry.log_memory)
-        for entry in evidence
-        if entry.log_memory is not None
-    ]
+    known = (entry for entry in evidence if entry.log_memory is not None)
+    of_memory = [replace(entry, log_ratio=entry.log_memory or 0.0) for entry in known]
     spreads = {"prior_sd": MEMORY_SYSTEMS, "job_sd": MEMORY_RUNS}
     return _factor(of_memory, current, since, now, influence, **spreads) if of_memory else None
 
@@ -374,15 +371,10 @@ def _of_memory(memory: _Factor | None) -> Written:
 
 def _row(entry: JobEvidence) -> Written:
     """One job's evidence as a row of the status."""
-    memory = (
-        {} if entry.log_memory is None else {"memoryRatio": f"{math.exp(entry.log_memory):.4f}"}
-    )
-    return {
-        "job": entry.job,
-        "stepTimeRatio": f"{math.exp(entry.log_ratio):.4f}",
-        **memory,
-        "time": moment(entry.at),
-    }
+    row = {"job": entry.job, "stepTimeRatio": f"{math.exp(entry.log_ratio):.4f}"}
+    if entry.log_memory is not None:
+        row["memoryRatio"] = f"{math.exp(entry.log_memory):.4f}"
+    return row | {"time": moment(entry.at)}
 
 
 def _are_several(evidence: Sequence[JobEvidence]) -> bool:

@@ -45,11 +45,8 @@ def forecasts(
     today = date_of(now)
     by_name = trained_days(days, before=today)
     since = (calendar.fromisoformat(today) - timedelta(days=KEPT_DAYS)).isoformat()
-    kept = [
-        _scored(forecast, by_name)
-        for forecast in forecasts_before
-        if since <= forecast.date <= today
-    ]
+    recent = (forecast for forecast in forecasts_before if since <= forecast.date <= today)
+    kept = [_scored(forecast, by_name) for forecast in recent]
     jobs_today = {forecast.job for forecast in kept if forecast.date == today}
     yesterday = (calendar.fromisoformat(today) - timedelta(days=1)).isoformat()
 
@@ -131,15 +128,16 @@ def rows_of(weekly: Iterable[Forecast]) -> list[Written]:
             **({"job": forecast.job} if forecast.job else {}),
             "ettr": _quantiles(forecast.ettr),
             "interruptions": _quantiles(forecast.stops),
-            **({} if forecast.came is None else {"cameEttr": _text(forecast.came)}),
-            **(
-                {}
-                if forecast.came_stops is None
-                else {"cameInterruptions": _text(forecast.came_stops)}
-            ),
+            **_came("cameEttr", forecast.came),
+            **_came("cameInterruptions", forecast.came_stops),
         }
         for forecast in weekly
     ]
+
+
+def _came(name: str, value: float | None) -> Written:
+    """A field of what came; none while it is not known."""
+    return {} if value is None else {name: _text(value)}
 
 
 def _quantiles(band: Range) -> Written:

@@ -111,10 +111,8 @@ def failed(snapshot: JobSnapshot, why: str) -> Decision:
     job, status, error = snapshot.job, None, Reason.INTERNAL_ERROR
     if isinstance(job, LiveTrainingJob) and handling_of(snapshot) is Handling.ADVISE:
         new_conditions = [NewCondition(Aspect.READY, "Unknown", error, why)]
-        new_conditions += [
-            standing(job, aspect) or NewCondition(aspect, "Unknown", error)
-            for aspect in OF_JOBS[1:]
-        ]
+        others = (NewCondition(aspect, "Unknown", error) for aspect in OF_JOBS[1:])
+        new_conditions += (standing(job, other.aspect) or other for other in others)
         launch = standing(job, Aspect.LAUNCH_VERIFIED)
         new_conditions += [launch] if launch else []
         status = job.kept() | {"conditions": conditions(job, new_conditions, snapshot.now)}

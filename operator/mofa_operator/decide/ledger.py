@@ -73,10 +73,14 @@ def rounded(classes: ByClass, window: float, coverage: float) -> History:
         days = node_days(evidence.node_days)
         return replace(evidence, node_days=days, recovery_seconds=seconds)
 
-    by_class = {
-        name.value: rounded_evidence(classes[name]) for name in RecoveryClass if name in classes
-    }
+    ordered = _in_order(classes)
+    by_class = {name: rounded_evidence(evidence) for name, evidence in ordered.items()}
     return _history(by_class, round(window), coverage)
+
+
+def _in_order(classes: ByClass) -> dict[str, FailureEvidence]:
+    """Evidence in the order of recovery classes."""
+    return {name.value: classes[name] for name in RecoveryClass if name in classes}
 
 
 def _history(classes: ByClass, window: float, coverage: float) -> History:
@@ -132,11 +136,8 @@ def merged(
     """The stored days of the window, with what both witnesses say now. Times in [s]."""
     by_key = {_key(day): day for day in stored_days}
     for day in (*prometheus, *watched_days):
-        classes = {
-            name.value: as_written(day.classes[name])
-            for name in RecoveryClass
-            if name in day.classes
-        }
+        ordered = _in_order(day.classes)
+        classes = {name: as_written(evidence) for name, evidence in ordered.items()}
         new_day = replace(day, covered=float(round(day.covered)), classes=classes)
         stored = by_key.get(_key(new_day))
         if stored is None or _replaces(stored, new_day):

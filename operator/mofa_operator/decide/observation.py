@@ -238,11 +238,8 @@ def due(snapshot: JobSnapshot, answer: Answer, settings: LoopSettings) -> float 
     step = max(settings.stuck_steps * _step_seconds(alive, answer), settings.stuck_least)
     if alive.step_at is not None and _has_stepped(alive):
         return alive.step_at + step
-    recoveries = (
-        number(rate.recovery_seconds)
-        for rate in answer.says.rates
-        if rate.name == RecoveryClass.JOB
-    )
+    of_job = (rate for rate in answer.says.rates if rate.name == RecoveryClass.JOB)
+    recoveries = (number(rate.recovery_seconds) for rate in of_job)
     start = max(settings.start_least, STARTS * max(recoveries, default=0.0))
     return alive.since + start + step
 
@@ -405,9 +402,7 @@ def _written(running: Running, residual: float | None, now: float) -> Written:
     interval, ettr = figure(running.checkpoint_interval), figure(running.ettr)
     since, memory = figure(running.since), figure(running.memory_bytes)
     source = DEVICE if running.whole_device else ALLOCATOR
-    counts = sorted(
-        (key, min(count, MOST_COUNTED)) for key, count in running.interruptions.items() if count > 0
-    )
+    counts = sorted(item for item in running.interruptions.items() if item[1] > 0)
     status: Written = {
         "source": running.source if _WORD.fullmatch(running.source) else None,
         "tokensPerSecond": None if tokens is None else digits(tokens),
@@ -420,7 +415,7 @@ def _written(running: Running, residual: float | None, now: float) -> Written:
         "memorySource": None if memory is None else source,
         "interruptions": min(sum(running.interruptions.values()), MOST_COUNTED),
         "interruptionsBy": [
-            {"name": name, "cause": cause.capitalize(), "count": count}
+            {"name": name, "cause": cause.capitalize(), "count": min(count, MOST_COUNTED)}
             for (name, cause), count in counts
         ][: 4 * len(RecoveryClass)],
         "lost": [

@@ -94,9 +94,8 @@ def as_answered(question: Question, job: LiveObject) -> Question:
     """The question with what running jobs had taught when its stored answer was made."""
     factors, profiles = _factors(job), []
     for profile in question.profiles:
-        status = {
-            name: value for name, value in part(profile, "status").items() if name != "calibration"
-        }
+        status = dict(part(profile, "status"))
+        status.pop("calibration", None)
         status |= {"calibration": factors} if factors else {}
         profiles.append({**profile, "status": status})
     return replace(question, profiles=tuple(profiles))
@@ -110,9 +109,8 @@ def matters(old_answer: Answer, answer: Answer, material: float) -> bool:
         return True
     if moved(_steps(old_answer), _steps(answer), material):
         return True
-    return not all(
-        _is_within(old_answer.predicted.get(name), answer.predicted.get(name)) for name in _FIGURES
-    )
+    old, new = old_answer.predicted, answer.predicted
+    return not all(_is_within(old.get(name), new.get(name)) for name in _FIGURES)
 
 
 def _steps(answer: Answer) -> float | None:
@@ -166,9 +164,8 @@ def _of_existing(job: LiveObject, answer: Answer, recommendation: Body) -> Answe
     """The answer, completed from the annotation `recommendation`; None where that lacks something
     for want of room.
     """
-    figures = {
-        name: band for name, band in predicted_in(recommendation).items() if name in _FIGURES
-    }
+    predicted = predicted_in(recommendation)
+    figures = {name: band for name, band in predicted.items() if name in _FIGURES}
     lacks_launch = answer.trainer and consents(job) and "launch" not in recommendation
     if "current" in recommendation:
         return None

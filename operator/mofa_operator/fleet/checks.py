@@ -127,10 +127,8 @@ def _definitions(site: Site) -> Iterator[Diagnosis]:
             continue
         if at(body, "metadata", "deletionTimestamp"):
             yield broken(about, f"{kind.resource} is being deleted, and its objects with it", _CRDS)
-        conditions = {
-            text_of(condition.get("type")): condition
-            for condition in items(at(body, "status", "conditions"))
-        }
+        rows = items(at(body, "status", "conditions"))
+        conditions = {text_of(row.get("type")): row for row in rows}
         if at(conditions.get("Established"), "status") != "True":
             why = text_of(at(conditions.get("NamesAccepted"), "message")) or "no condition says why"
             yield broken(
@@ -152,10 +150,7 @@ def _definitions(site: Site) -> Iterator[Diagnosis]:
 @cache
 def _shipped() -> Mapping[str, frozenset[str]]:
     """Fields of the definitions that this command brings, by name. Cached: they take a second."""
-    return {
-        definition["metadata"]["name"]: _fields(definition, VERSION_OF_API)
-        for definition in crds().values()
-    }
+    return {crd["metadata"]["name"]: _fields(crd, VERSION_OF_API) for crd in crds().values()}
 
 
 def _fields(definition: Mapping[str, Any], version: str) -> frozenset[str]:
@@ -254,9 +249,8 @@ def _account(site: Site, operator: Deployed) -> Iterator[Diagnosis]:
         )
     if not site.sees(*ROLES, *BINDINGS):
         return
-    watched = [
-        kind for kind in KINDS if kind.setting in _kinds(operator) and kind not in site.fleet.absent
-    ]
+    kinds = _kinds(operator)
+    watched = [kind for kind in KINDS if kind.setting in kinds and kind not in site.fleet.absent]
     if lost := lacking(site.objects_of(*ROLES), site.objects_of(*BINDINGS), operator, watched):
         more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
         yield broken(

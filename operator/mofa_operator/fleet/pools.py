@@ -214,9 +214,8 @@ def _profiles(fleet: ClusterSeen) -> Iterator[Diagnosis]:
     if CLUSTER_PROFILE in fleet.absent or CLUSTER_PROFILE in fleet.refused:
         return
     if not profiles:
-        products = {
-            node.product for node in fleet.node_facts.values() if node.gpus and node.product
-        }
+        nodes = fleet.node_facts.values()
+        products = {node.product for node in nodes if node.gpus and node.product}
         is_known = any(presets.meanings("devices", product) for product in products)
         by_hand = (
             "make one, as examples/h100-east.yaml is: no node says by a label which GPU it has"

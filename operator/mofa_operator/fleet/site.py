@@ -136,13 +136,12 @@ class Site:
     @property
     def honoured(self) -> list[Body]:
         """Monitors with `honorLabels` in namespaces that are not trusted as those of exporters."""
-        trusted = {
-            name for profile in self.fleet.store.profiles() for name in profile.spec.exporters
-        }
+        profiles = self.fleet.store.profiles()
+        trusted = {*EXPORTERS, *(name for profile in profiles for name in profile.spec.exporters)}
         return [
             body
             for body in self.monitors
-            if text_of(at(body, "metadata", "namespace")) not in trusted | {*EXPORTERS}
+            if text_of(at(body, "metadata", "namespace")) not in trusted
             and any(
                 at(endpoint, "honorLabels") is True
                 for name in ("podMetricsEndpoints", "endpoints")

@@ -255,14 +255,8 @@ def _stuck(speaker: LiveTrainingJob | None, now: float) -> float:
     """How long it is stuck. [s]"""
     if speaker is None or speaker.status.health != Health.STUCK:
         return 0.0
-    since = next(
-        (
-            moment_of(condition.since)
-            for condition in speaker.conditions
-            if condition.reason == Reason.STUCK
-        ),
-        None,
-    )
+    rows = (row for row in speaker.conditions if row.reason == Reason.STUCK)
+    since = next((moment_of(row.since) for row in rows), None)
     return 0.0 if since is None else max(0.0, now - since)
 
 

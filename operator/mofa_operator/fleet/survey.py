@@ -22,12 +22,9 @@ from mofa_operator.snapshot import JobSnapshot, Named
 
 def written_answer(job: LiveObject) -> AnswerTexts:
     """The advisor's annotations on a job, without their prefix; empty where they are incomplete."""
-    annotations = {
-        key.removeprefix(PREFIX): text
-        for key, text in job.annotations.items()
-        if key.startswith(PREFIX)
-    }
-    return annotations if "status" in annotations and "inputs-hash" in annotations else {}
+    ours = (item for item in job.annotations.items() if item[0].startswith(PREFIX))
+    texts = {name.removeprefix(PREFIX): text for name, text in ours}
+    return texts if "status" in texts and "inputs-hash" in texts else {}
 
 
 def handling(fleet: ClusterSeen, key: Key) -> Handling:

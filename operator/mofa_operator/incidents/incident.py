@@ -112,6 +112,11 @@ def of_node(name: str, start: float, end: float, cause: IncidentCause, *evidence
     return Incident(kind="node", name=name, start=start, end=end, cause=cause, evidence=evidence)
 
 
+def of_job(name: str, start: float, end: float, cause: IncidentCause, *evidence: str) -> Incident:
+    """An incident of a job that is no failure. [s]"""
+    return Incident(kind="job", name=name, start=start, end=end, cause=cause, evidence=evidence)
+
+
 def overruled(incidents: Sequence[Incident], stated: Mapping[str, str]) -> list[Incident]:
     """The incidents, with the causes that a profile states by id, for the nearest of the name."""
     corrected = list(incidents)

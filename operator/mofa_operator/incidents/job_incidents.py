@@ -17,7 +17,7 @@ from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.recovery_classes import RecoveryClass
 from mofa_model.units import HOUR
 from mofa_operator.incidents.blame import REPLAY
-from mofa_operator.incidents.incident import Incident, JobFacts
+from mofa_operator.incidents.incident import Incident, JobFacts, of_job
 from mofa_operator.incidents.job_causes import (
     AT_ONCE,
     HUNG,
@@ -62,26 +62,18 @@ class JobIncidents:
         pods_of = by_job(pod_timelines)
         for job, members in sorted(pods_of.items()):
             helpers = helper_exits(members)
-            incidents += [
-                Incident(
-                    kind="job",
-                    name=job,
-                    start=helper.exit.at,
-                    end=helper.exit.restarted_at,
-                    cause=causes.SIDECAR,
-                    evidence=(f"container {helper.exit.container} alone restarted",),
-                )
-                for helper in helpers
-            ]
+            for _, stop in helpers:
+                evidence = f"container {stop.container} alone restarted"
+                incidents.append(of_job(job, stop.at, stop.restarted_at, causes.SIDECAR, evidence))
             separate = job_outages(job, members, helpers, self._pool)
             outages[job] = self._joined_without_training(separate)
-        for job, of_job in outages.items():
-            unexplained = filter(self._causes.is_unexplained, of_job)
+        for job, joint in outages.items():
+            unexplained = filter(self._causes.is_unexplained, joint)
             self._causes.unexplained[job] = [outage.start for outage in unexplained]
-            loops = (outage.running for outage in of_job if outage.rounds >= LOOP)
+            loops = (outage.running for outage in joint if outage.rounds >= LOOP)
             self._causes.mended[job] = [running for running in loops if running is not None]
-        for job, of_job in outages.items():
-            incidents += self._of_job(of_job, self._runs(of_job, pods_of[job]))
+        for job, joint in outages.items():
+            incidents += self._of_job(joint, self._runs(joint, pods_of[job]))
         return _with_usual_loading(
             sorted(incidents, key=lambda incident: (incident.start, incident.name))
         )
@@ -129,9 +121,7 @@ class JobIncidents:
         last = earlier = 0.0
         runs_before = None
         for outage, neighbour_runs in zip(outages, runs, strict=True):
-            earlier_faults = frozenset(
-                incident.fault.id for incident in incidents if incident.fault is not None
-            )
+            earlier_faults = _fault_ids(incidents)
             incident = self._incident(outage, neighbour_runs, last, earlier_faults)
             fault = None if incident is None else incident.fault
             if before is not None and (
@@ -141,11 +131,8 @@ class JobIncidents:
             ):
                 incidents.pop()
                 last, before = earlier, replace(before, later=(*before.later, *outage.outages))
-                earlier_faults = frozenset(
-                    incident.fault.id for incident in incidents if incident.fault is not None
-                )
                 incident = self._incident(
-                    before, runs_before or neighbour_runs, last, earlier_faults
+                    before, runs_before or neighbour_runs, last, _fault_ids(incidents)
                 )
                 fault = None if incident is None else incident.fault
             else:
@@ -179,14 +166,8 @@ class JobIncidents:
         was sampled before. `earlier_faults` are the faults that stopped the job before, by id.
         """
         if outage.has_succeeded:
-            return Incident(
-                kind="job",
-                name=outage.job,
-                start=outage.start,
-                end=outage.start,
-                cause=causes.COMPLETED,
-                evidence=("its pods succeeded",),
-            )
+            start = outage.start
+            return of_job(outage.job, start, start, causes.COMPLETED, "its pods succeeded")
         running = outage.running
         if running is None and not self._waits(outage):
             running = outage.smaller
@@ -320,6 +301,12 @@ class JobIncidents:
                 default=None,
             ),
         )
+
+
+def _fault_ids(incidents: Sequence[Incident]) -> frozenset[str]:
+    """Ids of the faults that caused incidents of jobs."""
+    faults = (incident.fault for incident in incidents)
+    return frozenset(fault.id for fault in faults if fault is not None)
 
 
 def _lasted_elsewhere(

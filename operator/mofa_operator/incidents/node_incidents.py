@@ -333,14 +333,11 @@ def _replaced_first(node: NodeTimeline, at: float, last_ready: float = math.inf)
     pods are evicted at once. Source: Karpenter, "Disruption".
     """
     step, begin = node.sample_spacing, min(_cordons_before(node, at), default=math.inf)
-    ends = [
-        end
-        for pod in node.pod_timelines
-        if pod.created < begin <= (end := pod.ended(step)) <= at + step
-    ]
-    return begin <= last_ready and any(
-        begin - FIRST <= joined_at <= max(ends) - step / 2 for joined_at in node.additions if ends
-    )
+    earlier = (pod.ended(step) for pod in node.pod_timelines if pod.created < begin)
+    ends = [end for end in earlier if begin <= end <= at + step]
+    until = max(ends, default=-math.inf) - step / 2
+    is_joined = any(begin - FIRST <= joined_at <= until for joined_at in node.additions)
+    return begin <= last_ready and is_joined
 
 
 def _bounds(

@@ -64,11 +64,8 @@ class Past:
     @property
     def phases(self) -> dict[str, tuple[float, ...]]:
         """Times of each phase of recovery from failures. [s]"""
-        phases = [
-            failure.phases
-            for failure in self.incidents
-            if failure.kind == "job" and failure.cause.counts
-        ]
+        of_jobs = (incident for incident in self.incidents if incident.kind == "job")
+        phases = [incident.phases for incident in of_jobs if incident.cause.counts]
         times = {name: tuple(spent[name] for spent in phases if name in spent) for name in PHASES}
         return {name: seconds for name, seconds in times.items() if seconds}
 
