@@ -120,7 +120,7 @@ def account(
 def _charged(
     span: Span, state: NodeState, incident: Incident, *, estimated: bool = False
 ) -> _Piece:
-    """A piece of time that an incident cost its job."""
+    """A piece of time that an incident cost a job."""
     return _Piece(span, state, incident.charged.word, incident.name, incident, estimated)
 
 
@@ -172,13 +172,9 @@ class _JobTime:
         self._part = _parts(timelines.node_timelines, self._pods)
         waits = [pod.started - pod.created for pod in pods if pod.started and pod.created]
         self._usual_start = median_high(waits) if waits else 0.0
+        stops = (incident for incident in incidents if incident.cause not in _NO_STANDSTILL)
         self._stops = sorted(
-            (
-                incident
-                for incident in incidents
-                if incident.cause not in _NO_STANDSTILL and incident.end > incident.start
-            ),
-            key=lambda incident: incident.start,
+            (stop for stop in stops if stop.end > stop.start), key=lambda stop: stop.start
         )
         held = _held(self._pods)
         standing = joined(stop.span for stop in self._stops)
@@ -253,13 +249,11 @@ class _JobTime:
         losses = []
         for stop in self._stops:
             before = [span for span in trained if span.start < stop.start]
-            if not before:
-                continue
-            if stop.cause is causes.RESUBMISSION and self._is_another(stop):
+            if not before or (stop.cause is causes.RESUBMISSION and self._is_another(stop)):
                 continue
             run = min(before[-1].end, stop.start) - before[-1].start
-            seen = "redo" in stop.phases or (self._steps_seen and stop.timed)
-            if seen:
+            is_seen = "redo" in stop.phases or (self._steps_seen and stop.timed)
+            if is_seen:
                 lost = stop.phases.get("redo", 0.0)
             elif self._facts.saves_every is None:
                 lost = min(USUAL_SAVES, run) / 2
@@ -272,7 +266,7 @@ class _JobTime:
                 lost -= spans[-1].seconds
                 if lost <= 0:
                     break
-            losses.append((stop, spans, not seen))
+            losses.append((stop, spans, not is_seen))
         return losses
 
     def _is_another(self, stop: Incident) -> bool:

@@ -120,12 +120,12 @@ class JobCauses:
         outage: JobOutage,
         neighbour_runs: NeighbourRuns,
         stopped: float | None,
-        last: float,
+        last_end: float,
         earlier_faults: frozenset[str],
     ) -> Deduction:
         """Why a job went out.
 
-        `stopped` is when its work stopped, None = unknown; `last` is when all incidents before were
+        `stopped` is when its work stopped, None = unknown; `last_end` is when all incidents before were
         over; `earlier_faults` are the faults that stopped it before, by id. [s]
         """
         by_fault = None
@@ -138,7 +138,7 @@ class JobCauses:
             evidence = f"{word} of {fault.name} {max(0.0, lag):.0f} s before"
             by_fault = Deduction(fault.cause, (evidence, *fault.evidence), fault)
             at_once = lag <= AT_ONCE + 2 * self._pool.sample_spacing
-            if at_once or (last < fault.start and lag <= REACTION):
+            if at_once or (last_end < fault.start and lag <= REACTION):
                 return by_fault
         decided = self.decision(outage, outage.start if stopped is None else stopped)
         if decided is not None and (by_fault is None or decided.cause is not causes.DRAIN):

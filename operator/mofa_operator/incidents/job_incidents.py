@@ -74,9 +74,8 @@ class JobIncidents:
             self._causes.mended[job] = [running for running in loops if running is not None]
         for job, joint in outages.items():
             incidents += self._of_job(joint, self._runs(joint, pods_of[job]))
-        return _with_usual_loading(
-            sorted(incidents, key=lambda incident: (incident.start, incident.name))
-        )
+        incidents.sort(key=lambda incident: (incident.start, incident.name))
+        return _with_usual_loading(incidents)
 
     def _runs(
         self, outages: Sequence[JobOutage], pods: Sequence[PodTimeline]
@@ -115,32 +114,31 @@ class JobIncidents:
     def _of_job(
         self, outages: Sequence[JobOutage], runs: Sequence[NeighbourRuns]
     ) -> list[Incident]:
-        """The incidents of one job, in order."""
+        """The incidents of one job, in order; an outage that only ends the one before joins it."""
         incidents: list[Incident] = []
         before: JobOutage | None = None
-        last = earlier = 0.0
-        runs_before = None
+        runs_before: NeighbourRuns | None = None
+        last_end = end_before = 0.0
         for outage, neighbour_runs in zip(outages, runs, strict=True):
-            earlier_faults = _fault_ids(incidents)
-            incident = self._incident(outage, neighbour_runs, last, earlier_faults)
+            earlier = _fault_ids(incidents)
+            incident = self._incident(outage, neighbour_runs, last_end, earlier)
             fault = None if incident is None else incident.fault
             if before is not None and (
                 (fault is not None and _gave_up(before, outage, fault))
-                or (fault is not None and fault.id in earlier_faults and _not_back(outage, fault))
+                or (fault is not None and fault.id in earlier and _not_back(outage, fault))
                 or _never_mended(incidents, before, outage, incident)
             ):
                 incidents.pop()
-                last, before = earlier, replace(before, later=(*before.later, *outage.outages))
-                incident = self._incident(
-                    before, runs_before or neighbour_runs, last, _fault_ids(incidents)
-                )
+                before = replace(before, later=(*before.later, *outage.outages))
+                last_end, earlier = end_before, _fault_ids(incidents)
+                incident = self._incident(before, runs_before or neighbour_runs, last_end, earlier)
                 fault = None if incident is None else incident.fault
             else:
                 before, runs_before = (None, None) if incident is None else (outage, neighbour_runs)
             if incident is not None:
                 incidents.append(incident)
-            earlier = last
-            last = max(last, outage.running or 0.0, 0.0 if fault is None else fault.start)
+            end_before = last_end
+            last_end = max(last_end, outage.running or 0.0, 0.0 if fault is None else fault.start)
         return incidents
 
     def _joined_without_training(self, outages: Sequence[JobOutage]) -> list[JobOutage]:
@@ -159,7 +157,7 @@ class JobIncidents:
         self,
         outage: JobOutage,
         neighbour_runs: NeighbourRuns,
-        last: float,
+        last_end: float,
         earlier_faults: frozenset[str],
     ) -> Incident | None:
         """The incident of an outage; None where nothing shows that the job is to go on, or nothing
@@ -183,12 +181,14 @@ class JobIncidents:
         stopped, resumed = stall.stopped_at, None if stall.resumed_at == inf else stall.resumed_at
         if resumed is not None and stall.unsure:
             resumed = max(resumed, running)
-        deduction = self._causes.deduction(outage, neighbour_runs, stopped, last, earlier_faults)
+        deduction = self._causes.deduction(
+            outage, neighbour_runs, stopped, last_end, earlier_faults
+        )
         fault = deduction.fault
         unseen = any(gap.start <= outage.start <= gap.end for gap in self._pool.silences)
         if fault is None and not outage.exits and unseen:
             return None  # the cause is unknown, so it is neither exposure nor a failure
-        start, redone = self._began(outage, deduction, stall, last)
+        start, redone = self._began(outage, deduction, stall, last_end)
         if stall.lost_seconds is not None and resumed is not None:
             redone = max(0.0, stall.lost_seconds - (resumed - start))
         new = [pod.created for pod in outage.replacements]
@@ -225,14 +225,14 @@ class JobIncidents:
         )
 
     def _began(
-        self, outage: JobOutage, deduction: Deduction, stall: Stall, last: float
+        self, outage: JobOutage, deduction: Deduction, stall: Stall, last_end: float
     ) -> tuple[float, float]:
         """When training stopped, and the time of steps that were trained again. [s]"""
         fault, start, stopped = deduction.fault, outage.start, stall.stopped_at
         redone = stall.redone_seconds
         if (
             fault is not None
-            and last < fault.start <= start <= fault.start + REACTION
+            and last_end < fault.start <= start <= fault.start + REACTION
             and self._causes.stops(fault)
         ):
             start = fault.start
@@ -246,9 +246,9 @@ class JobIncidents:
                 redone += min(stall.gap, max(0.0, start - stopped - stall.gap / 2))
             return start, redone
         # all waited, for a link that is still down or for something unknown
-        is_same_link = fault is not None and fault.cause is causes.NIC and fault.start <= last
+        is_same_link = fault is not None and fault.cause is causes.NIC and fault.start <= last_end
         is_timeout = fault is None and deduction.cause is causes.NCCL_TIMEOUT
-        waits = (is_same_link or is_timeout) and outage.start - last > COLLECTIVE
+        waits = (is_same_link or is_timeout) and outage.start - last_end > COLLECTIVE
         return start - COLLECTIVE if waits else start, redone
 
     @property
@@ -276,15 +276,17 @@ class JobIncidents:
         start, step = outage.start, self._pool.sample_spacing
         slack = 2 * step + 60.0
         if outage.job in self._pool.stalls:
-            near = [
+            stalls = [
                 stall
                 for stall in self._pool.stalls[outage.job]
                 if (stall.stopped_at or 0.0) <= start + slack
                 and (stall.resumed_at or 0.0) + stall.unsure >= start
             ]
-            return min(
-                near, key=lambda stall: abs(start - (stall.stopped_at or 0.0)), default=Stall()
-            )
+
+            def distance(stall: Stall) -> float:
+                return abs(start - (stall.stopped_at or 0.0))
+
+            return min(stalls, key=distance, default=Stall())
         busy = self._pool.gpu_busy
         spans = [span for node in outage.nodes for span in busy.get(node, ())]
         ends = [end for begin, end in spans if begin < start]
@@ -294,13 +296,9 @@ class JobIncidents:
             return Stall(None, running)
         after = outage.nodes | {pod.node for pod in outage.replacements}
         begins = [begin for node in after for begin, _ in busy.get(node, ())]
-        return Stall(
-            max((end for end in ends if end <= start + slack), default=None),
-            min(
-                (begin for begin in begins if begin > start and begin >= running - 2 * step),
-                default=None,
-            ),
-        )
+        stops = (end for end in ends if end <= start + slack)
+        resumptions = (begin for begin in begins if begin > start and begin >= running - 2 * step)
+        return Stall(max(stops, default=None), min(resumptions, default=None))
 
 
 def _fault_ids(incidents: Sequence[Incident]) -> frozenset[str]:

@@ -133,8 +133,8 @@ def seen_by_observer(
 ) -> list[Incident]:
     """The incidents; where only the observer of many nodes failed, theirs are one, and no failure.
 
-    The observer failed where many nodes went quiet at once while their exporters published, or
-    what trained there went on. [s]
+    The observer failed where many nodes go quiet at once and nothing that trains there ends, while
+    something trains there or their exporters publish. [s]
     """
     doubtful = [
         incident
