@@ -1,5 +1,4 @@
-"""Forecasts of a pool and its jobs, which are stored and scored; and when a running job will finish.
-Pure.
+"""Forecasts of a pool and its jobs, which are stored and scored; and when a job will finish. Pure.
 
     the ledger's days ─▶ once a day a forecast of the next seven ─▶ `forecasts` of the FailureLedger
                                      └─▶ seven days later what came stands beside it

@@ -95,11 +95,11 @@ class _Look:
         if isinstance(history, NoHistory):
             reasons = {reason.value: reason for reason in Reason}
             reason = reasons.get(history.reason, Reason.HISTORY_UNAVAILABLE)
-            reading = self._without(reason, history.message)
+            reading = self._without_evidence(reason, history.message)
             return self._watch_alone(reading) if reason == Reason.NOT_CONFIGURED else reading
         if wrong := _nonsense(history):
             why = f"what Prometheus answered cannot be: {wrong}"
-            return self._without(Reason.HISTORY_UNAVAILABLE, why)
+            return self._without_evidence(Reason.HISTORY_UNAVAILABLE, why)
         alone = ledger.rounded(history.classes, history.window, history.coverage)
         if not (history.days or history.counted_by) or self._window < _LEAST:
             return self._judged(history, alone, self._stored)
@@ -119,18 +119,20 @@ class _Look:
         if history.missing:
             message = f"there is no series {', '.join(sorted(history.missing)[:8])}"
             if lost or has_lost_exposure or is_bare:
-                return self._without(Reason.SERIES_MISSING, message)
+                return self._without_evidence(Reason.SERIES_MISSING, message)
             counted = f"only class {', '.join(history.classes)} can be counted"
             words = [message, counted, _covered(new_history)]
-            return self._with(new_history, days, "False", Reason.SERIES_MISSING, words)
+            return self._with_evidence(new_history, days, "False", Reason.SERIES_MISSING, words)
         if lost:
             message = f"class {', '.join(lost)} cannot be counted now: too few training pods run"
-            return self._without(incomplete, message)
+            return self._without_evidence(incomplete, message)
         if is_bare:
             what = "no node was watched" if history.node_days <= 0 else "no class could be counted"
-            return self._without(incomplete, f"{what} in the window")
+            return self._without_evidence(incomplete, f"{what} in the window")
         if has_lost_exposure:
-            return self._without(incomplete, joined([_covered(new_history), warnings]), days)
+            return self._without_evidence(
+                incomplete, joined([_covered(new_history), warnings]), days
+            )
         state: State = "True"
         reason, message = Reason.COMPLETE, ""
         if percent(new_history) < COVERED:
@@ -139,11 +141,11 @@ class _Look:
         elif not ledger.failures(new_history.classes):
             reason = Reason.NO_FAILURES_SEEN
             message = "no failure: rates come from the assumption, and from that exposure"
-        return self._with(
+        return self._with_evidence(
             new_history, days, state, reason, [_covered(new_history), message, warnings]
         )
 
-    def _with(
+    def _with_evidence(
         self,
         new_history: History,
         days: tuple[Day, ...],
@@ -155,7 +157,7 @@ class _Look:
         condition = NewCondition(Aspect.HISTORY_COMPLETE, state, reason, joined(words))
         return HistoryReading(history=new_history, condition=condition, days=days, usable=True)
 
-    def _without(
+    def _without_evidence(
         self, reason: Reason, message: str, days: tuple[Day, ...] | None = None
     ) -> HistoryReading:
         """A reading without evidence: the stored one stays, with what the watch has seen since."""
@@ -177,7 +179,7 @@ class _Look:
             f"seen by the watch alone since {min(dates)}: class {', '.join(history.classes)}",
             _covered(history),
         ]
-        return self._with(history, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
+        return self._with_evidence(history, reading.days, "False", Reason.HISTORY_INCOMPLETE, words)
 
     def _of_ledger(self, days: tuple[Day, ...]) -> History | None:
         """The sum of the ledger; None where the stored history says more.
@@ -192,7 +194,7 @@ class _Look:
             stored = set() if self._stored_sum is None else set(self._stored_sum.classes)
             lost = set(self._old.classes) - set(ledger_sum.classes) - stored
             return None if lost else ledger_sum
-        is_due = ledger.due(self._stored, days, self._snapshot.now)
+        is_due = ledger.is_due(self._stored, days, self._snapshot.now)
         return ledger_sum if ledger.failures(ledger_sum.classes) or is_due else None
 
     def _has_lost_exposure(self, new_history: History) -> bool:

@@ -153,14 +153,14 @@ def merged(
 
 def history_of(days: Iterable[Day], window: float) -> History | None:
     """The sum of days; None where there are none. `window` in [s]."""
-    all_dated = of_days(days)
+    all_dated = dated_evidence(days)
     if not all_dated:
         return None
     total = reduce(together, (dated.classes for dated in all_dated))
     return rounded(total, window, sum(dated.days for dated in all_dated) * DAY / window)
 
 
-def counts(days: Iterable[Day], name: str) -> Day | None:
+def counting_entry(days: Iterable[Day], name: str) -> Day | None:
     """The entry of a day that counts for a class; None where none has the class."""
 
     def weight(day: Day) -> tuple[bool, float, bool]:
@@ -171,7 +171,7 @@ def counts(days: Iterable[Day], name: str) -> Day | None:
     return max((day for day in days if name in day.classes), key=weight, default=None)
 
 
-def due(stored_days: Iterable[Day], days: Iterable[Day], now: float) -> bool:
+def is_due(stored_days: Iterable[Day], days: Iterable[Day], now: float) -> bool:
     """Whether days are worth a write: one is over, or much more of one is known. `now` in [s]."""
     covered = {_key(day): day.covered for day in stored_days}
     today = date_of(now)
@@ -187,7 +187,7 @@ def trimmed(days: Iterable[Day], now: float) -> tuple[Day, ...]:
             counting += entries
             continue
         for day in entries:
-            names = [name for name in day.classes if counts(entries, name) is day]
+            names = [name for name in day.classes if counting_entry(entries, name) is day]
             if names or day.account:
                 classes = {name: day.classes[name] for name in names}
                 counting.append(replace(day, classes=classes))
@@ -230,12 +230,14 @@ def written(days: Iterable[Day]) -> list[Written]:
     ]
 
 
-def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
+def dated_evidence(days: Iterable[Day]) -> list[DatedEvidence]:
     """Days as dated evidence; for each class the entry of the day that counts."""
     dated: list[DatedEvidence] = []
     for date, entries in _by_date(days):
         by_class = {
-            name.value: day for name in RecoveryClass if (day := counts(entries, name)) is not None
+            name.value: day
+            for name in RecoveryClass
+            if (day := counting_entry(entries, name)) is not None
         }
         if by_class:
             classes = {name: day.classes[name] for name, day in by_class.items()}
@@ -244,9 +246,9 @@ def of_days(days: Iterable[Day]) -> list[DatedEvidence]:
     return dated
 
 
-def of_profile(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
+def stored_evidence(profile: LiveProfile) -> tuple[DatedEvidence, ...]:
     """Everything that is remembered of a profile: weeks, then days."""
-    return (*profile.weeks, *of_days(profile.days))
+    return (*profile.weeks, *dated_evidence(profile.days))
 
 
 def weeks_with(
@@ -259,7 +261,7 @@ def weeks_with(
     by_monday = {
         week.date: week for week in weeks if not first or week.days <= _days_from(week.date, first)
     }
-    for day in of_days(day for day in stored_days if day.date < first):
+    for day in dated_evidence(day for day in stored_days if day.date < first):
         monday = _monday(day.date)
         week = by_monday.get(monday, DatedEvidence(date=monday, days=0.0, classes={}))
         total = together(week.classes, day.classes)
@@ -313,7 +315,7 @@ def ledger_status(
 
 def ledger_is_due(profile: LiveProfile, new_days: Iterable[Day], now: float) -> bool:
     """Whether the ledger is due: a day is complete, or the profile holds days of version 0.1.0."""
-    return bool(profile.unmoved) or due(profile.days, trimmed(new_days, now), now)
+    return bool(profile.unmoved) or is_due(profile.days, trimmed(new_days, now), now)
 
 
 def _lasting_in(rows: object) -> tuple[Lasting, ...]:
@@ -348,7 +350,7 @@ def _lasting_rows(incidents: Sequence[Lasting]) -> list[Written]:
 
 
 def _status(days: Sequence[Day], weeks: Sequence[DatedEvidence], now: float) -> Written:
-    all_dated = (*weeks, *of_days(days))
+    all_dated = (*weeks, *dated_evidence(days))
     if not all_dated:
         return {}
     total = reduce(together, (dated.classes for dated in all_dated))

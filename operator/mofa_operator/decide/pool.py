@@ -30,12 +30,12 @@ from mofa_operator.decide.history import (
     verdict,
 )
 from mofa_operator.decide.ledger import (
+    dated_evidence,
     differs,
     ledger_is_due,
     ledger_status,
-    of_days,
-    of_profile,
     remembered,
+    stored_evidence,
     trimmed,
     weeks_with,
 )
@@ -136,9 +136,9 @@ def profile(snapshot: ProfileSnapshot, settings: LoopSettings) -> Decision:
     old_history = remembered(pool)
     reading = read(snapshot, old_history, float(spec.prometheus.window_seconds))
     weeks = weeks_with(pool.weeks, pool.days, reading.days)
-    newest = (*weeks, *of_days(reading.days))
+    newest = (*weeks, *dated_evidence(reading.days))
     evidence = reading.history or old_history
-    reports_before = assessed(spec, old_history, of_profile(pool), pool.status.present)
+    reports_before = assessed(spec, old_history, stored_evidence(pool), pool.status.present)
     reports_now = assessed(spec, evidence, newest)
     wait = _wait_before_writing(
         old_history, reading.history, reports_before, reports_now, snapshot, settings

@@ -1,4 +1,4 @@
-"""The size of a pool, for which jobs without a number of nodes are advised; and its low size lately.
+"""The size of a pool, for which jobs without a number of nodes are advised; and its low size.
 
 Where a job states no number of nodes, advice is for the size of its pool. Short losses of nodes do
 not change that size:

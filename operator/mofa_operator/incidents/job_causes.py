@@ -125,8 +125,8 @@ class JobCauses:
     ) -> Deduction:
         """Why a job went out.
 
-        `stopped` is when its work stopped, None = unknown; `last_end` is when all incidents before were
-        over; `earlier_faults` are the faults that stopped it before, by id. [s]
+        `stopped` is when its work stopped, None = unknown; `last_end` is when all incidents before
+        were over; `earlier_faults` are the faults that stopped it before, by id. [s]
         """
         by_fault = None
         fault = self.fault(outage)

@@ -18,7 +18,7 @@ from mofa_operator.incidents.timelines import NodeTimeline, PoolTimelines, Span,
 
 MOST: Final = 1000
 """Most incidents that are handed on, the latest. [1]"""
-_TOLD: Final = "it had begun before, by the ledger"
+_BY_LEDGER: Final = "it had begun before, by the ledger"
 _LINGER: Final = 900.0
 """How long before a job was said to be out its pods may have gone. Ours. [s]"""
 _TOGETHER: Final = 600.0
@@ -91,7 +91,7 @@ def begun_before(
         evidence = () if failure is None else failure.evidence
         end = max([span.end, *(other.end for other in same)])
         corrected = [other for other in corrected if other not in same]
-        joint = of_node(earlier.name, earlier.since, end, cause, _TOLD, *evidence)
+        joint = of_node(earlier.name, earlier.since, end, cause, _BY_LEDGER, *evidence)
         corrected.append(replace(joint, lasts=end >= timelines.sampled[-1].end - step))
     return sorted(corrected, key=lambda incident: (incident.start, incident.name))
 
@@ -132,7 +132,7 @@ def out_before(
                 start=earlier.since,
                 end=running if lasts else min(until, running + LOADING),
                 cause=earlier.cause,
-                evidence=(_TOLD,),
+                evidence=(_BY_LEDGER,),
                 nodes=earlier.nodes,
                 lasts=lasts,
                 timed=False,

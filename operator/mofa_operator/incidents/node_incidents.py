@@ -229,34 +229,33 @@ def _outages(node: NodeTimeline, shortest: float) -> Iterator[Incident]:
             explained.add(deletion)
             yield _deleted(node, span, last_ready, deletion)
             continue
-        own = [
-            boot for boot in boots if span.start - 2 * step - _BOOTED <= boot.at <= span.end + step
-        ]
-        used.update(own)
-        span = _by_boots(run, span, own)
+        since = span.start - 2 * step - _BOOTED
+        own_boots = [boot for boot in boots if since <= boot.at <= span.end + step]
+        used.update(own_boots)
+        span = _by_boots(run, span, own_boots)
         repeats = before is not None and before.value == 0 and run.end == run.start
-        if repeats and after is None and not own:
+        if repeats and after is None and not own_boots:
             continue  # one late sample of an outage that is known
-        surely = max(run.end - run.start, 0.0)
-        most = span.seconds if before is None or after is None else after.start - before.end
-        long = surely >= shortest - _EARLY * step or (
-            most > shortest
-            and (
-                span.seconds - GRACE > shortest
-                if step <= shortest / 4
-                else any(
-                    shortest - step <= pod.ended(step) - span.start <= span.seconds + 2 * step
-                    for pod in node.pod_timelines
-                )
-            )
+        longest = span.seconds if before is None or after is None else after.start - before.end
+        is_long = run.end - run.start >= shortest - _EARLY * step or (
+            longest > shortest and _is_longer(node, span, shortest)
         )
-        yield _outage(node, span, last_ready, own, long=long)
+        yield _outage(node, span, last_ready, own_boots, is_long=is_long)
     for boot in boots:
         if boot not in used:
             yield _silent_reboot(node, boot)
     for deletion in deletions:
         if deletion not in explained:
             yield _taken_away(node, deletion)
+
+
+def _is_longer(node: NodeTimeline, span: Span, shortest: float) -> bool:
+    """Whether an outage was longer, by its samples, or by the ends of pods if these are rare."""
+    step = node.sample_spacing
+    if step <= shortest / 4:
+        return span.seconds - GRACE > shortest
+    delays = (pod.ended(step) - span.start for pod in node.pod_timelines)
+    return any(shortest - step <= delay <= span.seconds + 2 * step for delay in delays)
 
 
 def _deleted(node: NodeTimeline, span: Span, last_ready: float, deletion: Span) -> Incident:
@@ -364,7 +363,7 @@ def _by_boots(run: ValueRun, span: Span, boots: Sequence[_Boot]) -> Span:
 
 
 def _outage(
-    node: NodeTimeline, span: Span, last_ready: float, boots: Sequence[_Boot], *, long: bool
+    node: NodeTimeline, span: Span, last_ready: float, boots: Sequence[_Boot], *, is_long: bool
 ) -> Incident:
     """The incident of an outage: planned work, a reboot, a failed host, a kubelet that was away, or
     a short flap.
@@ -379,7 +378,7 @@ def _outage(
         cause = causes.NODE_DOWN if span.seconds > A_REBOOT else causes.REBOOT
         why = "another boot time" if boots else "its exporters were silent"
         return of_node(node.name, start, end, cause, lasted, why)
-    if long:
+    if is_long:
         also = ["its exporters were silent too"] if silent else []
         return of_node(node.name, start, end, causes.KUBELET_DOWN, lasted, "the same boot", *also)
     return of_node(node.name, start, end, causes.FLAP, lasted)

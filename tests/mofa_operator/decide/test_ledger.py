@@ -191,22 +191,22 @@ class TestWitnesses:
         decides nothing.
         """
         server, watch = day(0.0, DAY / 1.9, pod=1, job=0), day(0.0, witness="Watch", pod=3, job=0)
-        assert ledger.counts((server, watch), "pod") is server
+        assert ledger.counting_entry((server, watch), "pod") is server
 
     def test_who_saw_more_than_twice_as_much_counts(self):
         server, watch = day(0.0, DAY / 2.1, pod=1, job=0), day(0.0, witness="Watch", pod=3, job=0)
-        assert ledger.counts((server, watch), "pod") is watch
+        assert ledger.counting_entry((server, watch), "pod") is watch
 
     def test_who_saw_jobs_counts_before_who_saw_nodes_alone(self):
         """Four busy nodes of forty: the pods of the four say more than the forty that stayed up."""
         server = day(0.0, nodes=4, process=0, pod=2, job=0)
         nodes_alone = day(0.0, witness="Watch", pod=0)
-        assert ledger.counts((server, nodes_alone), "pod") is server
+        assert ledger.counting_entry((server, nodes_alone), "pod") is server
 
     def test_a_class_that_one_witness_cannot_see_is_the_others(self):
         server, watch = day(0.0, pod=1), day(0.0, witness="Watch", pod=2, job=3)
         assert failures((server, watch)) == {"pod": 2, "job": 3}
-        assert ledger.counts((server, watch), "process") is None
+        assert ledger.counting_entry((server, watch), "process") is None
 
 
 class Pool:

@@ -9,7 +9,7 @@ from operator_objects import NOW, SETTINGS, applied, ledger_after, profile, prof
 from mofa_model.manifest.failure_history import FailureLedgerStatus
 from mofa_model.manifest.parsing import parse
 from mofa_model.spec.evidence import FailureEvidence
-from mofa_operator.decide.ledger import MOST_WEEKS, of_profile
+from mofa_operator.decide.ledger import MOST_WEEKS, stored_evidence
 from mofa_operator.decide.pool import profile as decide
 from mofa_operator.evidence import PROMETHEUS, Day, date_of
 from mofa_operator.snapshot import History, NodeCount, ProfileSnapshot
@@ -66,7 +66,7 @@ def lived(pool, counts, first, last, window=WINDOW, step=1):
 
 def counted(pool):
     """Failures in days and weeks together, and their days."""
-    found = of_profile(profile_with(*pool))
+    found = stored_evidence(profile_with(*pool))
     return sum(one.classes["pod"].failures for one in found), round(sum(one.days for one in found))
 
 
