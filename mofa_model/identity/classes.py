@@ -16,7 +16,7 @@ from mofa_model.identity.pods import WrittenContainer
 from mofa_model.records import dataclass
 
 ONLY_OF: Final = {"batch_accumulation_per_replica": "nanotron"}
-"""Settings that the files of one trainer alone have, and each of those has. Source: nanotron,
+"""Settings by which one trainer is known: all its files have them, and no other trainer's. Source: nanotron,
 config.py: TokensArgs.
 """
 
@@ -31,7 +31,7 @@ class JobClass(StrEnum):
     RL = "rl-post-training"
     """It trains a language model by reinforcement learning or by preferences."""
     OTHER_TRAINING = "other-training"
-    """It trains another model, or one that nothing tells of."""
+    """It trains another model, or a model that nothing names."""
     INFERENCE = "inference"
     """It serves a model, or asks one."""
     EVALUATION = "evaluation-or-data"
@@ -60,11 +60,11 @@ TRAINER_IMAGE: Final = 36
 one. [1]
 """
 BY_SCRIPT_NAME: Final = frozenset({61, 62})
-"""Weights of scripts of which the name alone says how they train: options may say otherwise. [1]"""
+"""Weights of scripts whose name alone says how they train: options may contradict it. [1]"""
 
 
 class Clue(NamedTuple):
-    """Something that tells of a class."""
+    """A sign of a job's class."""
 
     job_class: str
     """The class; empty = it only prepares."""
@@ -168,7 +168,7 @@ def trainer_clue(clues: Iterable[Clue]) -> Clue | None:
 
 
 _PREPARES_ONLY: Final = re.compile(r"\+*(--)?(model\.)?do_train(ing)?=false", re.IGNORECASE)
-"""NeMo's and BioNeMo's switch: what is prepared is not trained on."""
+"""The switch of NeMo and BioNeMo by which data are prepared and nothing is trained."""
 _OF_RL: Final = re.compile(
     r"--(advantage|rollout[-_]batch|num[-_]rollout|n[-_]samples[-_]per[-_]prompt)"
 )
@@ -288,7 +288,7 @@ _UNNAMED: Final = "nothing names a language model"
 
 
 class ClassVerdict(NamedTuple):
-    """A class and why."""
+    """A class with its reason."""
 
     job_class: JobClass
     reason: str
@@ -296,7 +296,7 @@ class ClassVerdict(NamedTuple):
     sure: bool
     """Whether a program or an image that is known says it; False = it is the best guess."""
     may_train: bool = True
-    """Whether a policy may say what it trains: not where its program shows nothing of training."""
+    """Whether a policy may say what it trains; it may not where the program shows no training."""
 
 
 def class_of(

@@ -86,7 +86,7 @@ class DeviceRequest:
     word: str = ""
     """The label's own value."""
     unread: bool = False
-    """Whether pods claim devices that cannot be told, and ask for none by name."""
+    """Whether pods claim devices whose number cannot be read, and ask for none by name."""
 
     @property
     def ours(self) -> bool:
@@ -100,7 +100,7 @@ class DeviceRequest:
 
     @property
     def per_chip(self) -> int:
-        """Devices that a program sees of each that is asked for. [1]"""
+        """Devices that a program sees for each one that the pod asks for. [1]"""
         return 2 if _CORES.match(self.product) else 1
 
 
@@ -224,7 +224,9 @@ def agrees(device_request: DeviceRequest, preset: str) -> bool:
 
 
 def elsewhere(forms: Iterable[PodForm], variables: Iterable[str]) -> DeviceRequest:
-    """Accelerators of a job that runs on pods of another object, as its own words tell them."""
+    """Accelerators of a job that runs on pods of another object, by its own selectors and
+    variables.
+    """
     for pod in forms:
         for name, value in pod.selector.items():
             if re.match(r"(ml\.)?(trn|inf)\d", value):

@@ -17,16 +17,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 _LONGEST: Final = 40_000
 """Characters of a value. [1]"""
 _ALL: Final = 2_000_000
-"""Characters of all words of a script together: values may hold each other, and anybody writes
-them. [1]
+"""Most characters of all words of a script together: values may contain each other, and scripts are
+untrusted. [1]
 """
 BLANKS: Final = " \t\n"
-"""What parts words that are in no quotes."""
+"""Characters that separate words outside of quotes."""
 NOWHERE: Final = -1
 
 
 _PRINTED: Final = frozenset({"-n", "-e", "-ne", "%s", "%s\\n"})
-"""What `echo` and `printf` are told of how they print."""
+"""Options and formats of `echo` and `printf`, which are not printed."""
 
 
 class Traced(NamedTuple):
@@ -34,7 +34,7 @@ class Traced(NamedTuple):
 
     text: str
     at: tuple[int, ...]
-    """Place of each character in the script; -1 = it is computed."""
+    """Offset of each character in the script; -1 = it is computed."""
 
     @property
     def place(self) -> int:
@@ -74,11 +74,11 @@ Answer: TypeAlias = Callable[[str], str | None]
 
 
 class _Unknown(Exception):
-    """Only a running machine could tell."""
+    """The value is only known on the running machine."""
 
 
 class Endless(Exception):
-    """A script's words are longer than any script's that people write."""
+    """The script's values grow beyond any script that people write."""
 
 
 class _Piece(NamedTuple):
@@ -379,8 +379,8 @@ class Expander:
             yield _Piece(EMPTY, True, ends=True)
 
     def _length(self, name: str, rows: Sequence[Traced]) -> Traced:
-        """How many elements there are; those that another program prints are as many as it prints:
-        of Slurm's hosts the job's nodes, of others nobody knows.
+        """The number of elements. Hosts that Slurm prints are as many as the job's nodes; what
+        another program prints is not known.
         """
         if not any("$(" in element.text or "`" in element.text for element in rows):
             return traced(str(len(rows)))

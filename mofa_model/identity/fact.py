@@ -20,7 +20,7 @@ class Fact(NamedTuple):
 Facts = Mapping[str, Fact]
 """Facts by their names."""
 ORIGINS: Final = ["option", "variable", "file", "source"]
-"""Where settings stand, those that count first."""
+"""Origins of settings, in the order in which they count."""
 TOKENIZER_WORDS: Final = (
     "tokenizer", "tokenizer_model", "tokenizer_name", "tokenizer_name_or_path",
     "tokenizer_path",
@@ -48,7 +48,7 @@ DEGREE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Keys under which trainers have degrees of parallelism."""
 OFF: Final = frozenset({"false", "0", "none", "no", "null", "off", "", "auto"})
-"""What a switch says that is off."""
+"""Values of a switch that is off."""
 
 
 def precision_of(value: str) -> str:

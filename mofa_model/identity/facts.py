@@ -104,13 +104,15 @@ _FLAGS: Final = {
     "enable_bf16": "bf16",
 }  # fmt: skip
 _AUTO: Final = {"bf16": "auto"}
-"""axolotl and LLaMA-Factory: bf16 wherever the device has it, as all that are priced here have."""
+"""axolotl and LLaMA-Factory use bf16 with `auto`, because all devices that are priced here have
+it.
+"""
 _DTYPES: Final = (
     "mixed_precision", "precision", "dtype", "torch_dtype", "torch_dtype_str", "trainer_precision",
     "mixed_precision_param", "param_dtype", "compute_dtype", "weight_dtype", "model_dtype", "mx",
 )  # fmt: skip
 _SWITCHES: Final = ("fp8", "enable_fp8", "use_fp8", "te_fp8")
-"""Where one of these says no, other words about eight bits say how they would be."""
+"""Where one of these is off, other keys about FP8 do not count."""
 _EIGHT: Final = (
     "fp8", "enable_fp8", "use_fp8", "fp8_format", "fp8_recipe", "fp8_param", "quantization",
     "converters", "float8_recipe_name",
@@ -122,22 +124,22 @@ Source: transformers, TrainingArguments."""
 
 @dataclass(frozen=True, kw_only=True)
 class FactSheet:
-    """Facts, and what contradicts itself."""
+    """Facts with their contradictions."""
 
     facts: dict[str, Fact]
     disagree: tuple[str, ...] = ()
     """Contradictions, each in one sentence."""
     by_shape: bool = False
-    """Whether the model is the one that has the shape, and nobody names it."""
+    """Whether the model is known by its shape alone."""
 
 
 class FactSources(NamedTuple):
     """What facts are read from."""
 
     settings: Sequence[Setting]
-    """Of containers that compute."""
+    """Settings of containers that compute."""
     others: Sequence[Setting]
-    """Of containers that prepare, and of the object itself."""
+    """Settings of containers that prepare, and of the object itself."""
     words: Sequence[tuple[str, str]]
     """Words of commands and where they stand, for names of models in names of files."""
     fetched: Sequence[tuple[str, str]]
@@ -212,7 +214,7 @@ def _of_adapters(facts: dict[str, Fact], settings: Sequence[Setting], trainer: s
 
 
 _RANKS: Final = {"llama-factory": 8, "trl": 16}
-"""Ranks of trainers that need none said. Source: LLaMA-Factory, hparams/finetuning_args.py:
+"""Default ranks of trainers. Source: LLaMA-Factory, hparams/finetuning_args.py:
 lora_rank; TRL, trainer/model_config.py: lora_r. [1]"""
 
 
@@ -278,8 +280,8 @@ def _flavored(settings: Sequence[Setting]) -> Fact | None:
 
 
 def _other_depth(model: Fact, shape: Mapping[str, Fact]) -> list[str]:
-    """The disagreement where a job names a model and gives another number of layers, as short
-    trials do; else none.
+    """The contradiction where a job names a model but gives another number of layers, as short
+    trials do; else nothing.
     """
     layers, preset = shape.get("layers"), model_preset(model.value)
     if layers is None or not preset:

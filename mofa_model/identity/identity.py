@@ -188,7 +188,7 @@ _DEGREES: Final = frozenset({"tp", "pp", "cp", "ep", "mbs"})
 
 
 def _seen_to_run(body: Mapping[str, Any]) -> Contents | None:
-    """What the processes of an object were seen to be told, as its annotation has it."""
+    """The command of an object's processes as it was seen in the cluster, from its annotation."""
     line = part(body, "metadata", "annotations").get(RUNS)
     if not isinstance(line, str):
         return None
@@ -245,7 +245,7 @@ def _configured(contents: Contents) -> list[tuple[str, str]]:
 
 _SETTINGS_FILE: Final = re.compile(r"\.(ya?ml|toml|json)$")
 _CONFIGURES: Final = re.compile(r"(^|[/_])(config|conf|recipe|experiment|exp)", re.IGNORECASE)
-"""Names of variables and folders whose files say how a trainer is set."""
+"""Names of variables and folders whose files configure a trainer."""
 
 
 _PROCESS_LAUNCHER: Final = re.compile(
@@ -253,7 +253,7 @@ _PROCESS_LAUNCHER: Final = re.compile(
 )
 """What starts a process of PyTorch for each device: a batch is that of one process."""
 _FETCHES: Final = frozenset({"cp", "mirror", "sync", "download", "copy", "mv"})
-"""What a command does whose arguments are what is copied, and last where to."""
+"""Words of commands that copy: their arguments are sources, and the target last."""
 
 
 def _fetches(command: ProgramCall) -> bool:

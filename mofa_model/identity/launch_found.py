@@ -91,7 +91,7 @@ def launch_of_trainer(
 
 
 def facts_of_launch(launch_found: LaunchFound, facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Facts that the settings by their names do not say."""
+    """Facts of a launch that the names of its settings do not say."""
     reading, devices = launch_found.reading, facts.get("devices")
     values: dict[str, object] = {
         "sequence_length": reading.sequence,

@@ -37,7 +37,7 @@ _OTHER_SHAPES: Final = frozenset(
 )  # fmt: skip
 """Options of Megatron-LM for shapes that its sizes alone do not say."""
 NEOX: Final = "gpt_j_residual"
-"""A setting that GPT-NeoX alone has: attention and dense part beside each other."""
+"""A setting that only GPT-NeoX has: attention and feed-forward part run side by side."""
 _DIVISIBLE: Final = "make_vocab_size_divisible_by"
 _UNTIED: Final = "untie_embeddings_and_output_weights"
 _EXPERT_WIDTH, _CHOSEN = "moe_ffn_hidden_size", "moe_router_topk"
@@ -95,8 +95,8 @@ def complete_megatron(
 
 
 def complete_neox(found_sizes: dict[str, Fact], settings: Sequence[Setting]) -> None:
-    """What GPT-NeoX takes where a shape does not say it: keys for every head, four times as wide a
-    dense part. Source: gpt-neox, megatron/neox_arguments/neox_args.py.
+    """Fill in GPT-NeoX's defaults: keys for every head, and a feed-forward part of four times the
+    width. Source: gpt-neox, megatron/neox_arguments/neox_args.py.
     """
     if {"hidden", "heads"} <= found_sizes.keys() and any(
         setting.key == NEOX for setting in settings

@@ -14,7 +14,7 @@ from mofa_model.identity.recipes import preset_of
 from mofa_model.identity.secret_words import LOOKS_SECRET
 
 _RECIPES: Final = frozenset({"recipe", "config", "factory", "model_variant", "model_recipe_name"})
-"""Options whose value is the name of settings, which has a model's name in it."""
+"""Options whose value names a recipe, with a model's name inside."""
 _HUB: Final = frozenset(
     {"model_name_or_path", "pretrained_model_name_or_path", "base_model", "hf_model_name_or_path"}
 )
@@ -38,7 +38,7 @@ _RUN_TOGETHER: Final = (
 )
 """How recipes write what a name may not hold: `llama31_8b`, `qwen25_1p5b`, `qwen25_500m`."""
 _MADE_UP: Final = re.compile(r"(?<![a-z])(debug|dummy|toy|proxy|smoke|test)", re.IGNORECASE)
-"""Names of models that are none but in a test."""
+"""Names of models that exist only in tests."""
 _TOKENS: Final = re.compile(r"vocab|merges|tokeni[sz]er|bpe", re.IGNORECASE)
 """Names of files of a tokenizer, which many models share."""
 _TUNED: Final = re.compile(
@@ -129,7 +129,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _runs(words: Sequence[str]) -> Iterator[str]:
-    """Words that follow each other as names, the longest first."""
+    """Every run of neighbouring words as a name, the longest first."""
     for size in range(len(words), 0, -1):
         for first in range(len(words) - size + 1):
             yield "-".join(words[first : first + size])
@@ -172,7 +172,7 @@ def _bare(name: str) -> str:
 
 
 def _of_name(name: str) -> str:
-    """The preset of a model that is called so itself; empty where none is."""
+    """The preset whose own name this is; empty where there is none."""
     plain = name.partition("://")[2] or name
     tail, bare = plain.rstrip("/").rpartition("/")[2], _bare(plain)
     unnamed = re.sub("^(meta|nvidia)-", "", bare, flags=re.IGNORECASE)

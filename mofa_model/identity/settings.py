@@ -28,11 +28,11 @@ from mofa_model.identity.recipes import own_arguments
 from mofa_model.yaml_text import StreamReader
 
 _MOST: Final = 4000
-"""Settings of a job that are read. [1]"""
+"""Most settings of a job that are read. [1]"""
 _DEEPEST: Final = 8
-"""Levels of a file that are read. [1]"""
+"""Most levels of a file that are read. [1]"""
 _LONGEST: Final = 100_000
-"""Characters of a file that are read."""
+"""Most characters of a file that are read."""
 _ASSIGNED: Final = re.compile(r"\+{0,2}([A-Za-z_][\w./-]*)=(.*)", re.DOTALL)
 _OPTION: Final = re.compile(r"--?([A-Za-z_][\w./-]*)")
 _LISTS: Final = re.compile(r"((target|attn)_modules|converters)$")
@@ -42,7 +42,7 @@ ASIDE: Final = re.compile(
     r"|sglang|teacher|draft|reward|critic|ref|embedding|tokenizer_config|monitoring|dataloader_val)"
     r"([._]|$)"
 )
-"""Keys of what is not trained: of an evaluation, of another model beside the trained one."""
+"""Keys that do not describe the trained model: of an evaluation, or of another model beside it."""
 
 
 class Setting(NamedTuple):
@@ -90,7 +90,7 @@ _FILLED: Final = re.compile(
 
 
 def _filled(settings: list[Setting], variables: Mapping[str, PlacedVariable]) -> list[Setting]:
-    """Settings of a file with the values of others, and of variables, that they name.
+    """Settings of a file with references to others, and to variables, replaced by their values.
 
     >>> rows = [Setting("seq", "2048", "", "file"), Setting("data.seq_len", "${seq}", "", "file")]
     >>> _filled(rows, {})[1].value
@@ -117,7 +117,7 @@ def _filled(settings: list[Setting], variables: Mapping[str, PlacedVariable]) ->
 
 
 _NESTED: Final = 3
-"""Values that name others, which name others again. [1]"""
+"""How often a value is resolved that refers to another one. [1]"""
 
 
 def _key(name: str) -> str:
@@ -196,7 +196,7 @@ _LINE: Final = re.compile(r"\s*([A-Za-z_][\w.-]*):\s+([^#\s][^#]*?)\s*(#.*)?")
 
 
 def _lines(source: TextFile) -> Iterator[Setting]:
-    """Settings of a file that is no proper YAML, line by line; of a key twice the last one."""
+    """Settings of a file that is no valid YAML, line by line; the last one of each key."""
     settings = {}
     for number, line in enumerate(source.text.splitlines(), source.first_line):
         if pair := _LINE.fullmatch(line):

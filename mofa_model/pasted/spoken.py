@@ -30,16 +30,16 @@ _OPTIONS: Final = {
     f"--{ours}" if ours != "files" else "": others for ours, others in vocabulary("options").items()
 }
 _MEANT: Final = {other: ours for ours, others in _OPTIONS.items() for other in others}
-"""Options of other programs, and ours; those of files are none, the file alone is."""
+"""Options of other programs with ours; empty where only the file behind the option counts."""
 OPTIONS: Final = frozenset(
     {*_OPTIONS, *_MEANT, "--tokens", "--size", "-o", "--output", "--save-dir"} - {""}
 )
-"""Options with which a command needs no verb."""
+"""Options by which a command without a verb is read as `mofa paste`."""
 DEGREES: Final = {name: ours for ours, names in vocabulary("degrees").items() for name in names}
 """Degrees as options of their own: a planned layout."""
 _SHARDING: Final = vocabulary("sharding")
 ASKED: Final = frozenset(vocabulary("words")["asks"])
-"""Words that people put where a verb is; all of them ask for what `mofa paste` answers."""
+"""Words in the place of a verb that ask for what `mofa paste` answers."""
 _ENDING: Final = re.compile(r"\.(sh|ya?ml|json|toml|py|sbatch|slurm|txt|cfg|conf|md|ipynb|log)$")
 
 
@@ -125,8 +125,8 @@ def _as_loose(plain: str, value: str) -> str:
 
 
 def _machines(ours: str, value: str) -> tuple[str, ...]:
-    """Options for what a value says beside its own option: `--gpu 8xA100` has a number too. Empty
-    where it says no more.
+    """All options that a value of --gpus or --gpu states: `--gpu 8xA100` states a number too. Empty
+    where it states one alone.
 
     >>> _machines("--gpus", "64gpus"), _machines("--gpu", "8xA100"), _machines("--gpu", "h100")
     (('--gpus', '64'), ('--gpus', '8', '--gpu', 'A100'), ())
@@ -139,7 +139,7 @@ def _machines(ours: str, value: str) -> tuple[str, ...]:
 
 
 def _local_path(path: str) -> str:
-    r"""A path of Windows as this machine has it, where the file is there.
+    r"""A Windows path as this machine mounts it, if that file exists; else the path as it is.
 
     >>> _local_path(r"C:\none\x.json"), _local_path("x.json")
     ('C:\\none\\x.json', 'x.json')

@@ -87,7 +87,7 @@ def _mesh(facts: dict[str, Fact], lookup: Lookup) -> None:
 
 
 def _copies(facts: dict[str, Fact], lookup: Lookup) -> None:
-    """Data-parallel ranks: shards times the copies of each."""
+    """Data-parallel ranks: the number of shards times the copies of each shard."""
     for sharded, copied in (
         ("dp_shard_size", "dp_replicate_size"),
         ("data_parallel_shard_degree", "data_parallel_replicate_degree"),
@@ -100,7 +100,7 @@ def _copies(facts: dict[str, Fact], lookup: Lookup) -> None:
 
 
 def _stages(facts: dict[str, Fact], lookup: Lookup) -> None:
-    """Virtual stages from Megatron's layers of each; and a model with one expert has none."""
+    """Virtual stages by Megatron's layers in each; one head of keys for multi-query attention."""
     layers = lookup.whole(("num_layers_per_virtual_pipeline_stage",))
     if layers and "vpp" not in facts and {"layers", "pp"} <= facts.keys():
         each, rest = divmod(facts["layers"].value, facts["pp"].value * layers.value)

@@ -29,7 +29,7 @@ _FOLDERS: Final = frozenset(
     {"checkpoint", "checkpoints", "ckpt", "ckpts", "model", "models", "output", "outputs"}
     | {"pretrained", "weights"}
 )
-"""Folders of people's own, which are no organisation of a hub."""
+"""Names of local folders, which are no organisation of a hub."""
 _NO_MODEL: Final = re.compile(r"(run|ckpt|checkpoint|output|iter|step|epoch|exp)", re.IGNORECASE)
 
 # ------------------------------------------------------------------ the model's name
@@ -143,7 +143,7 @@ _TUNERS: Final = frozenset(
     {"axolotl", "llama-factory", "torchtune", "trl", "transformers", "nemo-automodel", "openrlhf"}
     | {"ms-swift", "xtuner", "verl"}
 )
-"""Trainers that tune where nothing else is said; all others begin from the beginning."""
+"""Trainers that fine-tune by default; all others pre-train."""
 _NO_TASK: Final = frozenset({"", "deepspeed", "accelerate", "pytorch-ddp", "open_lm"})
 _FINE: Final = "full fine-tune"
 _PRE: Final = "pre-training"
@@ -239,7 +239,9 @@ _ADAPTERS: Final = (
 
 
 def trains_all(lookup: Lookup) -> bool:
-    """Whether a setting says that all weights are trained; a rank beside it is left over."""
+    """Whether a setting says that all weights are trained; a rank of adapters beside it does not
+    count.
+    """
     words = ("train_type", "sft_type", "finetuning_type", "tuner_type")
     return any(setting.value.lower() == "full" for setting in lookup.each(words))
 

@@ -73,7 +73,7 @@ _STEP: Final = re.compile(
 transformers; torchtune.
 """
 _UNQUOTED: Final = r"(?im)^(?:(?!\b(?:echo|printf|grep)\b|#).)*?"
-"""What stands before it in its line: no comment, and nothing that a script prints or looks for."""
+"""The line before such words: no comment, and no text that a script prints or searches for."""
 _NO_ROOM: Final = re.compile(
     _UNQUOTED + r"(?:OutOfMemoryError: \S|RESOURCE_EXHAUSTED.{0,40}out of memory"
     r"|(?:^|: )\s*(?:CUDA|HIP|NPU|XPU|GPU)(?: error)?:? out of memory)"
@@ -88,7 +88,7 @@ _RUNNING: Final = re.compile(r"JobState=RUNNING\b.*?\bRunTime=(?:\d+-)?(\d+):\d\
 
 
 class RunSeen(Enum):
-    """What became of a run; of several texts the last of these that one shows."""
+    """What became of a run; of several texts the last state in this list counts."""
 
     UNSEEN = 0
     TRAINED = 1
@@ -119,7 +119,7 @@ def run_seen(text: str) -> RunSeen:
 
 
 def _fenced(text: str) -> str:
-    """What stands between the fences of a page; all of any other text."""
+    """The text between the fences of a page; a text without fences as it is."""
     lines = text.splitlines()
     marks = [at for at, line in enumerate(lines) if _FENCE.match(line)]
     if len(marks) < 2:
@@ -129,7 +129,9 @@ def _fenced(text: str) -> str:
 
 
 def _notebook(text: str) -> str | None:
-    """The code of a notebook; lines that its shell runs where no Python of it imports anything."""
+    """The code of a notebook: the lines for its shell where one starts a training, else its
+    Python.
+    """
     if '"cells"' not in text or text.lstrip()[:1] != "{":
         return None
     try:

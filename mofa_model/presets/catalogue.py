@@ -31,7 +31,7 @@ class Stack:
     precision: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Widths that differ from the recipe's, by recipe; `all` for every one."""
     like: str = ""
-    """Stack whose constants stand below its own; empty for none."""
+    """Stack whose constants hold where it has none of its own; empty for none."""
     releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Defects by release."""
     defects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

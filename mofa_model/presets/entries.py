@@ -25,7 +25,7 @@ Entry = Mapping[str, Any]
 """One preset as it stands in its file."""
 
 _ABOUT: Final = ("aliases", "kernels", "source", "note", "derived", "from_memory")
-"""Keys that say something about an entry; the others are its facts."""
+"""Keys about an entry itself; all other keys are its facts."""
 
 
 class _Entries(Mapping[str, Entry]):
@@ -173,8 +173,8 @@ def _key(kind: str, name: str) -> str:
 
 
 def _instances(devices: Iterable[str]) -> Mapping[str, tuple[str, Entry, str]]:
-    """Nodes with some devices that clouds rent out, by what each is looked up by: the id of its
-    device, its facts, and its name.
+    """Nodes that clouds rent out with some devices, by the word that finds each: the device's id,
+    the node's facts and name.
     """
     nodes: dict[str, tuple[str, Entry, str]] = {}
     for device in devices:
@@ -220,7 +220,7 @@ def _meant(kind: str, word: str) -> tuple[str, ...]:
 @rereads_devices
 @cache
 def _own(kind: str) -> Mapping[str, str]:
-    """The ids, by what each is looked up by; no entry is parsed for them."""
+    """The ids by the word that finds each; no entry is parsed for them."""
     return MappingProxyType({_key(kind, name): name for name in names(kind)})
 
 

@@ -183,7 +183,7 @@ def config_file(name: str, *, field: str) -> Path | None:
 _SHAPE: Final = (
     "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k", "gated",
 )  # fmt: skip
-"""What a shape in words may say."""
+"""Fields of a shape in words."""
 
 
 def shape_named(text: str, *, field: str = "--model") -> Transformer:

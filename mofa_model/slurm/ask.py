@@ -18,7 +18,7 @@ EVENTS: Final = "Cluster,NodeName,TimeStart,TimeEnd,State,Reason%200,User"
 
 
 def commands(since: float, until: float) -> dict[str, tuple[str, ...]]:
-    """The commands that are asked, by what they tell; moments in seconds of the epoch. [s]"""
+    """The commands by what they tell, for a time between two moments of the epoch. [s]"""
     begin, end = f"uts{since:.0f}", f"uts{until:.0f}"
     return {
         "nodes": ("scontrol", "show", "node"),

@@ -403,7 +403,8 @@ _READERS: Final = {
 
 
 def _gres(text: str) -> tuple[int, str]:
-    """GPUs and their type in a list of resources; a type and the total stand in TRES both.
+    """GPUs and their type in a list of resources. TRES states the total twice: with the type and
+    without.
 
     >>> _gres("gpu:h100:8(S:0-1),nvme:1"), _gres("billing=2,gres/gpu=16,gres/gpu:h100=16")
     ((8, 'h100'), (16, 'h100'))
