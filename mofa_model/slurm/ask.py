@@ -24,27 +24,13 @@ def commands(since: float, until: float) -> dict[str, tuple[str, ...]]:
         "nodes": ("scontrol", "show", "node"),
         "config": ("scontrol", "show", "config"),
         "runs": (
-            "sacct",
-            "-D",
-            "-X",
-            "-a",
-            "-P",
-            "-S",
-            begin,
-            "-E",
-            end,
+            "sacct", "-D", "-X", "-a", "-P", "-S", begin, "-E", end,
             f"--format={','.join(FIELDS)}",
         ),
         "events": (
-            "sacctmgr",
-            "-P",
-            "show",
-            "event",
-            f"Start={begin}",
-            f"End={end}",
-            f"format={EVENTS}",
+            "sacctmgr", "-P", "show", "event", f"Start={begin}", f"End={end}", f"format={EVENTS}",
         ),
-    }
+    }  # fmt: skip
 
 
 def ask(since: float, until: float) -> SlurmRecords:

@@ -27,17 +27,10 @@ _SHORT: Final = {
 }  # fmt: skip
 _ENDS: Final = frozenset(
     {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY"}
-    | {
-        "REQUEUED",
-        "BOOT_FAIL",
-        "DEADLINE",
-        "REVOKED",
-        "RESIZING",
-        "RUNNING",
-        "PENDING",
-        "SUSPENDED",
-    }
+    | {"REQUEUED", "BOOT_FAIL", "DEADLINE", "REVOKED", "RESIZING", "RUNNING", "PENDING"}
+    | {"SUSPENDED"}
 )
+"""States of a run, which sacct may print shortened."""
 _COLUMNS: Final = re.compile(r"\S+")
 
 
@@ -191,14 +184,8 @@ def _of_sacct(text: str, name: str) -> SlurmRecords:
             continue  # a step
         words = row.get("STATE", "").split()
         state = (words[0] if words else "").rstrip("+").upper()
-        state = (
-            state
-            if state in _ENDS
-            else next(
-                (long_name for long_name in sorted(_ENDS) if state and long_name.startswith(state)),
-                state,
-            )
-        )
+        if state and state not in _ENDS:
+            state = next((name for name in sorted(_ENDS) if name.startswith(state)), state)
         code, _, signal = row.get("EXITCODE", "0:0").partition(":")
         runs.append(
             SlurmRun(
@@ -280,14 +267,13 @@ def _of_json(text: str, name: str) -> SlurmRecords:
         body = json.loads(text)
     except (ValueError, RecursionError):
         raise BadFile(name, "it is no JSON, or is cut off") from None
-    errors = [error for error in _list(body.get("errors")) if isinstance(error, Mapping)]
+    errors = _rows(body, "errors")
     if errors and not (body.get("jobs") or body.get("nodes") or body.get("sinfo")):
         why = errors[0].get("description") or errors[0].get("error") or "no reason"
         raise BadFile(name, f"Slurm answered with an error: {why}")
-    nodes = [_json_node(row) for row in _list(body.get("nodes")) if isinstance(row, Mapping)]
-    for row in _list(body.get("sinfo")):
-        nodes += _json_sinfo(row)
-    runs = [_json_run(row) for row in _list(body.get("jobs")) if isinstance(row, Mapping)]
+    nodes = [_json_node(row) for row in _rows(body, "nodes")]
+    nodes += [node for row in _rows(body, "sinfo") for node in _json_sinfo(row)]
+    runs = [_json_run(row) for row in _rows(body, "jobs")]
     if "nodes" not in body and "jobs" not in body and "sinfo" not in body:
         raise BadFile(name, "it has neither jobs nor nodes of Slurm")
     return SlurmRecords(node_records=tuple(nodes), runs=tuple(runs), sources=(name,))
@@ -316,10 +302,8 @@ def _json_node(node: Mapping[str, Any]) -> SlurmNode:
     )
 
 
-def _json_sinfo(row: Any) -> list[SlurmNode]:
+def _json_sinfo(row: Mapping[str, Any]) -> list[SlurmNode]:
     """A row of `sinfo --json` since 23.02: nodes that are alike."""
-    if not isinstance(row, Mapping):
-        return []
     devices, product = _gres(str(_part(row, "gres").get("total") or ""))
     nodes = _part(row, "nodes")
     state = _part(row, "node").get("state")
@@ -459,6 +443,10 @@ def _number(value: Any) -> float:
 def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = body.get(name)
     return part if isinstance(part, Mapping) else {}
+
+
+def _rows(body: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    return [row for row in _list(body.get(name)) if isinstance(row, Mapping)]
 
 
 def _list(value: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from mofa_model.records import dataclass
@@ -111,37 +112,24 @@ class SlurmRecords:
         for record in other.node_records:
             before = nodes.get(record.name)
             nodes[record.name] = record if before is None else _fuller(before, record)
-        runs = {
-            (record.job_id, record.submitted, record.begun): record
-            for record in (*self.runs, *other.runs)
-        }
-        events = {
-            (record.node, record.begun): record
-            for record in (*self.node_events, *other.node_events)
-        }
+        all_runs, all_events = (*self.runs, *other.runs), (*self.node_events, *other.node_events)
+        runs = {(run.job_id, run.submitted, run.begun): run for run in all_runs}
+        events = {(event.node, event.begun): event for event in all_events}
+        in_order = sorted(runs.values(), key=lambda run: (run.begun or run.submitted, run.job_id))
         return SlurmRecords(
             node_records=tuple(nodes.values()),
-            runs=tuple(
-                sorted(
-                    runs.values(),
-                    key=lambda record: (record.begun or record.submitted, record.job_id),
-                )
-            ),
-            node_events=tuple(
-                sorted(events.values(), key=lambda record: (record.begun, record.node))
-            ),
+            runs=tuple(in_order),
+            node_events=tuple(sorted(events.values(), key=attrgetter("begun", "node"))),
             silent_seconds=self.silent_seconds or other.silent_seconds,
             sources=(*self.sources, *other.sources),
         )
 
 
 def _fuller(node: SlurmNode, other: SlurmNode) -> SlurmNode:
-    filled = {
-        name: getattr(other, name) or getattr(node, name)
-        for name in ("states", "devices", "product", "features", "cpus", "memory_bytes", "reason")
-    }
-    filled |= {
-        name: getattr(other, name) or getattr(node, name) for name in ("reason_since", "booted")
-    }
+    names = (
+        "states", "devices", "product", "features", "cpus", "memory_bytes", "reason",
+        "reason_since", "booted",
+    )  # fmt: skip
+    filled = {name: getattr(other, name) or getattr(node, name) for name in names}
     parts = tuple(dict.fromkeys((*node.partitions, *other.partitions)))
     return replace(node, **filled, partitions=parts)
