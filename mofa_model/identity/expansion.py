@@ -7,6 +7,7 @@ where in the script it comes from. What only a running machine knows stays as it
 from __future__ import annotations
 
 import fnmatch
+import operator
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,6 +68,13 @@ def joined(traced_texts: Iterable[Traced]) -> Traced:
     kept = list(traced_texts)
     text = "".join(part.text for part in kept)[:_LONGEST]
     return Traced(text, tuple(at for part in kept for at in part.at)[:_LONGEST])
+
+
+def _spaced(words: Iterable[Traced]) -> Traced:
+    """Words with a blank between them."""
+    blank = traced(" ")
+    parts = [part for word in words for part in (blank, word)]
+    return joined(parts[1:])
 
 
 Answer: TypeAlias = Callable[[str], str | None]
@@ -157,11 +165,8 @@ class Expander:
         old = variables.get(name)
         value: Value
         if "Array" in node:
-            rows = [
-                element["Value"]
-                for element in node["Array"].get("Elems") or ()
-                if "Value" in element
-            ]
+            elements = node["Array"].get("Elems") or ()
+            rows = [element["Value"] for element in elements if "Value" in element]
             value = self.fields(rows)
             if node.get("Append"):
                 before = old if isinstance(old, list) else [old] if old is not None else []
@@ -273,9 +278,7 @@ class Expander:
                     at += 1
             kept.append(at)
             at += 1
-        return Traced(
-            "".join(text[index] for index in kept), tuple(whole.at[index] for index in kept)
-        )
+        return Traced("".join(text[at] for at in kept), tuple(whole.at[at] for at in kept))
 
     def _substituted(self, part: Any) -> Traced:
         """What a command substitution prints, where that can be told."""
@@ -296,10 +299,8 @@ class Expander:
 
     def here_document(self, row: Any) -> Traced | None:
         """The here-document that a command reads; None where there is none."""
-        redirection = next(
-            (redirection for redirection in row.get("Redirs") or () if "Hdoc" in redirection), None
-        )
-        if redirection is None:
+        documents = (part for part in row.get("Redirs") or () if "Hdoc" in part)
+        if (redirection := next(documents, None)) is None:
             return None
         text = self.text(redirection["Hdoc"], here=True)
         last = text.text.rfind("\n") + 1  # of a quoted one the parser keeps its end
@@ -314,11 +315,7 @@ class Expander:
             return None if result is None else traced(str(result))
         if len(traced_words) < 2 or traced_words[0].text not in {"echo", "printf"}:
             return None
-        blank = traced(" ")
-        rest = [word for word in traced_words[1:] if word.text not in _PRINTED]
-        return joined(
-            part for at, word in enumerate(rest) for part in ((blank, word) if at else (word,))
-        )
+        return _spaced([word for word in traced_words[1:] if word.text not in _PRINTED])
 
     def _parameter(self, part: Any, *, quoted: bool) -> Iterator[_Piece]:
         name = part["Param"]["Value"]
@@ -326,7 +323,7 @@ class Expander:
         whole = self._written(part)
         subscript = None
         if index is not None:
-            subscript = "".join(str(part_.get("Value", "")) for part_ in index.get("Parts") or ())
+            subscript = "".join(str(piece.get("Value", "")) for piece in index.get("Parts") or ())
         if name in {"@", "*"} or subscript in {"@", "*"}:
             yield from self._elements(part, name, subscript, quoted=quoted)
             return
@@ -360,15 +357,7 @@ class Expander:
             count = self.try_arithmetic(size) if size else None
             rows = rows[first:] if count is None else rows[first : first + count]
         if quoted and "*" in {name, subscript}:
-            blank = traced(" ")
-            yield _Piece(
-                joined(
-                    part_
-                    for at, element in enumerate(rows)
-                    for part_ in ((blank, element) if at else (element,))
-                ),
-                True,
-            )
+            yield _Piece(_spaced(rows), True)
             return
         for number, element in enumerate(rows):
             last = number == len(rows) - 1
@@ -519,18 +508,19 @@ def _counted(op: str, left: int, right: int) -> int:
         return int(left**right)
     if op in {"<<", ">>"} and not 0 <= right < 64:
         raise _Unknown
-    done: dict[str, Callable[[int, int], int]] = {
-        "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
-        "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
-        "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b),
-        "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
-        "&&": lambda a, b: int(bool(a and b)), "||": lambda a, b: int(bool(a or b)),
-        "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "&": lambda a, b: a & b,
-        "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, ",": lambda _, b: b,
-    }  # fmt: skip
-    if op not in done:
+    if op not in _OPERATORS:
         raise _Unknown
-    return done[op](left, right)
+    return int(_OPERATORS[op](left, right))
+
+
+_OPERATORS: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">": operator.gt,
+    "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "&&": lambda left, right: bool(left and right),
+    "||": lambda left, right: bool(left or right), ",": lambda _, right: right,
+}  # fmt: skip
+"""A shell's operators on whole numbers; a comparison is 0 or 1."""
 
 
 def _trimmed(value: Traced, op: str, pattern: str) -> Traced:

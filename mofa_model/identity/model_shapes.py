@@ -14,6 +14,7 @@ from mofa_model.blocks import Experts, FeedForward, SoftmaxAttention
 from mofa_model.identity.fact import DEGREE_WORDS, OFF, TOKENIZER_WORDS, Fact, whole_number
 from mofa_model.identity.named_models import model_preset
 from mofa_model.identity.settings import Setting
+from mofa_model.spec import Transformer
 
 SIZE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "layers": ("num_layers", "num_hidden_layers", "n_layers", "nlayers", "n_layer"),
@@ -131,45 +132,33 @@ def presets_of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]
     these those whose vocabulary is next to the stated one.
     """
     wanted = dict(shape)
-    names_found: list[str] = []
-    for name in presets.names("models"):
-        model = presets.model(name)
-        experts = next(
-            (int(block.count) for block in model.blocks if isinstance(block, Experts)), 1
-        )
-        if wanted.get("experts", experts) != experts:
-            continue
-        attention = next(
-            (block for block in model.blocks if isinstance(block, SoftmaxAttention)), None
-        )
-        widths = {
-            int(block.width) for block in model.blocks if isinstance(block, FeedForward | Experts)
-        }
-        if attention is None or int(model.layers) != wanted["layers"]:
-            continue
-        if int(model.hidden) != wanted["hidden"] or int(attention.heads) != wanted["heads"]:
-            continue
-        if wanted.get("kv_heads", int(attention.kv_heads)) != int(attention.kv_heads):
-            continue
-        routed = experts > 1 and "expert_ffn" in wanted  # of dense layers that there may be none of
-        width = wanted.get("expert_ffn" if routed else "ffn")
-        if width is not None and width not in widths:
-            continue
-        names_found.append(name)
-    if len(names_found) > 1 and hint:
-        families_of_hint = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
-        families = {preset: re.match(r"[a-z]+\d?", preset) for preset in names_found}
-        near = [
-            preset
-            for preset, family in families.items()
-            if family and family.group() in families_of_hint
-        ]
-        names_found = near or names_found
-    if len(names_found) > 1 and "vocabulary" in wanted:
-        padding = {
-            preset: wanted["vocabulary"] - int(presets.model(preset).embedding.vocabulary)
-            for preset in names_found
-        }
+    fitting = [name for name in presets.names("models") if _has_shape(presets.model(name), wanted)]
+    if len(fitting) > 1 and hint:
+        hinted = {f"{a}{b}" for a, b in re.findall(r"([a-z]+)[-_]?v?(\d?)", hint.lower())}
+        families = {name: re.match(r"[a-z]+\d?", name) for name in fitting}
+        near = [name for name, family in families.items() if family and family[0] in hinted]
+        fitting = near or fitting
+    if len(fitting) > 1 and "vocabulary" in wanted:
+        tokens = {name: int(presets.model(name).embedding.vocabulary) for name in fitting}
+        padding = {name: wanted["vocabulary"] - count for name, count in tokens.items()}
         least = min((rows for rows in padding.values() if 0 <= rows < _PADDED), default=None)
-        names_found = [preset for preset in names_found if padding[preset] == least]
-    return names_found
+        fitting = [name for name in fitting if padding[name] == least]
+    return fitting
+
+
+def _has_shape(model: Transformer, wanted: Mapping[str, int]) -> bool:
+    """Whether a model has all sizes that are wanted."""
+    attention = next((b for b in model.blocks if isinstance(b, SoftmaxAttention)), None)
+    if attention is None:
+        return False
+    experts = next((int(block.count) for block in model.blocks if isinstance(block, Experts)), 1)
+    sizes = {
+        "layers": model.layers, "hidden": model.hidden, "heads": attention.heads,
+        "kv_heads": attention.kv_heads, "experts": experts,
+    }  # fmt: skip
+    routed = experts > 1 and "expert_ffn" in wanted  # dense layers may be none
+    width = wanted.get("expert_ffn" if routed else "ffn")
+    blocks = (block for block in model.blocks if isinstance(block, FeedForward | Experts))
+    return all(wanted.get(name, int(size)) == int(size) for name, size in sizes.items()) and (
+        width is None or width in {int(block.width) for block in blocks}
+    )
