@@ -16,8 +16,8 @@ from mofa_model.identity.pods import WrittenContainer
 from mofa_model.records import dataclass
 
 ONLY_OF: Final = {"batch_accumulation_per_replica": "nanotron"}
-"""Settings by which one trainer is known: all its files have them, and no other trainer's. Source: nanotron,
-config.py: TokensArgs.
+"""Settings by which one trainer is known: all its files have them, and no other trainer's.
+Source: nanotron, config.py: TokensArgs.
 """
 
 
@@ -292,8 +292,7 @@ class ClassVerdict(NamedTuple):
 
     job_class: JobClass
     reason: str
-    trainer: str
-    sure: bool
+    sure: bool = True
     """Whether a program or an image that is known says it; False = it is the best guess."""
     may_train: bool = True
     """Whether a policy may say what it trains; it may not where the program shows no training."""
@@ -326,11 +325,10 @@ def class_of(
     """
     names, models = list(names), list(models)
     if not makes:
-        return ClassVerdict(JobClass.OTHER, "it makes no pods of its own", "none", True)
+        return ClassVerdict(JobClass.OTHER, "it makes no pods of its own")
     best = next((clue for clue in clues if clue.job_class or clue.weight >= NAMELESS), None)
     if best is None:
         best = clues[0] if clues else Clue("", "nothing", 0, "", "", "")
-    trainer = next((clue.trainer for clue in clues if clue.trainer), "")
     reason = _reason(best)
     job_class = JobClass(best.job_class) if best.job_class else None
     text = f"{best.found} {' '.join(models)} {' '.join(names)}"
@@ -358,15 +356,15 @@ def class_of(
     without_devices = idle or job_class in {None, JobClass.OTHER_TRAINING}
     if without_devices and not device_request.vendor and not elsewhere:
         reason = f"no container asks for an accelerator; {reason}"
-        return ClassVerdict(JobClass.CPU, reason, trainer, True)
+        return ClassVerdict(JobClass.CPU, reason)
     if job_class is None:
         inline = best.found == "python -c"
         empty = not best.found or best.weight < NAMELESS
         small = JobClass.HPC if device_request.vendor else JobClass.CPU
         job_class = JobClass.OTHER if empty else small if inline else JobClass.OTHER_TRAINING
-        return ClassVerdict(job_class, reason, trainer, False, empty or learns)
+        return ClassVerdict(job_class, reason, sure=False, may_train=empty or learns)
     sure = best.weight > UNKNOWN and not reason.endswith(_UNNAMED)
-    return ClassVerdict(job_class, reason, trainer, sure)
+    return ClassVerdict(job_class, reason, sure)
 
 
 def _by_name(

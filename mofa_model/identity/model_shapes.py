@@ -148,8 +148,8 @@ def presets_of_shape(shape: tuple[tuple[str, int], ...], hint: str) -> list[str]
 
 def _has_shape(model: Transformer, wanted: Mapping[str, int]) -> bool:
     """Whether a model has all sizes that are wanted."""
-    attention = next((b for b in model.blocks if isinstance(b, SoftmaxAttention)), None)
-    if attention is None:
+    attentions = (block for block in model.blocks if isinstance(block, SoftmaxAttention))
+    if (attention := next(attentions, None)) is None:
         return False
     experts = next((int(block.count) for block in model.blocks if isinstance(block, Experts)), 1)
     sizes = {

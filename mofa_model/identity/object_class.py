@@ -23,15 +23,8 @@ from mofa_model.kinds.shape import part, text_of
 _SERVER_PORTS: Final = frozenset({80, 443, 3000, 7860, 8000, 8001, 8080, 8443, 8888, 9000, 30000})
 """Ports on which model servers and web servers listen by default."""
 _SERVED: Final = frozenset(
-    {
-        "Deployment",
-        "StatefulSet",
-        "LeaderWorkerSet",
-        "DaemonSet",
-        "ReplicaSet",
-        "CronJob",
-        "Workflow",
-    }
+    {"Deployment", "StatefulSet", "LeaderWorkerSet", "DaemonSet", "ReplicaSet", "CronJob"}
+    | {"Workflow"}
 )
 """Kinds that serve, wait or start others."""
 _SERVING: Final = frozenset({"RayService", "InferenceService", "ServingRuntime"})
@@ -77,59 +70,55 @@ def verdict_of(
     """The class of an object: by what it runs, and by its kind where it runs nothing of its own."""
     settings, devices = fact_sources.settings, fact_sources.device_request
     kind, spec = text_of(body.get("kind")), part(body, "spec")
-    listens = any(
-        container.probed or bool(_SERVER_PORTS & {*container.ports})
-        for container in written_containers
-    )
+    ports = {port for container in written_containers for port in container.ports}
+    probed = any(container.probed for container in written_containers)
+    listens = probed or bool(_SERVER_PORTS & ports)
     serves = listens and "rayClusterSpec" not in spec and kind != "RayCluster"
     language_facts = _SPEAKS & fact_sheet.facts.keys()
     batch = {"accumulation", "micro_batch", "global_batch"} & language_facts
     named = "model" in fact_sheet.facts and not fact_sheet.by_shape
     models = [text_of(fact_sheet.facts["model"].value)] if named else []
+    keys = {setting.key for setting in settings}
     models += [setting.value for setting in settings if setting.key in _ASKS_MODEL]
     models += [setting.key for setting in settings if setting.key in _SEES]
+    networks = (setting.value for setting in settings if setting.key in _NETWORKS)
     verdict = class_of(
         list(clues),
         devices,
         _names(pod_forms, written_containers),
         models=models,
-        architectures=[
-            setting.value
-            for setting in settings
-            if setting.key in _NETWORKS and " " not in setting.value
-        ],
+        architectures=[network for network in networks if " " not in network],
         speaks=len(language_facts) >= 2 and bool(batch),
-        learns=any(_LEARNS.match(setting.key) for setting in settings),
+        learns=any(map(_LEARNS.match, keys)),
         serves=serves,
         makes=makes,
         elsewhere=fact_sources.elsewhere,
-        asks_model=any(setting.key in _ASKS_MODEL for setting in settings),
+        asks_model=bool(_ASKS_MODEL & keys),
         repeats=any(setting.key in _EPOCHS and _twice(setting.value) for setting in settings),
     )
     best = clues[0].weight if clues else 0
-    avoids = any(
-        setting.key in _NO_DEVICES and setting.value.lower() not in OFF for setting in settings
-    )
+    switches = (setting.value for setting in settings if setting.key in _NO_DEVICES)
+    avoids = any(switch.lower() not in OFF for switch in switches)
     if verdict.job_class.trains and avoids and not devices.vendor:
-        return ClassVerdict(JobClass.CPU, "it is told to train without a GPU", "none", True)
+        return ClassVerdict(JobClass.CPU, "it is told to train without a GPU")
     if kind in _SERVING:
-        return ClassVerdict(JobClass.INFERENCE, f"a {kind} serves models", "none", True)
+        return ClassVerdict(JobClass.INFERENCE, f"a {kind} serves models")
     if kind in RUNTIMES and not verdict.job_class.trains and best <= TRAINER_IMAGE and not models:
-        return ClassVerdict(JobClass.OTHER, "a runtime without a job of its own", "none", True)
+        return ClassVerdict(JobClass.OTHER, "a runtime without a job of its own")
     if kind == "RayCluster" and best <= UNKNOWN and devices.vendor:
-        return ClassVerdict(JobClass.OTHER, "a cluster without a job of its own", "none", True)
+        return ClassVerdict(JobClass.OTHER, "a cluster without a job of its own")
     empty = not clues and verdict.job_class is JobClass.OTHER
     asks_devices = bool(devices.vendor) or devices.unread
     if empty and asks_devices and kind not in _SERVED | {"RayCluster"}:
-        return ClassVerdict(JobClass.OTHER_TRAINING, verdict.reason, "none", False)
+        return ClassVerdict(JobClass.OTHER_TRAINING, verdict.reason, sure=False)
     waits = verdict.job_class is JobClass.OTHER and not devices.vendor
     if kind in {"RayCluster", "RayJob"} and waits:
-        return ClassVerdict(JobClass.CPU, "no container asks for an accelerator", "none", True)
+        return ClassVerdict(JobClass.CPU, "no container asks for an accelerator")
     if kind in _SERVED and verdict.job_class is JobClass.CPU:
-        return ClassVerdict(JobClass.OTHER, verdict.reason, "none", verdict.sure)
+        return ClassVerdict(JobClass.OTHER, verdict.reason, sure=verdict.sure)
     if kind in _SERVED and serves and not verdict.sure and devices.vendor:
         why = f"{verdict.reason}; it listens as a server"
-        return ClassVerdict(JobClass.INFERENCE, why, "none", False)
+        return ClassVerdict(JobClass.INFERENCE, why, sure=False)
     return verdict
 
 
