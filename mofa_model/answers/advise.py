@@ -74,10 +74,10 @@ class AdviceAnswer(UserAnswer):
         from mofa_model.answers.advise_tables import document
         from mofa_model.answers.given import of_layout
 
-        found = document(self.advice, self.launch, str(self.refused or ""))
+        data = document(self.advice, self.launch, str(self.refused or ""))
         if job := of_layout(self.request, self.advice):
-            found["job"] = job
-        return found
+            data["job"] = job
+        return data
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -161,8 +161,8 @@ def advise(
     from mofa_model.advice import advise as search
 
     question = settled(question)
-    asked = _manifest(question)
-    request = request_of(question, asked)
+    job_question = _manifest(question)
+    request = request_of(question, job_question)
     trainer = question.launch or ""
     if launched_by and not trainer:
         from mofa_model.manifest.advised import trainer_of
@@ -171,10 +171,10 @@ def advise(
             named = f"framework {request.framework}"
             raise BadValue(launched_by, named, "say for which trainer: --launch TRAINER")
     advice = search(request, advance)
-    if asked is not None:
+    if job_question is not None:
         from mofa_model.manifest.jobs import with_assumption
 
-        advice = with_assumption(asked, advice)
+        advice = with_assumption(job_question, advice)
     launch, refused = None, None
     if trainer and advice.strategy is not None:
         from mofa_model.manifest.advised import launch_of
@@ -230,10 +230,10 @@ def _from_words(question: AdviceQuestion) -> Request:
     return training.request_of(question)
 
 
-def _from_manifest(question: AdviceQuestion, asked: JobQuestion) -> Request:
+def _from_manifest(question: AdviceQuestion, job_question: JobQuestion) -> Request:
     from mofa_model.manifest.jobs import request_of
 
-    request = request_of(asked)
+    request = request_of(job_question)
     framework = request.framework
     if question.launch:
         from mofa_model.manifest.advised import framework_for
@@ -259,20 +259,22 @@ def _manifest(question: AdviceQuestion) -> JobQuestion | None:
     pool = "" if question.profile else question.gpu
     if pool:
         presets.device(pool)
-    found = asked_in(question.file, (pool,) if pool else question.profile)
-    asked_how = (
+    job_question = asked_in(question.file, (pool,) if pool else question.profile)
+    options = (
         question.options[name] for name in question.changed_fields() if not (pool and name == "gpu")
     )
-    if given := [how.flag for how in asked_how if how.group not in _BESIDE]:
+    if flags := [how.flag for how in options if how.group not in _BESIDE]:
         right = (
             "it is a job's file, which says such things itself: write it there, or give all by"
             " options and no file"
         )
-        raise BadValue(", ".join(given), question.file, right)
-    if pool and found.profile.name != pool:
-        right = f"{question.file} means the profile {found.profile.name}; leave the option out"
+        raise BadValue(", ".join(flags), question.file, right)
+    if pool and job_question.profile.name != pool:
+        right = (
+            f"{question.file} means the profile {job_question.profile.name}; leave the option out"
+        )
         raise BadValue("--gpu", pool, right)
-    return found
+    return job_question
 
 
 def _is_model(word: str) -> bool:
@@ -285,13 +287,13 @@ def _is_model(word: str) -> bool:
     if not word.endswith(".json"):
         return False
     try:
-        found = json.loads(files.read_text(word))
+        config = json.loads(files.read_text(word))
     except ValueError:  # said by whoever reads it as a job
         return False
     return (
-        isinstance(found, dict)
-        and "kind" not in found
-        and not {"model_type", "architectures"}.isdisjoint(found)
+        isinstance(config, dict)
+        and "kind" not in config
+        and not {"model_type", "architectures"}.isdisjoint(config)
     )
 
 
@@ -306,14 +308,16 @@ def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
     from mofa_model.manifest.surroundings import named_profiles, surroundings
 
     stream = Documents.parse(files.read_text(path, largest=LARGEST), path)
-    around = surroundings([stream], [one for word in profiles for one in named_profiles(word)])
-    found = _jobs(stream.items, around)
-    if not found:
+    around = surroundings(
+        [stream], [profile for name in profiles for profile in named_profiles(name)]
+    )
+    job_items = _jobs(stream.items, around)
+    if not job_items:
         raise BadFile(path, _nothing(stream.items))
-    if len(found) > 1:
+    if len(job_items) > 1:
         takes = "`mofa advise` answers for one job, `mofa annotate` for many"
-        raise BadFile(path, f"holds {len(found)} jobs, {_named(found)}; {takes}")
-    return at_best_size(jobs.job_question(found[0], around))
+        raise BadFile(path, f"holds {len(job_items)} jobs, {_named(job_items)}; {takes}")
+    return at_best_size(jobs.job_question(job_items[0], around))
 
 
 def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:

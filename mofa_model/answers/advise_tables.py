@@ -71,9 +71,9 @@ def _launched(launch: Launch) -> Table:
 
 def asked_tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
     """The tables that stand beside the ten-second answer, because a question asked for them."""
-    found = [_probes(advice)] if advice.probes else []
-    found += [_frontier(advice)] if advice.frontier else []
-    return [*found, *([_launched(launch)] if launch is not None else [])]
+    extra = [_probes(advice)] if advice.probes else []
+    extra += [_frontier(advice)] if advice.frontier else []
+    return [*extra, *([_launched(launch)] if launch is not None else [])]
 
 
 def records(advice: Advice) -> Table:
@@ -112,8 +112,8 @@ def _figure(predicted: Predicted | None, name: str, end: str) -> Cell:
     """An end of a predicted figure; no duration where no number of tokens is stated."""
     if predicted is None or (name == "duration_seconds" and not predicted.duration_seconds.target):
         return None
-    found: float = getattr(getattr(predicted, name), end)
-    return found
+    value: float = getattr(getattr(predicted, name), end)
+    return value
 
 
 def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "") -> dict[str, Any]:
@@ -134,16 +134,16 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "odds": advice.odds,
         "trainer": advice.trainer,
         "doubts": advice.doubts,
-        "alternatives": [_other(one) for one in advice.alternatives],
+        "alternatives": [_other(alternative) for alternative in advice.alternatives],
         "frontier": [
             {
-                "nodes": one.nodes,
-                "gpus": one.gpus,
-                "strategy": format_strategy(one.strategy),
-                "checkpoint_interval_steps": one.checkpoint_interval_steps,
-                "predicted": one.predicted,
+                "nodes": point.nodes,
+                "gpus": point.gpus,
+                "strategy": format_strategy(point.strategy),
+                "checkpoint_interval_steps": point.checkpoint_interval_steps,
+                "predicted": point.predicted,
             }
-            for one in advice.frontier
+            for point in advice.frontier
         ],
         "counts": {
             "raw": advice.raw,
@@ -187,7 +187,7 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
             "failed": advice.current.is_failed,
         }
     if advice.probes:
-        data["probes"] = [_other(one) for one in advice.probes]
+        data["probes"] = [_other(probe) for probe in advice.probes]
     if launch is not None:
         names = ("trainer", "release", "starter", "arguments", "environment", "files", "notes")
         data["launch"] = {name: getattr(launch, name) for name in names}
@@ -271,7 +271,7 @@ def _first(advice: Advice) -> Table:
         title=title,
         columns=(Column("advice"), Column("value", align="left")),
         rows=tuple(rows),
-        notes=tuple(one for one in advice.caveats if one not in advice.doubts),
+        notes=tuple(caveat for caveat in advice.caveats if caveat not in advice.doubts),
     )
 
 
@@ -446,7 +446,7 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
             BriefLine("verdict", f"{_VERDICTS[advice.status]}: {place}"),
             BriefLine("why", advice.explanation),
         ]
-        lines += [BriefLine("instead", one) for one in advice.nearest[:1]]
+        lines += [BriefLine("instead", change) for change in advice.nearest[:1]]
         return tuple(lines)
     kept, _, chance = advice.kept.partition(": ")
     verdict = kept or _VERDICTS[advice.status]
@@ -475,7 +475,7 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
         BriefLine("save", f"every {advice.checkpoint_interval_steps} steps ({every})"),
         BriefLine("evidence", _grade(advice)),
     ]
-    if note := "; ".join(one for one in advice.caveats if one not in advice.doubts):
+    if note := "; ".join(caveat for caveat in advice.caveats if caveat not in advice.doubts):
         lines.append(BriefLine("note", note))
     if command:
         lines.append(BriefLine("next", command))
@@ -563,8 +563,8 @@ def as_text(brief_lines: tuple[BriefLine, ...], width: int = 80) -> str:
             kept[-1] = kept[-1][: room - 1] + "…"
         parts[line] = kept
     rows = [
-        ("" if number else line.word, one)
+        ("" if number else line.word, part)
         for line in brief_lines
-        for number, one in enumerate(parts[line])
+        for number, part in enumerate(parts[line])
     ]
-    return "".join(f"{word:<9} {one}".rstrip() + "\n" for word, one in rows)
+    return "".join(f"{word:<9} {part}".rstrip() + "\n" for word, part in rows)

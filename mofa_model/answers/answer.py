@@ -57,7 +57,7 @@ class Door(Generic[Words, A]):
                         for flag, field in parameters.items()
                     }
                     raise UnknownName(f"{self.__name__}()", name, kind.options, aliases=aliases)
-            needed = [how.name for how in kind.options.values() if how.is_required]
+            needed = [option.name for option in kind.options.values() if option.is_required]
             if absent := [name for name in needed if name not in words]:
                 raise InputError(
                     f"{lacking(absent)}; give {'them' if absent[1:] else 'it'} to {self.__name__}()"
@@ -74,7 +74,7 @@ def asked_by(
 
 def parameters_of(kind: type[UserQuestion]) -> dict[str, str]:
     """The parameter of each option of a question."""
-    return {flag: how.name for how in kind.options.values() for flag in how.flags}
+    return {flag: option.name for option in kind.options.values() for flag in option.flags}
 
 
 @contextmanager
@@ -89,12 +89,12 @@ def in_python(parameters: Mapping[str, str]) -> Iterator[None]:
     except MofaError as error:
         if isinstance(error, Missing):
             examples = {renamed(flag): value for flag, value in error.examples.items()}
-            given = ", ".join(f"{name}={value!r}" for name, value in examples.items())
-            error.args = (f"{lacking([*examples])}; for example {given}",)
+            arguments = ", ".join(f"{name}={value!r}" for name, value in examples.items())
+            error.args = (f"{lacking([*examples])}; for example {arguments}",)
         error.args = tuple(renamed(str(word)) for word in error.args)
         for name in ("field", "right"):
-            if isinstance(said := getattr(error, name, None), str):
-                setattr(error, name, renamed(said))
+            if isinstance(words := getattr(error, name, None), str):
+                setattr(error, name, renamed(words))
         raise
 
 

@@ -76,7 +76,7 @@ class ReviewFinding:
 class ReviewBounds:
     """What holds for all files of a review."""
 
-    given: Mapping[str, Any]
+    stated_facts: Mapping[str, Any]
     """Facts that the command states, by their names."""
     profile: str | None = None
     """The pool's profile: a name or a file."""
@@ -105,31 +105,33 @@ def review(
     reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
 ) -> list[ReviewFinding]:
     """The findings of one launch; what the launch that it replaces has as well is a note."""
-    found = _findings(reviewed, replaced_launch, review_bounds)
-    if replaced_launch is None or all(one.level == "note" for one in found):
-        return found
+    findings = _findings(reviewed, replaced_launch, review_bounds)
+    if replaced_launch is None or all(finding.level == "note" for finding in findings):
+        return findings
     before = _findings(replaced_launch, None, review_bounds)
     return [
-        replace(one, message=f"{one.message}; so it was before the change", stood_before=True)
-        if any(_stood(one, other) for other in before)
-        else one
-        for one in found
+        replace(
+            finding, message=f"{finding.message}; so it was before the change", stood_before=True
+        )
+        if any(_stood(finding, other) for other in before)
+        else finding
+        for finding in findings
     ]
 
 
-def _stood(one: ReviewFinding, before: ReviewFinding) -> bool:
+def _stood(finding: ReviewFinding, earlier: ReviewFinding) -> bool:
     """Whether a finding is the same as one before the change, and no worse."""
-    if one.rule != before.rule:
+    if finding.rule != earlier.rule:
         return False
-    same = one.message == before.message
-    return same or bool(one.amount and one.amount <= _AS_BEFORE * before.amount)
+    same = finding.message == earlier.message
+    return same or bool(finding.amount and finding.amount <= _AS_BEFORE * earlier.amount)
 
 
 def _findings(
     reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
 ) -> list[ReviewFinding]:
     """What is wrong with one launch; also whether it is slower than the launch that it replaces."""
-    found = list(_of_slurm(reviewed))
+    findings = list(_of_slurm(reviewed))
     try:
         refused = _refused(reviewed)
     except InputError as error:
@@ -137,36 +139,36 @@ def _findings(
             rule="refused", file=reviewed.name, line_number=1, message=str(error)
         )
     if refused is not None:
-        return [*found, refused]
+        return [*findings, refused]
     if reviewed.launch_found is None:
-        return found
+        return findings
     facts = _facts(reviewed, review_bounds)
     missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
     if missing:
-        said = f"give {', '.join(missing)}: it is not said here"
-        return [*found, _finding("not-read", reviewed, reviewed.launch_found.where, said)]
+        message = f"give {', '.join(missing)}: it is not said here"
+        return [*findings, _finding("not-read", reviewed, reviewed.launch_found.where, message)]
     try:
-        now = _priced(reviewed, reviewed.launch_found, facts)
+        priced = _priced(reviewed, reviewed.launch_found, facts)
     except InputError as error:
-        return [*found, _finding("refused", reviewed, reviewed.launch_found.where, str(error))]
-    summary = now.answer.document["summary"]
-    if not now.answer.fits:
+        return [*findings, _finding("refused", reviewed, reviewed.launch_found.where, str(error))]
+    summary = priced.answer.document["summary"]
+    if not priced.answer.fits:
         needs = units.format(summary["memory_bytes"], "B")
         limit = units.format(summary["memory_limit_bytes"], "B")
         message = f"the layout needs {needs} of a device that has {limit}"
-        found.append(
+        findings.append(
             ReviewFinding(
                 rule="does-not-fit",
                 file=reviewed.name,
-                line_number=now.place,
+                line_number=priced.place,
                 message=message,
-                amount=now.answer.memory_bytes,
+                amount=priced.answer.memory_bytes,
             )
         )
     if replaced_launch is not None and replaced_launch.launch_found is not None:
-        found += _slower(reviewed, replaced_launch, now, facts, review_bounds)
-    found += _interval(reviewed, now, facts, review_bounds)
-    return found
+        findings += _slower(reviewed, replaced_launch, priced, facts, review_bounds)
+    findings += _interval(reviewed, priced, facts, review_bounds)
+    return findings
 
 
 def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
@@ -174,8 +176,8 @@ def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
     the first of them.
     """
     lines: dict[str, list[int]] = {}
-    for one in reviewed.faults:
-        lines.setdefault(one.message, []).append(one.line_number)
+    for fault in reviewed.faults:
+        lines.setdefault(fault.message, []).append(fault.line_number)
     return [
         ReviewFinding(
             rule="refused",
@@ -225,12 +227,14 @@ _STARTERS: Final = frozenset({"torchrun", "python", "python3", "accelerate", "de
 def _where(call: ProgramCall, message: str) -> str:
     """Where the argument stands that a message names."""
     named = (
-        one.where
-        for one in call.words
-        if one.text.startswith("--") and one.text.partition("=")[0] in message
+        word.where
+        for word in call.words
+        if word.text.startswith("--") and word.text.partition("=")[0] in message
     )
     bare = (
-        one.where for one in call.words if one.text.lstrip("-").partition("=")[0] in message.split()
+        word.where
+        for word in call.words
+        if word.text.lstrip("-").partition("=")[0] in message.split()
     )
     return next(named, next(bare, call.where))
 
@@ -248,8 +252,8 @@ def _line_of(where: str) -> int:
 
 
 def _facts(reviewed: ReviewedLaunch, bounds: ReviewBounds) -> dict[str, Any]:
-    facts = {name: one.value for name, one in reviewed.facts.items()}
-    facts |= {name: value for name, value in bounds.given.items() if value is not None}
+    facts = {name: fact.value for name, fact in reviewed.facts.items()}
+    facts |= {name: value for name, value in bounds.stated_facts.items() if value is not None}
     if bounds.profile is not None and not facts.get("device_kind"):
         from mofa_model.manifest.surroundings import named_profile
 
@@ -261,11 +265,15 @@ def _facts(reviewed: ReviewedLaunch, bounds: ReviewBounds) -> dict[str, Any]:
     return facts
 
 
-def _priced(reviewed: ReviewedLaunch, told: LaunchFound, facts: Mapping[str, Any]) -> _Priced:
+def _priced(
+    reviewed: ReviewedLaunch, launch_found: LaunchFound, facts: Mapping[str, Any]
+) -> _Priced:
     """Findings on the layout's memory and time; an error where it cannot run."""
     layers = int(presets.model(str(facts["model"])).layers)
-    layout = told.reading.strategy(int(facts["devices"]), layers=told.reading.layers or layers)
-    asked: dict[str, Any] = {
+    layout = launch_found.reading.strategy(
+        int(facts["devices"]), layers=launch_found.reading.layers or layers
+    )
+    arguments: dict[str, Any] = {
         "model": facts["model"],
         "gpu": facts["device_kind"],
         "gpus": int(facts["devices"]),
@@ -274,16 +282,16 @@ def _priced(reviewed: ReviewedLaunch, told: LaunchFound, facts: Mapping[str, Any
         "strategy": format_strategy(layout),
     }
     if facts.get("precision") in {"bf16", "fp16"}:
-        asked["precision"] = "bf16"
-    answer = explain(**asked)
-    if told.reading.trainer in TRAINERS:
-        launch(layout, told.reading.trainer, problems_of(answer.question)[0])
+        arguments["precision"] = "bf16"
+    answer = explain(**arguments)
+    if launch_found.reading.trainer in TRAINERS:
+        launch(layout, launch_found.reading.trainer, problems_of(answer.question)[0])
     parallel = reviewed.facts.get("parallel")  # its line is that of the layout's first degree
     degree = 0 if parallel is None else _line_of(parallel.source)
     return _Priced(
         answer=answer,
         batch=int(facts["global_batch"]),
-        place=degree or _line_of(told.where) or 1,
+        place=degree or _line_of(launch_found.where) or 1,
     )
 
 
@@ -300,9 +308,9 @@ class LaunchForecast:
     launch: ReviewedLaunch
 
 
-def forecast(reviewed: ReviewedLaunch, given: Mapping[str, Any]) -> LaunchForecast:
+def forecast(reviewed: ReviewedLaunch, stated_facts: Mapping[str, Any]) -> LaunchForecast:
     """What a launch is predicted to do; `given` are facts that it does not say."""
-    facts = _facts(reviewed, ReviewBounds(given=given))
+    facts = _facts(reviewed, ReviewBounds(stated_facts=stated_facts))
     missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
     if reviewed.launch_found is None or missing:
         what = f"give {', '.join(missing)}" if missing else "no known trainer is started in it"
@@ -318,11 +326,11 @@ def forecast(reviewed: ReviewedLaunch, given: Mapping[str, Any]) -> LaunchForeca
 
 
 def _slower(
-    reviewed: ReviewedLaunch, before: ReviewedLaunch, now: _Priced, facts: Mapping[str, Any],
+    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch, priced: _Priced, facts: Mapping[str, Any],
     bounds: ReviewBounds,
 ) -> Sequence[ReviewFinding]:  # fmt: skip
-    old_facts = _facts(before, bounds)
-    assert before.launch_found is not None  # noqa: S101 - the caller has seen it
+    old_facts = _facts(replaced_launch, bounds)
+    assert replaced_launch.launch_found is not None  # noqa: S101 - the caller has seen it
     if any(not old_facts.get(name) for name in _NEEDED):
         return []
     if any(
@@ -331,31 +339,31 @@ def _slower(
     ):
         return []  # another question: there is nothing to compare
     try:
-        old = _priced(before, before.launch_found, old_facts)
+        old_priced = _priced(replaced_launch, replaced_launch.launch_found, old_facts)
     except InputError:
         return []
-    ratio = now.seconds / old.seconds - 1
-    if not old.answer.fits or ratio <= bounds.slower:
+    ratio = priced.seconds / old_priced.seconds - 1
+    if not old_priced.answer.fits or ratio <= bounds.slower:
         return []
     message = (
-        f"a step takes {units.format(now.answer.step_seconds, 's')}, {100 * ratio:.0f} % more for "
+        f"a step takes {units.format(priced.answer.step_seconds, 's')}, {100 * ratio:.0f} % more for "
         f"each sequence than before the change"
     )
     return [
-        ReviewFinding(rule="slower", file=reviewed.name, line_number=now.place, message=message)
+        ReviewFinding(rule="slower", file=reviewed.name, line_number=priced.place, message=message)
     ]
 
 
 def _interval(
-    reviewed: ReviewedLaunch, now: _Priced, facts: Mapping[str, Any], bounds: ReviewBounds
+    reviewed: ReviewedLaunch, priced: _Priced, facts: Mapping[str, Any], bounds: ReviewBounds
 ) -> Sequence[ReviewFinding]:
     """Whether the steps between two checkpoints suit the pool and the time limit."""
     from mofa_model.answers.ettr import ettr
 
-    said = reviewed.facts.get("checkpoint_interval")
-    if said is None:
+    interval = reviewed.facts.get("checkpoint_interval")
+    if interval is None:
         return []
-    steps, seconds = int(said.value), now.answer.step_seconds
+    steps, seconds = int(interval.value), priced.answer.step_seconds
     limit = reviewed.facts.get("time_limit_seconds")
     if (
         limit is not None
@@ -367,26 +375,30 @@ def _interval(
             f"limit is {units.format(float(limit.value), 's')}: nothing is ever saved; save more "
             "often, or add --signal and save on it"
         )
-        return [replace(_finding("interval", reviewed, said.source, message), amount=1.0)]
+        return [replace(_finding("interval", reviewed, interval.source, message), amount=1.0)]
     nodes = facts.get("nodes") or max(
         1, int(facts["devices"]) // int(facts.get("devices_per_node") or 8)
     )
-    asked: dict[str, Any] = {"step": f"{seconds} s", "nodes": float(nodes), "model": facts["model"]}
+    arguments: dict[str, Any] = {
+        "step": f"{seconds} s",
+        "nodes": float(nodes),
+        "model": facts["model"],
+    }
     if bounds.profile is not None:
-        asked["profile"] = bounds.profile
+        arguments["profile"] = bounds.profile
     try:
-        told = ettr(interval=steps, **asked).document
+        answer = ettr(interval=steps, **arguments).document
     except InputError:
         return []
-    lost = told["interval"]["best_ettr"] - told["ettr"]["target"]
+    lost = answer["interval"]["best_ettr"] - answer["ettr"]["target"]
     if lost <= bounds.lost_share:
         return []
-    best = told["interval"]
+    best = answer["interval"]
     message = (
         f"saving every {steps} steps costs {100 * lost:.1f} % of the time against every "
         f"{best['best_steps']}; {best['flat_from']} to {best['flat_to']} are about as good"
     )
-    return [replace(_finding("interval", reviewed, said.source, message), amount=lost)]
+    return [replace(_finding("interval", reviewed, interval.source, message), amount=lost)]
 
 
 def sarif(findings: Sequence[ReviewFinding], version: str) -> dict[str, Any]:
@@ -401,26 +413,26 @@ def sarif(findings: Sequence[ReviewFinding], version: str) -> dict[str, Any]:
                         "name": "mofa check",
                         "version": version,
                         "rules": [
-                            {"id": name, "shortDescription": {"text": said}}
-                            for name, said in RULES.items()
+                            {"id": name, "shortDescription": {"text": meaning}}
+                            for name, meaning in RULES.items()
                         ],
                     }
                 },
                 "results": [
                     {
-                        "ruleId": one.rule,
-                        "level": one.level,
-                        "message": {"text": one.message},
+                        "ruleId": finding.rule,
+                        "level": finding.level,
+                        "message": {"text": finding.message},
                         "locations": [
                             {
                                 "physicalLocation": {
-                                    "artifactLocation": {"uri": one.file},
-                                    "region": {"startLine": one.line_number},
+                                    "artifactLocation": {"uri": finding.file},
+                                    "region": {"startLine": finding.line_number},
                                 }
                             }
                         ],
                     }
-                    for one in findings
+                    for finding in findings
                 ],
             }
         ],

@@ -81,17 +81,17 @@ class EttrAnswer(UserAnswer):
         """The curve that was asked for, or one that is fine enough to be drawn."""
         if self.job is None:
             return []
-        said, found = self.document, self.document["interval"]
+        document, save_interval = self.document, self.document["interval"]
         # A point of nested tiers takes the chain of all of them, which is slow.
         fine = 25 if len(self.job.blocking) > 1 else 121
-        drawn = (found["steps"], tuple(found["every"]), fine, said["level"])
-        return said["curve"] or curve(self.job, *drawn)
+        drawn = (save_interval["steps"], tuple(save_interval["every"]), fine, document["level"])
+        return document["curve"] or curve(self.job, *drawn)
 
     def draw(self, path: str) -> None:
         """Draw the curve, or the field that varies, to an SVG or PNG file."""
         if self.job is not None:
-            found = self.document["interval"]
-            plots.ettr_curve(path, self.points(), found["steps"], found["seconds"])
+            save_interval = self.document["interval"]
+            plots.ettr_curve(path, self.points(), save_interval["steps"], save_interval["seconds"])
             return
         field = self.document["varied"]
         lines = {
@@ -107,8 +107,11 @@ class EttrAnswer(UserAnswer):
         if self.job is None:
             return super().shown()
         drawn = [(p["seconds"], p["lower"], p["ettr"], p["upper"]) for p in self.points()]
-        found = self.document["interval"]
-        return [checkpoint_curve(drawn, found["seconds"], found["steps"]), *super().shown()]
+        save_interval = self.document["interval"]
+        return [
+            checkpoint_curve(drawn, save_interval["seconds"], save_interval["steps"]),
+            *super().shown(),
+        ]
 
 
 @asked_by(EttrQuestion)
@@ -241,16 +244,16 @@ def _range(band: dict[str, float | None]) -> str:
     return f"{written(band['target'])} ({written(band['lower'])} … {written(band['upper'])})"
 
 
-def _varied_row(asked: EttrQuestion, field: str, value: str) -> dict[str, Any]:
+def _varied_row(question: EttrQuestion, field: str, value: str) -> dict[str, Any]:
     """The best interval at one value of a field, everything else as given."""
     changed: dict[str, Any] = {field: value}
-    question = replace(asked, **changed)
-    job = job_of(question)
+    varied = replace(question, **changed)
+    job = job_of(varied)
     best = interval.recommend(job)
-    band = model.ettr_band(job, best.steps, best.every, level=asked.level)
+    band = model.ettr_band(job, best.steps, best.every, level=question.level)
     steps = paper_form(job, 1)["steps"]
     return {
-        field: getattr(question, field),
+        field: getattr(varied, field),
         "interval_steps": best.steps,
         "ettr": float(band.target),
         "lower": float(band.lower),
@@ -278,32 +281,32 @@ def _place(value: Any) -> Any:
         return value
 
 
-def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> dict[str, Any]:
+def _document(job: Job, question: EttrQuestion, every: tuple[int, ...] | None) -> dict[str, Any]:
     """Everything that the tables and the JSON of `mofa ettr` say."""
     best = interval.recommend(job, every=every)
-    steps = asked.interval or best.steps
-    if asked.method == "paper" and asked.interval is None:
+    steps = question.interval or best.steps
+    if question.method == "paper" and question.interval is None:
         steps = paper_form(job, 1)["steps"]
-    band = model.ettr_band(job, steps, best.every, level=asked.level)
+    band = model.ettr_band(job, steps, best.every, level=question.level)
     form = paper_form(job, steps)
     document: dict[str, Any] = {
-        "model": asked.method,
+        "model": question.method,
         "ettr": {
             "lower": float(band.lower),
             "target": float(band.target),
             "upper": float(band.upper),
         },
-        "level": asked.level,
-        "interval": _interval(job, best, steps, asked),
+        "level": question.level,
+        "interval": _interval(job, best, steps, question),
         "paper": form,
         "mtbf_s": _finite(1 / max(float(model.failure_rate(job)), 1e-300)),
-        "failures_per_node_day": _rate(job, asked.level),
+        "failures_per_node_day": _rate(job, question.level),
         "save_s": {
             "blocking": [float(x) for x in bare_of(job).blocking],
             "background": [float(x) for x in bare_of(job).background],
         },
         "scatter": _scatter(
-            job, steps, best.every, units.parse(asked.window, "s", field="--window")
+            job, steps, best.every, units.parse(question.window, "s", field="--window")
         ),
         "budget": model.budget(job, steps, best.every),
     }
@@ -311,11 +314,11 @@ def _document(job: Job, asked: EttrQuestion, every: tuple[int, ...] | None) -> d
         document["recovery"] = _recovery(job, best.ettr)
     if (best_watchdog := interval.watchdog(job, steps, best.every)) is not None:
         document["watchdog"] = {"timeout_s": best_watchdog.timeout, "worth": best_watchdog.worth}
-    if asked.method == "paper":
-        document["ettr"] = _paper_band(job, steps, asked.level)
-    document["curve"] = curve(job, steps, best.every, asked.curve, asked.level)
-    if asked.total_steps:
-        document |= _ending(job, steps, best.every, asked)
+    if question.method == "paper":
+        document["ettr"] = _paper_band(job, steps, question.level)
+    document["curve"] = curve(job, steps, best.every, question.curve, question.level)
+    if question.total_steps:
+        document |= _ending(job, steps, best.every, question)
     return document
 
 
@@ -386,8 +389,10 @@ def _paper_band(job: Job, steps: int, level: float) -> dict[str, float]:
     return {"lower": lower, "target": target, "upper": upper}
 
 
-def _interval(job: Job, best: interval.Interval, steps: int, asked: EttrQuestion) -> dict[str, Any]:
-    scales = model.rate_scales(job, asked.level)
+def _interval(
+    job: Job, best: interval.Interval, steps: int, question: EttrQuestion
+) -> dict[str, Any]:
+    scales = model.rate_scales(job, question.level)
     scale = float(interval.minimax_rate(scales.lower, scales.upper))
     away = interval.departure(job, best)
     robust = (
@@ -440,17 +445,19 @@ def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dic
     return {"sd": float(sd), "window_s": window}
 
 
-def _ending(job: Job, steps: int, every: tuple[int, ...], asked: EttrQuestion) -> dict[str, Any]:
-    band = model.ettr_band(job, steps, every, level=asked.level)
-    start, total = job.reliability.start, float(asked.total_steps or 0)
+def _ending(job: Job, steps: int, every: tuple[int, ...], question: EttrQuestion) -> dict[str, Any]:
+    band = model.ettr_band(job, steps, every, level=question.level)
+    start, total = job.reliability.start, float(question.total_steps or 0)
     times = {
         name: _finite(float(deadlines.finish_time(total, float(job.step_time), ettr, start)))
         for name, ettr in (("lower", band.upper), ("target", band.target), ("upper", band.lower))
     }
     ending: dict[str, Any] = {"finish_s": times}
-    if asked.deadline:
-        limit = units.parse(asked.deadline, "s", field="--deadline")
-        ending["deadline"] = {"nodes_needed": deadlines.nodes_for(job, total, limit, asked.scaling)}
+    if question.deadline:
+        limit = units.parse(question.deadline, "s", field="--deadline")
+        ending["deadline"] = {
+            "nodes_needed": deadlines.nodes_for(job, total, limit, question.scaling)
+        }
         if job.reliability.spares is not None:
             ending["deadline"]["spares_needed"] = deadlines.spares_for_deadline(job, total, limit)
     return ending

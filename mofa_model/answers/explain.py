@@ -79,18 +79,18 @@ class ExplainAnswer(UserAnswer):
         """The parts of the step as a bar, and the tables."""
         from mofa_model.page.figures import parts
 
-        drawn = (
+        bars = (
             []
             if self.question.evidence
             else [parts("Parts of a step", self.step_terms(), "{:.3g} s")]
         )
-        return [*drawn, *super().shown()]
+        return [*bars, *super().shown()]
 
 
 @asked_by(ExplainQuestion)
 def explain(question: ExplainQuestion) -> ExplainAnswer:
     """Where the time and the memory of one strategy go, whether it fits or not."""
-    require(question, first={} if question.strategy else {"--strategy": "tp=2"})
+    require(question, more_examples={} if question.strategy else {"--strategy": "tp=2"})
     problem = problems_of(question)[0]
     strategy = layout_of(str(question.strategy), problem, "--strategy")
     if question.evidence:
@@ -108,20 +108,20 @@ def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy
     """The measured runs that say something of a layout, as the explanation shows them."""
     workload, cluster = problem.workload, problem.cluster
     share = float(estimate(workload, cluster, strategy).footprint.estimated)
-    runs, here = measured_runs(), coordinates(workload, cluster, strategy, share)
-    basis, seen = basis_of(runs, here), features_of(runs, here)
-    bands = {name: band_of(runs, here, name) for name in QUANTITIES}
+    runs, place = measured_runs(), coordinates(workload, cluster, strategy, share)
+    basis, features = basis_of(runs, place), features_of(runs, place)
+    bands = {name: band_of(runs, place, name) for name in QUANTITIES}
     document = {
         "strategy": format_strategy(strategy),
         "model": problem.workload.model.name,
-        "gpu": here.device,
+        "gpu": place.device,
         "gpus": int(problem.cluster.gpus),
-        "stack": here.stack,
+        "stack": place.stack,
         "evidence": basis,
         "bands": {name: {"low": band.lower, "high": band.upper} for name, band in bands.items()},
-        "features": seen,
+        "features": features,
     }
-    records = _feature_table(seen)
+    records = _feature_table(features)
     tables = (_evidence_table(document, basis, bands), nearest_runs(basis), records)
     return ExplainAnswer(question=question, document=document, tables=tables, records=records)
 
@@ -140,26 +140,30 @@ def _evidence_table(document: Mapping[str, Any], basis: Basis, bands: Mapping[st
     )
 
 
-def _feature_table(found: Sequence[Feature]) -> Table:
+def _feature_table(features: Sequence[Feature]) -> Table:
     """A table of a layout's features, with the measured runs that have each."""
-    where = list(found[0].seen)
+    scopes = list(features[0].seen)
     columns = [Column("feature"), Column("value", align="left"), Column("beyond")]
-    for at, name in enumerate(where):
+    for number, name in enumerate(scopes):
         columns += [
             Column(name),
-            Column("error" if not at else f"error, {name}", unit="%", wide=0 < at < len(where) - 1),
+            Column(
+                "error" if not number else f"error, {name}",
+                unit="%",
+                wide=0 < number < len(scopes) - 1,
+            ),
         ]
     return Table(
         title="Measured runs by feature",
         columns=tuple(columns),
         rows=tuple(
             (
-                one.name,
-                one.value,
-                round(one.beyond, 2) or None,
-                *(cell for seen in one.seen.values() for cell in (seen.runs, seen.error)),
+                feature.name,
+                feature.value,
+                round(feature.beyond, 2) or None,
+                *(cell for seen in feature.seen.values() for cell in (seen.runs, seen.error)),
             )
-            for one in found
+            for feature in features
         ),
         notes=(_COUNTED,),
     )
@@ -167,8 +171,8 @@ def _feature_table(found: Sequence[Feature]) -> Table:
 
 def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str, Any]:
     """Every term of one strategy, in SI."""
-    found = estimate(workload, cluster, strategy)
-    layers = dict(zip(_names(workload.model.kinds), found.layer_times, strict=True))
+    prediction = estimate(workload, cluster, strategy)
+    layers = dict(zip(_names(workload.model.kinds), prediction.layer_times, strict=True))
     return {
         "strategy": format_strategy(strategy),
         "model": workload.model.name,
@@ -176,19 +180,19 @@ def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str,
         "gpus": int(cluster.gpus),
         "stack": cluster.calibration.stack,
         "evidence": basis_of(measured_runs(), coordinates(workload, cluster, strategy)),
-        "summary": _summary(workload, cluster, strategy, found),
-        "step": _terms(found.step_terms),
+        "summary": _summary(workload, cluster, strategy, prediction),
+        "step": _terms(prediction.step_terms),
         "layers": {name: _terms(layer) for name, layer in layers.items()},
-        "head": {name: float(part) for name, part in found.head_time.items()},
-        "stages": _stages(workload, found),
-        "memory": _memory(found.footprint, len(np.atleast_1d(found.stage_kinds.count))),
+        "head": {name: float(part) for name, part in prediction.head_time.items()},
+        "stages": _stages(workload, prediction),
+        "memory": _memory(prediction.footprint, len(np.atleast_1d(prediction.stage_kinds.count))),
     }
 
 
 def term_tables(document: Mapping[str, Any]) -> tuple[Table, ...]:
     """The terms for people: summary, step, layers, stages, memory."""
-    made = (_summary_table, _step_table, _layer_table, _stage_table, _memory_table)
-    return tuple(table(document) for table in made)
+    table_functions = (_summary_table, _step_table, _layer_table, _stage_table, _memory_table)
+    return tuple(table(document) for table in table_functions)
 
 
 def term_records(document: Mapping[str, Any]) -> Table:
@@ -226,11 +230,11 @@ def _names(kinds: Sequence[Layer]) -> list[str]:
 
 
 def _summary(
-    workload: Workload, cluster: Cluster, strategy: Strategy, found: Estimate
+    workload: Workload, cluster: Cluster, strategy: Strategy, prediction: Estimate
 ) -> dict[str, Any]:
     """The main figures of an estimate by their names in a JSON answer."""
     step, load, uneven = (
-        float(found.step_time),
+        float(prediction.step_time),
         uneven_load(workload, strategy),
         dict[str, float](),
     )
@@ -249,13 +253,13 @@ def _summary(
         "step_seconds": step,
         "tokens_per_second": float(tokens_per_second(workload, step)),
         "mfu": float(utilisation(workload, cluster, step)),
-        "micro_batches": int(found.micro_batches),
-        "memory_bytes": float(found.footprint.peak),
+        "micro_batches": int(prediction.micro_batches),
+        "memory_bytes": float(prediction.footprint.peak),
         "memory_limit_bytes": float(device_memory_limit(cluster)),
-        "host_bytes": float(found.footprint.host),
+        "host_bytes": float(prediction.footprint.host),
         "host_limit_bytes": float(host_memory_limit(cluster)),
         "host_stated": bool(cluster.host.stated),
-        "fits": bool(found.footprint.fits(cluster)),
+        "fits": bool(prediction.footprint.fits(cluster)),
         **uneven,
     }
 
@@ -271,24 +275,24 @@ def _about(item: Field[Any]) -> dict[str, str]:
     return {name: item.metadata[name] for name in ("equation", "meaning")}
 
 
-def _stages(workload: Workload, found: Estimate) -> list[dict[str, Any]]:
-    s, t = found.stage_kinds, found.stage_time
+def _stages(workload: Workload, prediction: Estimate) -> list[dict[str, Any]]:
+    kinds, times = prediction.stage_kinds, prediction.stage_time
     routed = np.array([kind.routed for kind in workload.model.kinds])
-    peak = np.broadcast_to(found.footprint.total, np.shape(s.count))
+    peak = np.broadcast_to(prediction.footprint.total, np.shape(kinds.count))
     return [
         {
-            "stages": int(s.count[k]),
-            "first": int(s.position[k]),
-            "dense_layers": int(s.held[~routed, k].sum()),
-            "expert_layers": int(s.held[routed, k].sum()),
-            "embedding": bool(s.embedding[k]),
-            "head": bool(s.head[k]),
-            "device_seconds": float(_at(t.device, k)),
-            "launch_seconds": float(_at(t.launch_time, k)),
-            "seconds": float(_at(t.total, k)),
+            "stages": int(kinds.count[k]),
+            "first": int(kinds.position[k]),
+            "dense_layers": int(kinds.held[~routed, k].sum()),
+            "expert_layers": int(kinds.held[routed, k].sum()),
+            "embedding": bool(kinds.embedding[k]),
+            "head": bool(kinds.head[k]),
+            "device_seconds": float(_at(times.device, k)),
+            "launch_seconds": float(_at(times.launch_time, k)),
+            "seconds": float(_at(times.total, k)),
             "memory_bytes": float(peak[k]),
         }
-        for k in range(len(s.count))
+        for k in range(len(kinds.count))
     ]
 
 
@@ -307,52 +311,58 @@ def _at(values: Any, kind: int) -> Any:
     return array[kind] if array.ndim else array
 
 
-def _summary_table(d: Mapping[str, Any]) -> Table:
+def _summary_table(document: Mapping[str, Any]) -> Table:
     """The first table of `mofa explain`: step, throughput, memory and whether it fits."""
-    s = d["summary"]
+    summary = document["summary"]
     rows: tuple[tuple[Cell, ...], ...] = (
-        ("step", format(s["step_seconds"], "s")),
-        ("tokens a second", f"{s['tokens_per_second']:,.0f}"),
-        ("MFU", f"{s['mfu']:.1%}"),
-        ("micro-batches", s["micro_batches"]),
+        ("step", format(summary["step_seconds"], "s")),
+        ("tokens a second", f"{summary['tokens_per_second']:,.0f}"),
+        ("MFU", f"{summary['mfu']:.1%}"),
+        ("micro-batches", summary["micro_batches"]),
         (
             "device memory",
             (
-                f"{s['memory_bytes'] / GIB:.1f} of {s['memory_limit_bytes'] / GIB:.1f} GiB: "
-                f"{'fits' if s['fits'] else 'does not fit'}"
+                f"{summary['memory_bytes'] / GIB:.1f} of {summary['memory_limit_bytes'] / GIB:.1f} GiB: "
+                f"{'fits' if summary['fits'] else 'does not fit'}"
             ),
         ),
         (
             "host memory of a node",
-            f"{s['host_bytes'] / GIB:.0f} of {s['host_limit_bytes'] / GIB:.0f} GiB"
-            + ("" if s["host_stated"] else " (nobody said it)" if s["host_bytes"] else ""),
+            f"{summary['host_bytes'] / GIB:.0f} of {summary['host_limit_bytes'] / GIB:.0f} GiB"
+            + (
+                ""
+                if summary["host_stated"]
+                else " (nobody said it)"
+                if summary["host_bytes"]
+                else ""
+            ),
         ),
     )
-    if "load_mean" in s:
+    if "load_mean" in summary:
         load = (
-            f"{s['load_mean']:.3g} times the mean, "
-            f"{s['load_tail']:.3g} at the {RISK:.0%} tail of a run"
+            f"{summary['load_mean']:.3g} times the mean, "
+            f"{summary['load_tail']:.3g} at the {RISK:.0%} tail of a run"
         )
         rows += (
             ("fullest rank of experts", load),
-            ("out of memory in a run", f"{s['out_of_memory']:.2%}"),
+            ("out of memory in a run", f"{summary['out_of_memory']:.2%}"),
         )
-    if "documents" in s:
-        rows += (("documents in a sequence", f"{s['documents']:.1%} of its tokens"),)
+    if "documents" in summary:
+        rows += (("documents in a sequence", f"{summary['documents']:.1%} of its tokens"),)
     title = (
-        f"{d['model']} on {d['gpus']} {d['gpu']} ({d['evidence'].of}): "
-        f"{d['strategy']}; {d['evidence'].evidence}"
+        f"{document['model']} on {document['gpus']} {document['gpu']} ({document['evidence'].of}): "
+        f"{document['strategy']}; {document['evidence'].evidence}"
     )
     return Table(
         title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows
     )
 
 
-def _step_table(d: Mapping[str, Any]) -> Table:
-    total = d["summary"]["step_seconds"]
+def _step_table(document: Mapping[str, Any]) -> Table:
+    total = document["summary"]["step_seconds"]
     rows = [
         (name, term["seconds"], term["seconds"] / total, term["equation"], term["meaning"])
-        for name, term in d["step"].items()
+        for name, term in document["step"].items()
     ]
     rows.append(("step", total, 1.0, "(14)", "all of it"))
     return Table(title="Step", columns=_TERM_COLUMNS, rows=tuple(rows))
@@ -367,8 +377,8 @@ _TERM_COLUMNS: Final = (
 )
 
 
-def _layer_table(d: Mapping[str, Any]) -> Table:
-    kinds = list(d["layers"])
+def _layer_table(document: Mapping[str, Any]) -> Table:
+    kinds = list(document["layers"])
     columns = (
         Column("term"),
         *(Column(kind, unit="s") for kind in kinds),
@@ -378,16 +388,16 @@ def _layer_table(d: Mapping[str, Any]) -> Table:
     rows = tuple(
         (
             item.name,
-            *(d["layers"][kind][item.name]["seconds"] for kind in kinds),
+            *(document["layers"][kind][item.name]["seconds"] for kind in kinds),
             *_about(item).values(),
         )
         for item in terms_of(LayerTime)
     )
-    note = f"Head and loss, forward and backward: {format(sum(d['head'].values()), 's')}."
+    note = f"Head and loss, forward and backward: {format(sum(document['head'].values()), 's')}."
     return Table(title="One layer, one micro-batch", columns=columns, rows=rows, notes=(note,))
 
 
-def _stage_table(d: Mapping[str, Any]) -> Table:
+def _stage_table(document: Mapping[str, Any]) -> Table:
     columns = (
         Column("stages"),
         Column("first"),
@@ -401,23 +411,23 @@ def _stage_table(d: Mapping[str, Any]) -> Table:
     )
     rows = tuple(
         (
-            s["stages"],
-            s["first"],
-            s["dense_layers"] + s["expert_layers"],
-            s["expert_layers"],
-            " and ".join(name for name in ("embedding", "head") if s[name]) or "layers",
-            s["device_seconds"],
-            s["launch_seconds"],
-            s["seconds"],
-            s["memory_bytes"],
+            stage["stages"],
+            stage["first"],
+            stage["dense_layers"] + stage["expert_layers"],
+            stage["expert_layers"],
+            " and ".join(name for name in ("embedding", "head") if stage[name]) or "layers",
+            stage["device_seconds"],
+            stage["launch_seconds"],
+            stage["seconds"],
+            stage["memory_bytes"],
         )
-        for s in d["stages"]
+        for stage in document["stages"]
     )
     return Table(title="Stages, one micro-batch", columns=columns, rows=rows)
 
 
-def _memory_table(d: Mapping[str, Any]) -> Table:
-    firsts = [s["first"] for s in d["stages"]]
+def _memory_table(document: Mapping[str, Any]) -> Table:
+    firsts = [stage["first"] for stage in document["stages"]]
     columns = (
         Column("term"),
         *(Column(f"stage {first}", unit="B") for first in firsts),
@@ -426,8 +436,8 @@ def _memory_table(d: Mapping[str, Any]) -> Table:
     )
     rows = [
         (name, *term["bytes"], term["equation"], term["meaning"])
-        for name, term in d["memory"].items()
+        for name, term in document["memory"].items()
     ]
-    totals = [s["memory_bytes"] for s in d["stages"]]
+    totals = [stage["memory_bytes"] for stage in document["stages"]]
     rows.append(("peak", *totals, "(6)", "all of it"))
     return Table(title="Device memory by kind of stage", columns=columns, rows=tuple(rows))

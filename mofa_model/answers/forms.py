@@ -19,9 +19,11 @@ KEPT: Final = 32
 """Answers that are kept for whoever loads or exports the page again. [1]"""
 
 
-def written_values(given: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+def written_values(sent: Mapping[str, str], field_names: Collection[str]) -> dict[str, str]:
     """Texts of the known fields of a form that are filled in, without spaces around them."""
-    return {name: text.strip() for name, text in given.items() if name in known and text.strip()}
+    return {
+        name: text.strip() for name, text in sent.items() if name in field_names and text.strip()
+    }
 
 
 def check_values(values: Mapping[str, str], models: Collection[str]) -> None:
@@ -34,7 +36,7 @@ def check_values(values: Mapping[str, str], models: Collection[str]) -> None:
 
 
 def errors_by_field(
-    error: MofaError, known: Collection[str], field_of: Mapping[str, str]
+    error: MofaError, field_names: Collection[str], field_of: Mapping[str, str]
 ) -> dict[str, str]:
     """What is wrong, by field; what concerns none of them stands under an empty name.
 
@@ -46,4 +48,4 @@ def errors_by_field(
             for flag, example in error.examples.items()
         }
     name, _, why = str(error).partition(": ")
-    return {name: why} if name in known else {"": str(error)}
+    return {name: why} if name in field_names else {"": str(error)}

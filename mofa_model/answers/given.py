@@ -54,12 +54,12 @@ def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
     rate = sum(mode.rate.mean for mode in advice.failures) * DAY
     size = request.checkpoint_bytes or float(checkpoint_size(problem.workload, advice.strategy))
     replicas = 1.0 if job.redundancy is None else float(job.redundancy.count)
-    found = {
+    fields = {
         "nodes": advice.nodes,
         "step": f"{step:.6g} s",
         "interval": advice.checkpoint_interval_steps,
-        "save": ",".join(f"{float(one):.6g} s" for one in job.blocking),
-        "copy": ",".join(f"{float(one):.6g} s" for one in job.background),
+        "save": ",".join(f"{float(seconds):.6g} s" for seconds in job.blocking),
+        "copy": ",".join(f"{float(seconds):.6g} s" for seconds in job.background),
         "slowdown": float(request.reliability.slowdown),
         "replicas": max(1, int(replicas)),
         "gpus_per_node": int(problem.cluster.gpus_per_node),
@@ -72,29 +72,33 @@ def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
         ],
     }
     if job.plan is not None:
-        found["recovery"] = job.plan.name
-    return found
+        fields["recovery"] = job.plan.name
+    return fields
 
 
 def with_layout(question: Q) -> Q:
     """The question, in which the file of `--layout` fills what no option says."""
     if question.layout is not None:
-        told = dict(_read(question.layout))
-        known, said = question.options, set(question.changed_fields())
-        if said & _RATES:
-            told = {name: value for name, value in told.items() if name not in _RATES}
-        if "recovery" in said:  # another plan has another best interval
-            told.pop("interval", None)
-        if said & _SAVES:
-            told = {name: value for name, value in told.items() if name not in _SAVES}
+        layout_fields = dict(_read(question.layout))
+        options, changed = question.options, set(question.changed_fields())
+        if changed & _RATES:
+            layout_fields = {
+                name: value for name, value in layout_fields.items() if name not in _RATES
+            }
+        if "recovery" in changed:  # another plan has another best interval
+            layout_fields.pop("interval", None)
+        if changed & _SAVES:
+            layout_fields = {
+                name: value for name, value in layout_fields.items() if name not in _SAVES
+            }
         try:
             question = replace(
                 question,
                 layout=None,
                 **{
-                    name: known[name].read(value)
-                    for name, value in told.items()
-                    if name in known and name not in said
+                    name: options[name].read(value)
+                    for name, value in layout_fields.items()
+                    if name in options and name not in changed
                 },
             )
         except TypeError as error:
@@ -193,24 +197,28 @@ def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
             sums[1] += row.failures + (row.others or 0)
             sums[2] += row.recoveries or 0
             sums[3] += float(row.recovery_seconds or 0)
-    found = []
-    for tier, one in enumerate(RecoveryClass):
-        days = np.array([sums for _, sums in sorted(counted[one.value].items())]).reshape(-1, 4)
+    modes = []
+    for tier, recovery_class in enumerate(RecoveryClass):
+        days = np.array(
+            [sums for _, sums in sorted(counted[recovery_class.value].items())]
+        ).reshape(-1, 4)
         if not days[:, 0].sum():
             continue
         failures, exposure = present_evidence(
             mixture(np.ones(len(days)), days[:, 0], days[:, 1], ahead=_MONTH)
         )
-        timed, seconds = days[:, 2].sum(), days[:, 3].sum()
-        found.append(
+        recoveries, seconds = days[:, 2].sum(), days[:, 3].sum()
+        modes.append(
             FailureMode(
-                name=one.value,
+                name=recovery_class.value,
                 rate=FailureRate(failures=failures + JEFFREYS, exposure=exposure * DAY),
-                recovery=RecoveryTime(mean=seconds / timed if timed else one.seconds),
+                recovery=RecoveryTime(
+                    mean=seconds / recoveries if recoveries else recovery_class.seconds
+                ),
                 tier=min(tier, deepest),
-                queues=not one.keeps_pods,
+                queues=not recovery_class.keeps_pods,
             )
         )
-    if not found:
+    if not modes:
         raise BadFile(path, f"counts no node-days; {right}")
-    return tuple(found)
+    return tuple(modes)

@@ -48,7 +48,9 @@ _OF_PROFILE: Final = (
 """Fields that a profile replaces."""
 _CERTAIN: Final = 1e9
 """Failures from which an assumed rate is certain; more would lose its digits. [1]"""
-_KEEPING_PODS: Final = {one.value for one in RecoveryClass if one.keeps_pods}
+_KEEPING_PODS: Final = {
+    recovery_class.value for recovery_class in RecoveryClass if recovery_class.keeps_pods
+}
 """Classes whose recoveries wait in no queue."""
 
 
@@ -80,54 +82,54 @@ def job_of(question: ReliabilityQuestion) -> Job:
     return _planned(question, job) if question.recovery else job
 
 
-def _planned(asked: ReliabilityQuestion, job: Job) -> Job:
+def _planned(question: ReliabilityQuestion, job: Job) -> Job:
     """The job under the recovery plan that is worth most of those that are asked for."""
     from mofa_model.reliability.recovery import best_outcome, is_possible
     from mofa_model.spec.recovery_plans import Replicas, plans_of
 
-    plans, state = plans_of(tuple(asked.recovery)), 0.0
-    if any(one.peers for one in plans):
-        if asked.checkpoint_size is None and asked.model is None:
+    plans, state = plans_of(tuple(question.recovery)), 0.0
+    if any(plan.peers for plan in plans):
+        if question.checkpoint_size is None and question.model is None:
             right = "give --checkpoint-size or --model with it: copies on peers have its size"
-            raise BadValue("--recovery", ",".join(asked.recovery), right)
-        shards = job.nodes * asked.gpus_per_node / asked.replicas
-        state = float(checkpoint.bytes_per_node(_size(asked), shards, asked.gpus_per_node))
-    job = replace(job, redundancy=(layout := Replicas(count=asked.replicas, state=state)))
-    possible = [one for one in plans if is_possible(one, layout, float(job.nodes))]
+            raise BadValue("--recovery", ",".join(question.recovery), right)
+        shards = job.nodes * question.gpus_per_node / question.replicas
+        state = float(checkpoint.bytes_per_node(_size(question), shards, question.gpus_per_node))
+    job = replace(job, redundancy=(layout := Replicas(count=question.replicas, state=state)))
+    possible = [plan for plan in plans if is_possible(plan, layout, float(job.nodes))]
     if not possible:
         right = "give --replicas 2 or more: no replica can go on, nor a job shrink, with one"
-        raise BadValue("--recovery", ",".join(asked.recovery), right)
+        raise BadValue("--recovery", ",".join(question.recovery), right)
     return replace(job, plan=best_outcome(job, possible, int(MOST_STEPS)).plan)
 
 
 def _described(
-    asked: ReliabilityQuestion, storage: tuple[CheckpointTier, ...], tiers: int
+    question: ReliabilityQuestion, storage: tuple[CheckpointTier, ...], tiers: int
 ) -> Reliability:
     """Reliability from the options alone, without a profile."""
     return Reliability(
-        classes=_classes(asked, tiers) if asked.ledger is None else _counted(asked, tiers),
+        classes=_classes(question, tiers) if question.ledger is None else _counted(question, tiers),
         tiers=storage,
-        slowdown=COPY_SLOWDOWN if asked.slowdown is None else asked.slowdown,
-        law=_law_of(asked.law),
-        failures_during_recovery=not asked.idle_recovery,
-        queue=_recovery_of(asked.queue.split(":"), "--queue") if asked.queue else None,
-        spares=asked.spares,
-        repair=time_of(asked.repair, "--repair"),
-        domains=tuple(_domain_of(text, tiers) for text in asked.domains),
+        slowdown=COPY_SLOWDOWN if question.slowdown is None else question.slowdown,
+        law=_law_of(question.law),
+        failures_during_recovery=not question.idle_recovery,
+        queue=_recovery_of(question.queue.split(":"), "--queue") if question.queue else None,
+        spares=question.spares,
+        repair=time_of(question.repair, "--repair"),
+        domains=tuple(_domain_of(text, tiers) for text in question.domains),
     )
 
 
-def _counted(asked: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
+def _counted(question: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
     """Failure classes that a FailureLedger counted; options that say the same are refused."""
-    also = ("rate", "failures", "node_days", "classes", "mttr")
-    twice = [asked.options[name].flag for name in also if name in asked.changed_fields()]
-    if twice:
-        right = f"it states what {twice[0]} would; give one of them"
-        raise BadValue("--ledger", asked.ledger, right)
-    return modes_of_ledger(str(asked.ledger), tiers - 1)
+    names = ("rate", "failures", "node_days", "classes", "mttr")
+    flags = [question.options[name].flag for name in names if name in question.changed_fields()]
+    if flags:
+        right = f"it states what {flags[0]} would; give one of them"
+        raise BadValue("--ledger", question.ledger, right)
+    return modes_of_ledger(str(question.ledger), tiers - 1)
 
 
-def _profile(asked: ReliabilityQuestion) -> Reliability:
+def _profile(question: ReliabilityQuestion) -> Reliability:
     """Reliability of a profile: its assumptions blended with the history in its status.
 
     Fields that would say the same twice are refused.
@@ -137,18 +139,20 @@ def _profile(asked: ReliabilityQuestion) -> Reliability:
     from mofa_model.manifest.surroundings import named_profile
     from mofa_model.manifest.training_job import FailureAssumptions
 
-    name, url = str(asked.profile), asked.prometheus
+    name, url = str(question.profile), question.prometheus
 
-    twice = [asked.options[name].flag for name in _OF_PROFILE if name in asked.changed_fields()]
-    if twice:
-        right = f"it states what {twice[0]} would; give one of them"
-        raise BadValue("--profile", asked.profile, right)
+    flags = [
+        question.options[name].flag for name in _OF_PROFILE if name in question.changed_fields()
+    ]
+    if flags:
+        right = f"it states what {flags[0]} would; give one of them"
+        raise BadValue("--profile", question.profile, right)
     profile = named_profile(name) if url is None else live_profile(name)
     return reliability_of(
         FailureAssumptions(),
         profile.spec,
         profile.status.evidence() if url is None else live_evidence(url, profile, name),
-        cluster=cluster_of(profile.spec, int(asked.nodes or 0)),
+        cluster=cluster_of(profile.spec, int(question.nodes or 0)),
         asynchronous=True,
         path="profile",
     )
@@ -163,41 +167,41 @@ def _fitted(
     return replace(reliability, tiers=storage, classes=classes, domains=domains)
 
 
-def _rate_of(asked: ReliabilityQuestion) -> FailureRate:
+def _rate_of(question: ReliabilityQuestion) -> FailureRate:
     """The total failure rate: counts if given, else the assumption."""
-    if (asked.failures is None) != (asked.node_days is None):
-        raise BadValue("--failures", asked.failures, "give --failures and --node-days together")
-    if asked.failures is None:
-        rate = PAPER_RATE if asked.rate is None else asked.rate
-        weight = PRIOR_WEIGHT if asked.prior_weight is None else asked.prior_weight
+    if (question.failures is None) != (question.node_days is None):
+        raise BadValue("--failures", question.failures, "give --failures and --node-days together")
+    if question.failures is None:
+        rate = PAPER_RATE if question.rate is None else question.rate
+        weight = PRIOR_WEIGHT if question.prior_weight is None else question.prior_weight
         return FailureRate.assumed(rate, math.inf if weight > _CERTAIN else weight)
-    if asked.rate is not None:
-        raise BadValue("--rate", asked.rate, "give --rate, or --failures and --node-days")
+    if question.rate is not None:
+        raise BadValue("--rate", question.rate, "give --rate, or --failures and --node-days")
     return FailureRate(
-        failures=asked.failures + JEFFREYS, exposure=float(asked.node_days or 0) * units.DAY
+        failures=question.failures + JEFFREYS, exposure=float(question.node_days or 0) * units.DAY
     )
 
 
-def _classes(asked: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
-    total = _rate_of(asked)
-    if asked.mttr is not None and asked.classes:
-        raise BadValue("--mttr", asked.mttr, "give --mttr or --class, not both")
-    if asked.mttr is not None:
-        mean = time_of(asked.mttr, "--mttr")
-        given = [("all", 1.0, RecoveryTime(mean=mean, law="deterministic"), 0)]
-    elif asked.classes:
-        given = [_class_of(text) for text in asked.classes]
+def _classes(question: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
+    total = _rate_of(question)
+    if question.mttr is not None and question.classes:
+        raise BadValue("--mttr", question.mttr, "give --mttr or --class, not both")
+    if question.mttr is not None:
+        mean = time_of(question.mttr, "--mttr")
+        classes = [("all", 1.0, RecoveryTime(mean=mean, law="deterministic"), 0)]
+    elif question.classes:
+        classes = [_class_of(text) for text in question.classes]
     else:
-        given = [
+        classes = [
             (
-                one.value,
-                one.share,
-                RecoveryTime(mean=one.seconds, law="deterministic"),
+                recovery_class.value,
+                recovery_class.share,
+                RecoveryTime(mean=recovery_class.seconds, law="deterministic"),
                 min(i, tiers - 1),
             )
-            for i, one in enumerate(RecoveryClass)
+            for i, recovery_class in enumerate(RecoveryClass)
         ]
-    shares = [part for _, part, _, _ in given]
+    shares = [part for _, part, _, _ in classes]
     if abs(sum(shares) - 1) > 1e-6:
         raise BadValue(
             "--class",
@@ -212,7 +216,7 @@ def _classes(asked: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
             tier=tier,
             queues=name not in _KEEPING_PODS,
         )
-        for name, part, recovery, tier in given
+        for name, part, recovery, tier in classes
     )
 
 
@@ -223,22 +227,24 @@ def _part(total: FailureRate, part: float) -> FailureRate:
     return FailureRate(failures=total.failures * part, exposure=total.exposure)
 
 
-def _times(asked: ReliabilityQuestion) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    blocking = _times_of(asked.save or "30 s", "--save")
-    background = _times_of(asked.copy, "--copy") if asked.copy else (0.0,) * len(blocking)
+def _times(question: ReliabilityQuestion) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    blocking = _times_of(question.save or "30 s", "--save")
+    background = _times_of(question.copy, "--copy") if question.copy else (0.0,) * len(blocking)
     if len(blocking) != len(background):
-        raise BadValue("--copy", asked.copy, f"give {len(blocking)} times, as in --save")
+        raise BadValue("--copy", question.copy, f"give {len(blocking)} times, as in --save")
     return blocking, background
 
 
 def _storage_times(
-    asked: ReliabilityQuestion, tiers: tuple[CheckpointTier, ...]
+    question: ReliabilityQuestion, tiers: tuple[CheckpointTier, ...]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    if asked.save or asked.copy:
-        raise BadValue("--save", asked.save or asked.copy, "give --storage, or --save and --copy")
-    size = _size(asked)
-    shards = asked.shards or float(asked.nodes or 0) * asked.gpus_per_node
-    node = checkpoint.bytes_per_node(size, shards, asked.gpus_per_node)
+    if question.save or question.copy:
+        raise BadValue(
+            "--save", question.save or question.copy, "give --storage, or --save and --copy"
+        )
+    size = _size(question)
+    shards = question.shards or float(question.nodes or 0) * question.gpus_per_node
+    node = checkpoint.bytes_per_node(size, shards, question.gpus_per_node)
     return (
         tuple(float(checkpoint.blocking_time(tier, size, node)) for tier in tiers),
         tuple(float(checkpoint.background_time(tier, size, node)) for tier in tiers),
@@ -269,19 +275,24 @@ def size_of(text: str) -> float:
     return size
 
 
-def _size(asked: ReliabilityQuestion) -> float:
-    if (asked.checkpoint_size is None) == (asked.model is None):
-        field, given = (
-            ("--storage", asked.storage[0]) if asked.storage else ("--profile", asked.profile)
+def _size(question: ReliabilityQuestion) -> float:
+    if (question.checkpoint_size is None) == (question.model is None):
+        field, value = (
+            ("--storage", question.storage[0])
+            if question.storage
+            else ("--profile", question.profile)
         )
-        raise BadValue(field, given, "give --checkpoint-size or --model with it")
-    if asked.checkpoint_size is not None:
-        return size_of(asked.checkpoint_size)
+        raise BadValue(field, value, "give --checkpoint-size or --model with it")
+    if question.checkpoint_size is not None:
+        return size_of(question.checkpoint_size)
     from mofa_model import presets
     from mofa_model.equations.parameters import total_parameters
 
-    name = presets.resolve("precisions", asked.precision, field="--precision")
-    recipe, count = presets.precision(name), total_parameters(presets.model_named(str(asked.model)))
+    name = presets.resolve("precisions", question.precision, field="--precision")
+    recipe, count = (
+        presets.precision(name),
+        total_parameters(presets.model_named(str(question.model))),
+    )
     return float(checkpoint.checkpoint_bytes(count, recipe.weight, recipe.optimizer))
 
 
@@ -344,16 +355,16 @@ def hangs_of(text: str) -> Hangs:
     """Failures that have to be noticed first: after what time, which share of all, and pauses
     that a watchdog takes for one.
     """
-    timeout, share, *pauses = [*text.split(":"), ""][: max(2, text.count(":") + 1)]
-    found = _number_of(share, "--hang") if share else 1.0
-    if not 0 <= found <= 1 or len(pauses) not in {0, 2, 3, 4}:
+    timeout, share_text, *pauses = [*text.split(":"), ""][: max(2, text.count(":") + 1)]
+    share = _number_of(share_text, "--hang") if share_text else 1.0
+    if not 0 <= share <= 1 or len(pauses) not in {0, 2, 3, 4}:
         raise BadValue(
             "--hang",
             text,
             "write TIMEOUT[:SHARE[:PAUSES:MEAN[:LAW[:CV]]]] with a share between 0 and 1 and pauses "
             "a day, for example 15min:0.3 or 15min:0.3:24:5min:lognormal:1",
         )
-    hangs = Hangs(timeout=time_of(timeout, "--hang"), share=found)
+    hangs = Hangs(timeout=time_of(timeout, "--hang"), share=share)
     if not pauses:
         return hangs
     often = _number_of(pauses[0], "--hang") / units.DAY

@@ -29,17 +29,17 @@ def documents_of(text: str, *, field: str) -> Lengths:
     lengths = sorted(_lengths(name.strip()))
     if not lengths:
         raise BadFile(name.strip(), "it has no row with a length, with tokens or with a text")
-    told = [f"{length:g}:{number}" for length, number in _shares(lengths)]
-    return parse_documents(word + comma + ",".join(told), field=field)
+    pairs = [f"{length:g}:{number}" for length, number in _shares(lengths)]
+    return parse_documents(word + comma + ",".join(pairs), field=field)
 
 
 def _shares(lengths: list[float]) -> Iterator[tuple[float, int]]:
     """Lengths, each with its number: means of parts, so that all tokens are counted."""
     if len(set(lengths)) <= _PARTS:
-        yield from ((one, lengths.count(one)) for one in sorted(set(lengths)))
+        yield from ((length, lengths.count(length)) for length in sorted(set(lengths)))
         return
     *most, longest = lengths
-    ends = [round(len(most) * at / _PARTS) for at in range(_PARTS + 1)]
+    ends = [round(len(most) * number / _PARTS) for number in range(_PARTS + 1)]
     for start, end in pairwise(ends):
         if part := most[start:end]:
             yield sum(part) / len(part), len(part)
@@ -52,39 +52,39 @@ def _lengths(path: str) -> Iterator[float]:
     rows = text.splitlines()
     if path.lower().endswith(".json"):
         try:
-            whole = json.loads(text)
+            document = json.loads(text)
         except ValueError as error:
             raise BadFile(path, str(error)) from None
-        rows = [json.dumps(one) for one in whole] if isinstance(whole, list) else rows
+        rows = [json.dumps(row) for row in document] if isinstance(document, list) else rows
     for row in filter(None, map(str.strip, rows)):
         try:
-            said = json.loads(row)
+            value = json.loads(row)
         except ValueError:
-            said = row
-        tokens = _tokens(said)
+            value = row
+        tokens = _tokens(value)
         if tokens >= 1:
             yield tokens
 
 
-def _tokens(said: Any) -> float:
+def _tokens(row: Any) -> float:
     """Tokens of a row; 0 where it says nothing of them. [1]"""
-    if isinstance(said, bool) or said is None:
+    if isinstance(row, bool) or row is None:
         return 0.0
-    if isinstance(said, int | float):
-        return float(said)
-    if isinstance(said, dict):
-        if isinstance(ids := said.get("input_ids"), list):
+    if isinstance(row, int | float):
+        return float(row)
+    if isinstance(row, dict):
+        if isinstance(ids := row.get("input_ids"), list):
             return float(len(ids))
         if (
-            name := next((one for one in _LENGTH if isinstance(said.get(one), int)), None)
+            name := next((field for field in _LENGTH if isinstance(row.get(field), int)), None)
         ) is not None:
-            return float(said[name])
-    return sum(map(len, _texts(said))) / _CHARACTERS
+            return float(row[name])
+    return sum(map(len, _texts(row))) / _CHARACTERS
 
 
-def _texts(said: Any) -> Iterator[str]:
-    if isinstance(said, str):
-        yield said
-    elif isinstance(said, list | dict):
-        for one in said.values() if isinstance(said, dict) else said:
-            yield from _texts(one)
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)

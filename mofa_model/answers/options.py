@@ -268,14 +268,14 @@ def variations(value: Any, field: str) -> tuple[str, ...]:
     if not isinstance(value, Mapping):
         return names(value, field)
 
-    def written(given: Any) -> str:
-        if isinstance(given, str):
-            return given
-        several = given if isinstance(given, Iterable) else (given,)
-        words = (str(one).lower() if isinstance(one, bool) else one for one in several)
-        return ",".join(number(one, field) for one in words)
+    def written(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        items = value if isinstance(value, Iterable) else (value,)
+        words = (str(item).lower() if isinstance(item, bool) else item for item in items)
+        return ",".join(number(word, field) for word in words)
 
-    return tuple(f"{name}={written(given)}" for name, given in value.items())
+    return tuple(f"{name}={written(value)}" for name, value in value.items())
 
 
 def switch(value: Any, field: str) -> bool:

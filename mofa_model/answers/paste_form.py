@@ -67,19 +67,19 @@ class PasteForm:
     def brief_lines(self) -> list[tuple[str, str]]:
         """The ten-second answer."""
         lines = () if self.answer is None else self.answer.brief_lines()
-        return [(one.word, self._plain(one.says)) for one in lines]
+        return [(line.word, self._plain(line.says)) for line in lines]
 
     def tables(self) -> list[Table]:
         """What was read."""
-        found = () if self.answer is None else self.answer.tables
+        read_tables = () if self.answer is None else self.answer.tables
         return [
             replace(
-                one,
-                title=self._plain(one.title),
-                rows=tuple(tuple(map(self._plain, row)) for row in one.rows),
-                notes=tuple(map(self._plain, one.notes)),
+                table,
+                title=self._plain(table.title),
+                rows=tuple(tuple(map(self._plain, row)) for row in table.rows),
+                notes=tuple(map(self._plain, table.notes)),
             )
-            for one in found
+            for table in read_tables
         ]
 
     def command(self) -> str:
@@ -87,9 +87,11 @@ class PasteForm:
         asked = None if self.answer is None else self.answer.asked
         return "" if asked is None else self._plain(asked.command("advise"))
 
-    def _plain(self, said: Any) -> Any:
+    def _plain(self, value: Any) -> Any:
         return (
-            said.replace(f"{self.folder}/", "") if isinstance(said, str) and self.folder else said
+            value.replace(f"{self.folder}/", "")
+            if isinstance(value, str) and self.folder
+            else value
         )
 
 
@@ -124,11 +126,11 @@ def form_fields() -> tuple[FormField, ...]:
     return tuple(fields)
 
 
-def paste_form(given: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
+def paste_form(sent: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
     """The answer to a form and its files, or what cannot be right in it."""
-    short = {name: text for name, text in given.items() if name != PASTED}
+    short = {name: text for name, text in sent.items() if name != PASTED}
     values = written_values(short, _LABELS)
-    written = given.get(PASTED, "").strip()
+    written = sent.get(PASTED, "").strip()
     shown = {**values, **({PASTED: written} if written else {})}
     if not shown and not texts:
         return PasteForm(values={})
@@ -145,74 +147,79 @@ def paste_form(given: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
 
 
 def _answer(values: Mapping[str, str], texts: Sequence[Pasted], folder: Path) -> PasteAnswer:
-    said = dict[str, Any]()
+    fields = dict[str, Any]()
     kept = list[Pasted]()
-    for one in texts:
-        kind = kind_of(one.text, one.name)
+    for pasted in texts:
+        kind = kind_of(pasted.text, pasted.name)
         if kind is PastedKind.KUBERNETES:
-            raise BadValue(PASTED, one.name, "a manifest is answered by `mofa advise FILE`")
-        is_log = run_seen(one.text) is not RunSeen.UNSEEN
-        if kind is PastedKind.UNKNOWN and one.name == _NAME and len(one.text) < 400 and not is_log:
-            said |= _spoken(one.text)
+            raise BadValue(PASTED, pasted.name, "a manifest is answered by `mofa advise FILE`")
+        is_log = run_seen(pasted.text) is not RunSeen.UNSEEN
+        if (
+            kind is PastedKind.UNKNOWN
+            and pasted.name == _NAME
+            and len(pasted.text) < 400
+            and not is_log
+        ):
+            fields |= _spoken(pasted.text)
         else:
-            kept.append(one)
-    said |= {name: PasteQuestion.options[name].read(text) for name, text in values.items()}
-    if not kept and not said.get("model"):
+            kept.append(pasted)
+    fields |= {name: PasteQuestion.options[name].read(text) for name, text in values.items()}
+    if not kept and not fields.get("model"):
         raise InputError("say a model, or paste a script, a trainer's file or a config.json")
-    question = PasteQuestion(**said)
+    question = PasteQuestion(**fields)
     question = replace(question, model=_known_model(question.model, kept))
-    found = answered(question, [_where(one, folder) for one in kept])
-    return found if found.answer is None else replace(found, answer=_with_launch(found.answer))
+    answer = answered(question, [_where(pasted, folder) for pasted in kept])
+    return answer if answer.answer is None else replace(answer, answer=_with_launch(answer.answer))
 
 
-def _with_launch(found: AdviceAnswer) -> AdviceAnswer:
+def _with_launch(answer: AdviceAnswer) -> AdviceAnswer:
     """An answer with the launch of the trainer that is advised, where nobody named another one."""
     from mofa_model.manifest.advised import launch_of, trainer_of
 
-    trainer = trainer_of(found.advice.trainer)
-    if found.launch is not None or found.advice.strategy is None or not trainer:
-        return found
+    trainer = trainer_of(answer.advice.trainer)
+    if answer.launch is not None or answer.advice.strategy is None or not trainer:
+        return answer
     with suppress(InputError):
-        return replace(found, launch=launch_of(found.request, found.advice, trainer))
-    return found
+        return replace(answer, launch=launch_of(answer.request, answer.advice, trainer))
+    return answer
 
 
-def _where(one: Pasted, folder: Path) -> Pasted:
+def _where(pasted: Pasted, folder: Path) -> Pasted:
     """A model's text as a file, because its reader opens one; other texts as they are."""
-    if kind_of(one.text, one.name) is not PastedKind.MODEL:
-        return one._replace(name=Path(one.name).name or _NAME)
+    if kind_of(pasted.text, pasted.name) is not PastedKind.MODEL:
+        return pasted._replace(name=Path(pasted.name).name or _NAME)
     path = folder / "config.json"
-    path.write_text(one.text, "utf-8")
-    return one._replace(name=str(path))
+    path.write_text(pasted.text, "utf-8")
+    return pasted._replace(name=str(path))
 
 
 def _spoken(text: str) -> dict[str, Any]:
     """What a few words say, by the fields of the question."""
     words, unread, _ = read_words(text.split())
-    fields = parameters_of(PasteQuestion)
-    said = dict[str, Any]()
+    parameters = parameters_of(PasteQuestion)
+    fields = dict[str, Any]()
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if word in fields and rest:
-            said[fields[word]] = PasteQuestion.options[fields[word]].read(rest.pop(0))
-        elif not word.startswith("-") and "model" not in said:
-            said["model"] = word
+        if word in parameters and rest:
+            fields[parameters[word]] = PasteQuestion.options[parameters[word]].read(rest.pop(0))
+        elif not word.startswith("-") and "model" not in fields:
+            fields["model"] = word
         else:
             unread = (*unread, word)
-    if unread and "model" not in said:
+    if unread and "model" not in fields:
         raise BadValue(PASTED, text, "write a model and its machines: llama3 70b on 64 h100")
-    return said
+    return fields
 
 
 def _known_model(named: str | None, texts: Sequence[Pasted]) -> str | None:
     """The preset of a model that a field or a text names; None where a text is the model itself."""
     if named is None and texts:
         fact = read(texts).facts.get("model")
-        is_shape = any(kind_of(one.text, one.name) is PastedKind.MODEL for one in texts)
+        is_shape = any(kind_of(pasted.text, pasted.name) is PastedKind.MODEL for pasted in texts)
         named = None if fact is None or is_shape else str(fact.value)
     if named is None:
         return None
-    if found := preset_named(named) or alike(named):
-        return found
+    if preset := preset_named(named) or alike(named):
+        return preset
     raise BadValue("model", named, "name a preset, or give the model's config.json beside")

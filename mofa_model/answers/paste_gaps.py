@@ -70,16 +70,19 @@ def with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[Pas
     from mofa_model.answers.advise import request_of
 
     gpu = str(pasted_facts.facts["gpu"].value)
-    each = int(presets.cluster(gpu, 1).gpus_per_node)
+    per_node = int(presets.cluster(gpu, 1).gpus_per_node)
     tuned = bool(question.adapter_rank) or "lora_rank" in pasted_facts.facts
-    sizes = [one for one in (1, 2, 4) if tuned and one < each]
-    sizes += [each * 2**power for power in range(MOST_NODES.bit_length())]
+    sizes = [count for count in (1, 2, 4) if tuned and count < per_node]
+    sizes += [per_node * 2**power for power in range(MOST_NODES.bit_length())]
     for gpus in sizes:
         sized = _of_size(pasted_facts, gpus)
         with suppress(InputError), redirect_stderr(StringIO()):
-            asked, _ = question_for(question, sized)
-            asked = replace(without_layout(asked), constraints=(*asked.constraints, ON_DEVICES))
-            if size_of(request_of(asked), "least-gpus").fits:
+            advice_question, _ = question_for(question, sized)
+            advice_question = replace(
+                without_layout(advice_question),
+                constraints=(*advice_question.constraints, ON_DEVICES),
+            )
+            if size_of(request_of(advice_question), "least-gpus").fits:
                 return sized, (
                     f"nobody says how many: {gpus} {gpu} are the fewest that surely hold it, of 1, 2, 4 and so on"
                     " nodes, with nothing in main memory; --gpus changes it"
@@ -100,14 +103,14 @@ def with_usual_nodes(
     facts = pasted_facts.facts
     if question.gpu is None or "nodes" not in facts or {"gpus", "gpus_per_node"} & facts.keys():
         return pasted_facts
-    each = int(presets.cluster(question.gpu, 1).gpus_per_node)
+    per_node = int(presets.cluster(question.gpu, 1).gpus_per_node)
     nodes = int(facts["nodes"].value)
     notes.append(
-        f"nobody says devices of a node: {each} are taken, as of the usual {question.gpu}; --gpus-per-node changes it"
+        f"nobody says devices of a node: {per_node} are taken, as of the usual {question.gpu}; --gpus-per-node changes it"
     )
     more = {
-        "gpus_per_node": Fact(each, "assumed"),
-        "gpus": Fact(nodes * each, f"derived: {nodes} nodes x {each}"),
+        "gpus_per_node": Fact(per_node, "assumed"),
+        "gpus": Fact(nodes * per_node, f"derived: {nodes} nodes x {per_node}"),
     }
     return replace(pasted_facts, facts={**facts, **more})
 
@@ -128,35 +131,35 @@ def with_usual_numbers(
         **pasted_facts.facts,
         **{name: Fact(value, "assumed") for name, value in usual.items()},
     }
-    said = " and ".join(f"{WORDS[name]} {value}" for name, value in usual.items())
+    assumed = " and ".join(f"{WORDS[name]} {value}" for name, value in usual.items())
     options = " and ".join(ASKED[name][0] for name in usual)
     are, change = ("are", "change") if len(usual) > 1 else ("is", "changes")
     return replace(pasted_facts, facts=facts), [
-        f"nobody says {said}, which {are} assumed; {options} {change} it"
+        f"nobody says {assumed}, which {are} assumed; {options} {change} it"
     ]
 
 
 def said_by_options(question: PasteQuestion, pasted_facts: PastedFacts) -> dict[str, Fact]:
     """The facts that options say, by name: they replace those that were read."""
-    given = question.changed_fields()
-    said = {
+    changed = question.changed_fields()
+    option_facts = {
         fact: Fact(value, question.options[field].flag)
         for fact, field in _GIVEN.items()
-        if (value := given.get(field)) is not None
+        if (value := changed.get(field)) is not None
     }
     for name in ("gpus", "nodes", "gpus_per_node"):
-        if name in said:
-            said[name] = Fact(_whole(said[name].value), said[name].source)
-    facts = {**pasted_facts.facts, **said}
+        if name in option_facts:
+            option_facts[name] = Fact(_whole(option_facts[name].value), option_facts[name].source)
+    facts = {**pasted_facts.facts, **option_facts}
     if (
-        "gpus" not in said
-        and {"nodes", "gpus_per_node"} & said.keys()
+        "gpus" not in option_facts
+        and {"nodes", "gpus_per_node"} & option_facts.keys()
         and {"nodes", "gpus_per_node"} <= facts.keys()
     ):
-        said["gpus"] = Fact(
+        option_facts["gpus"] = Fact(
             facts["nodes"].value * facts["gpus_per_node"].value, "--nodes x --gpus-per-node"
         )
-    return said
+    return option_facts
 
 
 def _whole(value: object) -> int:

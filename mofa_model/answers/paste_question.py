@@ -43,49 +43,49 @@ def question_for(
     leaves out or assumes.
     """
     facts, notes = pasted_facts.facts, list[str]()
-    given = {
+    changed = {
         name: value
         for name, value in question.changed_fields().items()
         if name in AdviceQuestion.options
     }
     gpus = int(facts["gpus"].value)
-    asked: dict[str, Any] = {**given}
-    if "model" in given:
-        asked["model"] = model_called(str(given["model"]), notes)
+    fields: dict[str, Any] = {**changed}
+    if "model" in changed:
+        fields["model"] = model_called(str(changed["model"]), notes)
     else:
-        asked["model"] = _model(pasted_facts, notes)
-    asked["gpu"] = str(facts["gpu"].value)
-    asked.pop("nodes", None)
-    asked["gpus"] = str(gpus)
-    each = facts.get("gpus_per_node")
-    if each is not None and "gpus_per_node" not in given and gpus % int(each.value) == 0:
-        asked["gpus_per_node"] = int(each.value)
-    asked["sequence_length"] = str(facts["seq"].value)
-    asked["global_batch_size"] = str(
+        fields["model"] = _model(pasted_facts, notes)
+    fields["gpu"] = str(facts["gpu"].value)
+    fields.pop("nodes", None)
+    fields["gpus"] = str(gpus)
+    per_node = facts.get("gpus_per_node")
+    if per_node is not None and "gpus_per_node" not in changed and gpus % int(per_node.value) == 0:
+        fields["gpus_per_node"] = int(per_node.value)
+    fields["sequence_length"] = str(facts["seq"].value)
+    fields["global_batch_size"] = str(
         facts["global_batch"].value if "global_batch" in facts else _batch(pasted_facts, notes)
     )
-    asked["global_batch_size"] = _in_tokens(asked, notes)
-    if given.get("precision") == ("fp8",):
-        asked["precision"] = (_recipe("fp8", pasted_facts),)
-    elif "precision" in facts and "precision" not in given:
-        asked["precision"] = (_recipe(str(facts["precision"].value), pasted_facts),)
+    fields["global_batch_size"] = _in_tokens(fields, notes)
+    if changed.get("precision") == ("fp8",):
+        fields["precision"] = (_recipe("fp8", pasted_facts),)
+    elif "precision" in facts and "precision" not in changed:
+        fields["precision"] = (_recipe(str(facts["precision"].value), pasted_facts),)
     framework = trainer_called(pasted_facts.trainer)
-    if framework and not {"framework", "stack", "launch"} & given.keys():
-        asked["framework"] = framework
-    asked |= _tuning(pasted_facts, given, notes)
-    is_given = bool({*LAYOUTS} & given.keys())
-    if not is_given:
-        asked |= _what_became(_layout(pasted_facts, gpus, notes), pasted_facts.run, notes)
+    if framework and not {"framework", "stack", "launch"} & changed.keys():
+        fields["framework"] = framework
+    fields |= _tuning(pasted_facts, changed, notes)
+    has_layout = bool({*LAYOUTS} & changed.keys())
+    if not has_layout:
+        fields |= _what_became(_layout(pasted_facts, gpus, notes), pasted_facts.run, notes)
     if pasted_facts.trainer and not framework:
         notes.append(
             f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
         )
-    made = AdviceQuestion(**asked)
-    made = _runnable(made, given, notes)
-    if is_given:
-        return made, notes
-    is_whole = not made.current and not _elsewhere(pasted_facts)
-    return _believed(made, notes, is_whole=is_whole), notes
+    advice_question = AdviceQuestion(**fields)
+    advice_question = _runnable(advice_question, changed, notes)
+    if has_layout:
+        return advice_question, notes
+    is_whole = not advice_question.current and not _elsewhere(pasted_facts)
+    return _believed(advice_question, notes, is_whole=is_whole), notes
 
 
 def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
@@ -105,15 +105,15 @@ def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
     return {"failed": f"{layout}{OF_HOST}" if run is RunSeen.HOST_FULL else layout}
 
 
-def _in_tokens(asked: Mapping[str, Any], notes: list[str]) -> str:
+def _in_tokens(fields: Mapping[str, Any], notes: list[str]) -> str:
     """The global batch; a number too large for sequences is taken for tokens."""
     from mofa_model import units
     from mofa_model.spec.training import DOUBTED
 
-    text = str(asked["global_batch_size"])
+    text = str(fields["global_batch_size"])
     if not re.fullmatch(r"\d[\d.]*[kKmMgG]?", text):
         return text
-    sequence = units.count(str(asked["sequence_length"]), field="--seq")
+    sequence = units.count(str(fields["sequence_length"]), field="--seq")
     if units.count(text, field="--global-batch") * sequence <= DOUBTED:
         return text
     notes.append(
@@ -185,23 +185,25 @@ def model_called(named: str, notes: list[str]) -> str:
             ) from None
         if not near:
             raise
-        said = "is a size alone" if is_size(named) else "is not known here"
-        notes.append(f"{named} {said}; the shape of {near} is taken; else give --model config.json")
+        doubt = "is a size alone" if is_size(named) else "is not known here"
+        notes.append(
+            f"{named} {doubt}; the shape of {near} is taken; else give --model config.json"
+        )
         return near
     return named
 
 
 def _gated(pasted_facts: PastedFacts) -> bool:
     """Whether the feed-forward part has a gate, as those of Llama's family have."""
-    for one in pasted_facts.settings:
-        if one.key in {
+    for setting in pasted_facts.settings:
+        if setting.key in {
             "swiglu",
             "use_swiglu",
             "glu_activation",
             "is_llama_config",
-        } and one.value.lower() not in {"false", "0"}:
+        } and setting.value.lower() not in {"false", "0"}:
             return True
-        if one.key in {
+        if setting.key in {
             "activation_type",
             "hidden_act",
             "activation_function",
@@ -211,7 +213,7 @@ def _gated(pasted_facts: PastedFacts) -> bool:
             "type",
             "model_type",
             "model_config_name",
-        } and re.search(r"swiglu|silu|geglu|llama|mistral|mixtral|qwen", one.value.lower()):
+        } and re.search(r"swiglu|silu|geglu|llama|mistral|mixtral|qwen", setting.value.lower()):
             return True
     return (
         "ffn" in pasted_facts.facts
@@ -225,11 +227,11 @@ def _recipe(word: str, pasted_facts: PastedFacts) -> str:
     if word != "fp8":
         trainer = trainer_called(pasted_facts.trainer)
         return framework(trainer).recipe(word) if trainer else word
-    told = next(
+    form_words = next(
         (
-            one.value.lower()
-            for one in pasted_facts.settings
-            if one.key in {"fp8_recipe", "float8_recipe_name", "recipe_name"}
+            setting.value.lower()
+            for setting in pasted_facts.settings
+            if setting.key in {"fp8_recipe", "float8_recipe_name", "recipe_name"}
         ),
         "",
     )
@@ -240,30 +242,30 @@ def _recipe(word: str, pasted_facts: PastedFacts) -> str:
         ("tensorwise", "fp8-tensorwise"),
         ("current", "fp8-current"),
     ):
-        if form in told:
+        if form in form_words:
             return name
     return "fp8-tensorwise" if pasted_facts.trainer == "torchtitan" else "fp8-delayed"
 
 
 def _tuning(
-    pasted_facts: PastedFacts, given: Mapping[str, Any], notes: list[str]
+    pasted_facts: PastedFacts, changed: Mapping[str, Any], notes: list[str]
 ) -> dict[str, Any]:
     facts = pasted_facts.facts
     task = str(facts["task"].value) if "task" in facts else ""
-    made: dict[str, Any] = {}
-    if (task in {"lora", "qlora"} or "lora_rank" in facts) and "adapter_rank" not in given:
-        made["adapter_rank"] = int(facts["lora_rank"].value) if "lora_rank" in facts else 16
+    fields: dict[str, Any] = {}
+    if (task in {"lora", "qlora"} or "lora_rank" in facts) and "adapter_rank" not in changed:
+        fields["adapter_rank"] = int(facts["lora_rank"].value) if "lora_rank" in facts else 16
         if "lora_rank" not in facts:
             notes.append("rank of adapters: nobody says it; 16 is taken")
         if task == "qlora":
-            made["base"] = "nf4"
-    if task == "dpo" and "task" not in given:
-        made["task"] = "dpo"
+            fields["base"] = "nf4"
+    if task == "dpo" and "task" not in changed:
+        fields["task"] = "dpo"
     elif task and task not in {"pre-training", "full fine-tune", "lora", "qlora", "dpo", "sft"}:
         notes.append(
             f"{task}: its generation and its other models are not priced; the answer is for training the model"
         )
-    return made
+    return fields
 
 
 def state_of(facts: Mapping[str, Fact]) -> str:
@@ -320,10 +322,10 @@ def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
 
     if pasted_facts.command is None or _elsewhere(pasted_facts):
         return ""
-    at, _ = program_at(pasted_facts.command)
+    start, _ = program_at(pasted_facts.command)
     words = pasted_facts.command.texts
-    if any("$" in word for word in words[:at]):  # what starts it says nothing of the layout
-        words = words[at:]
+    if any("$" in word for word in words[:start]):  # what starts it says nothing of the layout
+        words = words[start:]
     if not any(word.startswith("--") for word in words):
         return ""
     with suppress(InputError):
@@ -339,14 +341,17 @@ def _splits_sequence(pasted_facts: PastedFacts) -> bool:
     """Whether tensor-parallel ranks share the rest of a layer by the sequence: torchtitan's do
     unless told not to.
     """
-    told = {one.key: one.value.lower() for one in pasted_facts.settings}
+    settings = {setting.key: setting.value.lower() for setting in pasted_facts.settings}
     if pasted_facts.trainer == "torchtitan":
         no = (
-            told.get("no_enable_sequence_parallel", "false"),
-            told.get("enable_sequence_parallel", "true"),
+            settings.get("no_enable_sequence_parallel", "false"),
+            settings.get("enable_sequence_parallel", "true"),
         )
         return no == ("false", "true")
-    return told.get("sequence_parallel") in {"true", "1"} or told.get("tp_mode") == "reduce_scatter"
+    return (
+        settings.get("sequence_parallel") in {"true", "1"}
+        or settings.get("tp_mode") == "reduce_scatter"
+    )
 
 
 def _not_told(pasted_facts: PastedFacts) -> str:
@@ -362,10 +367,10 @@ def _not_told(pasted_facts: PastedFacts) -> str:
 
 def _by_command(pasted_facts: PastedFacts, name: str) -> bool:
     """Whether the text of the command says a fact, which goes before what files beside it say."""
-    said, command = pasted_facts.facts.get(name), pasted_facts.command
-    if said is None or command is None:
+    fact, command = pasted_facts.facts.get(name), pasted_facts.command
+    if fact is None or command is None:
         return False
-    return said.source.partition(":")[0] == command.where.partition(":")[0]
+    return fact.source.partition(":")[0] == command.where.partition(":")[0]
 
 
 def _open_degree(pasted_facts: PastedFacts) -> str:
@@ -374,8 +379,12 @@ def _open_degree(pasted_facts: PastedFacts) -> str:
     """
     rows = keys_of(pasted_facts.trainer)
     names = {word for fact in ("tp", "pp", "cp", "ep", "micro_batch") for word in rows[fact]}
-    found = (one for one in pasted_facts.settings if one.key in names and unknown(one.value))
-    return next((f"{one.key} ({one.value})" for one in found), "")
+    open_settings = (
+        setting
+        for setting in pasted_facts.settings
+        if setting.key in names and unknown(setting.value)
+    )
+    return next((f"{setting.key} ({setting.value})" for setting in open_settings), "")
 
 
 _NAMES_FILE: Final = re.compile(
@@ -388,21 +397,25 @@ def _elsewhere(pasted_facts: PastedFacts) -> str:
     is none.
     """
     if pasted_facts.command is None or any(
-        one.path.startswith(("zero_optimization", "deepspeed_config.", "distributed_type"))
-        for one in pasted_facts.settings
+        setting.path.startswith(("zero_optimization", "deepspeed_config.", "distributed_type"))
+        for setting in pasted_facts.settings
     ):
         return ""
-    here = {PurePosixPath(name).name for name, _ in pasted_facts.parts}
+    given_names = {PurePosixPath(name).name for name, _ in pasted_facts.parts}
     for before, word in pairwise(("", *pasted_facts.command.texts)):
         name, equals, value = word.partition("=")
         option, path = (name, value) if equals else (before, word)
-        is_file = re.search(r"\.(json|ya?ml)$", path) and PurePosixPath(path).name not in here
+        is_file = (
+            re.search(r"\.(json|ya?ml)$", path) and PurePosixPath(path).name not in given_names
+        )
         if is_file and _NAMES_FILE.fullmatch(option.replace("-", "_").lstrip("_")):
             return path
     return ""
 
 
-def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str]) -> AdviceQuestion:
+def _runnable(
+    question: AdviceQuestion, changed: Mapping[str, Any], notes: list[str]
+) -> AdviceQuestion:
     """The question without what was read and its trainer, as it is known here, would refuse; what
     is given by options stays, for who gives it wants to know.
     """
@@ -410,28 +423,28 @@ def _runnable(asked: AdviceQuestion, given: Mapping[str, Any], notes: list[str])
     from mofa_model.answers.advise import request_of
     from mofa_model.search import ANY
 
-    def refused(one: AdviceQuestion) -> str:
+    def refused(candidate: AdviceQuestion) -> str:
         with redirect_stderr(StringIO()):  # what is not priced is said with the answer, once
             try:
-                request = request_of(one)
+                request = request_of(candidate)
                 if request.framework != ANY:
                     question_of(request)
             except InputError as error:
                 return str(error)
         return ""
 
-    why, layout = refused(asked), "today's layout" if asked.current else "its layout"
-    alone = asked if {*LAYOUTS} & given.keys() else without_layout(asked)
-    trainer = asked.framework if "framework" in given else None
-    for without, said in (
-        (alone, layout),
-        (replace(asked, framework=trainer), str(asked.framework)),
-        (replace(alone, framework=trainer), f"{asked.framework} and {layout}"),
+    why, layout = refused(question), "today's layout" if question.current else "its layout"
+    bare = question if {*LAYOUTS} & changed.keys() else without_layout(question)
+    trainer = question.framework if "framework" in changed else None
+    for without, left_out in (
+        (bare, layout),
+        (replace(question, framework=trainer), str(question.framework)),
+        (replace(bare, framework=trainer), f"{question.framework} and {layout}"),
     ):
-        if why and without != asked and not refused(without):
-            notes.append(f"{why}; the answer leaves {said} out")
+        if why and without != question and not refused(without):
+            notes.append(f"{why}; the answer leaves {left_out} out")
             return without
-    return asked
+    return question
 
 
 BELIEVED: Final = 1.5
@@ -440,7 +453,7 @@ runs. [1]
 """
 
 
-def _believed(asked: AdviceQuestion, notes: list[str], *, is_whole: bool) -> AdviceQuestion:
+def _believed(question: AdviceQuestion, notes: list[str], *, is_whole: bool) -> AdviceQuestion:
     """The question without a layout that needs so much more memory than there is that something of
     it, as sharding or offloading, cannot have been told: one that runs, or one that is not
     told whole.
@@ -448,27 +461,27 @@ def _believed(asked: AdviceQuestion, notes: list[str], *, is_whole: bool) -> Adv
     from mofa_model.advice import memory_of_today
     from mofa_model.answers.advise import request_of
 
-    said = asked.current or asked.planned or asked.failed
-    if said is None:
-        return asked
+    layout = question.current or question.planned or question.failed
+    if layout is None:
+        return question
     with redirect_stderr(StringIO()):
-        request = request_of(asked)
+        request = request_of(question)
     memory = memory_of_today(request)
     if memory is None or memory[0] <= BELIEVED * memory[1]:
-        return asked
-    needs, limit = (f"{one / GIB:.0f} GiB" for one in memory)
-    if is_whole and _says_sharding(said.removesuffix(OF_HOST)):
-        return asked
-    may = "" if asked.current else "it cannot start, or "
+        return question
+    needs, limit = (f"{size / GIB:.0f} GiB" for size in memory)
+    if is_whole and _says_sharding(layout.removesuffix(OF_HOST)):
+        return question
+    may = "" if question.current else "it cannot start, or "
     notes.append(
-        f"{said} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer leaves it out"
+        f"{layout} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer leaves it out"
     )
-    return without_layout(asked)
+    return without_layout(question)
 
 
-def without_layout(asked: AdviceQuestion) -> AdviceQuestion:
+def without_layout(question: AdviceQuestion) -> AdviceQuestion:
     """The question without the layout that is there already."""
-    return replace(asked, current=None, planned=None, failed=None)
+    return replace(question, current=None, planned=None, failed=None)
 
 
 def _says_sharding(layout: str) -> bool:

@@ -48,25 +48,25 @@ def rewritten(
     if launch is None:
         return None
     job = SlurmJob(nodes=advice.nodes, gpus_per_node=advice.gpus // advice.nodes)
-    for one in texts:
-        if not one.is_inside and kind_of(one.text, one.name).is_script:
-            name = "script.sh" if one.name in _NO_FILES else PurePosixPath(one.name).name
-            if foreign := _foreign(own, asked, launch.trainer, one.text):
-                return name, ScriptChanged(text=one.text, left=(foreign,))
+    for pasted in texts:
+        if not pasted.is_inside and kind_of(pasted.text, pasted.name).is_script:
+            name = "script.sh" if pasted.name in _NO_FILES else PurePosixPath(pasted.name).name
+            if foreign := _foreign(own, asked, launch.trainer, pasted.text):
+                return name, ScriptChanged(text=pasted.text, left=(foreign,))
             if launch.trainer in KEYS:
-                command = read([one]).command
+                command = read([pasted]).command
                 words = () if command is None else command.texts
                 if why := _other_recipe(words, launch):
-                    return name, ScriptChanged(text=one.text, left=(why,))
+                    return name, ScriptChanged(text=pasted.text, left=(why,))
                 launch = over_file(launch, words, _file_of(words, texts, launch.trainer))
-            changed = in_place(one, launch, job)
-            is_by_file = launch.trainer in _BY_FILE and changed.text != one.text
+            changed = in_place(pasted, launch, job)
+            is_by_file = launch.trainer in _BY_FILE and changed.text != pasted.text
             if is_by_file and advice.strategy is not None:
-                others = [each for each in texts if each is not one]
+                others = [other for other in texts if other is not pasted]
                 made = [Pasted(text, file) for file, text in launch.files.items() if file == ENGINE]
-                told = [one._replace(text=changed.text), *others, *made]
-                if lost := _lost(advice.strategy, told, tuple(launch.files)):
-                    changed = ScriptChanged(text=one.text, left=(lost,))
+                changed_texts = [pasted._replace(text=changed.text), *others, *made]
+                if lost := _lost(advice.strategy, changed_texts, tuple(launch.files)):
+                    changed = ScriptChanged(text=pasted.text, left=(lost,))
             return name, changed
     return None
 
@@ -106,17 +106,17 @@ def _file_of(
     words: Sequence[str], texts: Sequence[Pasted], trainer: str
 ) -> Mapping[str, Any] | None:
     """The settings in the file that a command names, by key; None where the file was not given."""
-    at = file_of(words)
-    if at is None:
+    index = file_of(words)
+    if index is None:
         return {}
-    if trainer == torchtune.TRAINER and (known := torchtune.configuration(words[at])):
-        return known
-    tail = PurePosixPath(words[at]).name
-    beside = (one for one in texts if PurePosixPath(one.name).name == tail)
-    if (one := next(beside, None)) is None:
+    if trainer == torchtune.TRAINER and (settings := torchtune.configuration(words[index])):
+        return settings
+    tail = PurePosixPath(words[index]).name
+    beside = (pasted for pasted in texts if PurePosixPath(pasted.name).name == tail)
+    if (pasted := next(beside, None)) is None:
         return None
     with suppress(InputError):
-        return document_for(trainer, one.text, one.name)
+        return document_for(trainer, pasted.text, pasted.name)
     return None
 
 
@@ -126,16 +126,18 @@ def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str])
     How ranks share their work may stand in a file beside the script, which keeps its old settings.
     `written` are the files that the launch brings.
     """
-    told = read(changed)
+    pasted_facts = read(changed)
     text = format_strategy(strategy)
     words = dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
     shared = [f"{name}={words[name]}" for name in ("tp", "cp") if words.get(name, "1") != "1"]
     if shared:
         return f"{' and '.join(shared)} of the advice stands in accelerate.yaml, and not in its command: launch.sh starts it"
-    advised, state = words.get("optimizer", ""), state_of(told.facts)
-    names = [one.value for one in told.settings if one.key.startswith("deepspeed")]
+    advised, state = words.get("optimizer", ""), state_of(pasted_facts.facts)
+    names = [
+        setting.value for setting in pasted_facts.settings if setting.key.startswith("deepspeed")
+    ]
     elsewhere = [
-        one for one in names if one.endswith(".json") and PurePosixPath(one).name not in written
+        name for name in names if name.endswith(".json") and PurePosixPath(name).name not in written
     ]
     if not state and elsewhere and advised != "replicated":
         return f"{elsewhere[0]} says how its ranks share their states, and the advice is {advised}: launch.sh starts it"

@@ -126,7 +126,7 @@ class PasteAnswer(UserAnswer):
 
         if self.answer is None:
             return ()
-        said = [
+        facts_read = [
             f"{WORDS.get(name, name)} {fact.value}"
             for name, fact in self.pasted_facts.facts.items()
             if name in _SHOWN
@@ -135,12 +135,12 @@ class PasteAnswer(UserAnswer):
         lines = list(brief(self.answer.advice, self._next_command(folder)))
         if named:
             trainer = f" ({self.pasted_facts.trainer})" if self.pasted_facts.trainer else ""
-            lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(said)}"))
-        told = (*self.pasted_facts.disagree, *self.notes)
+            lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(facts_read)}"))
+        notes = (*self.pasted_facts.disagree, *self.notes)
         # What does not enter the answer stands before what was assumed for it.
         room = min(_NOTES, LONGEST - len(lines))
-        for one in sorted(told, key=lambda one: "leaves" not in one)[:room]:
-            lines.insert(len(lines) - 1, BriefLine("note", one))
+        for note in sorted(notes, key=lambda note: "leaves" not in note)[:room]:
+            lines.insert(len(lines) - 1, BriefLine("note", note))
         return tuple(lines)
 
     def brief_text(self, width: int = 80, folder: str = "") -> str:
@@ -173,7 +173,7 @@ class PasteAnswer(UserAnswer):
     @property
     def again(self) -> str:
         """The words of the command that asks this question again."""
-        typed = {one.name: one.text for one in self.texts if one.name == "the command"}
+        typed = {pasted.name: pasted.text for pasted in self.texts if pasted.name == "the command"}
         names = [
             "-" if name == "standard input" else shlex.quote(masked_line(typed.get(name, name)))
             for name, _ in self.pasted_facts.parts
@@ -199,14 +199,14 @@ class PasteAnswer(UserAnswer):
 
 
 def _known(pasted_facts: PastedFacts) -> str:
-    said = [
+    facts = [
         f"{WORDS.get(name, name)} {pasted_facts.facts[name].value}"
         for name in ("model", "seq", "global_batch", "gpus")
         if name in pasted_facts.facts
     ]
     named = ", ".join(name for name, _ in pasted_facts.parts)
     says = "says" if len(pasted_facts.parts) < 2 else "say"
-    return f"{named} {says} {', '.join(said) or 'none of them'}" if named else ""
+    return f"{named} {says} {', '.join(facts) or 'none of them'}" if named else ""
 
 
 def texts_of(names: Sequence[str]) -> list[Pasted]:
@@ -214,10 +214,14 @@ def texts_of(names: Sequence[str]) -> list[Pasted]:
     from mofa_model import files
 
     folders = {
-        one: f"{one.rstrip('/')}/config.json" for one in names if files.path_kind(one) == "folder"
+        name: f"{name.rstrip('/')}/config.json"
+        for name in names
+        if files.path_kind(name) == "folder"
     }
-    paths = [folders.get(one, one) for one in names]
-    return [Pasted(files.read_text(one), "standard input" if one == "-" else one) for one in paths]
+    paths = [folders.get(name, name) for name in names]
+    return [
+        Pasted(files.read_text(name), "standard input" if name == "-" else name) for name in paths
+    ]
 
 
 _BESIDE: Final = re.compile(r"[\w./~+-]+\.(?:json|ya?ml|toml|sh|sbatch|slurm)(?![\w.])")
@@ -231,33 +235,33 @@ def beside(texts: Sequence[Pasted]) -> list[Pasted]:
     """
     from mofa_model import files
 
-    found = [_taken_out(one) for one in texts]
-    seen = {PurePosixPath(one.name).name for one in texts}
-    for one in tuple(found):
-        if not kind_of(one.text, one.name).is_script:
+    texts_read = [_taken_out(pasted) for pasted in texts]
+    seen = {PurePosixPath(pasted.name).name for pasted in texts}
+    for pasted in tuple(texts_read):
+        if not kind_of(pasted.text, pasted.name).is_script:
             continue
-        folder = PurePosixPath(one.name).parent
-        for named in dict.fromkeys(_BESIDE.findall(one.text)):
+        folder = PurePosixPath(pasted.name).parent
+        for named in dict.fromkeys(_BESIDE.findall(pasted.text)):
             tail = PurePosixPath(named).name
             path = next(
                 (p for p in (str(folder / named), named) if files.path_kind(p) == "file"), ""
             )
-            if not path or tail in seen or len(found) >= len(texts) + MOST_BESIDE:
+            if not path or tail in seen or len(texts_read) >= len(texts) + MOST_BESIDE:
                 continue
             with suppress(InputError):
                 text = files.read_text(path)
                 if kind_of(text, path) in _NAMED_KINDS:
                     seen.add(tail)
-                    found.append(Pasted(text, path))
-    return found
+                    texts_read.append(Pasted(text, path))
+    return texts_read
 
 
-def _taken_out(one: Pasted) -> Pasted:
-    if one.run is not RunSeen.UNSEEN:
-        return one
-    text = unwrapped(one.text, one.name)
-    is_inside = one.is_inside or text != one.text
-    return one._replace(text=text, is_inside=is_inside, run=run_seen(one.text))
+def _taken_out(pasted: Pasted) -> Pasted:
+    if pasted.run is not RunSeen.UNSEEN:
+        return pasted
+    text = unwrapped(pasted.text, pasted.name)
+    is_inside = pasted.is_inside or text != pasted.text
+    return pasted._replace(text=text, is_inside=is_inside, run=run_seen(pasted.text))
 
 
 _NAMED_KINDS: Final = frozenset(
@@ -277,31 +281,31 @@ def answered(
 
     if not texts and not question.model:
         raise Missing(dict([ASKED["model"]]), also="or give a file, or - for standard input")
-    texts = [_taken_out(one) for one in texts]
+    texts = [_taken_out(pasted) for pasted in texts]
     pasted_facts = (
         read(texts) if texts else PastedFacts(kind=PastedKind.MODEL, trainer="", facts={})
     )
     _check(pasted_facts, texts)
     _check_told(pasted_facts, texts)
-    said = said_by_options(question, pasted_facts)
-    if _is_another(pasted_facts, said):
+    option_facts = said_by_options(question, pasted_facts)
+    if _is_another(pasted_facts, option_facts):
         pasted_facts = replace(pasted_facts, run=RunSeen.UNSEEN)
-    pasted_facts = replace(pasted_facts, facts={**pasted_facts.facts, **said})
+    pasted_facts = replace(pasted_facts, facts={**pasted_facts.facts, **option_facts})
     assumed = list[str]()
     pasted_facts = with_usual_nodes(question, pasted_facts, assumed)
     asks = tuple(missing(pasted_facts))
-    open_ones = {*asks} - {"gpus"}
-    if open_ones <= {*ASSUMED} and (assumes or not open_ones or not may_say_more(pasted_facts)):
-        pasted_facts, usual = with_usual_numbers(pasted_facts, question, sorted(open_ones))
-        assumed += usual
+    open_facts = {*asks} - {"gpus"}
+    if open_facts <= {*ASSUMED} and (assumes or not open_facts or not may_say_more(pasted_facts)):
+        pasted_facts, sentences = with_usual_numbers(pasted_facts, question, sorted(open_facts))
+        assumed += sentences
         if "gpus" in asks:
-            pasted_facts, few = with_fewest(question, pasted_facts)
+            pasted_facts, sentence = with_fewest(question, pasted_facts)
             question = replace(
                 question,
                 gpus=str(pasted_facts.facts["gpus"].value),
                 constraints=(*question.constraints, ON_DEVICES),
             )
-            assumed = [few, *assumed]
+            assumed = [sentence, *assumed]
         asks = ()
     if asks:
         if question.model:
@@ -327,26 +331,28 @@ def answered(
     )
 
 
-def _is_another(pasted_facts: PastedFacts, said: Mapping[str, Fact]) -> bool:
+def _is_another(pasted_facts: PastedFacts, option_facts: Mapping[str, Fact]) -> bool:
     """Whether options ask for another run than the texts describe: other size, sequence
     or batch.
     """
-    told = pasted_facts.facts
+    facts = pasted_facts.facts
     return any(
-        name in said and name in told and str(said[name].value) != str(told[name].value)
+        name in option_facts
+        and name in facts
+        and str(option_facts[name].value) != str(facts[name].value)
         for name in ("gpus", "nodes", "seq", "global_batch")
     )
 
 
 def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
-    for one, (name, kind) in zip(texts, pasted_facts.parts, strict=False):
-        if not one.text.strip():
+    for pasted, (name, kind) in zip(texts, pasted_facts.parts, strict=False):
+        if not pasted.text.strip():
             raise BadFile(
                 name, "is empty; give a script, a file of settings, or a model's config.json"
             )
-        is_log = one.run is not RunSeen.UNSEEN or _CRASHED.search(one.text)
+        is_log = pasted.run is not RunSeen.UNSEEN or _CRASHED.search(pasted.text)
         if kind is PastedKind.UNKNOWN and not (is_log and len(texts) > 1):
-            first = " ".join(one.text.split())[:60]
+            first = " ".join(pasted.text.split())[:60]
             raise BadFile(
                 name,
                 f"is nothing that is known here; it begins with {first!r}; give a shell or batch script, a file of a"
@@ -359,7 +365,7 @@ _CRASHED: Final = re.compile(r"Traceback \(most recent|out of memory|Segmentatio
 
 def _check_told(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
     """Refuse a log of a crash that says nothing of its training."""
-    if texts and not pasted_facts.facts and any(_CRASHED.search(one.text) for one in texts):
+    if texts and not pasted_facts.facts and any(_CRASHED.search(pasted.text) for pasted in texts):
         raise BadFile(
             texts[0].name,
             "is a log of a crash that says nothing of its training; give the script that was started, or the"

@@ -71,15 +71,16 @@ def _of_manifest(text: str, name: str) -> Iterator[ReviewedLaunch]:
             faults = [DirectiveFault(lines.number(_field(refused)), refused)] if refused else []
             yield ReviewedLaunch(name=name, facts={}, launch_found=None, faults=faults, kind=kind)
             continue
-        seen = identify(item.value)
-        launch = seen.launch_found
+        identified = identify(item.value)
+        launch = identified.launch_found
         yield ReviewedLaunch(
             name=name,
             facts={
-                key: Fact(one.value, lines.place(one.source)) for key, one in seen.facts.items()
+                key: Fact(fact.value, lines.place(fact.source))
+                for key, fact in identified.facts.items()
             },
             launch_found=launch and launch._replace(where=lines.place(launch.where)),
-            program_calls=[lines.placed(one) for one in seen.program_calls],
+            program_calls=[lines.placed(call) for call in identified.program_calls],
             kind=kind,
         )
 
@@ -105,13 +106,13 @@ class _Lines:
 
     def number(self, path: str) -> int:
         """The line of a field, as of `spec.jobs[0].image`; of the nearest one above it. [1]"""
-        node, left = self._node, path
+        node, rest = self._node, path
         line = int(node.start_mark.line)
-        while left:
-            found = _child(node, left)
-            if found is None:
+        while rest:
+            child = _child(node, rest)
+            if child is None:
                 break
-            node, left, line = found
+            node, rest, line = child
         return 1 + line
 
     def place(self, path: str) -> str:
@@ -121,7 +122,7 @@ class _Lines:
     def placed(self, call: ProgramCall) -> ProgramCall:
         """A command with its places as lines."""
         return ProgramCall(
-            words=tuple(one._replace(where=self.place(one.where)) for one in call.words),
+            words=tuple(word._replace(where=self.place(word.where)) for word in call.words),
             where=self.place(call.where),
         )
 
@@ -131,12 +132,12 @@ def _child(node: Any, path: str) -> tuple[Any, str, int] | None:
     if isinstance(node.value, str):
         return None
     if path.startswith("["):
-        number, _, left = path[1:].partition("]")
-        at = int(number) if number.isdigit() else -1
-        if not 0 <= at < len(node.value) or isinstance(node.value[at], tuple):
+        number, _, rest = path[1:].partition("]")
+        index = int(number) if number.isdigit() else -1
+        if not 0 <= index < len(node.value) or isinstance(node.value[index], tuple):
             return None
-        return node.value[at], left.lstrip("."), int(node.value[at].start_mark.line)
-    pairs = [one for one in node.value if isinstance(one, tuple)]
+        return node.value[index], rest.lstrip("."), int(node.value[index].start_mark.line)
+    pairs = [pair for pair in node.value if isinstance(pair, tuple)]
     named = [  # a key may have dots, as nvidia.com/gpu.product has: the longest is meant
         (key, value)
         for key, value in pairs
@@ -144,5 +145,5 @@ def _child(node: Any, path: str) -> tuple[Any, str, int] | None:
     ]
     if not named:
         return None
-    key, value = max(named, key=lambda one: len(one[0].value))
+    key, value = max(named, key=lambda pair: len(pair[0].value))
     return value, path[len(key.value) :].lstrip("."), int(key.start_mark.line)

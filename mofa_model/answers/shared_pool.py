@@ -44,7 +44,7 @@ def simulate_pool(
         preempts=question.preempt,
         jobs=tuple(_job_of(text, question, job) for text in question.jobs),
     )
-    names = [one.name for one in pool.jobs]
+    names = [pool_job.name for pool_job in pool.jobs]
     if len(set(names)) < len(names):
         raise BadValue("--job", ", ".join(names), "give each job a name of its own")
     duration = time_of(question.duration, "--duration", least=1e-9)
@@ -63,9 +63,9 @@ def _failures_known(job: Job) -> float:
     certain. [1]
     """
     modes = job.reliability.classes
-    if all(one.rate.exactly is not None for one in modes):
+    if all(mode.rate.exactly is not None for mode in modes):
         return math.inf
-    return max(sum(one.rate.failures for one in modes if one.rate.exactly is None), 0.5)
+    return max(sum(mode.rate.failures for mode in modes if mode.rate.exactly is None), 0.5)
 
 
 def _job_of(text: str, question: SimulateQuestion, shared: Job) -> PoolJob:
@@ -115,34 +115,39 @@ def _document(
 
     def quantiles(values: Any) -> dict[str, float | None]:
         """None where it lies beyond the run."""
-        found = np.quantile(values, list(_QUANTILES.values()), method="inverted_cdf")
+        quantile_values = np.quantile(values, list(_QUANTILES.values()), method="inverted_cdf")
         return {
-            name: float(one) if math.isfinite(one) else None
-            for name, one in zip(_QUANTILES, found, strict=True)
+            name: float(value) if math.isfinite(value) else None
+            for name, value in zip(_QUANTILES, quantile_values, strict=True)
         }
 
     def share(part: str) -> Any:
         return np.array(
-            [getattr(one, f"{part}_node_time") / (one.duration * nodes) for one in outcomes]
+            [
+                getattr(outcome, f"{part}_node_time") / (outcome.duration * nodes)
+                for outcome in outcomes
+            ]
         )
 
     rows = []
-    for at, job in enumerate(jobs):
-        own = [one.of_jobs[at] for one in outcomes]
-        held = np.array([one.held_time for one in own])
-        kept = np.array([one.kept_time for one in own])
+    for index, job in enumerate(jobs):
+        of_job = [outcome.of_jobs[index] for outcome in outcomes]
+        held = np.array([outcome.held_time for outcome in of_job])
+        kept = np.array([outcome.kept_time for outcome in of_job])
         rows.append(
             {
                 "name": job.name,
                 "nodes": job.scenario.nodes,
                 "interval_steps": job.scenario.steps,
-                "finished_share": float(np.mean([math.isfinite(one.finished) for one in own])),
-                "finish_s": quantiles([one.finished for one in own]),
-                "queued_s": float(np.mean([one.queued for one in own])),
-                "lacked_node_s": float(np.mean([one.lacked for one in own])),
+                "finished_share": float(
+                    np.mean([math.isfinite(outcome.finished) for outcome in of_job])
+                ),
+                "finish_s": quantiles([outcome.finished for outcome in of_job]),
+                "queued_s": float(np.mean([outcome.queued for outcome in of_job])),
+                "lacked_node_s": float(np.mean([outcome.lacked for outcome in of_job])),
                 "ettr": float(np.mean(kept[held > 0] / held[held > 0])) if np.any(held) else 0.0,
-                "failures": float(np.mean([one.failures for one in own])),
-                "preempted": float(np.mean([one.preempted for one in own])),
+                "failures": float(np.mean([outcome.failures for outcome in of_job])),
+                "preempted": float(np.mean([outcome.preempted for outcome in of_job])),
             }
         )
     effective = share("kept")
@@ -179,17 +184,17 @@ def pool_tables(document: dict[str, Any]) -> list[Table]:
     )
     rows = tuple(
         (
-            one["name"],
-            one["nodes"],
-            one["finished_share"],
-            *(one["finish_s"][name] for name in _QUANTILES),
-            one["queued_s"],
-            one["lacked_node_s"],
-            one["ettr"],
-            one["failures"],
-            one["preempted"],
+            job["name"],
+            job["nodes"],
+            job["finished_share"],
+            *(job["finish_s"][name] for name in _QUANTILES),
+            job["queued_s"],
+            job["lacked_node_s"],
+            job["ettr"],
+            job["failures"],
+            job["preempted"],
         )
-        for one in jobs
+        for job in jobs
     )
     notes = (
         f"{document['runs']} runs of at most {length}; P10, P50 and P90 of the time to the end.",

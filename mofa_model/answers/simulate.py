@@ -100,11 +100,11 @@ def simulate(
     result = runs.simulate_runs(
         scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
     )
-    line = (
+    stretches = (
         runs.timeline(scenario, duration=duration, seed=question.seed) if question.timeline else ()
     )
     document = _document(
-        result, float(model.ettr(job, steps, every) / model.available(job)), steps, every, line
+        result, float(model.ettr(job, steps, every) / model.available(job)), steps, every, stretches
     )
     document["timeline"] = document["timeline"][: question.timeline]
     return SimulateAnswer(question=question, document=document)
@@ -139,7 +139,7 @@ def _document(
     exact: float,
     steps: int,
     every: tuple[int, ...],
-    line: tuple[TimelineStretch, ...],
+    stretches: tuple[TimelineStretch, ...],
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -161,16 +161,16 @@ def _document(
         },
         "failures": float(np.mean(result.failures)),
         "lost_s": {name: seconds for name, seconds in result.lost.items() if seconds > 0},
-        "timeline": _merged(line),
+        "timeline": _merged(stretches),
     }
 
 
-def _merged(line: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
+def _merged(stretches: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
     """A time line reduced to two stretches for each failure: recovering, then training with
     its saves.
     """
     merged: list[dict[str, Any]] = []
-    for stretch in line:
+    for stretch in stretches:
         what = "recovering" if stretch.phase == "recovering" else "training"
         saves = int(stretch.phase == "saving" and not stretch.failure)
         if merged and merged[-1]["what"] == what and not merged[-1]["ended_by"]:

@@ -132,8 +132,8 @@ def sweep(
     varied = [parse_vary(text) for text in question.vary]
     training.require(
         question,
-        said=[PARAMETERS.get(name, name) for name, _ in varied] if varied else ["gpus"],
-        first={} if varied else {"--vary": "gpus=64,128"},
+        given_elsewhere=[PARAMETERS.get(name, name) for name, _ in varied] if varied else ["gpus"],
+        more_examples={} if varied else {"--vary": "gpus=64,128"},
     )
     points = points_of(varied)
     rows: list[Row] = []
@@ -206,9 +206,9 @@ def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
             compared.append((row, figures))
             continue
         step, tokens = figures["step_seconds"], figures["tokens_per_second"]
-        here = (step, units.count(figures[size], field=size), tokens * step)
-        base = first.setdefault(tuple(figures[name] for name in names if name != size), here)
-        compared.append((row, {**figures, "linearity": float(scaling_linearity(*here, base))}))
+        run = (step, units.count(figures[size], field=size), tokens * step)
+        base = first.setdefault(tuple(figures[name] for name in names if name != size), run)
+        compared.append((row, {**figures, "linearity": float(scaling_linearity(*run, base))}))
     return [row for _, row in sorted(compared, key=lambda pair: pair[0])]
 
 
@@ -268,17 +268,17 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
 def _request(
     question: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]
 ) -> Request:
-    asked = training.request_of(question)
+    request = training.request_of(question)
     fixed = (
         ()
         if question.strategy
         else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
     )
     return replace(
-        asked,
-        problems=_calibrated(asked.problems, constants),
-        trainers=tuple((name, _calibrated(some, constants)) for name, some in asked.trainers),
-        constraints=(*asked.constraints, *fixed),
+        request,
+        problems=_calibrated(request.problems, constants),
+        trainers=tuple((name, _calibrated(cases, constants)) for name, cases in request.trainers),
+        constraints=(*request.constraints, *fixed),
         top=0,  # alternatives are searched for, and a sweep shows none
     )
 
@@ -301,13 +301,15 @@ def _calibrated(
     problems: tuple[SearchCase, ...], constants: Mapping[str, str]
 ) -> tuple[SearchCase, ...]:
     """The problems with other measured constants."""
-    found = []
+    calibrated = []
     for problem in problems:
         calibration = problem.cluster.calibration
         for name, text in constants.items():
             calibration = calibration.stated(name, _constant(name, text))
-        found.append(replace(problem, cluster=replace(problem.cluster, calibration=calibration)))
-    return tuple(found)
+        calibrated.append(
+            replace(problem, cluster=replace(problem.cluster, calibration=calibration))
+        )
+    return tuple(calibrated)
 
 
 def _constant(name: str, text: str) -> float:

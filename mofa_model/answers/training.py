@@ -38,28 +38,32 @@ A_SHEET: Final = "or give its data sheet: --device-file FILE"
 def require(
     question: TrainingQuestion,
     *,
-    said: Collection[str] = (),
-    first: Mapping[str, str] | None = None,
+    given_elsewhere: Collection[str] = (),
+    more_examples: Mapping[str, str] | None = None,
     also: str = "",
 ) -> None:
     """Refuse a question that lacks something; the error names everything that it lacks.
 
-    `said` are fields that are given elsewhere, `first` has examples of what else is lacking, and
+    `given_elsewhere` are fields that need no option, `more_examples` has what else is lacking, and
     `also` is a sentence that the error adds.
     """
     if (
         question.gpu is not None or question.device_file
     ):  # what is shown for the rest shall be answered
         _gpu(question)
-    counted = question.nodes is not None or "nodes" in said or getattr(question, "max_nodes", None)
-    said = {*said, "gpus"} if counted else said
-    said = {*said, "gpu"} if question.device_file else said
+    counted = (
+        question.nodes is not None
+        or "nodes" in given_elsewhere
+        or getattr(question, "max_nodes", None)
+    )
+    given_elsewhere = {*given_elsewhere, "gpus"} if counted else given_elsewhere
+    given_elsewhere = {*given_elsewhere, "gpu"} if question.device_file else given_elsewhere
     lacking = {
         question.options[name].flag: example
         for name, example in _NEEDED.items()
-        if getattr(question, name) is None and name not in said
+        if getattr(question, name) is None and name not in given_elsewhere
     }
-    if lacking := {**(first or {}), **lacking}:
+    if lacking := {**(more_examples or {}), **lacking}:
         raise Missing(lacking, also=also)
 
 
@@ -70,7 +74,7 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
     def quantity(text: str | None, field: str) -> float | None:
         return units.parse(text, "B", field=field) if text else None
 
-    require(question, said=() if nodes is None else ("nodes",))
+    require(question, given_elsewhere=() if nodes is None else ("nodes",))
     model = presets.model_named(str(question.model))
     if question.imbalance is not None:
         model = read_imbalance(model, str(question.imbalance), field="--imbalance")
@@ -89,7 +93,7 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
     loss = Loss(question.loss if "loss" in question.changed_fields() else usual)
     up, out = question.scale_up, question.scale_out
     count = nodes_of(question) if nodes is None else nodes
-    found = []
+    cases = []
     recipes = question.precision or (trainer.usual("precisions", "bf16"),)
     for recipe in ",".join(recipes).split(","):
         name = presets.resolve("precisions", recipe.strip(), field="--precision")
@@ -126,8 +130,8 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
         cluster = part_of(cluster, _devices(question, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
         cluster.device.peak_rate(precision.gemm)  # refuses a device without the format
-        found.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
-    return tuple(found)
+        cases.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
+    return tuple(cases)
 
 
 def _documents(question: TrainingQuestion) -> Lengths | None:
@@ -179,15 +183,15 @@ def nodes_of(question: TrainingQuestion) -> int:
     if question.nodes is not None:
         return _at_least_one(units.count(question.nodes, field="--nodes"), "--nodes")
     gpus, per_node = _gpus(question), _per_node(question)
-    found = places(gpus, per_node)
-    if found is None:
+    placement = places(gpus, per_node)
+    if placement is None:
         right = f"give whole nodes of {per_node}, or at most {per_node} of one node"
         right += ", or another --gpus-per-node"
         if gpus > per_node:
             below = gpus // per_node * per_node
             right += f"; near are {below} and {below + per_node}"
         raise BadValue("--gpus", gpus, right)
-    return found[0]
+    return placement[0]
 
 
 def reliability_of(question: LayoutQuestion, cluster: Cluster) -> Reliability:
@@ -199,58 +203,58 @@ def reliability_of(question: LayoutQuestion, cluster: Cluster) -> Reliability:
 
     whole = _per_node(question)
     rate = {} if question.failure_rate is None else {"per_node_day": question.failure_rate}
-    found = assumed_reliability(float(whole * cluster.host.link.bandwidth), **rate)
+    reliability = assumed_reliability(float(whole * cluster.host.link.bandwidth), **rate)
     if question.hang is not None:
-        found = replace(found, hangs=hangs_of(question.hang))
-    tier = replace(found.tiers[0], asynchronous=not question.sync)
+        reliability = replace(reliability, hangs=hangs_of(question.hang))
+    tier = replace(reliability.tiers[0], asynchronous=not question.sync)
     if text := question.checkpoint_bandwidth:
         bandwidth = units.parse(text, "B/s", field="--checkpoint-bandwidth")
         if bandwidth <= 0:
             raise BadValue("--checkpoint-bandwidth", text, "give a bandwidth above zero")
         tier = replace(tier, node_bandwidth=bandwidth)
-    return part_of_storage(replace(found, tiers=(tier,)), cluster.gpus_per_node / whole)
+    return part_of_storage(replace(reliability, tiers=(tier,)), cluster.gpus_per_node / whole)
 
 
-def request_of(asked: LayoutQuestion) -> Request:
+def request_of(question: LayoutQuestion) -> Request:
     """What the model is asked."""
     from mofa_model.advice import Request
 
-    most = asked.max_nodes
-    if most is not None and (asked.nodes is not None or asked.gpus is not None):
-        raise BadValue("--max-nodes", most, "give --max-nodes, or --nodes, or --gpus")
-    nodes = units.count(most, field="--max-nodes") if most else nodes_of(asked)
-    problems = problems_of(asked, nodes)
-    size = asked.checkpoint_size
+    max_nodes = question.max_nodes
+    if max_nodes is not None and (question.nodes is not None or question.gpus is not None):
+        raise BadValue("--max-nodes", max_nodes, "give --max-nodes, or --nodes, or --gpus")
+    nodes = units.count(max_nodes, field="--max-nodes") if max_nodes else nodes_of(question)
+    problems = problems_of(question, nodes)
+    size = question.checkpoint_size
     request = Request(
         problems=problems,
-        reliability=reliability_of(asked, problems[0].cluster),
+        reliability=reliability_of(question, problems[0].cluster),
         nodes=nodes,
-        fewer_nodes=most is not None,
-        objective=asked.objective or "time",
-        framework=framework_of(asked),
-        trainers=trainers_of(asked, problems),
-        constraints=tuple(asked.constraints),
-        lifted=lifted(asked),
-        recovery_plans=_plans(asked),
-        risk=asked.risk,
-        odds=not asked.by_estimate,
+        fewer_nodes=max_nodes is not None,
+        objective=question.objective or "time",
+        framework=framework_of(question),
+        trainers=trainers_of(question, problems),
+        constraints=tuple(question.constraints),
+        lifted=lifted(question),
+        recovery_plans=_plans(question),
+        risk=question.risk,
+        odds=not question.by_estimate,
         checkpoint_bytes=size_of(size) if size else None,
     )
-    return with_layout(asked, request)
+    return with_layout(question, request)
 
 
-def with_layout(asked: LayoutQuestion, request: Request) -> Request:
+def with_layout(question: LayoutQuestion, request: Request) -> Request:
     """The request with the layout in it that is there already. Every door that takes one
     asks here.
     """
     from mofa_model.advice import with_failed
 
-    said = {name: text for name in LAYOUTS if (text := getattr(asked, name))}
-    if not said:
+    layouts = {name: text for name in LAYOUTS if (text := getattr(question, name))}
+    if not layouts:
         return request
-    name, text = said.popitem()
-    flag = asked.options[name].flag
-    if said:
+    name, text = layouts.popitem()
+    flag = question.options[name].flag
+    if layouts:
         right = (
             "give --current for a layout that runs, --planned for one that did not run yet, or --failed for"
             " one that ran out of memory"
@@ -262,64 +266,64 @@ def with_layout(asked: LayoutQuestion, request: Request) -> Request:
     return replace(request, current=layout, current_runs=name == "current")
 
 
-def _plans(asked: LayoutQuestion) -> tuple[RecoveryPlan, ...]:
-    if not asked.recovery:
+def _plans(question: LayoutQuestion) -> tuple[RecoveryPlan, ...]:
+    if not question.recovery:
         return ()
     from mofa_model.spec.recovery_plans import plans_of
 
-    return plans_of(tuple(asked.recovery))
+    return plans_of(tuple(question.recovery))
 
 
-def lifted(asked: LayoutQuestion) -> tuple[str, ...]:
+def lifted(question: LayoutQuestion) -> tuple[str, ...]:
     """Expert rules that are not applied; `--allow` lifts the one on what nobody measured."""
     from mofa_model.search import Rejection
 
-    return (*asked.lift, *((Rejection.NOT_MEASURED.value,) if asked.allow else ()))
+    return (*question.lift, *((Rejection.NOT_MEASURED.value,) if question.allow else ()))
 
 
-def framework_of(asked: TrainingQuestion) -> str:
+def framework_of(question: TrainingQuestion) -> str:
     """The trainer's id: as given, else that of the stack, else any."""
     from mofa_model.search import framework
 
-    if asked.framework is not None:
-        return framework(asked.framework, field="--framework").name
+    if question.framework is not None:
+        return framework(question.framework, field="--framework").name
     try:
-        return framework(asked.stack or "any").name
+        return framework(question.stack or "any").name
     except UnknownName:
         return "any"
 
 
-def stack_of(asked: TrainingQuestion) -> str:
+def stack_of(question: TrainingQuestion) -> str:
     """The stack's id: as given, else the trainer's, else the id for an unknown stack."""
-    if asked.stack is not None:
-        return presets.resolve("stacks", asked.stack, field="--stack")
-    return presets.stack_of(asked.framework or "default")
+    if question.stack is not None:
+        return presets.resolve("stacks", question.stack, field="--stack")
+    return presets.stack_of(question.framework or "default")
 
 
-def _per_node(asked: TrainingQuestion) -> int:
+def _per_node(question: TrainingQuestion) -> int:
     """Devices of a whole node."""
-    return asked.gpus_per_node or int(presets.cluster(_gpu(asked), 1).gpus_per_node)
+    return question.gpus_per_node or int(presets.cluster(_gpu(question), 1).gpus_per_node)
 
 
-def _gpus(asked: TrainingQuestion) -> int:
-    return _at_least_one(units.count(asked.gpus, field="--gpus"), "--gpus")
+def _gpus(question: TrainingQuestion) -> int:
+    return _at_least_one(units.count(question.gpus, field="--gpus"), "--gpus")
 
 
-def _devices(asked: TrainingQuestion, per_node: int) -> int:
+def _devices(question: TrainingQuestion, per_node: int) -> int:
     """Devices of each node that the job has: all, but where it asks for fewer than one node has."""
-    return per_node if asked.gpus is None else min(per_node, _gpus(asked))
+    return per_node if question.gpus is None else min(per_node, _gpus(question))
 
 
-def _gpu(asked: TrainingQuestion) -> str:
+def _gpu(question: TrainingQuestion) -> str:
     """The device or a cloud's node, by the name that it was given."""
-    if asked.device_file:
-        name = presets.device_of_file(asked.device_file)
-        if asked.gpu is not None and presets.meanings("devices", asked.gpu) != (name,):
-            right = f"{asked.device_file} is the data sheet of {name}; give one of them"
-            raise BadValue("--gpu", asked.gpu, right)
+    if question.device_file:
+        name = presets.device_of_file(question.device_file)
+        if question.gpu is not None and presets.meanings("devices", question.gpu) != (name,):
+            right = f"{question.device_file} is the data sheet of {name}; give one of them"
+            raise BadValue("--gpu", question.gpu, right)
         return name
-    presets.resolve("devices", asked.gpu, field="--gpu", also=A_SHEET)
-    return str(asked.gpu)
+    presets.resolve("devices", question.gpu, field="--gpu", also=A_SHEET)
+    return str(question.gpu)
 
 
 def _at_least_one(value: int, name: str) -> int:
@@ -345,18 +349,18 @@ def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
     from mofa_model.launch import read_layout
     from mofa_model.strategy import Sharding
 
-    left: list[str] = []
+    unpriced: list[str] = []
     # Nobody shards on one rank of a trainer that else runs fp32 weights under autocast.
-    apart = bool(problem.cluster.calibration.memory.autocast)
-    found = read_layout(
+    autocast = bool(problem.cluster.calibration.memory.autocast)
+    strategy = read_layout(
         text,
         int(problem.cluster.gpus),
         layers=int(problem.workload.model.layers),
         open_file=read_text,
         field=field,
-        unpriced=left.append,
-        alone=Sharding.NONE if apart else Sharding.OPTIMIZER,
+        unpriced=unpriced.append,
+        alone=Sharding.NONE if autocast else Sharding.OPTIMIZER,
     )
-    if left:
-        terminal.tell(f"{field}: the cost of {', '.join(left)} is not modelled")
-    return found
+    if unpriced:
+        terminal.tell(f"{field}: the cost of {', '.join(unpriced)} is not modelled")
+    return strategy

@@ -13,11 +13,11 @@ from mofa_model.answers.questions import LAYOUTS, LayoutQuestion
 from mofa_model.errors import BadValue, UnknownName
 
 PARAMETERS: Final = {
-    how.flag.removeprefix("--").replace("-", "_"): how.name
-    for how in LayoutQuestion.options.values()
-    if how.reader is not switch
-    and not how.is_repeated
-    and how.name not in {"max_nodes", *LAYOUTS, "allow", "optimizer"}
+    option.flag.removeprefix("--").replace("-", "_"): option.name
+    for option in LayoutQuestion.options.values()
+    if option.reader is not switch
+    and not option.is_repeated
+    and option.name not in {"max_nodes", *LAYOUTS, "allow", "optimizer"}
 }
 """Options that can vary, each with its parameter; `optimizer` is the axis of that name."""
 _FLAGS: Final = {parameter: flag for flag, parameter in PARAMETERS.items()}
@@ -41,7 +41,7 @@ Point = dict[str, str]
 """The value of each field at one point of a sweep."""
 
 
-def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
+def parse_vary(text: str, allowed: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
     """A field and its values: a list, or a range that doubles unless it says how it goes on.
 
     >>> parse_vary("gpus=64..512"), parse_vary("mbs=1,2"), parse_vary("interval=10..40:+10")[1]
@@ -51,9 +51,9 @@ def parse_vary(text: str, known: Sequence[str] = ()) -> tuple[str, tuple[str, ..
     field, rest = name.strip().lower().replace("-", "_"), rest.strip()
     if not equals or not rest:
         raise BadValue("--vary", text, "write FIELD=VALUES, for example gpus=64..8192 or mbs=1,2,4")
-    known = known or (*PARAMETERS, *axis_keys(), INTERVAL, *_constants())
-    if field not in known and _FLAGS.get(field) not in known:
-        raise UnknownName("--vary", field, known, aliases=_ALIASES)
+    allowed = allowed or (*PARAMETERS, *axis_keys(), INTERVAL, *_constants())
+    if field not in allowed and _FLAGS.get(field) not in allowed:
+        raise UnknownName("--vary", field, allowed, aliases=_ALIASES)
     if span := re.fullmatch(r"(\d+)-(\d+)", rest):
         raise BadValue("--vary", text, f"write a range as {field}={span[1]}..{span[2]}")
     match = _RANGE.fullmatch(rest)

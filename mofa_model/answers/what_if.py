@@ -103,8 +103,8 @@ class WhatIf:
 
     def commands(self) -> list[str]:
         """Command lines that ask the same."""
-        found = [] if self.answer is None else [self.answer.question.command("advise")]
-        return found if self.sweep is None else [*found, self.sweep.question.command("sweep")]
+        commands = [] if self.answer is None else [self.answer.question.command("advise")]
+        return commands if self.sweep is None else [*commands, self.sweep.question.command("sweep")]
 
 
 def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
@@ -116,32 +116,36 @@ def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
     }
     fields = []
     for name, label in _LABELS.items():
-        how = AdviceQuestion.options.get(name)
-        known = choices.get(name, ())
-        if how is not None and not known:
-            known = how.choices or tuple(presets.names(how.presets) if how.presets else ())
-        hint = _HINTS.get(name, "" if how is None or how.choices else how.text.partition(" (")[0])
+        option = AdviceQuestion.options.get(name)
+        offered = choices.get(name, ())
+        if option is not None and not offered:
+            offered = option.choices or tuple(
+                presets.names(option.presets) if option.presets else ()
+            )
+        hint = _HINTS.get(
+            name, "" if option is None or option.choices else option.text.partition(" (")[0]
+        )
         only = name in _ONLY
-        fields.append(FormField(name=name, label=label, hint=hint, choices=known, only=only))
+        fields.append(FormField(name=name, label=label, hint=hint, choices=offered, only=only))
     return tuple(fields)
 
 
-def what_if(given: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
+def what_if(sent: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
     """The answer to a form, or what cannot be right in it."""
-    values = written_values(given, _LABELS)
+    values = written_values(sent, _LABELS)
     if not values:
         return WhatIf(values=FIRST)
-    found = WhatIf(values=values)
+    result = WhatIf(values=values)
     try:
         with in_python(_PARAMETERS):
             question = _question(values, models)
-            found = replace(found, answer=_advised(question))
+            result = replace(result, answer=_advised(question))
             if "vary" in values:
                 swept, unasked = _swept(question, values["vary"])
-                found = replace(found, sweep=swept, unasked=unasked)
+                result = replace(result, sweep=swept, unasked=unasked)
     except MofaError as error:
-        return replace(found, errors=errors_by_field(error, _LABELS, _PARAMETERS))
-    return found
+        return replace(result, errors=errors_by_field(error, _LABELS, _PARAMETERS))
+    return result
 
 
 @lru_cache(KEPT)
@@ -166,23 +170,23 @@ def _layout(values: Mapping[str, str], name: str) -> str:
     """Today's or the planned layout as pairs; a trainer's own flags become them. No file that they
     name is opened.
     """
-    said = values[name]
-    if not re.search(r"(^|\s)--?[A-Za-z]", said):
-        pairs_of(said, name)
-        return said
+    text = values[name]
+    if not re.search(r"(^|\s)--?[A-Za-z]", text):
+        pairs_of(text, name)
+        return text
     named = values.get("model", "")
     model = presets.model(named) if presets.meanings("models", named) else None
     gpus = units.count(values.get("gpus", "1"), field="gpus")
     try:
-        found = read_layout(
-            said, gpus, layers=None if model is None else int(model.layers), field=name
+        strategy = read_layout(
+            text, gpus, layers=None if model is None else int(model.layers), field=name
         )
     except DoesNotFit:
         raise
     except BadValue:  # no trainer's: its error names the keys of a layout
-        pairs_of(said, name)
+        pairs_of(text, name)
         raise
-    return format_strategy(found)
+    return format_strategy(strategy)
 
 
 def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
@@ -206,14 +210,14 @@ def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
     left: list[int] = []
 
     def carry(
-        work: Callable[..., Row], same: Iterable[Any], points: Sequence[Point]
+        work: Callable[..., Row], questions: Iterable[Any], points: Sequence[Point]
     ) -> Iterator[Row]:
         began = time.process_time()
-        for number, (one, point) in enumerate(zip(same, points, strict=True)):
+        for number, (sweep_question, point) in enumerate(zip(questions, points, strict=True)):
             if number and time.process_time() - began > PATIENCE:
                 left.append(len(points) - number)
                 return
-            yield work(one, point)
+            yield work(sweep_question, point)
 
     try:
         swept = sweep.of(asked, carry)
@@ -225,5 +229,5 @@ def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
 
 def figure_of(values: Mapping[str, str]) -> str:
     """The figure that a sweep draws."""
-    said = values.get("y", DRAWN[0])
-    return said if said in FIGURES else DRAWN[0]
+    figure = values.get("y", DRAWN[0])
+    return figure if figure in FIGURES else DRAWN[0]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _COLLECTIVE: Final = 600.0
 """Usual timeout of a collective, taken where no sample shows when training stopped. [s]"""
-_NO_STANDSTILL: Final = frozenset(one.word for one in (causes.SIDECAR, causes.COMPLETED))
+_NO_STANDSTILL: Final = frozenset(cause.word for cause in (causes.SIDECAR, causes.COMPLETED))
 _RIGHT: Final = "write it by mofa incidents --prometheus URL --account -o json"
 
 
@@ -43,8 +43,8 @@ def past_of(document: object, path: str) -> PoolPast:
     try:
         return _past(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        told = f"{type(error).__name__} {error}"
-        raise BadFile(path, f"is no account of a pool ({told}); {_RIGHT}") from None
+        reason = f"{type(error).__name__} {error}"
+        raise BadFile(path, f"is no account of a pool ({reason}); {_RIGHT}") from None
 
 
 def _past(document: Any) -> PoolPast:
@@ -63,13 +63,13 @@ def _past(document: Any) -> PoolPast:
     )
     by_job: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     outages = []
-    for one in document["incidents"]:
-        if one["kind"] == "job":
-            by_job[str(one["job"])].append(one)
-        elif one["kind"] == "node":
-            outages.append(_outage(str(one["node"]), one))
+    for incident in document["incidents"]:
+        if incident["kind"] == "job":
+            by_job[str(incident["job"])].append(incident)
+        elif incident["kind"] == "node":
+            outages.append(_outage(str(incident["node"]), incident))
         else:
-            outages += [_outage(str(node), one) for node in one["nodes"]]
+            outages += [_outage(str(node), incident) for node in incident["nodes"]]
     begin, end = _number(document["start"]), _number(document["end"])
     if not end > begin:
         raise ValueError("end is not after start")
@@ -79,7 +79,7 @@ def _past(document: Any) -> PoolPast:
         end=end,
         account=rows,
         standstills=tuple(_standstills(by_job, rows, begin)),
-        outages=tuple(sorted(outages, key=lambda one: (one.at, one.node))),
+        outages=tuple(sorted(outages, key=lambda outage: (outage.at, outage.node))),
         watched={
             str(name): _number(days) for name, days in document["exposure"]["by_node"].items()
         },
@@ -87,11 +87,13 @@ def _past(document: Any) -> PoolPast:
     )
 
 
-def _outage(node: str, one: Mapping[str, Any]) -> NodeOutage:
-    start, end = _number(one["start"]), _number(one["end"])
+def _outage(node: str, incident: Mapping[str, Any]) -> NodeOutage:
+    start, end = _number(incident["start"]), _number(incident["end"])
     seconds = max(0.0, end - start)
-    in_use = min(max(0.0, _number(one.get("in_use_seconds", seconds))), seconds)
-    return NodeOutage(node=node, at=start, seconds=seconds, cause=str(one["cause"]), in_use=in_use)
+    in_use = min(max(0.0, _number(incident.get("in_use_seconds", seconds))), seconds)
+    return NodeOutage(
+        node=node, at=start, seconds=seconds, cause=str(incident["cause"]), in_use=in_use
+    )
 
 
 def _standstills(
@@ -104,48 +106,52 @@ def _standstills(
     for row in rows:
         if row.state is NodeState.REDONE:
             lost[row.job, row.cause] += row.node_days * DAY
-    found = []
+    standstills = []
     for job, incidents in by_job.items():
         own = sorted(
-            (one for one in incidents if one["cause"] not in _NO_STANDSTILL),
-            key=lambda one: float(one["start"]),
+            (incident for incident in incidents if incident["cause"] not in _NO_STANDSTILL),
+            key=lambda incident: float(incident["start"]),
         )
         made, resumed = [], begin
-        for one in own:
-            made.append(_standstill(job, one, max(0.0, _number(one["start"]) - resumed)))
-            resumed = max(resumed, _number(one["end"]))
-        for cause in dict.fromkeys(one.cause for one, _ in made):
-            own_cause = [(one, seen) for one, seen in made if one.cause == cause]
-            known = sum(one.holds * one.lost_work for one, seen in own_cause if seen)
-            unseen = [one for one, seen in own_cause if not seen]
-            most = _cap(unseen, lost[job, cause] - known)
-            found += [
-                one if seen else replace(one, lost_work=min(most, one.trained))
-                for one, seen in own_cause
+        for incident in own:
+            made.append(_standstill(job, incident, max(0.0, _number(incident["start"]) - resumed)))
+            resumed = max(resumed, _number(incident["end"]))
+        for cause in dict.fromkeys(standstill.cause for standstill, _ in made):
+            own_cause = [
+                (standstill, seen) for standstill, seen in made if standstill.cause == cause
+            ]
+            seen_loss = sum(
+                standstill.holds * standstill.lost_work for standstill, seen in own_cause if seen
+            )
+            unseen = [standstill for standstill, seen in own_cause if not seen]
+            most = _cap(unseen, lost[job, cause] - seen_loss)
+            standstills += [
+                standstill if seen else replace(standstill, lost_work=min(most, standstill.trained))
+                for standstill, seen in own_cause
                 if cause != causes.RESUBMISSION.word
             ]
-    return sorted(found, key=lambda one: (one.at, one.job))
+    return sorted(standstills, key=lambda standstill: (standstill.at, standstill.job))
 
 
 def _cap(standstills: Sequence[Standstill], lost: float) -> float:
     """Lost work of each standstill, at most what it had trained, that makes so much
     node-time. [s]
     """
-    left, nodes, most = lost, sum(one.holds for one in standstills), math.inf
-    for one in sorted(standstills, key=lambda one: one.trained):
+    left, nodes, most = lost, sum(standstill.holds for standstill in standstills), math.inf
+    for standstill in sorted(standstills, key=lambda standstill: standstill.trained):
         most = max(0.0, left / nodes)
-        if most <= one.trained:
+        if most <= standstill.trained:
             break
-        left, nodes = left - one.holds * one.trained, nodes - one.holds
+        left, nodes = left - standstill.holds * standstill.trained, nodes - standstill.holds
     return most
 
 
-def _standstill(job: str, one: Mapping[str, Any], trained: float) -> tuple[Standstill, bool]:
+def _standstill(job: str, incident: Mapping[str, Any], trained: float) -> tuple[Standstill, bool]:
     """A standstill, and whether somebody saw the work that it lost."""
-    parts = {name: _number(seconds) for name, seconds in one["phases"].items()}
-    start, end, cause = _number(one["start"]), _number(one["end"]), str(one["cause"])
-    known = sum(parts.get(name, 0.0) for name in ("drain", "queue", "start"))
-    left = max(0.0, end - start - known)  # unnoticed and loading
+    parts = {name: _number(seconds) for name, seconds in incident["phases"].items()}
+    start, end, cause = _number(incident["start"]), _number(incident["end"]), str(incident["cause"])
+    told_apart = sum(parts.get(name, 0.0) for name in ("drain", "queue", "start"))
+    left = max(0.0, end - start - told_apart)  # unnoticed and loading
     if "load" in parts:
         unnoticed = parts.get("detect", left - parts["load"])
     elif "detect" in parts:
@@ -153,13 +159,13 @@ def _standstill(job: str, one: Mapping[str, Any], trained: float) -> tuple[Stand
     else:
         unnoticed = _COLLECTIVE if cause == causes.NCCL_TIMEOUT.word else 0.0
     unnoticed = min(max(0.0, unnoticed), left)
-    found = Standstill(
+    standstill = Standstill(
         job=job,
         at=start,
         cause=cause,
-        holds=max(1, int(one["stood"])),
-        faulty=tuple(str(node) for node in one["nodes"]),
-        machines=min(max(_number(one["infrastructure_share"]), 0.0), 1.0),
+        holds=max(1, int(incident["stood"])),
+        faulty=tuple(str(node) for node in incident["nodes"]),
+        machines=min(max(_number(incident["infrastructure_share"]), 0.0), 1.0),
         in_place="queue" not in parts,
         trained=trained,
         unnoticed=unnoticed,
@@ -169,7 +175,7 @@ def _standstill(job: str, one: Mapping[str, Any], trained: float) -> tuple[Stand
         loading=left - unnoticed,
         lost_work=parts.get("redo", 0.0),
     )
-    return found, "redo" in parts
+    return standstill, "redo" in parts
 
 
 def _number(value: Any) -> float:
@@ -213,7 +219,7 @@ def document_of(helps: WhatWouldHelp) -> dict[str, Any]:
     """The answer for programs."""
     return {
         "status": outcome_of(helps).value,
-        "best": [sentence_of(one, helps) for one in helps.best(MOST_TOLD)],
+        "best": [sentence_of(remedy, helps) for remedy in helps.best(MOST_TOLD)],
         "doubt": doubt_of(helps),
         "days": helps.window_days,
         "paid_gpu_hours": helps.paid,
@@ -222,18 +228,18 @@ def document_of(helps: WhatWouldHelp) -> dict[str, Any]:
         "lemons": list(helps.lemons),
         "remedies": [
             {
-                "name": one.name,
-                "change": one.change,
-                "recovery": one.plan,
-                "gained_gpu_hours": one.gain.target,
-                "low": one.gain.lower,
-                "high": one.gain.upper,
-                "paid_gpu_hours": one.paid,
-                "standstills": one.standstills,
-                "told_apart": one.excludes_zero,
-                "note": one.note,
+                "name": remedy.name,
+                "change": remedy.change,
+                "recovery": remedy.plan,
+                "gained_gpu_hours": remedy.gain.target,
+                "low": remedy.gain.lower,
+                "high": remedy.gain.upper,
+                "paid_gpu_hours": remedy.paid,
+                "standstills": remedy.standstills,
+                "told_apart": remedy.excludes_zero,
+                "note": remedy.note,
             }
-            for one in helps.remedies
+            for remedy in helps.remedies
         ],
         "notes": list(helps.notes),
     }
@@ -255,22 +261,24 @@ def table_of_remedies(helps: WhatWouldHelp) -> Table:
         ),
         rows=tuple(
             (
-                one.name,
-                _rounded(one.gain.target),
-                _rounded(one.gain.lower),
-                _rounded(one.gain.upper),
-                one.gain.target / helps.paid if helps.paid else 0.0,
-                _rounded(one.paid),
-                one.standstills,
-                verdict_of(one),
+                remedy.name,
+                _rounded(remedy.gain.target),
+                _rounded(remedy.gain.lower),
+                _rounded(remedy.gain.upper),
+                remedy.gain.target / helps.paid if helps.paid else 0.0,
+                _rounded(remedy.paid),
+                remedy.standstills,
+                verdict_of(remedy),
             )
-            for one in helps.remedies
+            for remedy in helps.remedies
         ),
         notes=(
             effective_line(helps.paid, helps.effective, helps.window_days),
             *filter(None, [doubt_of(helps)]),
             "Each change alone: two that shorten the same standstills gain less than their sum.",
-            *dict.fromkeys(one.note for one in helps.remedies if one.note and one.standstills),
+            *dict.fromkeys(
+                remedy.note for remedy in helps.remedies if remedy.note and remedy.standstills
+            ),
             *helps.notes,
         ),
     )

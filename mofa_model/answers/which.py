@@ -203,7 +203,7 @@ class WhichAnswer(UserAnswer):
             "model": self.model,
             "tokens": self.run_tokens,
             "by": self.question.by,
-            "choices": [_document(one) for one in shown],
+            "choices": [_document(choice) for choice in shown],
             "found": len(self.machine_choices),
             "nearest": self.nearest,
         }
@@ -219,7 +219,7 @@ class WhichAnswer(UserAnswer):
     @property
     def records(self) -> Table:
         """A row for each choice, in SI and dollars."""
-        rows = [_document(one) for one in self.machine_choices]
+        rows = [_document(choice) for choice in self.machine_choices]
         keys = [key for key in rows[0] if key != "settings"] if rows else ["machine"]
         return Table(
             columns=tuple(Column(key) for key in keys),
@@ -235,26 +235,26 @@ class WhichAnswer(UserAnswer):
         """The machines that were found, best first, with what each takes and costs."""
         shown = self.machine_choices[: self.question.top]
         rows: list[tuple[Cell, ...]] = []
-        for one in shown:
-            figures = one.advice.predicted
+        for choice in shown:
+            figures = choice.advice.predicted
             rows.append(
                 (
-                    f"{one.machine.gpus} x {one.machine.device}",
-                    "-" if one.machine.name == one.machine.device else one.machine.name,
-                    one.recipe.title,
-                    in_percent(one.fits),
+                    f"{choice.machine.gpus} x {choice.machine.device}",
+                    "-" if choice.machine.name == choice.machine.device else choice.machine.name,
+                    choice.recipe.title,
+                    in_percent(choice.fits),
                     "-" if figures is None else f"{figures.memory_bytes.target / GIB:.1f} GiB",
-                    _hours(one.duration),
-                    "-" if one.cost is None else _money(one.cost),
+                    _hours(choice.duration),
+                    "-" if choice.cost is None else _money(choice.cost),
                 )
             )
         notes = []
-        if dates := sorted({one.machine.as_of for one in shown if one.machine.as_of}):
+        if dates := sorted({choice.machine.as_of for choice in shown if choice.machine.as_of}):
             notes.append(f"prices: on demand, read in {' and '.join(dates)}; --price says yours")
-        if any(one.cost is None for one in shown):
+        if any(choice.cost is None for choice in shown):
             notes.append("-: no price of a machine with it was read; --price says yours")
         if left := len(self.machine_choices) - len(shown):
-            bare = sum(one.cost is None for one in self.machine_choices[len(shown) :])
+            bare = sum(choice.cost is None for choice in self.machine_choices[len(shown) :])
             notes.append(
                 f"{left} more, {bare} of them without a price: --top {len(self.machine_choices)}"
             )
@@ -283,14 +283,14 @@ class WhichAnswer(UserAnswer):
         ]
         rows += [
             (
-                one.words,
-                f"{one.saved_memory / GIB:.1f} GiB less; a step takes {one.costs:+.0%}",
+                saving.words,
+                f"{saving.saved_memory / GIB:.1f} GiB less; a step takes {saving.costs:+.0%}",
             )
-            for one in first.settings
+            for saving in first.settings
         ]
         rows += [("doubt", doubt) for doubt in first.advice.doubts]
-        more = (one for one in first.advice.caveats if one not in first.advice.doubts)
-        rows += [("condition", one) for one in more]
+        more = (caveat for caveat in first.advice.caveats if caveat not in first.advice.doubts)
+        rows += [("condition", caveat) for caveat in more]
         return Table(
             title=f"With what: {first.machine.gpus} x {first.machine.device}",
             columns=(Column("setting"), Column("what it does", align="left")),
@@ -314,27 +314,29 @@ def which(
     model = presets.model_named(str(question.model))
     parameters = float(total_parameters(model))
     devices = list(_devices(question))
-    found: list[MachineChoice] = []
+    choices: list[MachineChoice] = []
     lacks: list[tuple[float, str]] = []
     for device in devices:
         for method in methods:
-            for one in _choices(question, device, RECIPES[method], tokens, parameters):
-                if isinstance(one, MachineChoice):
-                    found.append(one)
+            for result in _choices(question, device, RECIPES[method], tokens, parameters):
+                if isinstance(result, MachineChoice):
+                    choices.append(result)
                 else:
-                    lacks.append(one)
+                    lacks.append(result)
         advance(1.0 / len(devices))
-    found = [
-        one
+    choices = [
+        choice
         for sure in (True, False)
-        for one in _in_order([one for one in found if (one.fits >= SURE) is sure], question.by)
+        for choice in _in_order(
+            [choice for choice in choices if (choice.fits >= SURE) is sure], question.by
+        )
     ]
     return WhichAnswer(
         question=question,
         run_tokens=tokens,
         model=model.name,
-        machine_choices=tuple(_best_of_each(found, len(devices))),
-        nearest="" if found or not lacks else min(lacks)[1],
+        machine_choices=tuple(_best_of_each(choices, len(devices))),
+        nearest="" if choices or not lacks else min(lacks)[1],
     )
 
 
@@ -359,18 +361,18 @@ def _choices(
                 yield least / room, f"{where} needs {least / GIB:.0f} GiB of {room / GIB:.0f} GiB"
                 continue
             try:
-                one = _choice(question, machine, recipe, tokens)
+                choice = _choice(question, machine, recipe, tokens)
             except InputError as error:
                 if recipe is recipes[0]:
                     raise
                 yield inf, f"{where}: {error}"  # the trainer has no such setting
                 continue
-            if one.fits >= EVEN:
-                yield one
+            if choice.fits >= EVEN:
+                yield choice
             else:
-                chance = f"fits with a probability of {in_percent(one.fits)} only"
-                yield 1.0, f"{where}: {chance if one.fits else one.advice.explanation}"
-            if one.fits >= SURE:
+                chance = f"fits with a probability of {in_percent(choice.fits)} only"
+                yield 1.0, f"{where}: {chance if choice.fits else choice.advice.explanation}"
+            if choice.fits >= SURE:
                 if question.by == "hardware" or not recipe.constraints:
                     return
                 break  # the next number of GPUs may do without, and cost less
@@ -385,34 +387,34 @@ def _in_order(choices: Sequence[MachineChoice], by: str) -> list[MachineChoice]:
     if by == "hardware":
         return sorted(choices, key=_hardware)
     if by == "time":
-        return _ranked(choices, [one.duration.target for one in choices])
-    costs = {id(one): one.cost.target for one in choices if one.cost is not None}
-    priced = [one for one in choices if id(one) in costs]
-    others = [one for one in choices if id(one) not in costs]
+        return _ranked(choices, [choice.duration.target for choice in choices])
+    costs = {id(choice): choice.cost.target for choice in choices if choice.cost is not None}
+    priced = [choice for choice in choices if id(choice) in costs]
+    others = [choice for choice in choices if id(choice) not in costs]
     return [
-        *_ranked(priced, [costs[id(one)] for one in priced]),
-        *_ranked(others, [one.duration.target * one.machine.gpus for one in others]),
+        *_ranked(priced, [costs[id(choice)] for choice in priced]),
+        *_ranked(others, [choice.duration.target * choice.machine.gpus for choice in others]),
     ]
 
 
 def _ranked(choices: Sequence[MachineChoice], costs: Sequence[float]) -> list[MachineChoice]:
-    return [choices[at] for at in ranked(costs, [one.machine.gpus for one in choices])]
+    return [choices[index] for index in ranked(costs, [choice.machine.gpus for choice in choices])]
 
 
-def _hardware(one: MachineChoice) -> tuple[float, float, float]:
+def _hardware(choice: MachineChoice) -> tuple[float, float, float]:
     """GPUs, the memory of each, the time."""
-    memory = float(presets.device(one.machine.device).memory)
-    return float(one.machine.gpus), memory, one.duration.target
+    memory = float(presets.device(choice.machine.device).memory)
+    return float(choice.machine.gpus), memory, choice.duration.target
 
 
 def _best_of_each(choices: Sequence[MachineChoice], devices: int) -> Iterator[MachineChoice]:
     """The best choice of each device. If only one device is asked for: the best of each method."""
     seen: set[tuple[str, str]] = set()
-    for one in choices:
-        key = (one.machine.device, one.recipe.method if devices == 1 else "")
+    for choice in choices:
+        key = (choice.machine.device, choice.recipe.method if devices == 1 else "")
         if key not in seen:
             seen.add(key)
-            yield one
+            yield choice
 
 
 def _tokens(question: WhichQuestion) -> int:
@@ -537,15 +539,15 @@ _SETTINGS: Final = {
 """Axes of a strategy that make it smaller, and what they do."""
 
 
-def _settings(one: MachineChoice) -> tuple[MemorySaving, ...]:
+def _settings(choice: MachineChoice) -> tuple[MemorySaving, ...]:
     """Each setting of the layout and of the recipe, against the same without it."""
     from mofa_model.advice.predictions import priced
     from mofa_model.strategy import AXES, Strategy
 
-    strategy = one.advice.strategy
+    strategy = choice.advice.strategy
     if strategy is None:
         return ()
-    problem = one.request.problems[0]
+    problem = choice.request.problems[0]
     base = priced(problem, strategy)
 
     def against(words: str, other: SearchCase, layout: Strategy) -> MemorySaving:
@@ -556,44 +558,49 @@ def _settings(one: MachineChoice) -> tuple[MemorySaving, ...]:
             saved_memory=float(without.footprint.peak) - float(base.footprint.peak),
         )
 
-    found = []
+    savings = []
     bare = Strategy()
     for axis in AXES:
         off = {name: getattr(bare, name) for name in axis.fields}
         if axis.name in _SETTINGS and any(getattr(strategy, name) != off[name] for name in off):
-            found.append(against(_SETTINGS[axis.name], problem, replace(strategy, **off)))
-    if one.recipe is not one.recipe.plain:
+            savings.append(against(_SETTINGS[axis.name], problem, replace(strategy, **off)))
+    if choice.recipe is not choice.recipe.plain:
         kept = {
-            name: one.recipe.fields[name] for name in ("framework",) if name in one.recipe.fields
+            name: choice.recipe.fields[name]
+            for name in ("framework",)
+            if name in choice.recipe.fields
         }
-        plain = replace(one.recipe.plain, fields={**one.recipe.plain.fields, **kept})
-        other = training.request_of(_training(one.question, one.machine, plain, 1))
-        found.append(against(one.recipe.words, other.problems[0], strategy))
+        plain = replace(choice.recipe.plain, fields={**choice.recipe.plain.fields, **kept})
+        other = training.request_of(_training(choice.question, choice.machine, plain, 1))
+        savings.append(against(choice.recipe.words, other.problems[0], strategy))
     return tuple(
-        sorted((each for each in found if each.saved_memory > 0), key=lambda each: each.costs)
+        sorted(
+            (saving for saving in savings if saving.saved_memory > 0),
+            key=lambda saving: saving.costs,
+        )
     )
 
 
-def _document(one: MachineChoice) -> dict[str, Any]:
-    figures, strategy = one.advice.predicted, one.advice.strategy
+def _document(choice: MachineChoice) -> dict[str, Any]:
+    figures, strategy = choice.advice.predicted, choice.advice.strategy
     return {
-        "machine": one.machine.name,
-        "device": one.machine.device,
-        "gpus": one.machine.gpus,
-        "method": one.recipe.method,
-        "recipe": one.recipe.words,
-        "fits": one.fits,
+        "machine": choice.machine.name,
+        "device": choice.machine.device,
+        "gpus": choice.machine.gpus,
+        "method": choice.recipe.method,
+        "recipe": choice.recipe.words,
+        "fits": choice.fits,
         "memory_bytes": None if figures is None else figures.memory_bytes.target,
         "step_seconds": None if figures is None else figures.step_seconds.target,
-        "duration_seconds": one.duration,
-        "cost_dollars": one.cost,
-        "price_as_of": one.machine.as_of,
+        "duration_seconds": choice.duration,
+        "cost_dollars": choice.cost,
+        "price_as_of": choice.machine.as_of,
         "strategy": None if strategy is None else format_strategy(strategy),
-        "status": one.advice.status.value,
-        "doubts": list(one.advice.doubts),
+        "status": choice.advice.status.value,
+        "doubts": list(choice.advice.doubts),
         "settings": [
-            {"setting": each.words, "costs": each.costs, "saves_bytes": each.saved_memory}
-            for each in one.settings
+            {"setting": saving.words, "costs": saving.costs, "saves_bytes": saving.saved_memory}
+            for saving in choice.settings
         ],
     }
 

@@ -91,8 +91,8 @@ def advice_page(view: AdviceView) -> str:
 def brief_list(lines: Sequence[tuple[str, str]]) -> ET.Element:
     """The ten-second answer: what each line is about, and what it says."""
     # A command is copied as it is.
-    texts = ((word, said if word == "next" else in_short(said)) for word, said in lines)
-    rows = (el("div", el("dt", word), el("dd", said)) for word, said in texts)
+    texts = ((word, sentence if word == "next" else in_short(sentence)) for word, sentence in lines)
+    rows = (el("div", el("dt", word), el("dd", sentence)) for word, sentence in texts)
     return el("dl", *rows, class_="brief")
 
 
@@ -103,43 +103,43 @@ def folded(view: AdviceView, *, is_open: bool = False) -> ET.Element:
     return el("details", summary, *advice_sections(view), **mark)
 
 
-def in_short(said: str) -> str:
+def in_short(sentence: str) -> str:
     """A sentence with its layouts in the short form; the long one has its own place.
 
     >>> in_short("tp=8,pp=1,cp=1,ep=1,dp=4,vpp=1,mbs=1,sp=true on 32 GPUs: 4.4 s a step")
     'tp8 dp4 mbs1 sp distributed on 32 GPUs: 4.4 s a step'
     """
 
-    def short(found: re.Match[str]) -> str:
+    def short(match: re.Match[str]) -> str:
         try:
-            return short_strategy(parse_strategy(found[0]))
+            return short_strategy(parse_strategy(match[0]))
         except MofaError:  # somebody else's words
-            return found[0]
+            return match[0]
 
-    return _LAYOUT.sub(short, said)
+    return _LAYOUT.sub(short, sentence)
 
 
-def advice_sections(view: AdviceView, *, told: bool = False) -> list[ET.Element]:
+def advice_sections(view: AdviceView, *, without_status: bool = False) -> list[ET.Element]:
     """The sections of the page between heading and footer.
 
-    `told` leaves out status and explanation, where the page has said them already.
+    `without_status` leaves out status and explanation, where the page has said them already.
     """
     advice = view.advice
     status = advice.status.value
     mood = el("strong", status, class_=_MOODS.get(status, "bad"))
-    found = [] if told else [el("p", mood, f": {in_short(advice.explanation)}.")]
-    if caveats := [one for one in advice.caveats if one not in advice.doubts]:
-        found.append(el("ul", *(el("li", caveat) for caveat in caveats)))
+    sections = [] if without_status else [el("p", mood, f": {in_short(advice.explanation)}.")]
+    if caveats := [caveat for caveat in advice.caveats if caveat not in advice.doubts]:
+        sections.append(el("ul", *(el("li", caveat) for caveat in caveats)))
     if advice.strategy is not None:
-        found += [*_key(advice), *_strategy(view), *_others(advice)]
-        found += [*_parts(view), *_checkpoints(view)]
-    found += _failures(advice)
+        sections += [*_key(advice), *_strategy(view), *_others(advice)]
+        sections += [*_parts(view), *_checkpoints(view)]
+    sections += _failures(advice)
     if advice.rejected:
         rows = [(n, f"{count:,}", Rejection(n).meaning) for n, count in advice.rejected.items()]
         left_out = table(("reason", "strategies", "meaning"), rows, numbers=(1,))
         summary = el("summary", "Layouts by the reason that left them out")
-        found += [el("h2", "What was left out"), el("details", summary, left_out)]
-    return found
+        sections += [el("h2", "What was left out"), el("details", summary, left_out)]
+    return sections
 
 
 def _key(advice: Advice) -> list[ET.Element]:
@@ -172,30 +172,30 @@ def _odds(advice: Advice) -> tuple[str, str]:
     """The chance that it fits, and that it beats today's layout where there is one."""
     fits, beats = (advice.odds.fits, advice.odds.beats) if advice.odds else (0.0, None)
     than = advice.current.called if advice.current else "today's layout"
-    said = "" if beats is None else f"beats {than} with {in_percent(beats)}; "
-    more = f"{said}bands hold with {in_percent(advice.confidence)}"
+    chance = "" if beats is None else f"beats {than} with {in_percent(beats)}; "
+    more = f"{chance}bands hold with {in_percent(advice.confidence)}"
     return f"fits: {in_percent(fits)}", more
 
 
 def _strategy(view: AdviceView) -> list[ET.Element]:
     layout = format_strategy(view.advice.strategy) if view.advice.strategy else ""
-    found = [
+    nodes = [
         el("h2", "Strategy"),
         el("p", el("code", in_short(layout))),
         el("details", el("summary", "Every axis"), el("p", el("code", layout))),
     ]
     if (today := view.advice.current) is not None:
         gain = gained(view.advice)
-        said = [f"the advice is {gain}"] if gain else [] if today.reason else ["cannot run"]
-        said += [today.reason] if today.reason else []
+        reasons = [f"the advice is {gain}"] if gain else [] if today.reason else ["cannot run"]
+        reasons += [today.reason] if today.reason else []
         if today.is_planned and today.odds is not None:
-            said.append(f"it fits with {in_percent(today.odds.fits)}")
+            reasons.append(f"it fits with {in_percent(today.odds.fits)}")
         called = f"{today.called[0].upper()}{today.called[1:]} "
-        found.append(el("p", called, el("code", today.short), f": {'; '.join(said)}."))
+        nodes.append(el("p", called, el("code", today.short), f": {'; '.join(reasons)}."))
     if view.launch:
         lines = el("pre", el("code", shell_lines(view.launch)))
-        found.append(el("details", el("summary", "Launch arguments"), lines))
-    return found
+        nodes.append(el("details", el("summary", "Launch arguments"), lines))
+    return nodes
 
 
 def _parts(view: AdviceView) -> list[ET.Element]:
@@ -248,11 +248,11 @@ def _others(advice: Advice) -> list[ET.Element]:
         return []
     than = "beats the first" if advice.current is None else f"beats {advice.current.row}"
     headings = ("choice", "strategy", "step", "GiB", "ETTR", "fits", than, "why not")
-    found = [el("h2", "Other choices"), table(headings, rows, numbers=(2, 3, 4, 5, 6))]
+    nodes = [el("h2", "Other choices"), table(headings, rows, numbers=(2, 3, 4, 5, 6))]
     if advice.nearest:
         changes = (el("li", in_short(change)) for change in advice.nearest)
-        found += [el("h2", "What would change the answer"), el("ul", *changes)]
-    return found
+        nodes += [el("h2", "What would change the answer"), el("ul", *changes)]
+    return nodes
 
 
 def _failures(advice: Advice) -> list[ET.Element]:

@@ -36,23 +36,23 @@ def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.El
     """Parts of a whole as one bar, with a legend of their numbers; zeros are left out."""
     kept = {name: size for name, size in sizes.items() if size > 0}
     total = sum(kept.values()) or 1.0
-    bars, swatches, at = [], [], 0.0
+    bars, swatches, x = [], [], 0.0
     for number, (name, size) in enumerate(kept.items()):
         color, width = COLORS[number % len(COLORS)], _WIDE * size / total
-        said = f"{name}: {show.format(size)} ({size / total:.1%})"
+        label = f"{name}: {show.format(size)} ({size / total:.1%})"
         bars.append(
             el(
                 "rect",
-                el("title", said),
-                x=at,
+                el("title", label),
+                x=x,
                 y=0.0,
                 width=width,
                 height=34.0,
                 style=f"fill:{color}",
             )
         )
-        swatches.append(el("li", el("span", style=f"background:{color}"), said))
-        at += width
+        swatches.append(el("li", el("span", style=f"background:{color}"), label))
+        x += width
     drawn = el(
         "svg",
         el("title", title),
@@ -98,10 +98,10 @@ def curve(
     ]
     for share in (0.0, 0.5, 1.0):
         y = low + share * (high - low)
-        at = bottom - (bottom - top) * share
-        children.append(el("path", d=f"M{left:g} {at:.1f}H{right:g}", class_="axis"))
+        label_y = bottom - (bottom - top) * share
+        children.append(el("path", d=f"M{left:g} {label_y:.1f}H{right:g}", class_="axis"))
         children.append(
-            el("text", f"{y:.1%}", x=left - 6, y=at + 4, text_anchor="end", class_="soft")
+            el("text", f"{y:.1%}", x=left - 6, y=label_y + 4, text_anchor="end", class_="soft")
         )
     for seconds in (tick for tick in _TICKS if points[0][0] <= tick <= points[-1][0]):
         x = float(place(math.log10(seconds), low).split(",")[0])
@@ -164,13 +164,13 @@ def band(
     room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
     low, high = low - room, high + room
 
-    def at(value: float) -> float:
+    def place(value: float) -> float:
         return 300.0 * (value - low) / (high - low)
 
-    said = f"{title}: {words[0]} {show.format(target)}, "
-    said += f"between {show.format(lower)} and {show.format(upper)}"
-    said += "" if seen is None else f"; {words[1]} {show.format(seen)}"
-    x = 0.0 if seen is None else at(seen)
+    description = f"{title}: {words[0]} {show.format(target)}, "
+    description += f"between {show.format(lower)} and {show.format(upper)}"
+    description += "" if seen is None else f"; {words[1]} {show.format(seen)}"
+    x = 0.0 if seen is None else place(seen)
     diamond = (
         el("path", d=f"M{x:.1f} 3l7 8l-7 8l-7 -8z", style=f"fill:{COLORS[1]}")
         if seen is not None
@@ -178,18 +178,18 @@ def band(
     )
     return el(
         "svg",
-        el("title", said),
+        el("title", description),
         el("path", d="M0 11H300", class_="axis"),
         el(
             "rect",
-            x=at(lower),
+            x=place(lower),
             y=6.0,
-            width=max(2.0, at(upper) - at(lower)),
+            width=max(2.0, place(upper) - place(lower)),
             height=10.0,
             rx=3.0,
             style=f"fill:{COLORS[0]};opacity:.35",
         ),
-        el("rect", x=at(target) - 1.5, y=3.0, width=3.0, height=16.0, style=f"fill:{COLORS[0]}"),
+        el("rect", x=place(target) - 1.5, y=3.0, width=3.0, height=16.0, style=f"fill:{COLORS[0]}"),
         diamond,
         viewBox="0 0 300 22", width=300.0, height=22.0, role="img",
     )  # fmt: skip
@@ -235,7 +235,7 @@ def lines(title: str, drawing: LineDrawing) -> ET.Element:
     room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     low, high = max(0.0, low - room) if low >= 0 else low - room, high + room
 
-    def at(x: Any) -> float:
+    def place(x: Any) -> float:
         return left + (right - left) * (
             (scaled[x] - first) / (last - first) if last > first else 0.5
         )
@@ -243,7 +243,7 @@ def lines(title: str, drawing: LineDrawing) -> ET.Element:
     def over(y: float) -> float:
         return bottom - (bottom - top) * (y - low) / (high - low)
 
-    def said(y: float) -> str:
+    def written(y: float) -> str:
         return f"{y:.1%}" if drawing.percent else f"{y:,.4g}" if abs(y) < 1e4 else f"{y:,.0f}"
 
     def named(x: Any) -> str:
@@ -257,23 +257,30 @@ def lines(title: str, drawing: LineDrawing) -> ET.Element:
         y = low + share * (high - low)
         children.append(el("path", d=f"M{left:g} {over(y):.1f}H{right:g}", class_="axis"))
         children.append(
-            el("text", said(y), x=left - 6, y=over(y) + 4, text_anchor="end", class_="soft")
+            el("text", written(y), x=left - 6, y=over(y) + 4, text_anchor="end", class_="soft")
         )
     children += [
-        el("text", named(x), x=at(x), y=bottom + 18, text_anchor="middle", class_="soft")
+        el("text", named(x), x=place(x), y=bottom + 18, text_anchor="middle", class_="soft")
         for x in places[:: max(1, len(places) // 8)]
     ]
     swatches = []
     for number, (name, points) in enumerate(drawing.lines.items()):
         color = COLORS[number % len(COLORS)]
-        joined = " ".join(f"{at(x):.1f},{over(y):.1f}" for x, y in points)
+        joined = " ".join(f"{place(x):.1f},{over(y):.1f}" for x, y in points)
         children.append(
             el("polyline", points=joined, style=f"fill:none;stroke:{color};stroke-width:2")
         )
         for x, y in points if len(points) <= _MARKED else ():
-            word = f"{drawing.across} {named(x)}{f', {name}' if name else ''}: {said(y)}"
+            word = f"{drawing.across} {named(x)}{f', {name}' if name else ''}: {written(y)}"
             children.append(
-                el("circle", el("title", word), cx=at(x), cy=over(y), r=4.0, style=f"fill:{color}")
+                el(
+                    "circle",
+                    el("title", word),
+                    cx=place(x),
+                    cy=over(y),
+                    r=4.0,
+                    style=f"fill:{color}",
+                )
             )
         if name:
             swatches.append(el("li", el("span", style=f"background:{color}"), name))

@@ -118,7 +118,7 @@ def el(tag: str, *children: Node, **attributes: str | float) -> ET.Element:
     >>> text(el("p", "a < b", class_="soft"))
     '<p class="soft">a &lt; b</p>'
     """
-    made = ET.Element(tag, {_name(key): _value(value) for key, value in attributes.items()})
+    element = ET.Element(tag, {_name(key): _value(value) for key, value in attributes.items()})
     last: ET.Element | None = None
     for child in children:
         if child is None:
@@ -126,13 +126,13 @@ def el(tag: str, *children: Node, **attributes: str | float) -> ET.Element:
         if isinstance(child, str):
             shown = "".join(c if c.isprintable() or c == "\n" else " " for c in child)
             if last is None:
-                made.text = (made.text or "") + shown
+                element.text = (element.text or "") + shown
             else:
                 last.tail = (last.tail or "") + shown
         else:
-            made.append(child)
+            element.append(child)
             last = child
-    return made
+    return element
 
 
 def table(
@@ -152,19 +152,19 @@ def table(
     right, less = set(numbers), set(minor)
     is_wide = len(headings) > NARROW
 
-    def cell(tag: str, at: int, content: Node, scope: str | None) -> ET.Element:
-        made = el(tag, content)
+    def cell(tag: str, index: int, content: Node, scope: str | None) -> ET.Element:
+        element = el(tag, content)
         if kinds := " ".join(
-            kind for kind, places in (("n", right), ("minor", less)) if at in places
+            kind for kind, places in (("n", right), ("minor", less)) if index in places
         ):
-            made.set("class", kinds)
+            element.set("class", kinds)
         if scope:
-            made.set("scope", scope)
+            element.set("scope", scope)
         if is_wide and scope != "col":
-            made.set("role", "cell" if at else "rowheader")
-        if is_wide and at and scope is None:
-            made.set("data-name", headings[at])
-        return made
+            element.set("role", "cell" if index else "rowheader")
+        if is_wide and index and scope is None:
+            element.set("data-name", headings[index])
+        return element
 
     def line(*cells: ET.Element) -> ET.Element:
         return el("tr", *cells, **({"role": "row"} if is_wide else {}))
@@ -172,21 +172,24 @@ def table(
     body = [
         line(
             *(
-                cell("td" if at else "th", at, content, None if at else "row")
-                for at, content in enumerate(row)
+                cell("td" if index else "th", index, content, None if index else "row")
+                for index, content in enumerate(row)
             )
         )
         for row in rows
     ]
-    made = el(
+    element = el(
         "table",
         el("caption", caption) if caption else None,
-        el("thead", el("tr", *(cell("th", at, name, "col") for at, name in enumerate(headings)))),
+        el(
+            "thead",
+            el("tr", *(cell("th", index, name, "col") for index, name in enumerate(headings))),
+        ),
         el("tbody", *body, **({"role": "rowgroup"} if is_wide else {})),
         **({"class": "cards", "role": "table"} if is_wide else {}),
     )
     name = caption or ", ".join(filter(None, headings))
-    return el("div", made, class_="scroll", tabindex="0", role="group", aria_label=name)
+    return el("div", element, class_="scroll", tabindex="0", role="group", aria_label=name)
 
 
 def page(
@@ -299,18 +302,20 @@ def form_errors(errors: Mapping[str, str], fields: Sequence[FormField]) -> list[
 def _field(field: FormField, value: str, error: str) -> ET.Element:
     """One field of a form in HTML, with its label, hint and error."""
     marks = [
-        f"{field.name}-{kind}" for kind, said in (("hint", field.hint), ("error", error)) if said
+        f"{field.name}-{kind}"
+        for kind, content in (("hint", field.hint), ("error", error))
+        if content
     ]
-    given: dict[str, str] = {"id": field.name, "name": field.name}
+    attributes: dict[str, str] = {"id": field.name, "name": field.name}
     if marks:
-        given["aria_describedby"] = " ".join(marks)
+        attributes["aria_describedby"] = " ".join(marks)
     if error:
-        given["aria_invalid"] = "true"
+        attributes["aria_invalid"] = "true"
     below: list[Node] = []
     if field.look == "text":
-        control = el("textarea", value, autocomplete="off", spellcheck="false", **given)
+        control = el("textarea", value, autocomplete="off", spellcheck="false", **attributes)
     elif field.look == "file":
-        control = el("input", type="file", multiple="multiple", **given)
+        control = el("input", type="file", multiple="multiple", **attributes)
     elif field.only:
         options = [
             el(
@@ -321,10 +326,10 @@ def _field(field: FormField, value: str, error: str) -> ET.Element:
             )
             for word in field.choices
         ]
-        control = el("select", *options, **given)
+        control = el("select", *options, **attributes)
     else:
         if field.choices:
-            given["list"] = f"{field.name}-known"
+            attributes["list"] = f"{field.name}-known"
             below = [
                 el(
                     "datalist",
@@ -332,7 +337,7 @@ def _field(field: FormField, value: str, error: str) -> ET.Element:
                     id=f"{field.name}-known",
                 )
             ]
-        control = el("input", value=value, autocomplete="off", **given)
+        control = el("input", value=value, autocomplete="off", **attributes)
     hint = el("small", field.hint, id=f"{field.name}-hint") if field.hint else None
     wrong = el("small", error, id=f"{field.name}-error", class_="bad") if error else None
     wide = {} if field.look == "line" else {"class_": "wide"}

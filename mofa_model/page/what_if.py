@@ -106,7 +106,7 @@ def notebook_view(shown: Sequence[Node]) -> str:
 def table_of(answer_table: Table) -> ET.Element:
     """A table of an answer, as people read it."""
     people = for_people(answer_table)
-    right = [at for at, column in enumerate(people.columns) if column.align == "right"]
+    right = [index for index, column in enumerate(people.columns) if column.align == "right"]
     rows = [tuple(str(cell) for cell in row) for row in people.rows]
     element = table(
         [column.name for column in people.columns], rows, numbers=right, caption=people.title

@@ -92,8 +92,8 @@ def summary_of(module: str) -> str:
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         return f"from {module}"
-    said = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
-    first = (said or f"from {module}").partition("\n")[0].rstrip(".")
+    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    first = (docstring or f"from {module}").partition("\n")[0].rstrip(".")
     return first[0].lower() + first[1:]
 
 

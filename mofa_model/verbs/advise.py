@@ -92,32 +92,32 @@ def run(arguments: Namespace) -> int:
         "--flags-only" if arguments.flags_only else "--save-dir" if arguments.save_dir else ""
     )
     with output.progress("searching", total=1.0) as advance:
-        found = advise.of(question, advance, launched_by)
+        answer = advise.of(question, advance, launched_by)
     if arguments.flags_only:
-        _print_flags(found.launch)
+        _print_flags(answer.launch)
     elif arguments.output == "html":
         from mofa_model.page import advice_page
 
-        terminal.put(advice_page(found.view()))
+        terminal.put(advice_page(answer.view()))
     elif arguments.output == "table":
-        terminal.put(found.short_text(output.columns()))
+        terminal.put(answer.short_text(output.columns()))
     else:
-        tables = found.tables_of(wide=True)
-        output.emit(arguments.output, tables, found.document, records=found.records)
-    if arguments.save_dir and found.launch is not None:
+        tables = answer.tables_of(wide=True)
+        output.emit(arguments.output, tables, answer.document, records=answer.records)
+    if arguments.save_dir and answer.launch is not None:
         from mofa_model.verbs import advise_folder
 
         names = advise_folder.save(
             arguments.save_dir,
-            found,
+            answer,
             arguments.saved_kind or "JobSet",
             asked=arguments.sbatch or "",
         )
         terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
     if arguments.plots:
-        for path in _draw(found.request, found.advice, arguments.plots):
+        for path in _draw(answer.request, answer.advice, arguments.plots):
             terminal.tell(f"drawn: {path}")
-    found.raise_for_status()
+    answer.raise_for_status()
     return 0
 
 
@@ -137,8 +137,8 @@ def _check(arguments: Namespace, question: AdviceQuestion) -> None:
         advise_folder.kind_of(arguments.saved_kind or "JobSet")
         files.check_folder(arguments.save_dir, overwrite=arguments.overwrite)
     else:
-        for flag, said in (("--as", arguments.saved_kind), ("--overwrite", arguments.overwrite)):
-            if said:
+        for flag, value in (("--as", arguments.saved_kind), ("--overwrite", arguments.overwrite)):
+            if value:
                 raise InputError(f"{flag}: it goes with --save-dir FOLDER")
     if arguments.sbatch is not None:
         from mofa_model.identity.sbatch_written import asked_options
@@ -177,25 +177,28 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
         return ()
     compared = [(advice.strategy, advice.trainer, advice.precision, advice.nodes)]
     compared += [
-        (one.strategy, one.trainer, one.precision, one.nodes) for one in advice.alternatives
+        (alternative.strategy, alternative.trainer, alternative.precision, alternative.nodes)
+        for alternative in advice.alternatives
     ]
     today = advice.current
     if today is not None and today.strategy is not None and today.predicted is not None:
         compared.append((today.strategy, advice.trainer, advice.precision, request.nodes))
-    found = priced_together(
+    layouts = priced_together(
         [
             (_problem_of(request.for_trainer(trainer), recipe, nodes), s)
             for s, trainer, recipe, nodes in compared
         ]
     )
-    labels = [_label(one.strategy) for one in found]
+    labels = [_label(layout.strategy) for layout in layouts]
     bars = {
         f"{label}\n({today.row})"
         if today is not None and number > len(advice.alternatives)
-        else label: {STEP_NAMES[name]: seconds for name, seconds in one.step_terms.terms().items()}
-        for number, (label, one) in enumerate(zip(labels, found, strict=True))
+        else label: {
+            STEP_NAMES[name]: seconds for name, seconds in layout.step_terms.terms().items()
+        }
+        for number, (label, layout) in enumerate(zip(labels, layouts, strict=True))
     }
-    best = found[0]
+    best = layouts[0]
     step = advice.predicted.step_seconds.target
     job = job_of(request, best.problem, advice.nodes, best.strategy, step)
     interval = best_interval(request, job)

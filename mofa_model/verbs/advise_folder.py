@@ -46,12 +46,12 @@ def kind_of(name: str) -> JobKind | None:
     """The kind of jobs that is to be written, by its name in any case; None = a script of Slurm."""
     if name.lower() == SBATCH:
         return None
-    made = {
+    written_kinds = {
         kind.kind.lower(): kind for kind in KINDS if type(kind).manifests is not JobKind.manifests
     }
-    if name.lower() not in made:
-        raise UnknownName("--as", name, [*(kind.kind for kind in made.values()), SBATCH])
-    return made[name.lower()]
+    if name.lower() not in written_kinds:
+        raise UnknownName("--as", name, [*(kind.kind for kind in written_kinds.values()), SBATCH])
+    return written_kinds[name.lower()]
 
 
 def launch_texts(

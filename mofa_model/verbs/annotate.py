@@ -96,7 +96,7 @@ def run(arguments: Namespace) -> int:
             arguments.files[around.index(True)],
             "is a ResourceList, which must be the only file; give the others in another command",
         )
-    profiles = [one for word in arguments.profile for one in named_profiles(word)]
+    profiles = [profile for name in arguments.profile for profile in named_profiles(name)]
     texts, outcomes = _annotator(profiles).run(streams)
     if arguments.output:
         return _listed(streams, outcomes, profiles)
@@ -119,7 +119,7 @@ def _listed(streams: list[Documents], outcomes: list[Outcome], profiles: list[Pr
     items = [item for stream in streams for item in stream.items]
     rows = object_rows(items, outcomes, surroundings(streams, profiles))
     terminal.put(json.dumps(rows, indent=2) + "\n")
-    wrong = (_CODES[one.status] for one in outcomes if one.status in _CODES)
+    wrong = (_CODES[outcome.status] for outcome in outcomes if outcome.status in _CODES)
     return min(wrong, default=0)
 
 

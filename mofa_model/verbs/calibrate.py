@@ -49,7 +49,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("moved", nargs="*", action=_Moved, help=SUPPRESS)
     parser.add_argument("--from-trace", nargs="+", action=_Moved, help=SUPPRESS)
-    own = parser.add_argument_group("what a log does not say")
+    log_options = parser.add_argument_group("what a log does not say")
     for name, what in (
         ("model", "model preset or config.json"),
         ("gpu", "device preset"),
@@ -60,7 +60,7 @@ def configure(parser: ArgumentParser) -> None:
         ("precision", "recipe (default: bf16)"),
         ("stack", "software stack (default: one that nobody measured)"),
     ):
-        own.add_argument(f"--{name}", metavar=name.upper(), help=f"of a log: {what}")
+        log_options.add_argument(f"--{name}", metavar=name.upper(), help=f"of a log: {what}")
     output.add_options(parser)
 
 
@@ -92,10 +92,12 @@ def _own_runs(arguments: Namespace) -> None:
         if _is_table(arguments.from_runs)
         else [_logged(arguments)]
     )
-    found = runs.refine([runs.case_of(row, position) for position, row in enumerate(rows, start=1)])
+    refinements = runs.refine(
+        [runs.case_of(row, position) for position, row in enumerate(rows, start=1)]
+    )
     if arguments.to:
-        write_text(arguments.to, runs.as_toml(found))
-    tables = [_refined(item) for item in found]
+        write_text(arguments.to, runs.as_toml(refinements))
+    tables = [_refined(item) for item in refinements]
     columns = (Column("section"), *tables[0].columns)
     cells = tuple((table.title, *row) for table in tables for row in table.rows)
     output.emit(
@@ -113,8 +115,8 @@ def _logged(arguments: Namespace) -> dict[str, Any]:
     from mofa_model.files import read_text
 
     absent = {
-        f"--{name.replace('_', '-')}": one
-        for name, one in _OF_A_LOG.items()
+        f"--{name.replace('_', '-')}": example
+        for name, example in _OF_A_LOG.items()
         if getattr(arguments, name) is None
     }
     if absent:

@@ -48,12 +48,12 @@ def configure(parser: ArgumentParser) -> None:
         "--model", metavar="MODEL", help="the model, where a script does not say it"
     )
     parser.add_argument("--gpu", metavar="GPU", help="the device, likewise")
-    for name, said in (
+    for name, meaning in (
         ("gpus", "devices"),
         ("seq", "tokens of a sequence"),
         ("global-batch", "sequences of a step"),
     ):
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{said}, likewise")
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{meaning}, likewise")
     parser.add_argument(
         "--slower", type=units.number, default=0.05, metavar="P",
         help="share by which a step may be slower than before (default: 0.05)",
@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> int:
         if not 0 <= getattr(arguments, name) < 10:
             raise BadValue(f"--{name}", getattr(arguments, name), "give a share, for example 0.05")
     bounds = ReviewBounds(
-        given={
+        stated_facts={
             "model": arguments.model,
             "device_kind": arguments.gpu,
             "devices": arguments.gpus,
@@ -90,33 +90,37 @@ def run(arguments: Namespace) -> int:
         slower=arguments.slower,
         lost_share=arguments.lost,
     )
-    found: list[ReviewFinding] = []
+    findings: list[ReviewFinding] = []
     for name in arguments.files:
         launches = launches_in(files.read_text(name), name)
         replaced = _before(name, arguments.base)
         for launch in launches:
-            found += review(launch, _counterpart(launch, replaced), bounds)
+            findings += review(launch, _counterpart(launch, replaced), bounds)
     if arguments.sarif:
-        files.write_text(arguments.sarif, output.as_json(sarif(found, VERSION)))
+        files.write_text(arguments.sarif, output.as_json(sarif(findings, VERSION)))
     if arguments.annotate:
-        for one in found:
-            terminal.put(_annotation(one) + "\n")
+        for finding in findings:
+            terminal.put(_annotation(finding) + "\n")
     else:
-        output.emit(arguments.output, [_table(found)], {"findings": [_row(one) for one in found]})
-    return FOUND if any(one.level != "note" for one in found) else 0
+        output.emit(
+            arguments.output,
+            [_table(findings)],
+            {"findings": [_row(finding) for finding in findings]},
+        )
+    return FOUND if any(finding.level != "note" for finding in findings) else 0
 
 
-def _row(one: ReviewFinding) -> dict[str, object]:
+def _row(finding: ReviewFinding) -> dict[str, object]:
     return {
-        "rule": one.rule,
-        "level": one.level,
-        "file": one.file,
-        "line": one.line_number,
-        "message": one.message,
+        "rule": finding.rule,
+        "level": finding.level,
+        "file": finding.file,
+        "line": finding.line_number,
+        "message": finding.message,
     }
 
 
-def _table(found: Sequence[ReviewFinding]) -> Table:
+def _table(findings: Sequence[ReviewFinding]) -> Table:
     return Table(
         title="Findings",
         columns=(
@@ -124,22 +128,27 @@ def _table(found: Sequence[ReviewFinding]) -> Table:
             Column("rule", align="left"),
             Column("what", align="left"),
         ),
-        rows=tuple((f"{one.file}:{one.line_number}", one.rule, one.message) for one in found),
-        notes=() if found else ("Nothing was found.",),
+        rows=tuple(
+            (f"{finding.file}:{finding.line_number}", finding.rule, finding.message)
+            for finding in findings
+        ),
+        notes=() if findings else ("Nothing was found.",),
     )
 
 
-def _annotation(one: ReviewFinding) -> str:
+def _annotation(finding: ReviewFinding) -> str:
     """A finding as a workflow command; what would end it is escaped."""
-    word = {"note": "notice"}.get(one.level, one.level)
-    said = one.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    place = one.file.replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
-    return f"::{word} file={place},line={one.line_number},title=mofa {one.rule}::{said}"
+    word = {"note": "notice"}.get(finding.level, finding.level)
+    message = finding.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    place = finding.file.replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+    return f"::{word} file={place},line={finding.line_number},title=mofa {finding.rule}::{message}"
 
 
-def _counterpart(one: ReviewedLaunch, replaced: Sequence[ReviewedLaunch]) -> ReviewedLaunch | None:
+def _counterpart(
+    launch: ReviewedLaunch, replaced: Sequence[ReviewedLaunch]
+) -> ReviewedLaunch | None:
     """The old launch of the same kind and name, which a launch replaces; None for a new one."""
-    return next((other for other in replaced if other.kind == one.kind), None)
+    return next((old_launch for old_launch in replaced if old_launch.kind == launch.kind), None)
 
 
 def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
@@ -160,17 +169,17 @@ def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
     is_file = Path(base).is_file()
     path = Path(name).resolve()
     try:
-        known = subprocess.run(
+        commit = subprocess.run(
             ["git", "-C", str(path.parent), "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"],
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
-        if known.returncode and is_file:
+        if commit.returncode and is_file:
             return launches_in(files.read_text(base), base)
-        if known.returncode:
+        if commit.returncode:
             right = "give a commit or a branch of the files' own repository, or a file"
             raise BadValue("--base", base, right)
-        done = subprocess.run(
-            ["git", "-C", str(path.parent), "show", f"{known.stdout.strip()}:./{path.name}"],
+        old_file = subprocess.run(
+            ["git", "-C", str(path.parent), "show", f"{commit.stdout.strip()}:./{path.name}"],
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
@@ -178,9 +187,9 @@ def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
             return launches_in(files.read_text(base), base)
         right = "git is needed for a commit, and cannot be run here; give a file"
         raise BadValue("--base", base, right) from None
-    if done.returncode:
+    if old_file.returncode:
         return []
     try:
-        return launches_in(done.stdout, name)
+        return launches_in(old_file.stdout, name)
     except InputError:
         return []

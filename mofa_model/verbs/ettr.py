@@ -49,8 +49,8 @@ def run(arguments: Namespace) -> int:
     if arguments.plot:
         plots.check("--plot", arguments.plot)
     with output.progress("pricing intervals"):
-        found = ettr.of(question_of(EttrQuestion, arguments))
+        answer = ettr.of(question_of(EttrQuestion, arguments))
     if arguments.plot:
-        found.draw(arguments.plot)
-    output.emit(arguments.output, found.tables, found.document, records=found.records)
+        answer.draw(arguments.plot)
+    output.emit(arguments.output, answer.tables, answer.document, records=answer.records)
     return 0

@@ -40,9 +40,9 @@ def run(arguments: Namespace) -> int:
 
     if arguments.plot:
         plots.check("--plot", arguments.plot)
-    found = explain.of(question_of(ExplainQuestion, arguments))
-    if arguments.plot and not found.question.evidence:
-        title = "\n".join(broken(found.document["strategy"], 90))
-        plots.step_terms(arguments.plot, {"": found.step_terms()}, title)
-    output.emit(arguments.output, found.tables, found.document, records=found.records)
+    answer = explain.of(question_of(ExplainQuestion, arguments))
+    if arguments.plot and not answer.question.evidence:
+        title = "\n".join(broken(answer.document["strategy"], 90))
+        plots.step_terms(arguments.plot, {"": answer.step_terms()}, title)
+    output.emit(arguments.output, answer.tables, answer.document, records=answer.records)
     return 0

@@ -64,18 +64,18 @@ def run(arguments: Namespace) -> int:
     if arguments.save_dir:
         files.check_folder(arguments.save_dir, overwrite=arguments.overwrite)
     if manifest:
-        piped = any(one.name == "standard input" for one in texts)
+        piped = any(pasted_text.name == "standard input" for pasted_text in texts)
         return _manifest(question, arguments, manifest, "-" if piped else manifest)
     launched_by = "--save-dir" if arguments.save_dir else ""
     with output.progress("searching", total=1.0) as advance:
-        found = pasted.answered(question, texts, advance, launched_by)
-        if found.asks and arguments.output in {"table", "wide"} and _is_spoken_to():
-            question = _asked(found)
-            found = pasted.answered(question, texts, advance, launched_by, assumes=True)
-    _print(found, arguments.output, arguments.save_dir or "")
-    if found.answer is not None:
-        _save(found.answer, arguments.save_dir, found.script() if arguments.save_dir else None)
-    found.raise_for_status()
+        answer = pasted.answered(question, texts, advance, launched_by)
+        if answer.asks and arguments.output in {"table", "wide"} and _is_spoken_to():
+            question = _asked(answer)
+            answer = pasted.answered(question, texts, advance, launched_by, assumes=True)
+    _print(answer, arguments.output, arguments.save_dir or "")
+    if answer.answer is not None:
+        _save(answer.answer, arguments.save_dir, answer.script() if arguments.save_dir else None)
+    answer.raise_for_status()
     return 0
 
 
@@ -88,9 +88,9 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
     from mofa_model.pasted.recognise import PastedKind, kind_of
 
     names = list(question.pasted)
-    paths = [one for one in names if one == "-" or files.path_kind(one)]
-    others = [one for one in names if one not in paths]
-    if others and any(one.startswith("-") or " " in one for one in others):
+    paths = [name for name in names if name == "-" or files.path_kind(name)]
+    others = [name for name in names if name not in paths]
+    if others and any(name.startswith("-") or " " in name for name in others):
         return (
             replace(question, pasted=()),
             beside([Pasted(shlex.join(names) if len(names) > 1 else names[0], "the command")]),
@@ -103,15 +103,17 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
             raise InputError(f"{others[0]}: there is no such file{_near(others[0])}")
         question = replace(question, model=others[0])
     texts = beside(texts_of(paths))
-    jobs = [one for one in texts if kind_of(one.text, one.name) is PastedKind.KUBERNETES]
+    jobs = [
+        pasted for pasted in texts if kind_of(pasted.text, pasted.name) is PastedKind.KUBERNETES
+    ]
     manifest = jobs[0].name if jobs else ""
     if jobs and manifest == "standard input":
         manifest = _kept(jobs[0].text, ".yaml")
     renamed = [
-        one._replace(name=_kept(one.text, ".json"))
-        if one.name == "standard input" and kind_of(one.text) is PastedKind.MODEL
-        else one
-        for one in texts
+        pasted._replace(name=_kept(pasted.text, ".json"))
+        if pasted.name == "standard input" and kind_of(pasted.text) is PastedKind.MODEL
+        else pasted
+        for pasted in texts
     ]
     return replace(question, pasted=()), renamed, manifest
 
@@ -135,10 +137,10 @@ def _near(name: str) -> str:
 
     folder = Path(name).parent
     try:
-        there = [one.name for one in folder.iterdir() if one.is_file()][:2000]
+        names = [path.name for path in folder.iterdir() if path.is_file()][:2000]
     except OSError:
         return ""
-    near = get_close_matches(PureWindowsPath(name).name, there, n=1)
+    near = get_close_matches(PureWindowsPath(name).name, names, n=1)
     return f"; did you mean {folder / near[0]}?" if near else ""
 
 
@@ -149,24 +151,28 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str, typed: s
     from mofa_model.answers.advise import advise
     from mofa_model.answers.questions import AdviceQuestion
 
-    given = {k: v for k, v in question.changed_fields().items() if k in AdviceQuestion.options}
-    asked = AdviceQuestion(file=path, **given)
+    changed = {
+        name: value
+        for name, value in question.changed_fields().items()
+        if name in AdviceQuestion.options
+    }
+    advice_question = AdviceQuestion(file=path, **changed)
     with output.progress("searching", total=1.0) as advance:
-        found = advise.of(asked, advance, "--save-dir" if arguments.save_dir else "")
+        answer = advise.of(advice_question, advance, "--save-dir" if arguments.save_dir else "")
     if arguments.output == "table":
-        shown = replace(found, question=replace(asked, file=typed))
+        shown = replace(answer, question=replace(advice_question, file=typed))
         terminal.put(shown.brief_text(_width()))
     else:
         document: dict[str, object] = {
             "kind": "kubernetes",
-            "trainer": found.advice.trainer or None,
+            "trainer": answer.advice.trainer or None,
             "facts": {},
             "asks": [],
-            "answer": found.document,
+            "answer": answer.document,
         }
-        output.emit(arguments.output, found.tables_of(wide=True), document, records=found.records)
-    _save(found, arguments.save_dir)
-    found.raise_for_status()
+        output.emit(arguments.output, answer.tables_of(wide=True), document, records=answer.records)
+    _save(answer, arguments.save_dir)
+    answer.raise_for_status()
     return 0
 
 
@@ -185,20 +191,20 @@ def _save(
     terminal.tell(f"saved: {folder}: {', '.join(names)}")
     if own_script is not None:
         script, changed = own_script
-        for one in changed.left:
-            terminal.tell(f"not changed in {script}: {one}")
+        for reason in changed.left:
+            terminal.tell(f"not changed in {script}: {reason}")
 
 
-def _print(found: PasteAnswer, form: str, folder: str) -> None:
+def _print(answer: PasteAnswer, form: str, folder: str) -> None:
     if form == "table":
-        if found.answer is not None:
-            saved = folder if found.answer.launch is not None else ""
-            terminal.put(found.brief_text(_width(), saved))
+        if answer.answer is not None:
+            saved = folder if answer.answer.launch is not None else ""
+            terminal.put(answer.brief_text(_width(), saved))
         return
-    tables = list(found.tables)
-    if found.answer is not None:
-        tables += found.answer.tables_of(wide=True)
-    output.emit(form, tables, found.document, records=found.records)
+    tables = list(answer.tables)
+    if answer.answer is not None:
+        tables += answer.answer.tables_of(wide=True)
+    output.emit(form, tables, answer.document, records=answer.records)
 
 
 def _width() -> int:
@@ -209,20 +215,22 @@ def _is_spoken_to() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _asked(found: PasteAnswer) -> PasteQuestion:
+def _asked(answer: PasteAnswer) -> PasteQuestion:
     """Ask a person for at most two missing facts; returns the question with the answers."""
     from mofa_model.answers.paste_gaps import ASKED, ASSUMED, MOST
     from mofa_model.pasted.sentence import counted_gpus
 
-    asks = [one for one in found.asks if len(found.asks) <= MOST or one not in ASSUMED]
-    if len(asks) > MOST or found.pasted_facts.other:
-        found.raise_for_status()
-    said = dict[str, Any]()
+    asks = [name for name in answer.asks if len(answer.asks) <= MOST or name not in ASSUMED]
+    if len(asks) > MOST or answer.pasted_facts.other:
+        answer.raise_for_status()
+    fields = dict[str, Any]()
     for name in asks:
         flag, example = ASKED[name]
-        if name == "gpus" and "gpus" in said:
+        if name == "gpus" and "gpus" in fields:
             continue
-        field = next(how.name for how in PasteQuestion.options.values() if flag in how.flags)
+        field = next(
+            option.name for option in PasteQuestion.options.values() if flag in option.flags
+        )
         sys.stderr.write(f"{flag.lstrip('-').replace('-', ' ')} (Enter: {example}): ")
         sys.stderr.flush()
         line = sys.stdin.readline()
@@ -230,6 +238,6 @@ def _asked(found: PasteAnswer) -> PasteQuestion:
             raise MofaError(f"{flag}: nothing was said; give it as an option")
         value = line.strip() or example
         if counted := counted_gpus(value):
-            said["gpus"], value = counted
-        said[field] = PasteQuestion.options[field].read(value)
-    return replace(found.question, **said)
+            fields["gpus"], value = counted
+        fields[field] = PasteQuestion.options[field].read(value)
+    return replace(answer.question, **fields)

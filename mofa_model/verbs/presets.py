@@ -91,30 +91,34 @@ def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
     """The kind and name that are meant: a kind may have another word, and a name may
     stand alone.
     """
-    known = (*presets.KINDS, CONSTANTS, KERNELS)
-    if kind is None or kind in known:
+    kinds = (*presets.KINDS, CONSTANTS, KERNELS)
+    if kind is None or kind in kinds:
         return kind, name
     if kind in {"all", "list", "ls"} and name is None:
         return None, None
     word = kind.lower().removesuffix("s")
-    called = [one for one in known if one.removesuffix("s") == word] or [_CALLED.get(word, "")]
+    called = [candidate for candidate in kinds if candidate.removesuffix("s") == word] or [
+        _CALLED.get(word, "")
+    ]
     if called[0]:
         return called[0], name
-    homes = [one for one in presets.KINDS if name is None and presets.meanings(one, kind)]
+    homes = [home for home in presets.KINDS if name is None and presets.meanings(home, kind)]
     if "precisions" in homes:  # formats of frozen matrices have the names of recipes
         return "precisions", kind
     if len(homes) > 1:
         raise BadValue(
             "presets",
             kind,
-            f"it is a name of several kinds: give {' or '.join(f'{one} {kind}' for one in homes)}",
+            f"it is a name of several kinds: give {' or '.join(f'{home} {kind}' for home in homes)}",
         )
     if homes:
         return homes[0], kind
     names = {
-        word: one for kind in presets.KINDS for word, one in presets.canonical_names(kind).items()
+        word: canonical
+        for kind in presets.KINDS
+        for word, canonical in presets.canonical_names(kind).items()
     }
-    raise UnknownName("presets", kind, known, aliases={**names, **_CALLED})
+    raise UnknownName("presets", kind, kinds, aliases={**names, **_CALLED})
 
 
 def _kinds() -> Table:
@@ -146,8 +150,8 @@ def _list(kind: str) -> Table:
 
 def _one(kind: str, name: str) -> Table:
     """Every field of one preset as it stands in its file."""
-    found = presets.resolve(kind, name)
-    rows = tuple(_flat(presets.entry(kind, found)))
+    canonical = presets.resolve(kind, name)
+    rows = tuple(_flat(presets.entry(kind, canonical)))
     node = presets.instance(name) if kind == "devices" else {}
     facts = ", ".join(
         f"{key} {value}" for key, value in node.items() if key not in {"aliases", "source"}
@@ -163,7 +167,7 @@ def _one(kind: str, name: str) -> Table:
         else ()
     )
     return Table(
-        title=found,
+        title=canonical,
         columns=(Column("field"), Column("value", align="left")),
         rows=rows,
         notes=notes,
@@ -176,7 +180,7 @@ def _constants(arguments: Namespace) -> Table:
             "NAME", None, "name a device: mofa presets constants h100 --stack megatron-core"
         )
     asked = (arguments.name, arguments.precision, arguments.stack)
-    found = presets.constants_of(*asked, release=arguments.release, defects=arguments.defect)
+    constants = presets.constants_of(*asked, release=arguments.release, defects=arguments.defect)
     return Table(
         title=f"Constants: {', '.join(asked)}",
         columns=(
@@ -185,7 +189,7 @@ def _constants(arguments: Namespace) -> Table:
             Column("scatter", unit="%"),
             Column("source"),
         ),
-        rows=tuple((c.path, c.value, c.scatter or None, c.source) for c in found.values()),
+        rows=tuple((c.path, c.value, c.scatter or None, c.source) for c in constants.values()),
         notes=("Every other constant has its default.",),
     )
 
@@ -207,7 +211,7 @@ def _kernel_devices() -> Table:
 
     return table_of(
         "Kernels",
-        [name for name, known in held.items() if known.surfaces],
+        [name for name, kernels in held.items() if kernels.surfaces],
         (
             (Column("device"), str),
             (Column("surfaces"), lambda name: len(held[name].surfaces)),

@@ -125,7 +125,7 @@ def _from_cluster(arguments: Namespace) -> str:
             raise InputError(
                 f"{flag}: --from-cluster reads it from the cluster; leave one of the two out"
             )
-    found: list[dict[str, Any]] = []
+    manifests: list[dict[str, Any]] = []
     unknown: list[str] = []
     for pool in _pools():
         try:
@@ -133,19 +133,19 @@ def _from_cluster(arguments: Namespace) -> str:
         except UnknownName as error:
             unknown.append(str(error))
             continue
-        names = {one["metadata"]["name"] for one in found}
+        names = {manifest["metadata"]["name"] for manifest in manifests}
         name = gpu if gpu not in names else f"{gpu}-{pool['gpus_per_node']}"
-        found.append(
+        manifests.append(
             _manifest(
                 arguments, name, pool["product"], pool["gpus_per_node"], {_LABEL: pool["product"]}
             )
         )
-    if not found:
+    if not manifests:
         why = "; ".join(unknown) or f"no node has the label {_LABEL} and GPUs"
         raise InputError(f"--from-cluster: {why}; give --gpu and --label")
     for text in unknown:
         terminal.tell(f"left out: {text}")
-    return "---\n".join(_checked(one) for one in found)
+    return "---\n".join(_checked(manifest) for manifest in manifests)
 
 
 def _from_slurm(arguments: Namespace) -> str:
@@ -160,7 +160,7 @@ def _from_slurm(arguments: Namespace) -> str:
 
     now = time.time()
     records = (
-        read([(files.read_text(one, largest=_LARGEST), one) for one in arguments.slurm])
+        read([(files.read_text(path, largest=_LARGEST), path) for path in arguments.slurm])
         if arguments.slurm
         else ask(now - 30 * DAY, now)
     )
@@ -168,7 +168,7 @@ def _from_slurm(arguments: Namespace) -> str:
     for node in records.node_records:
         if node.devices:
             groups[node.product or next(iter(node.features), ""), node.devices].append(node)
-    found: list[dict[str, Any]] = []
+    manifests: list[dict[str, Any]] = []
     unknown: list[str] = []
     for (product, per_node), nodes in groups.items():
         try:
@@ -178,26 +178,30 @@ def _from_slurm(arguments: Namespace) -> str:
             continue
         name = arguments.name or gpu
         name = (
-            name if all(one["metadata"]["name"] != name for one in found) else f"{name}-{per_node}"
+            name
+            if all(manifest["metadata"]["name"] != name for manifest in manifests)
+            else f"{name}-{per_node}"
         )
-        least = min((one.memory_bytes for one in nodes if one.memory_bytes), default=0.0)
+        least = min((node.memory_bytes for node in nodes if node.memory_bytes), default=0.0)
         arguments.host_memory = arguments.host_memory or (
             f"{least / 2**30:.0f} GiB" if least else None
         )
-        made = _manifest(arguments, name, gpu, per_node, {})
-        made["status"] = {"nodes": {"total": len(nodes), "ready": sum(one.usable for one in nodes)}}
-        found.append(made)
-    if not found:
+        manifest = _manifest(arguments, name, gpu, per_node, {})
+        manifest["status"] = {
+            "nodes": {"total": len(nodes), "ready": sum(node.usable for node in nodes)}
+        }
+        manifests.append(manifest)
+    if not manifests:
         why = "; ".join(unknown) or "no node has gpu in its Gres"
         raise InputError(f"--slurm: {why}; give --gpu")
     for text in unknown:
         terminal.tell(f"left out: {text}")
     if records.runs and not arguments.classes:
         rows = _counted(arguments.slurm)
-        for made in found:
+        for manifest in manifests:
             if rows:
-                made["spec"].setdefault("failures", {})["classes"] = rows
-    return "---\n".join(_checked(one) for one in found)
+                manifest["spec"].setdefault("failures", {})["classes"] = rows
+    return "---\n".join(_checked(manifest) for manifest in manifests)
 
 
 def _counted(outputs: list[str]) -> list[dict[str, Any]]:
@@ -240,16 +244,18 @@ def _measured(arguments: Namespace) -> str:
     from mofa_model.errors import UnknownName, why
 
     if arguments.gpu is not None or arguments.from_cluster:
-        said = "--gpu" if arguments.gpu is not None else "--from-cluster"
-        raise InputError(f"--measure: it says what {said} would; leave one of the two out")
+        flag = "--gpu" if arguments.gpu is not None else "--from-cluster"
+        raise InputError(f"--measure: it says what {flag} would; leave one of the two out")
     try:
-        told = subprocess.run(_SMI, capture_output=True, text=True, timeout=60, check=True).stdout
+        listing = subprocess.run(
+            _SMI, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
     except FileNotFoundError:
         raise InputError("--measure: there is no nvidia-smi here; give --gpu instead") from None
     except (OSError, subprocess.SubprocessError) as error:
         reason = why(error) if isinstance(error, OSError) else "it ended with an error or was slow"
         raise InputError(f"--measure: nvidia-smi: {reason}; give --gpu instead") from None
-    name, count, memory = gpus_of(told)
+    name, count, memory = gpus_of(listing)
     try:
         gpu = presets.resolve("devices", name, field="--measure")
     except UnknownName as error:
@@ -264,18 +270,18 @@ def _measured(arguments: Namespace) -> str:
     return _checked(_manifest(arguments, arguments.name or gpu, name, per_node, {}))
 
 
-def gpus_of(told: str) -> tuple[str, int, int]:
+def gpus_of(listing: str) -> tuple[str, int, int]:
     r"""Name, number and memory in MiB of equal GPUs, from what nvidia-smi tells.
 
     >>> gpus_of("NVIDIA L4, 23034\nNVIDIA L4, 23034\n")
     ('NVIDIA L4', 2, 23034)
     """
-    rows = [line.rpartition(",") for line in told.splitlines() if line.strip()]
+    rows = [line.rpartition(",") for line in listing.splitlines() if line.strip()]
     kinds = {(name.strip(), memory.strip()) for name, _, memory in rows}
     if len(kinds) != 1:
-        there = ", ".join(sorted(name for name, _ in kinds)) or "no GPU"
+        names = ", ".join(sorted(name for name, _ in kinds)) or "no GPU"
         right = "give --gpu and --gpus-per-node for one kind of them"
-        raise InputError(f"--measure: nvidia-smi tells of {there}; {right}")
+        raise InputError(f"--measure: nvidia-smi tells of {names}; {right}")
     ((name, memory),) = kinds
     if not name or not memory.isdecimal():
         raise InputError("--measure: what nvidia-smi tells cannot be read; give --gpu instead")
@@ -298,8 +304,8 @@ def _pools() -> list[dict[str, Any]]:
     from importlib.metadata import entry_points
 
     (point,) = entry_points(group=GROUP, name="pools")
-    found: list[dict[str, Any]] = point.load()()
-    return found
+    pools: list[dict[str, Any]] = point.load()()
+    return pools
 
 
 def _made(arguments: Namespace) -> str:

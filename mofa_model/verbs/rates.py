@@ -224,8 +224,8 @@ def _what_would_help(arguments: Namespace) -> int:
     )
     if arguments.recovery:
         settings = replace(settings, plans=plans_of(tuple(arguments.recovery)))
-    found = what_would_help(read_past(arguments.what_would_help), settings)
-    output.emit(arguments.output, [table_of_remedies(found)], document_of(found))
+    answer = what_would_help(read_past(arguments.what_would_help), settings)
+    output.emit(arguments.output, [table_of_remedies(answer)], document_of(answer))
     return 0
 
 
@@ -365,23 +365,23 @@ def _pairs(text: str, field: str) -> dict[str, float]:
     return pairs
 
 
-def _tables(found: Assessment) -> list[Table]:
+def _tables(assessment: Assessment) -> list[Table]:
     """Rates with their verdicts, recovery times, the worst nodes."""
-    covered = "unknown" if found.coverage is None else f"{100 * found.coverage:.1f} %"
-    notes = [f"Exposure {found.node_days:g} node-days, coverage {covered}.", *found.notes]
+    covered = "unknown" if assessment.coverage is None else f"{100 * assessment.coverage:.1f} %"
+    notes = [f"Exposure {assessment.node_days:g} node-days, coverage {covered}.", *assessment.notes]
     notes += [
         f"Since {r.since} {r.name} fails {r.ratio:.2g} times as often as assumed."
-        for r in found.rates
+        for r in assessment.rates
         if r.since is not None and r.ratio is not None
     ]
-    if found.trend is not None:
-        score, p = found.trend
+    if assessment.trend is not None:
+        score, p = assessment.trend
         word = "no trend" if p >= _CHANCE else "more frequent" if score > 0 else "less frequent"
         notes.append(f"Trend: {word} (Laplace {score:.2f}, p = {p:.3g}).")
     tables = [
         table_of(
             "Failures per node-day",
-            found.rates,
+            assessment.rates,
             (
                 (Column("class"), lambda rate: rate.name),
                 (Column("failures"), lambda rate: rate.failures),
@@ -400,7 +400,7 @@ def _tables(found: Assessment) -> list[Table]:
             notes,
         )
     ]
-    if found.outlooks:
+    if assessment.outlooks:
         ahead = (
             (Column("days"), lambda outlook: outlook.days),
             (Column("lower"), lambda outlook: outlook.lower),
@@ -409,9 +409,9 @@ def _tables(found: Assessment) -> list[Table]:
         )
         title = "Failures of all classes in the next days"
         note = "With the exposure of the last week."
-        tables.append(table_of(title, found.outlooks, ahead, (note,)))
-    if found.recoveries:
-        means = {name: seen.mean for name, seen in found.recoveries.items()}
+        tables.append(table_of(title, assessment.outlooks, ahead, (note,)))
+    if assessment.recoveries:
+        means = {name: seen.mean for name, seen in assessment.recoveries.items()}
         times = (
             (Column("class"), str),
             (Column("lower", unit="s"), lambda name: means[name].lower),
@@ -419,7 +419,7 @@ def _tables(found: Assessment) -> list[Table]:
             (Column("upper", unit="s"), lambda name: means[name].upper),
         )
         tables.append(table_of("Mean recovery time", means, times))
-    if (spread := found.dispersion) is not None:
+    if (spread := assessment.dispersion) is not None:
         is_chance = spread.p_value >= _CHANCE
         word = "nodes fail alike" if is_chance else "some nodes fail more than chance allows"
         tables.append(
@@ -433,16 +433,16 @@ def _tables(found: Assessment) -> list[Table]:
     return tables
 
 
-def _document(found: Assessment) -> dict[str, Any]:
+def _document(assessment: Assessment) -> dict[str, Any]:
     """The answer for machines."""
     return {
-        **output.as_data(found),
-        "shares": {name: _bounds(share) for name, share in found.shares.items()},
+        **output.as_data(assessment),
+        "shares": {name: _bounds(share) for name, share in assessment.shares.items()},
         "recoveries": {
             name: _bounds(seen.mean) | {"law": output.as_data(seen.recovery_law)}
-            for name, seen in found.recoveries.items()
+            for name, seen in assessment.recoveries.items()
         },
-        "contradicted": found.contradicted,
+        "contradicted": assessment.contradicted,
     }
 
 
@@ -479,7 +479,7 @@ def _from_files(
             lasted = _number(row["recovery_seconds"], events, line)
             kind = still if row.get("open", "").lower() in {"yes", "true", "1"} else done
             kind[name] = (*kind.get(name, ()), lasted)
-    times = [at for moments in failed.values() for at in moments if at is not None]
+    times = [moment for moments in failed.values() for moment in moments if moment is not None]
     start, window = _window(times, by_node)
     if start + window > _LAST:
         raise BadFile(
@@ -540,11 +540,11 @@ def _rows(path: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, s
             path, f"has no column {', '.join(missing)}; its first line must name the columns"
         )
     for line, row in from_headed_csv(text, path):
-        told = {name: cell.strip() for name, cell in row.items()}
+        cells = {name: cell.strip() for name, cell in row.items()}
         for name in needed:
-            if not told.get(name):
+            if not cells.get(name):
                 raise BadFile(path, f"line {line}: {name} is empty")
-        yield line, told
+        yield line, cells
 
 
 def _window(times: list[float], by_node: dict[str, float]) -> tuple[float, float]:

@@ -40,6 +40,6 @@ def run(arguments: Namespace) -> int:
     from mofa_model.answers.simulate import simulate
 
     with output.progress("simulating", total=1.0) as advance:
-        found = simulate.of(question_of(SimulateQuestion, arguments), advance)
-    output.emit(arguments.output, found.tables, found.document, records=found.records)
+        answer = simulate.of(question_of(SimulateQuestion, arguments), advance)
+    output.emit(arguments.output, answer.tables, answer.document, records=answer.records)
     return 0

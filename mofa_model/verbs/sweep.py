@@ -82,12 +82,12 @@ def run(arguments: Namespace) -> int:
         plots.check("--plot", arguments.plot)
     count = len(points_of([parse_vary(text) for text in question.vary]))
     with output.progress("sweeping", total=count) as advance, _carrier(arguments, count) as carry:
-        found = sweep.of(question, carry, advance)
+        answer = sweep.of(question, carry, advance)
     if arguments.plot:
-        drawn = found.lines(arguments.y)
+        drawn = answer.lines(arguments.y)
         plots.lines(arguments.plot, drawn.lines, x=drawn.across, y=drawn.up, percent=drawn.percent)
-    output.emit(arguments.output, found.tables, document=found.document)
-    found.raise_for_status()
+    output.emit(arguments.output, answer.tables, document=answer.document)
+    answer.raise_for_status()
     return 0
 
 

@@ -76,22 +76,24 @@ class DeskServer(ThreadingHTTPServer):
             self._places.release()
 
 
-def _paste(found: PasteForm) -> str:
+def _paste(pasted_form: PasteForm) -> str:
     from mofa_model.verbs.advise_folder import kind_of, launch_texts
 
-    answer = found.answer
+    answer = pasted_form.answer
     if answer is None or answer.answer is None:
-        return paste_page(fields=paste_fields(), values=found.values, errors=found.errors)
+        return paste_page(
+            fields=paste_fields(), values=pasted_form.values, errors=pasted_form.errors
+        )
     texts, _ = launch_texts(answer.answer, kind_of("JobSet"), answer.script())
     return paste_page(
         fields=paste_fields(),
-        values=found.values,
+        values=pasted_form.values,
         errors={},
-        brief_lines=found.brief_lines(),
-        tables=found.tables(),
+        brief_lines=pasted_form.brief_lines(),
+        tables=pasted_form.tables(),
         view=answer.answer.view(),
         texts=texts,
-        command=found.command(),
+        command=pasted_form.command(),
     )
 
 
@@ -102,26 +104,26 @@ def sent_form(kind: str, body: bytes) -> tuple[dict[str, str], list[Pasted]]:
     for part in message_from_bytes(whole, policy=HTTP).iter_parts():
         name = part.get_param("name", header="content-disposition")
         data = part.get_payload(decode=True)
-        said = (
+        content = (
             (data if isinstance(data, bytes) else b"")
             .decode("utf-8", "replace")
             .replace("\r\n", "\n")
         )
-        if name == FILES and said.strip():
-            texts.append(Pasted(said, part.get_filename() or FILES))
+        if name == FILES and content.strip():
+            texts.append(Pasted(content, part.get_filename() or FILES))
         elif isinstance(name, str) and name != FILES:
-            values[name] = said
+            values[name] = content
     return values, texts
 
 
 def _which(values: Mapping[str, str], models: Sequence[str]) -> str:
-    found = which_form(values, models)
+    form = which_form(values, models)
     return which_page(
         fields=which_fields(models),
-        values=found.values,
-        errors=found.errors,
-        tables=() if found.answer is None else found.answer.tables,
-        command=found.command,
+        values=form.values,
+        errors=form.errors,
+        tables=() if form.answer is None else form.answer.tables,
+        command=form.command,
     )
 
 
@@ -225,8 +227,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: what people ask is private."""
 
 
-def _plain(title: str, said: str) -> str:
-    return text(page(title, el("h1", title), el("p", said)))
+def _plain(title: str, sentence: str) -> str:
+    return text(page(title, el("h1", title), el("p", sentence)))
 
 
 def _file_name(values: Mapping[str, str]) -> str:

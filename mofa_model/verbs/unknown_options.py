@@ -76,12 +76,14 @@ def _hint(parser: ArgumentParser, word: str) -> str:
     """A hint for a word without an option: what it seems to mean, and how to say it."""
     from mofa_model import presets
 
-    known = {name for one in _actions(parser) for name in one.option_strings}
+    options = {name for action in _actions(parser) for name in action.option_strings}
     if re.match(r"[a-z_-]+=", word) and (
-        option := next((one for one in ("--strategy", "--constraint") if one in known), "")
+        option := next(
+            (option for option in ("--strategy", "--constraint") if option in options), ""
+        )
     ):
         return f"; did you mean {option} {word}?"
-    if word.endswith(".json") and "--model" in known:
+    if word.endswith(".json") and "--model" in options:
         return f"; did you mean --model {word}?"
     for option, kind in (
         ("--gpu", "devices"),
@@ -89,26 +91,26 @@ def _hint(parser: ArgumentParser, word: str) -> str:
         ("--precision", "precisions"),
         ("--framework", "stacks"),
     ):
-        if presets.meanings(kind, word) and option in known:
+        if presets.meanings(kind, word) and option in options:
             return f"; did you mean {option} {word}?"
     return f"; `{parser.prog} --help` shows how words stand together"
 
 
 def among(parser: ArgumentParser, words: Sequence[str]) -> list[str]:
     """The given words that are options, but not of this verb."""
-    known = {name for action in _actions(parser) for name in action.option_strings}
+    options = {name for action in _actions(parser) for name in action.option_strings}
     return [
         word
         for word in words
         if word.startswith("--")
         and " " not in word
-        and word.partition("=")[0] not in {*known, "--"}
+        and word.partition("=")[0] not in {*options, "--"}
     ]
 
 
-def _means(word: str, option: str, told: str) -> bool:
+def _means(word: str, option: str, help_text: str) -> bool:
     return (
-        word in {*option[2:].split("-"), told.partition(" ")[0].strip(",;:")}
+        word in {*option[2:].split("-"), help_text.partition(" ")[0].strip(",;:")}
         or (word.isalpha() and word.startswith(option[2:]))
         or (len(word) == 1 and option[2:].startswith(word))
     )

@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
 
     question = question_of(WhichQuestion, arguments)
     with output.progress("searching", total=1.0) as advance:
-        found = which.of(question, advance)
-    output.emit(arguments.output, found.tables, found.document, records=found.records)
-    found.raise_for_status()
+        answer = which.of(question, advance)
+    output.emit(arguments.output, answer.tables, answer.document, records=answer.records)
+    answer.raise_for_status()
     return 0

@@ -125,7 +125,7 @@ def job_page(
         sections += what_if_sections(changes, errors, address(shown))
     if isinstance(view, AdviceView):
         heading = "Advice, if it were so" if changes else "Advice"
-        sections += [el("h2", heading), *advice_sections(view, told=not changes)]
+        sections += [el("h2", heading), *advice_sections(view, without_status=not changes)]
     else:
         sections += [el("p", view)] if isinstance(view, str) else []
         if strategy := shown.annotation("strategy"):

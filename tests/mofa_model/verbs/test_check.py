@@ -67,7 +67,7 @@ def told(change):
     (before,) = launches_in(SCRIPT.format(**USUAL), "train.sbatch")
     (after,) = launches_in(SCRIPT.format(**{**USUAL, **change}), "train.sbatch")
     return [
-        one.rule for one in review(after, before, ReviewBounds(given={})) if one.level != "note"
+        one.rule for one in review(after, before, ReviewBounds(stated_facts={})) if one.level != "note"
     ]
 
 
@@ -80,7 +80,7 @@ def test_an_option_of_megatron_that_is_spelt_wrong_is_refused_with_the_one_that_
         "--recompute-granularty full": "recompute-granularity",
     }.items():
         (launch,) = launches_in(text.replace("--lr", f"{wrong} --lr"), "train.sbatch")
-        (found,) = review(launch, None, ReviewBounds(given={}))
+        (found,) = review(launch, None, ReviewBounds(stated_facts={}))
         said = f"megatron has no option '{wrong.partition(' ')[0]}'; did you mean --{meant}?"
         assert (found.rule, found.message, found.line_number) == ("refused", said, 19)
 
@@ -98,14 +98,14 @@ def test_what_stands_in_a_file_or_a_variable_that_nobody_reads_is_a_note_and_no_
 ) -> None:
     text = f"#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=h100:8\nsrun {command}\n"
     (launch,) = launches_in(text, "train.sbatch")
-    (found,) = review(launch, None, ReviewBounds(given={}))
+    (found,) = review(launch, None, ReviewBounds(stated_facts={}))
     assert (found.rule, found.level, found.line_number) == ("not-read", "note", 3)
 
 
 def test_lines_that_sbatch_does_not_read_are_one_finding() -> None:
     text = "#!/bin/bash\nset -e\n#SBATCH -N 2\n#SBATCH -p gpu\n#SBATCH -t 10\nsrun x\n"
     (launch,) = launches_in(text, "train.sbatch")
-    (found,) = review(launch, None, ReviewBounds(given={}))
+    (found,) = review(launch, None, ReviewBounds(stated_facts={}))
     assert found.text == (
         "train.sbatch:3: error: sbatch does not read it: it stands behind a command; more lines alike: 2 [refused]"
     )
@@ -132,7 +132,7 @@ def test_what_was_so_before_the_change_is_a_note_and_what_got_worse_is_not() -> 
         (one,), (other,) = (
             launches_in(SCRIPT.format(**{**USUAL, **change}), "t") for change in (before, after)
         )
-        return [(found.rule, found.level) for found in review(other, one, ReviewBounds(given={}))]
+        return [(found.rule, found.level) for found in review(other, one, ReviewBounds(stated_facts={}))]
 
     big = dict(mbs=32, batch=256 * 32)
     assert levels(big, {**big, "lr": "1e-4"})[0] == ("does-not-fit", "note")

@@ -112,7 +112,7 @@ def told(change, model):
     usual = {**USUAL, **SCRIPTS[model], "tokenizer": model}
     (before,) = launches_in(SCRIPT.format(**usual), "train.sbatch")
     (after,) = launches_in(SCRIPT.format(**{**usual, **change(usual)}), "train.sbatch")
-    found = review(after, before, ReviewBounds(given={}))
+    found = review(after, before, ReviewBounds(stated_facts={}))
     return [one.text for one in found if one.level != "note"]
 
 
