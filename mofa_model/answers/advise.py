@@ -1,4 +1,9 @@
-"""The recommended strategy and checkpoint interval of a job, said in words or by its manifest."""
+"""`mofa advise`: the best strategy and checkpoint interval of a job, asked by options or manifest.
+
+The way from options to screen: `AdviceQuestion` of `questions.py` holds the options, `request_of`
+makes the model's request of them (`training.py`) or of a manifest, `mofa_model.advice` answers, and
+`advise_tables.py` writes the answer as lines, tables and a document.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
     from mofa_model.page import AdviceView
 
 _OR_A_FILE: Final = "or give a job's file in place of all: mofa advise job.yaml"
-_BESIDE: Final = ("", "answer", "short runs")
-"""Groups of fields that may stand beside a manifest, which says all others itself."""
+_BESIDE_A_MANIFEST: Final = ("", "answer", "short runs")
+"""Groups of options that a manifest may be combined with; it states all others itself."""
 _SHOWN: Final = 5
 """Objects of a file that a message names. [1]"""
 
@@ -44,7 +49,7 @@ class AdviceAnswer(UserAnswer):
     launch: Launch | None = None
     """The first choice in a trainer's own arguments, where they were asked for."""
     refused: InputError | None = None
-    """Why there is no such launch."""
+    """Why the first choice has no launch that was asked for."""
 
     @property
     def status(self) -> str:
@@ -74,10 +79,9 @@ class AdviceAnswer(UserAnswer):
         from mofa_model.answers.advise_tables import document
         from mofa_model.answers.given import of_layout
 
+        job = of_layout(self.request, self.advice)
         data = document(self.advice, self.launch, str(self.refused or ""))
-        if job := of_layout(self.request, self.advice):
-            data["job"] = job
-        return data
+        return {**data, "job": job} if job else data
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -101,7 +105,7 @@ class AdviceAnswer(UserAnswer):
         """The ten-second answer: at most twelve lines."""
         from mofa_model.answers.advise_tables import brief
 
-        return brief(self.advice, self._next())
+        return brief(self.advice, self._next_command())
 
     def brief_text(self, width: int = 80) -> str:
         """`brief_lines` as text for a screen of some width."""
@@ -110,23 +114,22 @@ class AdviceAnswer(UserAnswer):
         return as_text(self.brief_lines(), width)
 
     def short_text(self, width: int = 80) -> str:
-        """The ten-second answer, and below it what the question asked for beside: launch, runs to
-        make, sizes.
+        """The ten-second answer, and below it tables that the question asked for: the launch, runs
+        to make, sizes.
         """
         from mofa_model import output
         from mofa_model.answers.advise_tables import asked_tables
 
-        launch = self.launch if self.question.launch else None
-        more = asked_tables(self.advice, launch)
-        beside = f"\n{output.render('table', more)}" if more else ""
-        return self.brief_text(width) + beside
+        tables = asked_tables(self.advice, self.launch if self.question.launch else None)
+        below = f"\n{output.render('table', tables)}" if tables else ""
+        return self.brief_text(width) + below
 
     def __repr__(self) -> str:
         """The ten-second answer, as a terminal shows it; `tables_of(wide=True)` has all else."""
         return self.short_text()
 
-    def _next(self) -> str:
-        """The command to run next, which writes the launch."""
+    def _next_command(self) -> str:
+        """The command that writes the launch; empty where there is none."""
         if self.advice.strategy is None:
             return ""
         return f"{self.question.command('advise')} --save-dir out"
@@ -144,7 +147,7 @@ class AdviceAnswer(UserAnswer):
         return [brief_list(self.brief_lines()), folded(self.view())]
 
     def raise_for_status(self) -> None:
-        """Raise what stands in the way: `NoFeasibleStrategy`, or why there is no launch."""
+        """Raise `NoFeasibleStrategy` without a strategy, or the error of a refused launch."""
         if self.advice.strategy is None:
             raise NoFeasibleStrategy(self.advice.explanation)
         if self.refused is not None:
@@ -168,8 +171,8 @@ def advise(
         from mofa_model.manifest.advised import trainer_of
 
         if not (trainer := trainer_of(request.framework)):
-            named = f"framework {request.framework}"
-            raise BadValue(launched_by, named, "say for which trainer: --launch TRAINER")
+            right = "say for which trainer: --launch TRAINER"
+            raise BadValue(launched_by, f"framework {request.framework}", right)
     advice = search(request, advance)
     if job_question is not None:
         from mofa_model.manifest.jobs import with_assumption
@@ -182,16 +185,16 @@ def advise(
         try:
             launch = launch_of(request, advice, trainer)
         except InputError as error:
-            refused = error  # the advice stands, though this trainer cannot be told of it
+            refused = error  # the advice holds, though this trainer cannot be launched with it
     return AdviceAnswer(
         question=question, request=request, advice=advice, launch=launch, refused=refused
     )
 
 
 def settled(question: AdviceQuestion) -> AdviceQuestion:
-    """The question with its model and trainer at their own places.
+    """The question with its model and its trainer in their own fields.
 
-    A model may be given in the place of a job's file, and a launch is for its own trainer.
+    People may name a model where a job's file is expected, or a trainer by `--launch` alone.
     """
     if question.file and _is_model(question.file):
         if question.model is not None:
@@ -202,16 +205,18 @@ def settled(question: AdviceQuestion) -> AdviceQuestion:
         from mofa_model.manifest.advised import framework_for
 
         framework = training.framework_of(question)
-        chosen = framework_for(question.launch, framework)
-        question = question if chosen == framework else replace(question, framework=chosen)
+        of_launch = framework_for(question.launch, framework)
+        if of_launch != framework:
+            question = replace(question, framework=of_launch)
     return question
 
 
 def request_of(question: AdviceQuestion, job_question: JobQuestion | None = None) -> Request:
-    """The request to the model that a question makes, with what its manifest says."""
-    request = (
-        _from_words(question) if job_question is None else _from_manifest(question, job_question)
-    )
+    """The request to the model that a question makes, with the facts of its manifest."""
+    if job_question is None:
+        request = _from_options(question)
+    else:
+        request = _from_manifest(question, job_question)
     request = replace(request, top=question.top, probe=question.probe)
     if not question.runs:
         return request
@@ -222,7 +227,7 @@ def request_of(question: AdviceQuestion, job_question: JobQuestion | None = None
     return with_short_runs(request, question.runs)
 
 
-def _from_words(question: AdviceQuestion) -> Request:
+def _from_options(question: AdviceQuestion) -> Request:
     if question.profile:
         right = "it goes with a manifest; give FILE, or say --gpu and --nodes"
         raise BadValue("--profile", question.profile[0], right)
@@ -252,18 +257,17 @@ def _from_manifest(question: AdviceQuestion, job_question: JobQuestion) -> Reque
 
 
 def _manifest(question: AdviceQuestion) -> JobQuestion | None:
-    """What the manifest of a question asks; None where it names none."""
+    """The question in the manifest that a question names; None where it names none."""
     if not question.file:
         return None
-    # A manifest rarely says which GPU its nodes have: `--gpu` is a pool of them.
+    # A manifest rarely states the GPU of its nodes. So the profile may be a pool of `--gpu`s.
     pool = "" if question.profile else question.gpu
     if pool:
         presets.device(pool)
     job_question = asked_in(question.file, (pool,) if pool else question.profile)
-    options = (
-        question.options[name] for name in question.changed_fields() if not (pool and name == "gpu")
-    )
-    if flags := [how.flag for how in options if how.group not in _BESIDE]:
+    fields = question.changed_fields().keys() - ({"gpu"} if pool else set())
+    options = (option for name, option in question.options.items() if name in fields)
+    if flags := [option.flag for option in options if option.group not in _BESIDE_A_MANIFEST]:
         right = (
             "it is a job's file, which says such things itself: write it there, or give all by"
             " options and no file"
@@ -288,7 +292,7 @@ def _is_model(word: str) -> bool:
         return False
     try:
         config = json.loads(files.read_text(word))
-    except ValueError:  # said by whoever reads it as a job
+    except ValueError:  # the reader of jobs refuses it later, with a reason
         return False
     return (
         isinstance(config, dict)
@@ -298,7 +302,7 @@ def _is_model(word: str) -> bool:
 
 
 def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
-    """What the one job of a file asks.
+    """The question that the one job of a file asks.
 
     Its profile is looked for in the same file, in `profiles`, then among those of the package.
     """
@@ -313,7 +317,7 @@ def asked_in(path: str, profiles: Sequence[str]) -> JobQuestion:
     )
     job_items = _jobs(stream.items, around)
     if not job_items:
-        raise BadFile(path, _nothing(stream.items))
+        raise BadFile(path, _why_no_job(stream.items))
     if len(job_items) > 1:
         takes = "`mofa advise` answers for one job, `mofa annotate` for many"
         raise BadFile(path, f"holds {len(job_items)} jobs, {_named(job_items)}; {takes}")
@@ -333,8 +337,8 @@ def _jobs(items: Sequence[Item], around: Surroundings) -> list[Item]:
     return asking or others
 
 
-def _nothing(items: Sequence[Item]) -> str:
-    """Why a file without a job is refused: what it holds, and which command takes that."""
+def _why_no_job(items: Sequence[Item]) -> str:
+    """Why a file without a job is refused: which objects it holds, and which command takes them."""
     from difflib import get_close_matches
 
     from mofa_model.kinds import KINDS
@@ -343,26 +347,18 @@ def _nothing(items: Sequence[Item]) -> str:
     if not items:
         return "is empty; give a TrainingJob, or a job of a kind that you have"
     kinds = {item.kind for item in items}
-    ours = sorted({"TrainingJob", *(kind.kind for kind in KINDS)})
+    job_kinds = sorted({"TrainingJob", *(kind.kind for kind in KINDS)})
+    holds = f"holds no job but {_named(items)}"
     for kind in sorted(kinds - {PROFILE, POLICY}):
-        if near := get_close_matches(kind, ours, n=1):
-            meant = f"kind {kind!r} is unknown; did you mean {near[0]}?"
-            return f"holds no job but {_named(items)}: {meant}"
+        if near := get_close_matches(kind, job_kinds, n=1):
+            return f"{holds}: kind {kind!r} is unknown; did you mean {near[0]}?"
     if kinds == {PROFILE}:
         return (
-            f"holds no job but {_named(items)}: give it with --profile beside a job's manifest, "
-            "or to "
-            "`mofa ettr --profile`"
+            f"{holds}: give it with --profile beside a job's manifest, or to `mofa ettr --profile`"
         )
     if POLICY in kinds:
-        return (
-            f"holds no job but {_named(items)}: "
-            "`mofa annotate` takes it beside the manifests of jobs"
-        )
-    return (
-        f"holds no job but {_named(items)}; "
-        f"give one of {', '.join(ours)}, or a model hub's config.json"
-    )
+        return f"{holds}: `mofa annotate` takes it beside the manifests of jobs"
+    return f"{holds}; give one of {', '.join(job_kinds)}, or a model hub's config.json"
 
 
 def _named(items: Sequence[Item]) -> str:

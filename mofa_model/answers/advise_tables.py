@@ -1,6 +1,4 @@
-"""An advice as its readers get it: the ten-second answer in a few lines, tables, rows,
-a document.
-"""
+"""An advice in its written forms: the ten-second answer in a few lines, tables, rows, a document."""
 
 from __future__ import annotations
 
@@ -36,31 +34,22 @@ SHOWN: Final = 3
 
 def tables(advice: Advice, launch: Launch | None = None, *, wide: bool = False) -> list[Table]:
     """What a person reads on one screen; `wide` adds all choices, measured runs and counts."""
-    shown_tables = [_first(advice)]
+    tables = [_first(advice)]
     if advice.strategy is not None and (advice.alternatives or advice.current is not None):
-        shown = advice.alternatives if wide else advice.alternatives[: SHOWN - bool(advice.probes)]
-        shown_tables += [_choices(advice, shown), _why_not_table(advice, shown)]
+        others = advice.alternatives if wide else advice.alternatives[: SHOWN - bool(advice.probes)]
+        tables += [_choices(advice, others), _why_not_table(advice, others)]
     elif advice.current is not None:
-        shown_tables.append(_why_not_table(advice, ()))
-    if advice.probes:
-        shown_tables.append(_probes(advice))
-    if advice.frontier:
-        shown_tables.append(_frontier(advice))
+        tables.append(_why_not_table(advice, ()))
+    tables += asked_tables(advice)
     if advice.nearest:
-        shown_tables.append(
-            Table(
-                title="What would change the answer",
-                columns=(Column("change"),),
-                rows=tuple((t,) for t in advice.nearest),
-            )
-        )
+        rows = tuple((change,) for change in advice.nearest)
+        title = "What would change the answer"
+        tables.append(Table(title=title, columns=(Column("change"),), rows=rows))
     if wide and advice.basis is not None:
-        shown_tables.append(nearest_runs(advice.basis))
+        tables.append(nearest_runs(advice.basis))
     if wide or advice.strategy is None:
-        shown_tables.append(_counts(advice))
-    if launch is not None:
-        shown_tables.append(_launched(launch))
-    return shown_tables
+        tables.append(_counts(advice))
+    return tables if launch is None else [*tables, _launched(launch)]
 
 
 def _launched(launch: Launch) -> Table:
@@ -70,10 +59,10 @@ def _launched(launch: Launch) -> Table:
 
 
 def asked_tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
-    """The tables that stand beside the ten-second answer, because a question asked for them."""
-    extra = [_probes(advice)] if advice.probes else []
-    extra += [_frontier(advice)] if advice.frontier else []
-    return [*extra, *([_launched(launch)] if launch is not None else [])]
+    """The tables of what a question asked for beside the advice: runs to make, sizes, the launch."""
+    tables = [_probes(advice)] if advice.probes else []
+    tables += [_frontier(advice)] if advice.frontier else []
+    return tables if launch is None else [*tables, _launched(launch)]
 
 
 def records(advice: Advice) -> Table:
@@ -112,12 +101,12 @@ def _figure(predicted: Predicted | None, name: str, end: str) -> Cell:
     """An end of a predicted figure; no duration where no number of tokens is stated."""
     if predicted is None or (name == "duration_seconds" and not predicted.duration_seconds.target):
         return None
-    value: float = getattr(getattr(predicted, name), end)
-    return value
+    return float(getattr(getattr(predicted, name), end))
 
 
 def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "") -> dict[str, Any]:
     """The answer for machines: SI numbers, strategies as text."""
+    current, predicted = advice.current, advice.predicted
     data: dict[str, Any] = {
         "status": advice.status.value,
         "explanation": advice.explanation,
@@ -130,11 +119,11 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "precision": advice.precision,
         "checkpoint_interval_steps": advice.checkpoint_interval_steps,
         "checkpoint_interval_seconds": advice.checkpoint_interval_seconds,
-        "predicted": advice.predicted,
+        "predicted": predicted,
         "odds": advice.odds,
         "trainer": advice.trainer,
         "doubts": advice.doubts,
-        "alternatives": [_other(alternative) for alternative in advice.alternatives],
+        "alternatives": [_alternative(alternative) for alternative in advice.alternatives],
         "frontier": [
             {
                 "nodes": point.nodes,
@@ -167,27 +156,27 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
         "memory_limit_bytes": advice.memory_limit_bytes,
         "model_version": advice.model_version,
     }
-    if advice.predicted and advice.restarts is not None and advice.hang_timeout is not None:
+    if predicted and advice.restarts is not None and advice.hang_timeout is not None:
         data["restarts"] = {
             "restarts": advice.restarts,
             "chance": SURE,
-            "run_seconds": length_of_run(float(advice.predicted.duration_seconds.target)),
+            "run_seconds": length_of_run(float(predicted.duration_seconds.target)),
             "timeouts_seconds": timeouts(advice.hang_timeout),
         }
     if advice.recovery:
         data["recovery"] = advice.recovery
-    if advice.current is not None:
+    if current is not None:
         data["current"] = {
-            "strategy": advice.current.text,
-            "predicted": advice.current.predicted,
-            "odds": advice.current.odds,
-            "reason": advice.current.reason,
-            "gain": advice.current.gain,
-            "planned": advice.current.is_planned,
-            "failed": advice.current.is_failed,
+            "strategy": current.text,
+            "predicted": current.predicted,
+            "odds": current.odds,
+            "reason": current.reason,
+            "gain": current.gain,
+            "planned": current.is_planned,
+            "failed": current.is_failed,
         }
     if advice.probes:
-        data["probes"] = [_other(probe) for probe in advice.probes]
+        data["probes"] = [_alternative(probe) for probe in advice.probes]
     if launch is not None:
         names = ("trainer", "release", "starter", "arguments", "environment", "files", "notes")
         data["launch"] = {name: getattr(launch, name) for name in names}
@@ -196,19 +185,12 @@ def document(advice: Advice, launch: Launch | None = None, unlaunched: str = "")
     return data
 
 
-def _other(other: Alternative) -> dict[str, Any]:
-    return {
-        "name": other.name,
-        "odds": other.odds,
-        "strategy": format_strategy(other.strategy),
-        "precision": other.precision,
-        "nodes": other.nodes,
-        "predicted": other.predicted,
-        "checkpoint_interval_steps": other.checkpoint_interval_steps,
-        "checkpoint_interval_seconds": other.checkpoint_interval_seconds,
-        "terms_seconds": other.terms,
-        "reason": other.reason,
-    }
+def _alternative(alternative: Alternative) -> dict[str, Any]:
+    names = ["name", "odds", "strategy", "precision", "nodes", "predicted"]
+    names += ["checkpoint_interval_steps", "checkpoint_interval_seconds"]
+    data = {name: getattr(alternative, name) for name in names}
+    data["strategy"] = format_strategy(alternative.strategy)
+    return {**data, "terms_seconds": alternative.terms, "reason": alternative.reason}
 
 
 def restarts_line(advice: Advice) -> str:
@@ -227,37 +209,24 @@ def _first(advice: Advice) -> Table:
     """The table with the advised strategy and its predictions, or with why there is none."""
     place = f"{advice.model} on {advice.gpus} {advice.device}"
     title = "; ".join((f"{place}: {advice.status.value}", *advice.beside))
+    columns = (Column("advice"), Column("value", align="left"))
     if advice.strategy is None or advice.predicted is None:
-        rows: list[tuple[Cell, ...]] = [("why", advice.explanation)]
-        return Table(
-            title=title, columns=(Column("advice"), Column("value", align="left")), rows=tuple(rows)
-        )
+        return Table(title=title, columns=columns, rows=(("why", advice.explanation),))
     p = advice.predicted
-    rows = [
+    interval = units.format(float(advice.checkpoint_interval_seconds or 0), "s", 3)
+    memory = _range(p.memory_bytes, lambda x: f"{x / GIB:.1f}")
+    limit = float(advice.memory_limit_bytes) / GIB
+    fits = f"with a probability of {in_percent(advice.odds.fits)}" if advice.odds else "-"
+    rows: list[tuple[Cell, ...]] = [
         ("strategy", short_strategy(advice.strategy)),
         ("trainer", advice.trainer or "none has it"),
         ("precision", advice.precision),
-        (
-            "checkpoint every",
-            (
-                f"{advice.checkpoint_interval_steps} steps "
-                f"({units.format(float(advice.checkpoint_interval_seconds or 0), 's', 3)})"
-            ),
-        ),
+        ("checkpoint every", f"{advice.checkpoint_interval_steps} steps ({interval})"),
         ("step", _range(p.step_seconds, _time(p.step_seconds))),
         ("tokens a second", _range(p.tokens_per_second, lambda x: f"{x:,.0f}")),
         ("MFU", _range(p.mfu, lambda x: f"{x:.1%}")),
-        (
-            "device memory",
-            (
-                f"{_range(p.memory_bytes, lambda x: f'{x / GIB:.1f}')} of "
-                f"{float(advice.memory_limit_bytes) / GIB:.1f} GiB"
-            ),
-        ),
-        (
-            "it fits",
-            f"with a probability of {in_percent(advice.odds.fits)}" if advice.odds else "-",
-        ),
+        ("device memory", f"{memory} of {limit:.1f} GiB"),
+        ("it fits", fits),
         ("ETTR", _range(p.ettr, lambda x: f"{x:.1%}")),
     ]
     if line := restarts_line(advice):
@@ -267,17 +236,13 @@ def _first(advice: Advice) -> Table:
     if p.duration_seconds.target:
         rows.append(("time to finish", _range(p.duration_seconds, lambda x: f"{x / DAY:.1f} d")))
     rows.append(("confidence", f"{float(advice.confidence):.0%}"))
-    return Table(
-        title=title,
-        columns=(Column("advice"), Column("value", align="left")),
-        rows=tuple(rows),
-        notes=tuple(caveat for caveat in advice.caveats if caveat not in advice.doubts),
-    )
+    notes = tuple(caveat for caveat in advice.caveats if caveat not in advice.doubts)
+    return Table(title=title, columns=columns, rows=tuple(rows), notes=notes)
 
 
 def _time(band: Range) -> Callable[[float], str]:
-    """How to print the times of a band: in seconds where larger units would make both ends
-    look equal.
+    """A printer of the times of a band: in seconds where larger units would make both ends look
+    equal.
     """
     alike = in_seconds(band.lower, band.upper)
     return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
@@ -439,7 +404,7 @@ class BriefLine(NamedTuple):
 
 
 def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
-    """The answer in a few lines; `command` is what to run next."""
+    """The answer in a few lines; `command` is the next one to run."""
     place = f"{advice.model} on {advice.gpus} {advice.device}"
     if advice.strategy is None or advice.predicted is None:
         lines = [
@@ -451,19 +416,19 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
     kept, _, chance = advice.kept.partition(": ")
     verdict = kept or _VERDICTS[advice.status]
     p = advice.predicted
-    step = f"{units.format(p.step_seconds.target, 's', 3)}, {p.tokens_per_second.target:,.0f} tokens/s, MFU {p.mfu.target:.0%}"
+    step = f"{units.format(p.step_seconds.target, 's', 3)}, "
+    step += f"{p.tokens_per_second.target:,.0f} tokens/s, MFU {p.mfu.target:.0%}"
     if p.duration_seconds.target:
         step += f"; the tokens take {units.format(p.duration_seconds.target, 's', 3)}"
-    memory = f"{p.memory_bytes.lower / GIB:.0f} to {p.memory_bytes.upper / GIB:.0f} of {float(advice.memory_limit_bytes) / GIB:.0f} GiB"
+    memory = f"{p.memory_bytes.lower / GIB:.0f} to {p.memory_bytes.upper / GIB:.0f}"
+    memory += f" of {float(advice.memory_limit_bytes) / GIB:.0f} GiB"
     if advice.odds is not None:
         memory += f", fits with {in_percent(advice.odds.fits)}"
     every = units.format(float(advice.checkpoint_interval_seconds or 0), "s", 2)
-    with_trainer = (
-        f" ({advice.trainer}, {advice.precision})" if advice.trainer else f" ({advice.precision})"
-    )
+    software = f"{advice.trainer}, {advice.precision}" if advice.trainer else advice.precision
     lines = [
         BriefLine("verdict", f"{verdict}: {place}"),
-        BriefLine("layout", f"{short_strategy(advice.strategy)}{with_trainer}"),
+        BriefLine("layout", f"{short_strategy(advice.strategy)} ({software})"),
     ]
     if why := "; ".join(filter(None, (chance, *advice.doubts))):
         lines.append(BriefLine("why", why))
@@ -483,7 +448,7 @@ def brief(advice: Advice, command: str = "") -> tuple[BriefLine, ...]:
 
 
 def _against(advice: Advice, today: Current) -> str:
-    """What changes against today's or the planned layout, and the odds of both."""
+    """The changes that the advice makes to today's or the planned layout, and the odds of both."""
     if advice.strategy is None:
         return ""
     if today.strategy is None or today.predicted is None:
@@ -495,76 +460,59 @@ def _against(advice: Advice, today: Current) -> str:
         return f"{today.reason}; change {changes}"
     if today.odds is not None and today.odds.fits < LIKELY:
         return f"fits with {in_percent(today.odds.fits)}; change {changes}"
-    faster = 1.0 + float(today.gain)
-    odds = advice.odds.beats if advice.odds is not None else None
-    surely = f", faster with {in_percent(odds)}" if odds is not None else ""
-    speed = (
-        f"{faster:.2f} times as fast"
-        if faster >= 1.0 + _AS_FAST
-        else "as fast"
-        if faster > 1.0 - _AS_FAST
-        else f"{1 / faster:.2f} times as slow"
-    )
-    fits = (
-        f"; {today.called} fits with {in_percent(today.odds.fits)}"
-        if today.odds is not None and today.odds.fits < SURELY
-        else ""
-    )
-    return f"{changes}: {speed}{surely}{fits}"
+    speed = 1.0 + float(today.gain)
+    if speed >= 1.0 + _AS_FAST:
+        text = f"{changes}: {speed:.2f} times as fast"
+    elif speed > 1.0 - _AS_FAST:
+        text = f"{changes}: as fast"
+    else:
+        text = f"{changes}: {1 / speed:.2f} times as slow"
+    if advice.odds is not None and advice.odds.beats is not None:
+        text += f", faster with {in_percent(advice.odds.beats)}"
+    if today.odds is not None and today.odds.fits < SURELY:
+        text += f"; {today.called} fits with {in_percent(today.odds.fits)}"
+    return text
 
 
 def _grade(advice: Advice) -> str:
     """How good the evidence is, in one word, with the runs that it rests on."""
+    confidence = float(advice.confidence)
+    grade = "good" if confidence >= _GOOD else "fair"
+    if advice.status is Status.LOW_CONFIDENCE:
+        grade = "weak"
     basis = advice.basis.evidence if advice.basis else ""
-    grade = (
-        "weak"
-        if advice.status is Status.LOW_CONFIDENCE
-        else "good"
-        if float(advice.confidence) >= _GOOD
-        else "fair"
-    )
     runs = re.split(r"[;,(]", basis.removeprefix("evidence: "))[0].strip()
-    return f"{grade}: {runs or advice.explanation.partition(';')[0]}, confidence {float(advice.confidence):.0%}"
+    return f"{grade}: {runs or advice.explanation.partition(';')[0]}, confidence {confidence:.0%}"
 
 
 _FIRST: Final = (
-    "verdict",
-    "layout",
-    "today",
-    "planned",
-    "failed",
-    "why",
-    "evidence",
-    "read",
-    "note",
-)
-"""Lines that are broken before others are, where not all can be: first what to run."""
+    "verdict", "layout", "today", "planned", "failed", "why", "evidence", "read", "note",
+)  # fmt: skip
+"""Lines in the order in which they get a second row of a screen, as far as there is room."""
 
 
 def as_text(brief_lines: tuple[BriefLine, ...], width: int = 80) -> str:
-    """The lines for a screen of some width, at most twelve: long ones are broken, then cut.
+    """The lines for a screen of some width, at most twelve rows: long ones are broken, then cut.
 
     >>> print(as_text((BriefLine("layout", "tp8 pp4"), BriefLine("next", "mofa x")), 40), end="")
     layout    tp8 pp4
     next      mofa x
     """
     room = max(20, width - 10)
-    # A command is copied as it is: the terminal breaks it.
-    parts = {
+    # People copy the command, so it stays in one row and the terminal breaks it.
+    rows = {
         line: [line.says] if line.word == "next" else textwrap.wrap(line.says, room) or [""]
         for line in brief_lines
     }
     spare = LONGEST - len(brief_lines)
-    wanted = sorted(brief_lines, key=lambda line: (*_FIRST, line.word).index(line.word))
-    for line in wanted:
-        kept = parts[line][: 1 + max(0, spare)]
+    for line in sorted(brief_lines, key=lambda line: (*_FIRST, line.word).index(line.word)):
+        kept = rows[line][: 1 + max(0, spare)]
         spare -= len(kept) - 1
-        if len(kept) < len(parts[line]):
+        if len(kept) < len(rows[line]):
             kept[-1] = kept[-1][: room - 1] + "…"
-        parts[line] = kept
-    rows = [
-        ("" if number else line.word, part)
+        rows[line] = kept
+    return "".join(
+        f"{'' if number else line.word:<9} {row}".rstrip() + "\n"
         for line in brief_lines
-        for number, part in enumerate(parts[line])
-    ]
-    return "".join(f"{word:<9} {part}".rstrip() + "\n" for word, part in rows)
+        for number, row in enumerate(rows[line])
+    )

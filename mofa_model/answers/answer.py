@@ -28,13 +28,13 @@ _OPTION: Final = r"--[a-z]+(?:-[a-z]+)*"
 
 
 class Door(Generic[Words, A]):
-    """A function that is called with the fields of a question, or by `of` with the question."""
+    """A function that takes the fields of a question; its `of` takes the question itself."""
 
     def __init__(self, kind: Callable[Words, UserQuestion], answer: Callable[..., A]) -> None:
         """`kind` makes the question, `answer` answers it."""
         self._kind: Any = kind
         self.of = answer
-        """The answer to a question that is made already; its errors name options."""
+        """The same function for a question as an object; its errors name options."""
         self.__name__ = self.__qualname__ = answer.__name__
         self.__module__ = answer.__module__
         self.__doc__ = answer.__doc__
@@ -46,40 +46,33 @@ class Door(Generic[Words, A]):
         return signature.replace(parameters=[*signature.parameters.values()][1:])
 
     def __call__(self, *args: Words.args, **words: Words.kwargs) -> A:
-        """The answer; `InputError` where the question cannot be right."""
+        """The answer; raises `InputError` where a field has a wrong value."""
         kind: type[UserQuestion] = self._kind
         parameters = parameters_of(kind)
         with in_python(parameters):
-            for name in words:
-                if name not in kind.options:
-                    aliases = {
-                        flag.strip("-").replace("-", "_"): field
-                        for flag, field in parameters.items()
-                    }
-                    raise UnknownName(f"{self.__name__}()", name, kind.options, aliases=aliases)
-            needed = [option.name for option in kind.options.values() if option.is_required]
-            if absent := [name for name in needed if name not in words]:
-                raise InputError(
-                    f"{lacking(absent)}; give {'them' if absent[1:] else 'it'} to {self.__name__}()"
-                )
+            if unknown := next((name for name in words if name not in kind.options), None):
+                aliases = {
+                    flag.lstrip("-").replace("-", "_"): name for flag, name in parameters.items()
+                }
+                raise UnknownName(f"{self.__name__}()", unknown, kind.options, aliases=aliases)
             return self.of(self._kind(*args, **words))
 
 
 def asked_by(
     kind: Callable[Words, UserQuestion],
 ) -> Callable[[Callable[..., A]], Door[Words, A]]:
-    """Let people call a function of a question with the fields of that question."""
+    """Turn a function of a question into one that takes the question's fields."""
     return lambda answer: Door(kind, answer)
 
 
 def parameters_of(kind: type[UserQuestion]) -> dict[str, str]:
-    """The parameter of each option of a question."""
+    """The parameter of Python that each option of a question sets."""
     return {flag: option.name for option in kind.options.values() for flag in option.flags}
 
 
 @contextmanager
 def in_python(parameters: Mapping[str, str]) -> Iterator[None]:
-    """Within it, errors name parameters of Python in place of the command's options."""
+    """Inside this context, errors name parameters of Python instead of the command's options."""
 
     def renamed(text: str) -> str:
         return re.sub(_OPTION, lambda match: parameters.get(match[0], match[0]), text)
@@ -109,7 +102,7 @@ class UserAnswer:
 
         @property
         def records(self) -> Table:
-            """The main table: one row for each thing that was found, in SI."""
+            """The main table: one row for each layout, machine or point of the answer, in SI."""
 
         @property
         def document(self) -> Any:
@@ -122,16 +115,17 @@ class UserAnswer:
 
     def to_frame(self, library: str = "") -> Any:
         """The main table, the same as `-o csv`, as a data frame of `pandas` or `polars`."""
-        for name in (library,) if library else ("pandas", "polars"):
-            if name not in {"pandas", "polars"}:
-                raise UnknownName("library", name, ("pandas", "polars"))
-            if (module := _module(name)) is not None:
+        libraries = ("pandas", "polars")
+        if library and library not in libraries:
+            raise UnknownName("library", library, libraries)
+        for name in (library,) if library else libraries:
+            if find_spec(name):
                 table = self.records
                 cells = {
-                    column.key: [row[place] for row in table.rows]
-                    for place, column in enumerate(table.columns)
+                    column.key: [row[number] for row in table.rows]
+                    for number, column in enumerate(table.columns)
                 }
-                return module.DataFrame(cells)
+                return import_module(name).DataFrame(cells)
         raise InputError(
             f"to_frame: {library or 'pandas or polars'} is not installed; "
             f"pip install {library or 'pandas'}"
@@ -152,8 +146,3 @@ class UserAnswer:
     def __repr__(self) -> str:
         """The tables as text: what a terminal shows."""
         return output.render("table", self.tables)
-
-
-def _module(name: str) -> Any:
-    """A library, where it is installed."""
-    return import_module(name) if find_spec(name) else None

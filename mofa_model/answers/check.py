@@ -1,9 +1,10 @@
-"""What a reviewer of a launch has to know: will it fit, will its trainer take it, is it slower than
-what it replaces, does it save as often as the pool needs.
+"""`mofa check`: findings for the reviewer of a launch. Does it fit, does its trainer take it, is it
+slower than the launch that it replaces, does it save as often as the pool needs?
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -36,7 +37,7 @@ LOST: Final = 0.02
 which is better. Ours. [1]
 """
 _AS_BEFORE: Final = 1.01
-"""Factor up to which what a finding counts is as it was before the change. Ours. [1]"""
+"""Factor up to which the amount of a finding is as it was before the change. Ours. [1]"""
 _NEEDED: Final = {
     "model": "--model", "device_kind": "--gpu", "devices": "--gpus",
     "sequence_length": "--seq", "global_batch": "--global-batch",
@@ -53,18 +54,17 @@ class ReviewFinding:
     """[1]"""
     message: str
     amount: float = 0.0
-    """How bad it is, to compare with what was there before: bytes, or a share of time."""
+    """How bad it is, to compare with the finding before the change: bytes, or a share of time."""
     stood_before: bool = False
-    """Whether what is replaced has it as well."""
+    """Whether the launch that is replaced has the same finding."""
 
     @property
     def level(self) -> str:
         """The word of SARIF: error, warning, note."""
         if self.stood_before:
             return "note"
-        return {"slower": "warning", "interval": "warning", "not-read": "note"}.get(
-            self.rule, "error"
-        )
+        levels = {"slower": "warning", "interval": "warning", "not-read": "note"}
+        return levels.get(self.rule, "error")
 
     @property
     def text(self) -> str:
@@ -74,53 +74,50 @@ class ReviewFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewBounds:
-    """What holds for all files of a review."""
+    """The facts and the bounds that hold for all files of a review."""
 
     stated_facts: Mapping[str, Any]
     """Facts that the command states, by their names."""
     profile: str | None = None
     """The pool's profile: a name or a file."""
     slower: float = SLOWER
-    """Most that a step may be slower than what it replaces. [1]"""
+    """Largest share by which a step may be slower than that of the replaced launch. [1]"""
     lost_share: float = LOST
     """Largest share of time that another checkpoint interval would save. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Priced:
-    """A script with its price."""
+    """A launch with its predicted step and memory."""
 
     answer: ExplainAnswer
     batch: int
-    place: int
-    """Line where the layout stands. [1]"""
+    where: str
+    """File and line of the layout."""
 
     @property
     def seconds(self) -> float:
-        """A sequence's share of a step. [s]"""
+        """Time of a step for one sequence. [s]"""
         return self.answer.step_seconds / self.batch
 
 
 def review(
     reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
 ) -> list[ReviewFinding]:
-    """The findings of one launch; what the launch that it replaces has as well is a note."""
+    """The findings of one launch; findings that the replaced launch has as well are notes."""
     findings = _findings(reviewed, replaced_launch, review_bounds)
     if replaced_launch is None or all(finding.level == "note" for finding in findings):
         return findings
     before = _findings(replaced_launch, None, review_bounds)
-    return [
-        replace(
-            finding, message=f"{finding.message}; so it was before the change", stood_before=True
-        )
-        if any(_stood(finding, other) for other in before)
-        else finding
-        for finding in findings
-    ]
+    for number, finding in enumerate(findings):
+        if any(_stood_before(finding, earlier) for earlier in before):
+            message = f"{finding.message}; so it was before the change"
+            findings[number] = replace(finding, message=message, stood_before=True)
+    return findings
 
 
-def _stood(finding: ReviewFinding, earlier: ReviewFinding) -> bool:
-    """Whether a finding is the same as one before the change, and no worse."""
+def _stood_before(finding: ReviewFinding, earlier: ReviewFinding) -> bool:
+    """Whether a finding is the same as an earlier one, and no worse."""
     if finding.rule != earlier.rule:
         return False
     same = finding.message == earlier.message
@@ -135,59 +132,45 @@ def _findings(
     try:
         refused = _refused(reviewed)
     except InputError as error:
-        refused = ReviewFinding(
-            rule="refused", file=reviewed.name, line_number=1, message=str(error)
-        )
+        refused = _finding("refused", reviewed, "", str(error))
     if refused is not None:
         return [*findings, refused]
-    if reviewed.launch_found is None:
+    launch_found = reviewed.launch_found
+    if launch_found is None:
         return findings
     facts = _facts(reviewed, review_bounds)
     missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
     if missing:
         message = f"give {', '.join(missing)}: it is not said here"
-        return [*findings, _finding("not-read", reviewed, reviewed.launch_found.where, message)]
+        return [*findings, _finding("not-read", reviewed, launch_found.where, message)]
     try:
-        priced = _priced(reviewed, reviewed.launch_found, facts)
+        priced = _priced(reviewed, launch_found, facts)
     except InputError as error:
-        return [*findings, _finding("refused", reviewed, reviewed.launch_found.where, str(error))]
-    summary = priced.answer.document["summary"]
+        return [*findings, _finding("refused", reviewed, launch_found.where, str(error))]
     if not priced.answer.fits:
+        summary = priced.answer.document["summary"]
         needs = units.format(summary["memory_bytes"], "B")
         limit = units.format(summary["memory_limit_bytes"], "B")
         message = f"the layout needs {needs} of a device that has {limit}"
-        findings.append(
-            ReviewFinding(
-                rule="does-not-fit",
-                file=reviewed.name,
-                line_number=priced.place,
-                message=message,
-                amount=priced.answer.memory_bytes,
-            )
-        )
-    if replaced_launch is not None and replaced_launch.launch_found is not None:
+        amount = priced.answer.memory_bytes
+        findings.append(_finding("does-not-fit", reviewed, priced.where, message, amount))
+    if replaced_launch is not None:
         findings += _slower(reviewed, replaced_launch, priced, facts, review_bounds)
     findings += _interval(reviewed, priced, facts, review_bounds)
     return findings
 
 
 def _of_slurm(reviewed: ReviewedLaunch) -> Sequence[ReviewFinding]:
-    """What sbatch refuses or ignores in a script. A fault that many lines share is told once, at
-    the first of them.
-    """
+    """What sbatch refuses or ignores in a script: one finding for each fault, at its first line."""
     lines: dict[str, list[int]] = {}
     for fault in reviewed.faults:
         lines.setdefault(fault.message, []).append(fault.line_number)
-    return [
-        ReviewFinding(
-            rule="refused",
-            file=reviewed.name,
-            line_number=numbers[0],
-            message=message
-            + (f"; more lines alike: {len(numbers) - 1}" if len(numbers) > 1 else ""),
-        )
-        for message, numbers in lines.items()
-    ]
+    findings = []
+    for message, numbers in lines.items():
+        alike = f"; more lines alike: {len(numbers) - 1}" if len(numbers) > 1 else ""
+        where = f"{reviewed.name}:{numbers[0]}"
+        findings.append(_finding("refused", reviewed, where, message + alike))
+    return findings
 
 
 def _refused(reviewed: ReviewedLaunch) -> ReviewFinding | None:
@@ -196,8 +179,8 @@ def _refused(reviewed: ReviewedLaunch) -> ReviewFinding | None:
         trainer = matching(call.texts)
         if not trainer or call.texts[0].rpartition("/")[2] not in _STARTERS:
             continue
-        if trainer == "megatron" and (slip := _slip(call)):
-            return _finding("refused", reviewed, *slip)
+        if trainer == "megatron" and (misspelt := _misspelt(call)):
+            return _finding("refused", reviewed, *misspelt)
         if reviewed.launch_found is not None:
             continue
         try:
@@ -209,10 +192,8 @@ def _refused(reviewed: ReviewedLaunch) -> ReviewFinding | None:
     return None
 
 
-def _slip(call: ProgramCall) -> tuple[str, str] | None:
-    """An option of Megatron that is spelt wrong, with its place: its parser refuses what it does
-    not know.
-    """
+def _misspelt(call: ProgramCall) -> tuple[str, str] | None:
+    """The place of an option that Megatron's parser refuses because it is spelt wrong, and why."""
     for word in call.words:
         name = word.text.partition("=")[0]
         meant = name[:2] == "--" and table("megatron").meant_by(name[2:].replace("_", "-"))
@@ -225,23 +206,20 @@ _STARTERS: Final = frozenset({"torchrun", "python", "python3", "accelerate", "de
 
 
 def _where(call: ProgramCall, message: str) -> str:
-    """Where the argument stands that a message names."""
-    named = (
-        word.where
-        for word in call.words
-        if word.text.startswith("--") and word.text.partition("=")[0] in message
-    )
-    bare = (
-        word.where
-        for word in call.words
-        if word.text.lstrip("-").partition("=")[0] in message.split()
-    )
-    return next(named, next(bare, call.where))
+    """The place of the argument that a message names; of the command where it names none."""
+    names = [(word.text.partition("=")[0], word.where) for word in call.words]
+    options = (where for name, where in names if name.startswith("--") and name in message)
+    words = (where for name, where in names if name.lstrip("-") in message.split())
+    return next(options, next(words, call.where))
 
 
-def _finding(rule: str, reviewed: ReviewedLaunch, where: str, message: str) -> ReviewFinding:
+def _finding(
+    rule: str, reviewed: ReviewedLaunch, where: str, message: str, amount: float = 0.0
+) -> ReviewFinding:
+    """A finding at a place such as `train.sbatch:12`; without a line, at the first one."""
+    line = _line_of(where) or 1
     return ReviewFinding(
-        rule=rule, file=reviewed.name, line_number=_line_of(where) or 1, message=message
+        rule=rule, file=reviewed.name, line_number=line, message=message, amount=amount
     )
 
 
@@ -268,11 +246,10 @@ def _facts(reviewed: ReviewedLaunch, bounds: ReviewBounds) -> dict[str, Any]:
 def _priced(
     reviewed: ReviewedLaunch, launch_found: LaunchFound, facts: Mapping[str, Any]
 ) -> _Priced:
-    """Findings on the layout's memory and time; an error where it cannot run."""
-    layers = int(presets.model(str(facts["model"])).layers)
-    layout = launch_found.reading.strategy(
-        int(facts["devices"]), layers=launch_found.reading.layers or layers
-    )
+    """The launch with its predicted memory and time; an error where it cannot run."""
+    reading = launch_found.reading
+    layers = reading.layers or int(presets.model(str(facts["model"])).layers)
+    layout = reading.strategy(int(facts["devices"]), layers=layers)
     arguments: dict[str, Any] = {
         "model": facts["model"],
         "gpu": facts["device_kind"],
@@ -284,20 +261,17 @@ def _priced(
     if facts.get("precision") in {"bf16", "fp16"}:
         arguments["precision"] = "bf16"
     answer = explain(**arguments)
-    if launch_found.reading.trainer in TRAINERS:
-        launch(layout, launch_found.reading.trainer, problems_of(answer.question)[0])
+    if reading.trainer in TRAINERS:
+        launch(layout, reading.trainer, problems_of(answer.question)[0])
     parallel = reviewed.facts.get("parallel")  # its line is that of the layout's first degree
-    degree = 0 if parallel is None else _line_of(parallel.source)
-    return _Priced(
-        answer=answer,
-        batch=int(facts["global_batch"]),
-        place=degree or _line_of(launch_found.where) or 1,
-    )
+    is_placed = parallel is not None and _line_of(parallel.source)
+    where = parallel.source if parallel is not None and is_placed else launch_found.where
+    return _Priced(answer=answer, batch=int(facts["global_batch"]), where=where)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchForecast:
-    """What is predicted of a launch as it stands in a file."""
+    """The predicted speed and memory of a launch as it is written in a file."""
 
     step_seconds: float
     """[s]"""
@@ -309,7 +283,7 @@ class LaunchForecast:
 
 
 def forecast(reviewed: ReviewedLaunch, stated_facts: Mapping[str, Any]) -> LaunchForecast:
-    """What a launch is predicted to do; `given` are facts that it does not say."""
+    """The forecast of a launch; `stated_facts` are facts that its file does not have."""
     facts = _facts(reviewed, ReviewBounds(stated_facts=stated_facts))
     missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
     if reviewed.launch_found is None or missing:
@@ -326,18 +300,16 @@ def forecast(reviewed: ReviewedLaunch, stated_facts: Mapping[str, Any]) -> Launc
 
 
 def _slower(
-    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch, priced: _Priced, facts: Mapping[str, Any],
-    bounds: ReviewBounds,
+    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch, priced: _Priced,
+    facts: Mapping[str, Any], bounds: ReviewBounds,
 ) -> Sequence[ReviewFinding]:  # fmt: skip
+    """Whether a step takes longer than that of the replaced launch, where both train the same."""
     old_facts = _facts(replaced_launch, bounds)
-    assert replaced_launch.launch_found is not None  # noqa: S101 - the caller has seen it
-    if any(not old_facts.get(name) for name in _NEEDED):
+    compared = ("model", "device_kind", "devices", "sequence_length")
+    if replaced_launch.launch_found is None or any(not old_facts.get(name) for name in _NEEDED):
         return []
-    if any(
-        facts.get(name) != old_facts.get(name)
-        for name in ("model", "device_kind", "devices", "sequence_length")
-    ):
-        return []  # another question: there is nothing to compare
+    if any(facts.get(name) != old_facts.get(name) for name in compared):
+        return []
     try:
         old_priced = _priced(replaced_launch, replaced_launch.launch_found, old_facts)
     except InputError:
@@ -346,12 +318,10 @@ def _slower(
     if not old_priced.answer.fits or ratio <= bounds.slower:
         return []
     message = (
-        f"a step takes {units.format(priced.answer.step_seconds, 's')}, {100 * ratio:.0f} % more for "
-        f"each sequence than before the change"
+        f"a step takes {units.format(priced.answer.step_seconds, 's')}, {100 * ratio:.0f} % more "
+        "for each sequence than before the change"
     )
-    return [
-        ReviewFinding(rule="slower", file=reviewed.name, line_number=priced.place, message=message)
-    ]
+    return [_finding("slower", reviewed, priced.where, message)]
 
 
 def _interval(
@@ -365,75 +335,54 @@ def _interval(
         return []
     steps, seconds = int(interval.value), priced.answer.step_seconds
     limit = reviewed.facts.get("time_limit_seconds")
-    if (
-        limit is not None
-        and steps * seconds > float(limit.value)
-        and "signal" not in reviewed.facts
-    ):
+    limit_seconds = math.inf if limit is None else float(limit.value)
+    if steps * seconds > limit_seconds and "signal" not in reviewed.facts:
         message = (
             f"the first checkpoint comes after {units.format(steps * seconds, 's')}, and the time "
-            f"limit is {units.format(float(limit.value), 's')}: nothing is ever saved; save more "
+            f"limit is {units.format(limit_seconds, 's')}: nothing is ever saved; save more "
             "often, or add --signal and save on it"
         )
-        return [replace(_finding("interval", reviewed, interval.source, message), amount=1.0)]
-    nodes = facts.get("nodes") or max(
-        1, int(facts["devices"]) // int(facts.get("devices_per_node") or 8)
-    )
-    arguments: dict[str, Any] = {
-        "step": f"{seconds} s",
-        "nodes": float(nodes),
-        "model": facts["model"],
-    }
-    if bounds.profile is not None:
-        arguments["profile"] = bounds.profile
+        return [_finding("interval", reviewed, interval.source, message, 1.0)]
+    per_node = int(facts.get("devices_per_node") or 8)
+    nodes = float(facts.get("nodes") or max(1, int(facts["devices"]) // per_node))
     try:
-        answer = ettr(interval=steps, **arguments).document
+        answer = ettr(
+            interval=steps, step=f"{seconds} s", nodes=nodes, model=facts["model"],
+            profile=bounds.profile,
+        ).document  # fmt: skip
     except InputError:
         return []
-    lost = answer["interval"]["best_ettr"] - answer["ettr"]["target"]
+    best = answer["interval"]
+    lost = best["best_ettr"] - answer["ettr"]["target"]
     if lost <= bounds.lost_share:
         return []
-    best = answer["interval"]
     message = (
         f"saving every {steps} steps costs {100 * lost:.1f} % of the time against every "
         f"{best['best_steps']}; {best['flat_from']} to {best['flat_to']} are about as good"
     )
-    return [replace(_finding("interval", reviewed, interval.source, message), amount=lost)]
+    return [_finding("interval", reviewed, interval.source, message, lost)]
 
 
 def sarif(findings: Sequence[ReviewFinding], version: str) -> dict[str, Any]:
     """Findings as SARIF 2.1.0, which code hosts show beside the diff."""
+    rules = [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()]
+    results = []
+    for finding in findings:
+        place = {
+            "artifactLocation": {"uri": finding.file},
+            "region": {"startLine": finding.line_number},
+        }
+        results.append(
+            {
+                "ruleId": finding.rule,
+                "level": finding.level,
+                "message": {"text": finding.message},
+                "locations": [{"physicalLocation": place}],
+            }
+        )
+    tool = {"driver": {"name": "mofa check", "version": version, "rules": rules}}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "mofa check",
-                        "version": version,
-                        "rules": [
-                            {"id": name, "shortDescription": {"text": meaning}}
-                            for name, meaning in RULES.items()
-                        ],
-                    }
-                },
-                "results": [
-                    {
-                        "ruleId": finding.rule,
-                        "level": finding.level,
-                        "message": {"text": finding.message},
-                        "locations": [
-                            {
-                                "physicalLocation": {
-                                    "artifactLocation": {"uri": finding.file},
-                                    "region": {"startLine": finding.line_number},
-                                }
-                            }
-                        ],
-                    }
-                    for finding in findings
-                ],
-            }
-        ],
+        "runs": [{"tool": tool, "results": results}],
     }

@@ -1,4 +1,4 @@
-"""Effective training time ratio (ETTR) of a job, and its best checkpoint interval."""
+"""`mofa ettr`: effective training time ratio (ETTR) of a job, and its best checkpoint interval."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BEST: Final = (
     Column("paper steps"),
     Column("paper ettr", unit="%"),
 )
-"""What is said of each value of a field that varies."""
+"""The columns beside a field that varies."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -72,7 +72,7 @@ class EttrAnswer(UserAnswer):
 
     @property
     def records(self) -> Table:
-        """One row of figures; with a curve its points, and with a field that varies its values."""
+        """One row of figures; the points of a curve, or the values of a field that varies."""
         if self.job is None or self.document["curve"]:
             return self.tables[-1]
         return output.as_record(self.document)
@@ -81,17 +81,19 @@ class EttrAnswer(UserAnswer):
         """The curve that was asked for, or one that is fine enough to be drawn."""
         if self.job is None:
             return []
-        document, save_interval = self.document, self.document["interval"]
-        # A point of nested tiers takes the chain of all of them, which is slow.
-        fine = 25 if len(self.job.blocking) > 1 else 121
-        drawn = (save_interval["steps"], tuple(save_interval["every"]), fine, document["level"])
-        return document["curve"] or curve(self.job, *drawn)
+        if points := self.document["curve"]:
+            return list(points)
+        # A point of several tiers takes a Markov chain of all of them, which is slow.
+        count = 25 if len(self.job.blocking) > 1 else 121
+        chosen = self.document["interval"]
+        every = tuple(chosen["every"])
+        return curve(self.job, chosen["steps"], every, count, self.document["level"])
 
     def draw(self, path: str) -> None:
         """Draw the curve, or the field that varies, to an SVG or PNG file."""
         if self.job is not None:
-            save_interval = self.document["interval"]
-            plots.ettr_curve(path, self.points(), save_interval["steps"], save_interval["seconds"])
+            chosen = self.document["interval"]
+            plots.ettr_curve(path, self.points(), chosen["steps"], chosen["seconds"])
             return
         field = self.document["varied"]
         lines = {
@@ -106,12 +108,9 @@ class EttrAnswer(UserAnswer):
 
         if self.job is None:
             return super().shown()
-        drawn = [(p["seconds"], p["lower"], p["ettr"], p["upper"]) for p in self.points()]
-        save_interval = self.document["interval"]
-        return [
-            checkpoint_curve(drawn, save_interval["seconds"], save_interval["steps"]),
-            *super().shown(),
-        ]
+        points = [(p["seconds"], p["lower"], p["ettr"], p["upper"]) for p in self.points()]
+        chosen = self.document["interval"]
+        return [checkpoint_curve(points, chosen["seconds"], chosen["steps"]), *super().shown()]
 
 
 @asked_by(EttrQuestion)
@@ -135,9 +134,7 @@ def ettr(question: EttrQuestion) -> EttrAnswer:
 
 
 def bare_of(job: Job) -> Job:
-    """The job with the saves and recoveries of its plan, but without the plan: for the numbers of
-    failures and saves themselves.
-    """
+    """The job with the saves and recoveries of its plan as its own, and without the plan."""
     if not model.is_planned(job):
         return job
     from mofa_model.reliability.recovery import planned
@@ -164,12 +161,12 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
         ("with twice the interval", interval["double"], ""),
     ]
     facts: list[tuple[Any, ...]] = [
-        ("interval", f"{interval['steps']} steps = {units.format(interval['seconds'], 's')}"),
-        *(
-            [("tiers save every", ", ".join(f"{n} steps" for n in interval["tier_steps"]))]
-            if len(interval["tier_steps"]) > 1
-            else []
-        ),
+        ("interval", f"{interval['steps']} steps = {units.format(interval['seconds'], 's')}")
+    ]
+    if len(interval["tier_steps"]) > 1:
+        tiers = ", ".join(f"{steps} steps" for steps in interval["tier_steps"])
+        facts.append(("tiers save every", tiers))
+    facts += [
         ("loses at most 0.1 points", f"{interval['flat_from']} … {interval['flat_to']} steps"),
         ("best, least worst regret", f"{interval['minimax_steps']} steps"),
         ("best, paper's Eq. (44)", f"{answer['paper']['steps']} steps"),
@@ -183,14 +180,9 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
         ),
     ]
     if "watchdog" in answer:
-        best_watchdog = answer["watchdog"]
-        timeout = units.format(best_watchdog["timeout_s"], "s")
-        facts += [
-            (
-                "ending hangs sooner",
-                f"a watchdog of {timeout} is worth {100 * best_watchdog['worth']:.1f} points here",
-            )
-        ]
+        timeout = units.format(answer["watchdog"]["timeout_s"], "s")
+        worth = f"is worth {100 * answer['watchdog']['worth']:.1f} points here"
+        facts += [("ending hangs sooner", f"a watchdog of {timeout} {worth}")]
     if "recovery" in answer:
         plan = answer["recovery"]
         needs = [
@@ -222,30 +214,23 @@ def _tables(answer: dict[str, Any]) -> list[Table]:
         ),
     ]
     if answer["curve"]:
-        columns = (
-            Column("steps"),
-            Column("seconds", unit="s"),
-            *(Column(n, unit="%") for n in ("ettr", "lower", "upper", "paper")),
-        )
-        tables.append(
-            Table(
-                title="Curve",
-                columns=columns,
-                rows=tuple(tuple(p[c.key] for c in columns) for p in answer["curve"]),
-            )
-        )
+        shares = (Column(name, unit="%") for name in ("ettr", "lower", "upper", "paper"))
+        columns = (Column("steps"), Column("seconds", unit="s"), *shares)
+        points = tuple(tuple(p[column.key] for column in columns) for p in answer["curve"])
+        tables.append(Table(title="Curve", columns=columns, rows=points))
     return tables
 
 
 def _range(band: dict[str, float | None]) -> str:
-    def written(value: float | None) -> str:
-        return "never" if value is None else units.format(value, "s")
-
-    return f"{written(band['target'])} ({written(band['lower'])} … {written(band['upper'])})"
+    lower, target, upper = (
+        "never" if (seconds := band[end]) is None else units.format(seconds, "s")
+        for end in ("lower", "target", "upper")
+    )
+    return f"{target} ({lower} … {upper})"
 
 
 def _varied_row(question: EttrQuestion, field: str, value: str) -> dict[str, Any]:
-    """The best interval at one value of a field, everything else as given."""
+    """The best interval at one value of a field, all other fields unchanged."""
     changed: dict[str, Any] = {field: value}
     varied = replace(question, **changed)
     job = job_of(varied)
@@ -282,7 +267,7 @@ def _place(value: Any) -> Any:
 
 
 def _document(job: Job, question: EttrQuestion, every: tuple[int, ...] | None) -> dict[str, Any]:
-    """Everything that the tables and the JSON of `mofa ettr` say."""
+    """The answer of `mofa ettr` as plain data, from which its tables are made as well."""
     best = interval.recommend(job, every=every)
     steps = question.interval or best.steps
     if question.method == "paper" and question.interval is None:
@@ -362,15 +347,10 @@ def paper_form(job: Job, steps: int) -> dict[str, Any]:
     rate, mean = float(model.failure_rate(job)), float(model.mean_recovery(job))
     save, step = float(job.blocking[-1]), float(job.step_time)
     load = rate * (mean + steps * step / 2)
-    trust = (
-        "small failure load"
-        if load < TRUSTED
-        else "failure load above 0.05"
-        if load < BROKEN
-        else "beyond its range"
-    )
-    async_saves = any(float(x) > 0 for x in job.background)
-    if async_saves:
+    trust = "failure load above 0.05" if load < BROKEN else "beyond its range"
+    if load < TRUSTED:
+        trust = "small failure load"
+    if any(float(x) > 0 for x in job.background):
         trust += "; background copies are not in it"
     return {
         "ettr": float(paper.ettr(rate, steps, step, save, mean)),
@@ -394,10 +374,10 @@ def _interval(
 ) -> dict[str, Any]:
     scales = model.rate_scales(job, question.level)
     scale = float(interval.minimax_rate(scales.lower, scales.upper))
-    away = interval.departure(job, best)
-    robust = (
-        best if scale == 1 else interval.recommend(replace(job, rate_scale=scale), every=best.every)
-    )
+    departure = interval.departure(job, best)
+    robust = best
+    if scale != 1:
+        robust = interval.recommend(replace(job, rate_scale=scale), every=best.every)
     return {
         "steps": steps,
         "seconds": steps * float(job.step_time),
@@ -405,10 +385,10 @@ def _interval(
         "tier_steps": [steps * n for n in best.every],
         "best_steps": best.steps,
         "best_ettr": best.ettr,
-        "half": away.half,
-        "double": away.double,
-        "flat_from": away.flat[0],
-        "flat_to": away.flat[1],
+        "half": departure.half,
+        "double": departure.double,
+        "flat_from": departure.flat[0],
+        "flat_to": departure.flat[1],
         "minimax_steps": robust.steps,
     }
 
@@ -420,7 +400,7 @@ def _rate(job: Job, level: float) -> dict[str, float]:
 
 
 def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:
-    """Standard deviation of one run's ETTR; of several tiers the one that most failures read."""
+    """Standard deviation of one run's ETTR; of several tiers, that from which most failures load."""
     job = bare_of(job)
     rate = float(model.failure_rate(job))
     sources = laws.sources_of(job.reliability)

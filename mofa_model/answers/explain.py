@@ -1,4 +1,4 @@
-"""One strategy: the terms of its step and its memory, or the measured runs that are like it."""
+"""`mofa explain`: the terms of a strategy's step and memory, or the measured runs like it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import Field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mofa_model.answers.advise_tables import nearest_runs
 from mofa_model.answers.answer import UserAnswer, asked_by
@@ -79,12 +78,9 @@ class ExplainAnswer(UserAnswer):
         """The parts of the step as a bar, and the tables."""
         from mofa_model.page.figures import parts
 
-        bars = (
-            []
-            if self.question.evidence
-            else [parts("Parts of a step", self.step_terms(), "{:.3g} s")]
-        )
-        return [*bars, *super().shown()]
+        if self.question.evidence:
+            return super().shown()
+        return [parts("Parts of a step", self.step_terms(), "{:.3g} s"), *super().shown()]
 
 
 @asked_by(ExplainQuestion)
@@ -105,7 +101,7 @@ def explain(question: ExplainQuestion) -> ExplainAnswer:
 
 
 def _evidence(question: ExplainQuestion, problem: SearchCase, strategy: Strategy) -> ExplainAnswer:
-    """The measured runs that say something of a layout, as the explanation shows them."""
+    """The explanation of a layout by the measured runs that are most like it."""
     workload, cluster = problem.workload, problem.cluster
     share = float(estimate(workload, cluster, strategy).footprint.estimated)
     runs, place = measured_runs(), coordinates(workload, cluster, strategy, share)
@@ -141,7 +137,7 @@ def _evidence_table(document: Mapping[str, Any], basis: Basis, bands: Mapping[st
 
 
 def _feature_table(features: Sequence[Feature]) -> Table:
-    """A table of a layout's features, with the measured runs that have each."""
+    """A table of a layout's features, with counts and errors of the measured runs that have each."""
     scopes = list(features[0].seen)
     columns = [Column("feature"), Column("value", align="left"), Column("beyond")]
     for number, name in enumerate(scopes):
@@ -191,29 +187,31 @@ def terms(workload: Workload, cluster: Cluster, strategy: Strategy) -> dict[str,
 
 def term_tables(document: Mapping[str, Any]) -> tuple[Table, ...]:
     """The terms for people: summary, step, layers, stages, memory."""
-    table_functions = (_summary_table, _step_table, _layer_table, _stage_table, _memory_table)
-    return tuple(table(document) for table in table_functions)
+    tables = (_summary_table, _step_table, _layer_table, _stage_table, _memory_table)
+    return tuple(table(document) for table in tables)
 
 
 def term_records(document: Mapping[str, Any]) -> Table:
     """Every number of an explanation as a row for programs, in SI."""
     rows: list[tuple[Cell, ...]] = []
-    for name, number in document["summary"].items():
-        unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
-        rows.append(("summary", None, name, float(number), unit, None))
-    for name, term in document["step"].items():
-        rows.append(("step", None, name, term["seconds"], "s", term["equation"]))
+
+    def add(part: str, of: str | None, figures: Mapping[str, Any]) -> None:
+        for name, number in figures.items():
+            unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
+            rows.append((part, of, name, float(number), unit, None))
+
+    def add_terms(part: str, of: str | None, terms: Mapping[str, Any]) -> None:
+        for name, term in terms.items():
+            rows.append((part, of, name, term["seconds"], "s", term["equation"]))
+
+    add("summary", None, document["summary"])
+    add_terms("step", None, document["step"])
     for kind, terms in document["layers"].items():
-        rows += [
-            ("layer", kind, name, term["seconds"], "s", term["equation"])
-            for name, term in terms.items()
-        ]
+        add_terms("layer", kind, terms)
     rows += [("head", None, name, seconds, "s", None) for name, seconds in document["head"].items()]
     firsts = [str(stage["first"]) for stage in document["stages"]]
     for stage, first in zip(document["stages"], firsts, strict=True):
-        for name, number in stage.items():
-            unit = "s" if name.endswith("seconds") else "B" if name.endswith("bytes") else ""
-            rows.append(("stage", first, name, float(number), unit, None))
+        add("stage", first, stage)
     for name, term in document["memory"].items():
         sizes = zip(firsts, term["bytes"], strict=True)
         rows += [("memory", first, name, size, "B", term["equation"]) for first, size in sizes]
@@ -224,32 +222,15 @@ def term_records(document: Mapping[str, Any]) -> Table:
 def _names(kinds: Sequence[Layer]) -> list[str]:
     """Names of kinds of layers: with experts or plain, else by their blocks."""
     short = ["with experts" if kind.routed else "plain" for kind in kinds]
-    if len(set(short)) == len(short):
-        return short
-    return [kind.name for kind in kinds]
+    return short if len(set(short)) == len(short) else [kind.name for kind in kinds]
 
 
 def _summary(
     workload: Workload, cluster: Cluster, strategy: Strategy, prediction: Estimate
 ) -> dict[str, Any]:
     """The main figures of an estimate by their names in a JSON answer."""
-    step, load, uneven = (
-        float(prediction.step_time),
-        uneven_load(workload, strategy),
-        dict[str, float](),
-    )
-    if load is not None:
-        risk = overflow(workload, cluster, strategy)
-        uneven = {
-            "load_mean": float(load.mean),
-            "load_tail": float(load.tail),
-            "out_of_memory": float(risk),
-        }
-    if workload.training.documents is not None:
-        from mofa_model.equations import documents
-
-        uneven["documents"] = float(documents.filled(workload.training, strategy.mbs))
-    return {
+    step = float(prediction.step_time)
+    summary = {
         "step_seconds": step,
         "tokens_per_second": float(tokens_per_second(workload, step)),
         "mfu": float(utilisation(workload, cluster, step)),
@@ -260,25 +241,36 @@ def _summary(
         "host_limit_bytes": float(host_memory_limit(cluster)),
         "host_stated": bool(cluster.host.stated),
         "fits": bool(prediction.footprint.fits(cluster)),
-        **uneven,
     }
+    if (load := uneven_load(workload, strategy)) is not None:
+        risk = overflow(workload, cluster, strategy)
+        summary |= {"load_mean": float(load.mean), "load_tail": float(load.tail)}
+        summary["out_of_memory"] = float(risk)
+    if workload.training.documents is not None:
+        from mofa_model.equations import documents
+
+        summary["documents"] = float(documents.filled(workload.training, strategy.mbs))
+    return summary
 
 
 def _terms(record: StepTime | LayerTime) -> dict[str, Any]:
     return {
-        item.name: {"seconds": float(getattr(record, item.name)), **_about(item)}
-        for item in terms_of(type(record))
+        term.name: {"seconds": float(getattr(record, term.name)), **_about(term)}
+        for term in terms_of(type(record))
     }
 
 
-def _about(item: Field[Any]) -> dict[str, str]:
-    return {name: item.metadata[name] for name in ("equation", "meaning")}
+def _about(term: Field[Any]) -> dict[str, str]:
+    return {name: term.metadata[name] for name in ("equation", "meaning")}
 
 
 def _stages(workload: Workload, prediction: Estimate) -> list[dict[str, Any]]:
     kinds, times = prediction.stage_kinds, prediction.stage_time
     routed = np.array([kind.routed for kind in workload.model.kinds])
-    peak = np.broadcast_to(prediction.footprint.total, np.shape(kinds.count))
+    device, launches, seconds, memory = (
+        np.broadcast_to(values, np.shape(kinds.count))
+        for values in (times.device, times.launch_time, times.total, prediction.footprint.total)
+    )
     return [
         {
             "stages": int(kinds.count[k]),
@@ -287,10 +279,10 @@ def _stages(workload: Workload, prediction: Estimate) -> list[dict[str, Any]]:
             "expert_layers": int(kinds.held[routed, k].sum()),
             "embedding": bool(kinds.embedding[k]),
             "head": bool(kinds.head[k]),
-            "device_seconds": float(_at(times.device, k)),
-            "launch_seconds": float(_at(times.launch_time, k)),
-            "seconds": float(_at(times.total, k)),
-            "memory_bytes": float(peak[k]),
+            "device_seconds": float(device[k]),
+            "launch_seconds": float(launches[k]),
+            "seconds": float(seconds[k]),
+            "memory_bytes": float(memory[k]),
         }
         for k in range(len(kinds.count))
     ]
@@ -298,64 +290,42 @@ def _stages(workload: Workload, prediction: Estimate) -> list[dict[str, Any]]:
 
 def _memory(memory: Footprint, kinds: int) -> dict[str, Any]:
     return {
-        item.name: {
-            "bytes": [float(x) for x in np.broadcast_to(getattr(memory, item.name), (kinds,))],
-            **_about(item),
+        term.name: {
+            "bytes": [float(x) for x in np.broadcast_to(getattr(memory, term.name), (kinds,))],
+            **_about(term),
         }
-        for item in terms_of(Footprint)
+        for term in terms_of(Footprint)
     }
-
-
-def _at(values: Any, kind: int) -> Any:
-    array: NDArray[Any] = np.asarray(values)
-    return array[kind] if array.ndim else array
 
 
 def _summary_table(document: Mapping[str, Any]) -> Table:
     """The first table of `mofa explain`: step, throughput, memory and whether it fits."""
     summary = document["summary"]
+    memory = f"{summary['memory_bytes'] / GIB:.1f} of {summary['memory_limit_bytes'] / GIB:.1f} GiB"
+    host = f"{summary['host_bytes'] / GIB:.0f} of {summary['host_limit_bytes'] / GIB:.0f} GiB"
+    if summary["host_bytes"] and not summary["host_stated"]:
+        host += " (nobody said it)"
     rows: tuple[tuple[Cell, ...], ...] = (
         ("step", format(summary["step_seconds"], "s")),
         ("tokens a second", f"{summary['tokens_per_second']:,.0f}"),
         ("MFU", f"{summary['mfu']:.1%}"),
         ("micro-batches", summary["micro_batches"]),
-        (
-            "device memory",
-            (
-                f"{summary['memory_bytes'] / GIB:.1f} of {summary['memory_limit_bytes'] / GIB:.1f} GiB: "
-                f"{'fits' if summary['fits'] else 'does not fit'}"
-            ),
-        ),
-        (
-            "host memory of a node",
-            f"{summary['host_bytes'] / GIB:.0f} of {summary['host_limit_bytes'] / GIB:.0f} GiB"
-            + (
-                ""
-                if summary["host_stated"]
-                else " (nobody said it)"
-                if summary["host_bytes"]
-                else ""
-            ),
-        ),
+        ("device memory", f"{memory}: {'fits' if summary['fits'] else 'does not fit'}"),
+        ("host memory of a node", host),
     )
     if "load_mean" in summary:
-        load = (
-            f"{summary['load_mean']:.3g} times the mean, "
-            f"{summary['load_tail']:.3g} at the {RISK:.0%} tail of a run"
-        )
-        rows += (
-            ("fullest rank of experts", load),
-            ("out of memory in a run", f"{summary['out_of_memory']:.2%}"),
-        )
+        load = f"{summary['load_mean']:.3g} times the mean, "
+        load += f"{summary['load_tail']:.3g} at the {RISK:.0%} tail of a run"
+        rows += (("fullest rank of experts", load),)
+        rows += (("out of memory in a run", f"{summary['out_of_memory']:.2%}"),)
     if "documents" in summary:
         rows += (("documents in a sequence", f"{summary['documents']:.1%} of its tokens"),)
     title = (
         f"{document['model']} on {document['gpus']} {document['gpu']} ({document['evidence'].of}): "
         f"{document['strategy']}; {document['evidence'].evidence}"
     )
-    return Table(
-        title=title, columns=(Column("quantity"), Column("value", align="left")), rows=rows
-    )
+    columns = (Column("quantity"), Column("value", align="left"))
+    return Table(title=title, columns=columns, rows=rows)
 
 
 def _step_table(document: Mapping[str, Any]) -> Table:
@@ -387,11 +357,11 @@ def _layer_table(document: Mapping[str, Any]) -> Table:
     )
     rows = tuple(
         (
-            item.name,
-            *(document["layers"][kind][item.name]["seconds"] for kind in kinds),
-            *_about(item).values(),
+            term.name,
+            *(document["layers"][kind][term.name]["seconds"] for kind in kinds),
+            *_about(term).values(),
         )
-        for item in terms_of(LayerTime)
+        for term in terms_of(LayerTime)
     )
     note = f"Head and loss, forward and backward: {format(sum(document['head'].values()), 's')}."
     return Table(title="One layer, one micro-batch", columns=columns, rows=rows, notes=(note,))

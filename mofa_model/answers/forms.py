@@ -1,5 +1,4 @@
-"""What the forms of pages have in common: what was written in their fields, and what is wrong
-there.
+"""Shared by the forms of pages: reading their fields, and errors beside the fields.
 
 Anybody who reaches a page chooses its address. So no field opens a file or a connection: models
 are presets, or those that were named when the page was started.
@@ -14,13 +13,13 @@ from mofa_model import presets
 from mofa_model.errors import BadValue, Missing, MofaError
 
 LONGEST: Final = 200
-"""Characters of a field. [1]"""
+"""Most characters of a field. [1]"""
 KEPT: Final = 32
-"""Answers that are kept for whoever loads or exports the page again. [1]"""
+"""Answers that are kept for a page that is loaded or exported again. [1]"""
 
 
 def written_values(sent: Mapping[str, str], field_names: Collection[str]) -> dict[str, str]:
-    """Texts of the known fields of a form that are filled in, without spaces around them."""
+    """The fields that are filled in, without spaces around; fields of no such name are dropped."""
     return {
         name: text.strip() for name, text in sent.items() if name in field_names and text.strip()
     }
@@ -38,7 +37,7 @@ def check_values(values: Mapping[str, str], models: Collection[str]) -> None:
 def errors_by_field(
     error: MofaError, field_names: Collection[str], field_of: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is wrong, by field; what concerns none of them stands under an empty name.
+    """The error by field; an error of no field stands under an empty name.
 
     `field_of` has the field of each option that an error may name.
     """

@@ -1,5 +1,5 @@
-"""What stands behind options of questions on reliability: a layout that `mofa advise -o json`
-found, the counts of a pool's FailureLedger, and those of a live server.
+"""Files and servers that options of reliability name: a layout of `mofa advise -o json`, a pool's
+FailureLedger, and what the operator package reads of a live server or of Slurm.
 """
 
 from __future__ import annotations
@@ -28,19 +28,17 @@ GROUP: Final = "mofa.sources"
 `profile` one from a name to the manifest of a ClusterProfile, `slurm` one (files, profile) ->
 ObservedFailures."""
 _MONTH: Final = 30.0
-"""How far ahead counts are taken to hold. [d]"""
+"""Days ahead for which counted failures are taken to hold. [d]"""
 _LEAST: Final = 1e-9
 _RIGHT: Final = "write it by mofa advise … -o json"
 _RATES: Final = frozenset({"rate", "failures", "node_days", "classes", "mttr", "profile", "ledger"})
-"""Fields that say how often something fails: one of them stands before what a layout says."""
+"""Fields of how often something fails: if one is given, those of the layout are not taken."""
 _SAVES: Final = frozenset({"save", "copy", "storage"})
-"""Fields that say what a save costs."""
+"""Fields of what a save costs: likewise."""
 
 
 def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
-    """The job that an advice makes, as fields of `mofa ettr` and `mofa simulate`; empty
-    without one.
-    """
+    """The job of an advised layout, as fields of `mofa ettr` and `mofa simulate`; empty without one."""
     from mofa_model.advice.predictions import job_of
     from mofa_model.estimate.model_states import checkpoint_size
     from mofa_model.units import DAY
@@ -77,38 +75,32 @@ def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
 
 
 def with_layout(question: Q) -> Q:
-    """The question, in which the file of `--layout` fills what no option says."""
+    """The question with the fields of the file of `--layout`, where no option gives them."""
     if question.layout is not None:
-        layout_fields = dict(_read(question.layout))
-        options, changed = question.options, set(question.changed_fields())
+        options, changed = question.options, question.changed_fields().keys()
+        dropped = {*changed}
         if changed & _RATES:
-            layout_fields = {
-                name: value for name, value in layout_fields.items() if name not in _RATES
-            }
-        if "recovery" in changed:  # another plan has another best interval
-            layout_fields.pop("interval", None)
+            dropped |= _RATES
         if changed & _SAVES:
-            layout_fields = {
-                name: value for name, value in layout_fields.items() if name not in _SAVES
-            }
+            dropped |= _SAVES
+        if "recovery" in changed:  # another plan has another best interval
+            dropped.add("interval")
+        layout = _read(question.layout)
         try:
-            question = replace(
-                question,
-                layout=None,
-                **{
-                    name: options[name].read(value)
-                    for name, value in layout_fields.items()
-                    if name in options and name not in changed
-                },
-            )
+            fields = {
+                name: options[name].read(value)
+                for name, value in layout.items()
+                if name in options and name not in dropped
+            }
+            question = replace(question, layout=None, **fields)
         except TypeError as error:
             raise BadFile(question.layout, f"holds no job ({error}); {_RIGHT}") from None
     if question.nodes is None or question.step is None:
-        needed = {"--nodes": "32", "--step": "27.99s"}
+        needed = {"nodes": "32", "step": "27.99s"}
         lacking = {
-            flag: value
-            for flag, value in needed.items()
-            if getattr(question, flag.removeprefix("--")) is None
+            f"--{name}": example
+            for name, example in needed.items()
+            if getattr(question, name) is None
         }
         raise Missing(lacking, also="or --layout with what mofa advise -o json wrote")
     return question
@@ -147,9 +139,10 @@ def live_profile(name: str) -> Profile:
 
 
 def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
-    """What a server counts now of a profile's pool, as it counts for the next 30 days; the
-    profile's status holds the same where an operator runs. `word` is what the profile was
-    called by.
+    """A server's counts of failures in a profile's pool, weighted as they hold for the next 30 days.
+
+    `word` is the name or file by which people gave the profile. Where an operator runs, the
+    profile's status holds the same counts.
     """
     from mofa_model.manifest.failures import assumed_rates
     from mofa_model.reliability.observed import rate_reports
@@ -169,7 +162,7 @@ def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
 
 
 def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
-    """Failures by class as a FailureLedger counted them, as they count for the next month."""
+    """Failures by class that a FailureLedger counted, weighted as they hold for the next month."""
     import numpy as np
 
     from mofa_model.manifest.documents import LARGEST, Documents
@@ -187,34 +180,31 @@ def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
         raise BadFile(path, f"holds {len(ledgers)} FailureLedgers; {right}")
     name = f"FailureLedger {ledgers[0].name}: status"
     status = parse(FailureLedgerStatus, ledgers[0].value.get("status"), name)
-    counted: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(
-        lambda: defaultdict(lambda: [0.0] * 4)
+    counts: defaultdict[str, defaultdict[str, Any]] = defaultdict(
+        lambda: defaultdict(lambda: np.zeros(4))
     )
     for day in status.days:
         for row in day.classes:
-            sums = counted[row.name][day.date]
-            sums[0] += number(row.exposure_node_days)
-            sums[1] += row.failures + (row.others or 0)
-            sums[2] += row.recoveries or 0
-            sums[3] += float(row.recovery_seconds or 0)
+            counts[row.name][day.date] += (
+                number(row.exposure_node_days),
+                row.failures + (row.others or 0),
+                row.recoveries or 0,
+                float(row.recovery_seconds or 0),
+            )
     modes = []
     for tier, recovery_class in enumerate(RecoveryClass):
-        days = np.array(
-            [sums for _, sums in sorted(counted[recovery_class.value].items())]
-        ).reshape(-1, 4)
-        if not days[:, 0].sum():
+        by_date = sorted(counts[recovery_class.value].items(), key=lambda pair: pair[0])
+        days = np.array([sums for _, sums in by_date]).reshape(-1, 4)
+        exposures, failed, recoveries, seconds = days.T
+        if not exposures.sum():
             continue
-        failures, exposure = present_evidence(
-            mixture(np.ones(len(days)), days[:, 0], days[:, 1], ahead=_MONTH)
-        )
-        recoveries, seconds = days[:, 2].sum(), days[:, 3].sum()
+        failures, exposure = present_evidence(mixture(np.ones(len(days)), exposures, failed, ahead=_MONTH))
+        mean = seconds.sum() / recoveries.sum() if recoveries.any() else recovery_class.seconds
         modes.append(
             FailureMode(
                 name=recovery_class.value,
                 rate=FailureRate(failures=failures + JEFFREYS, exposure=exposure * DAY),
-                recovery=RecoveryTime(
-                    mean=seconds / recoveries if recoveries else recovery_class.seconds
-                ),
+                recovery=RecoveryTime(mean=mean),
                 tier=min(tier, deepest),
                 queues=not recovery_class.keeps_pods,
             )

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from mofa_model import units
-from mofa_model.answers.given import (
-    live_evidence,
-    live_profile,
-    modes_of_ledger,
-    with_layout,
-)
+from mofa_model.answers.given import live_evidence, live_profile, modes_of_ledger, with_layout
 from mofa_model.answers.questions import ReliabilityQuestion
 from mofa_model.errors import BadValue
 from mofa_model.reliability import checkpoint
@@ -34,20 +30,12 @@ from mofa_model.spec.reliability import (
     Reliability,
 )
 
-_OF_PROFILE: Final = (
-    "rate",
-    "failures",
-    "node_days",
-    "classes",
-    "mttr",
-    "domains",
-    "queue",
-    "spares",
-    "ledger",
-)
-"""Fields that a profile replaces."""
+_OF_LEDGER: Final = ("rate", "failures", "node_days", "classes", "mttr")
+"""Fields that a FailureLedger states, which are refused beside it."""
+_OF_PROFILE: Final = (*_OF_LEDGER, "domains", "queue", "spares", "ledger")
+"""Fields that a profile states."""
 _CERTAIN: Final = 1e9
-"""Failures from which an assumed rate is certain; more would lose its digits. [1]"""
+"""Prior failures from which an assumed rate counts as certain: more would lose its digits. [1]"""
 _KEEPING_PODS: Final = {
     recovery_class.value for recovery_class in RecoveryClass if recovery_class.keeps_pods
 }
@@ -55,7 +43,7 @@ _KEEPING_PODS: Final = {
 
 
 def job_of(question: ReliabilityQuestion) -> Job:
-    """The job that the words, or the layout that they name, describe."""
+    """The job that the options, or the layout that they name, describe."""
     question = with_layout(question)
     if question.prometheus is not None and not question.profile:
         right = "name the pool's profile with it (--profile)"
@@ -120,33 +108,29 @@ def _described(
 
 
 def _counted(question: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ...]:
-    """Failure classes that a FailureLedger counted; options that say the same are refused."""
-    names = ("rate", "failures", "node_days", "classes", "mttr")
-    flags = [question.options[name].flag for name in names if name in question.changed_fields()]
-    if flags:
-        right = f"it states what {flags[0]} would; give one of them"
-        raise BadValue("--ledger", question.ledger, right)
+    """Failure classes that a FailureLedger counted; options of the same facts are refused."""
+    _refuse_twice(question, "ledger", _OF_LEDGER)
     return modes_of_ledger(str(question.ledger), tiers - 1)
 
 
-def _profile(question: ReliabilityQuestion) -> Reliability:
-    """Reliability of a profile: its assumptions blended with the history in its status.
+def _refuse_twice(question: ReliabilityQuestion, source: str, names: Sequence[str]) -> None:
+    """Refuse a source of failures, such as a profile, beside options that state the same facts."""
+    if flags := [
+        question.options[name].flag for name in names if name in question.changed_fields()
+    ]:
+        right = f"it states what {flags[0]} would; give one of them"
+        raise BadValue(question.options[source].flag, getattr(question, source), right)
 
-    Fields that would say the same twice are refused.
-    """
+
+def _profile(question: ReliabilityQuestion) -> Reliability:
+    """Reliability of a profile: its assumptions blended with the history in its status."""
     from mofa_model.manifest.failures import reliability_of
     from mofa_model.manifest.inputs import cluster_of
     from mofa_model.manifest.surroundings import named_profile
     from mofa_model.manifest.training_job import FailureAssumptions
 
     name, url = str(question.profile), question.prometheus
-
-    flags = [
-        question.options[name].flag for name in _OF_PROFILE if name in question.changed_fields()
-    ]
-    if flags:
-        right = f"it states what {flags[0]} would; give one of them"
-        raise BadValue("--profile", question.profile, right)
+    _refuse_twice(question, "profile", _OF_PROFILE)
     profile = named_profile(name) if url is None else live_profile(name)
     return reliability_of(
         FailureAssumptions(),
@@ -203,11 +187,8 @@ def _classes(question: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ..
         ]
     shares = [part for _, part, _, _ in classes]
     if abs(sum(shares) - 1) > 1e-6:
-        raise BadValue(
-            "--class",
-            ", ".join(f"{part:g}" for part in shares),
-            "shares of the classes must add to one",
-        )
+        text = ", ".join(f"{part:g}" for part in shares)
+        raise BadValue("--class", text, "shares of the classes must add to one")
     return tuple(
         FailureMode(
             name=name,
@@ -252,18 +233,15 @@ def _storage_times(
 
 
 def every_of(text: str | None, count: int) -> tuple[int, ...] | None:
-    """For each checkpoint tier, every which save of the nearest tier goes there, from text: with
-    `1,10` the second tier gets every tenth.
+    """For each checkpoint tier, the saves of the nearest tier per save of it: with `1,10` the second
+    tier gets every tenth.
     """
     if text is None:
         return None
     numbers = tuple(units.count(part, field="--every") for part in text.split(","))
     if len(numbers) != count or min(numbers) < 1:
-        raise BadValue(
-            "--every",
-            text,
-            f"give one whole number of 1 or more for each of the {count} checkpoint tiers",
-        )
+        right = f"give one whole number of 1 or more for each of the {count} checkpoint tiers"
+        raise BadValue("--every", text, right)
     return numbers
 
 
@@ -277,12 +255,10 @@ def size_of(text: str) -> float:
 
 def _size(question: ReliabilityQuestion) -> float:
     if (question.checkpoint_size is None) == (question.model is None):
-        field, value = (
-            ("--storage", question.storage[0])
-            if question.storage
-            else ("--profile", question.profile)
-        )
-        raise BadValue(field, value, "give --checkpoint-size or --model with it")
+        right = "give --checkpoint-size or --model with it"
+        if question.storage:
+            raise BadValue("--storage", question.storage[0], right)
+        raise BadValue("--profile", question.profile, right)
     if question.checkpoint_size is not None:
         return size_of(question.checkpoint_size)
     from mofa_model import presets
@@ -300,11 +276,8 @@ def _class_of(text: str) -> tuple[str, float, RecoveryTime, int]:
     """A recovery class: name, share, recovery time, tier."""
     name, *rest = text.split(":")
     if len(rest) not in {2, 3, 4, 5}:
-        raise BadValue(
-            "--class",
-            text,
-            "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1",
-        )
+        right = "write NAME:SHARE:MEAN[:LAW[:CV[:TIER]]], for example pod:0.6:262s:lognormal:1:1"
+        raise BadValue("--class", text, right)
     tier = int(_number_of(rest[4], "--class")) if len(rest) == 5 else 0
     share = _number_of(rest[0], "--class")
     if not 0 <= share <= 1:
@@ -317,18 +290,16 @@ def _recovery_of(parts: list[str], field: str) -> RecoveryTime:
     mean = time_of(parts[0], field)
     if len(parts) == 1:
         return RecoveryTime(mean=mean, law="deterministic")
-    return RecoveryTime(
-        mean=mean, law=parts[1], cv=_number_of(parts[2], field) if len(parts) > 2 else 1.0
-    )
+    cv = _number_of(parts[2], field) if len(parts) > 2 else 1.0
+    return RecoveryTime(mean=mean, law=parts[1], cv=cv)
 
 
 def _domain_of(text: str, tiers: int) -> Domain:
     """Nodes that fail together, in a job of `tiers` checkpoint tiers."""
     parts = text.split(":")
     if len(parts) not in {4, 5}:
-        raise BadValue(
-            "--domain", text, "write NAME:NODES:RATE:MEAN[:TIER], for example rack:16:0.001:1h"
-        )
+        right = "write NAME:NODES:RATE:MEAN[:TIER], for example rack:16:0.001:1h"
+        raise BadValue("--domain", text, right)
     return Domain(
         name=parts[0],
         nodes=units.count(parts[1], field="--domain"),
@@ -352,23 +323,22 @@ def _law_of(text: str) -> FailureLaw:
 
 
 def hangs_of(text: str) -> Hangs:
-    """Failures that have to be noticed first: after what time, which share of all, and pauses
-    that a watchdog takes for one.
+    """Failures that end no process until a timeout: the timeout, their share of all failures, and
+    pauses of a healthy job that a watchdog takes for a hang.
     """
     timeout, share_text, *pauses = [*text.split(":"), ""][: max(2, text.count(":") + 1)]
     share = _number_of(share_text, "--hang") if share_text else 1.0
     if not 0 <= share <= 1 or len(pauses) not in {0, 2, 3, 4}:
-        raise BadValue(
-            "--hang",
-            text,
+        right = (
             "write TIMEOUT[:SHARE[:PAUSES:MEAN[:LAW[:CV]]]] with a share between 0 and 1 and pauses "
-            "a day, for example 15min:0.3 or 15min:0.3:24:5min:lognormal:1",
+            "a day, for example 15min:0.3 or 15min:0.3:24:5min:lognormal:1"
         )
+        raise BadValue("--hang", text, right)
     hangs = Hangs(timeout=time_of(timeout, "--hang"), share=share)
     if not pauses:
         return hangs
-    often = _number_of(pauses[0], "--hang") / units.DAY
-    return replace(hangs, pauses=often, pause=_recovery_of(pauses[1:], "--hang"))
+    rate = _number_of(pauses[0], "--hang") / units.DAY
+    return replace(hangs, pauses=rate, pause=_recovery_of(pauses[1:], "--hang"))
 
 
 def _times_of(text: str, field: str) -> tuple[float, ...]:
@@ -380,9 +350,8 @@ def time_of(text: str, field: str, *, least: float = 0.0) -> float:
     """A time of `least` or more. [s]"""
     value = units.parse(text, "s", field=field)
     if value < least:
-        raise BadValue(
-            field, text, "give a time of zero or more" if least == 0 else "give a time above zero"
-        )
+        right = "give a time of zero or more" if least == 0 else "give a time above zero"
+        raise BadValue(field, text, right)
     return value
 
 
@@ -390,14 +359,10 @@ def _storage_of(text: str) -> CheckpointTier:
     """A checkpoint tier by its bandwidths."""
     name, *rates = text.split(":")
     if not 1 <= len(rates) <= 3:
-        raise BadValue(
-            "--storage",
-            text,
-            "write NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]], for example 'remote:2 GB/s:200 GB/s'",
-        )
-    node, total, snapshot = (
-        [units.parse(r, "B/s", field="--storage") for r in rates] + [math.inf, math.inf]
-    )[:3]
+        right = "write NAME:NODE_BW[:TOTAL_BW[:SNAPSHOT_BW]], for example 'remote:2 GB/s:200 GB/s'"
+        raise BadValue("--storage", text, right)
+    bandwidths = [units.parse(rate, "B/s", field="--storage") for rate in rates]
+    node, total, snapshot = [*bandwidths, math.inf, math.inf][:3]
     return CheckpointTier(
         name=name,
         node_bandwidth=node,

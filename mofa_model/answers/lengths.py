@@ -18,11 +18,11 @@ _LENGTH: Final = ("length", "num_tokens", "n_tokens", "tokens")
 _CHARACTERS: Final = 4.0
 """Characters of English text in a token, about. Source: documents of OpenAI's tokenizer. [1]"""
 _PARTS: Final = 32
-"""Parts of equal numbers of documents, each of which its mean stands for; and the longest. [1]"""
+"""Parts of equal numbers of documents, each counted by its mean length. [1]"""
 
 
 def documents_of(text: str, *, field: str) -> Lengths:
-    """Documents from a text of lengths, or from a file that it names."""
+    """Lengths of documents from text, or from a file that it names."""
     word, comma, name = text.rpartition(",")
     if PurePath(name.strip()).suffix.lower() not in _ENDINGS:
         return parse_documents(text, field=field)
@@ -34,7 +34,7 @@ def documents_of(text: str, *, field: str) -> Lengths:
 
 
 def _shares(lengths: list[float]) -> Iterator[tuple[float, int]]:
-    """Lengths, each with its number: means of parts, so that all tokens are counted."""
+    """Lengths, each with its number of documents; many lengths as means of parts and the longest."""
     if len(set(lengths)) <= _PARTS:
         yield from ((length, lengths.count(length)) for length in sorted(set(lengths)))
         return
@@ -67,7 +67,7 @@ def _lengths(path: str) -> Iterator[float]:
 
 
 def _tokens(row: Any) -> float:
-    """Tokens of a row; 0 where it says nothing of them. [1]"""
+    """Tokens of a row; 0 where it has no length and no text. [1]"""
     if isinstance(row, bool) or row is None:
         return 0.0
     if isinstance(row, int | float):
@@ -75,10 +75,9 @@ def _tokens(row: Any) -> float:
     if isinstance(row, dict):
         if isinstance(ids := row.get("input_ids"), list):
             return float(len(ids))
-        if (
-            name := next((field for field in _LENGTH if isinstance(row.get(field), int)), None)
-        ) is not None:
-            return float(row[name])
+        for field in _LENGTH:
+            if isinstance(row.get(field), int):
+                return float(row[field])
     return sum(map(len, _texts(row))) / _CHARACTERS
 
 

@@ -10,7 +10,6 @@ completion read questions.
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterable, Mapping
@@ -37,33 +36,28 @@ class Option:
     name: str
     """The field: a parameter in Python and in the address of a page."""
     reader: Callable[[Any, str], Any]
-    """Brings what was given to the field's form; the second argument is what errors call it."""
+    """Turns a value into the field's type; the second argument is the field's name in errors."""
     flags: tuple[str, ...]
     """Options of the command, the one that errors name last; FILE is an argument."""
     metavar: str
-    """What stands for the value in the command's help."""
+    """The placeholder of the value in the command's help."""
     text: str
     """What it means, in one sentence without capital and full stop."""
     default: Any
-    """What holds where nobody says anything; `MISSING` where it has to be said."""
+    """The value of a question that does not mention the field."""
     group: str
     """Heading of the command's help under which it stands."""
     choices: tuple[str, ...]
-    """The only values that there are; empty where there are others."""
+    """The allowed values; empty = any value that the reader takes."""
     bounds: tuple[float, float] | None
     """Least and greatest number."""
     presets: str
-    """Kind of presets that it names; empty where it names none."""
+    """The kind of presets whose names are values, such as `models`; empty = none."""
 
     @property
     def flag(self) -> str:
         """The option that errors name."""
         return self.flags[-1]
-
-    @property
-    def is_required(self) -> bool:
-        """Whether it has to be said."""
-        return self.default is dataclasses.MISSING
 
     @property
     def is_repeated(self) -> bool:
@@ -74,44 +68,44 @@ class Option:
         """A value in the field's own type; raises BadValue where it cannot be right."""
         if value is None:
             return None
-        found = self.reader(value, self.flag)
-        if self.choices and found not in self.choices:
-            raise UnknownName(self.flag, found, self.choices)
-        if self.bounds and not self.bounds[0] <= found <= self.bounds[1]:
+        value = self.reader(value, self.flag)
+        if self.choices and value not in self.choices:
+            raise UnknownName(self.flag, value, self.choices)
+        if self.bounds and not self.bounds[0] <= value <= self.bounds[1]:
             right = "give a number from {:g} to {:g}".format(*self.bounds)
-            raise BadValue(self.flag, found, right)
-        return found
+            raise BadValue(self.flag, value, right)
+        return value
 
     def words(self, value: Any) -> list[str]:
-        """The words of a command that give a value."""
+        """The words of a command line that give a value."""
         if self.reader is switch:
             return [self.flag]
-        several = value if isinstance(value, tuple) else (value,)
+        values = value if isinstance(value, tuple) else (value,)
         if self.reader is variations:
-            return [self.flag, *several]
+            return [self.flag, *values]
         flag = [self.flag] if self.flag.startswith("-") else []
-        return [word for one in several for word in (*flag, str(one))]
+        return [word for item in values for word in (*flag, str(item))]
 
 
-def declared(
+def option(
     reader: Callable[[Any, str], Any],
     flags: str,
     text: str,
+    default: Any = None,
     *,
-    default: Any = dataclasses.MISSING,
-    kw_only: bool = True,
     group: str | None = None,
     choices: tuple[str, ...] = (),
     bounds: tuple[float, float] | None = None,
     presets: str = "",
+    kw_only: bool = True,
 ) -> Any:
-    """A field of a question; `flags` are its options and what stands for the value: "--seq S".
+    """A field of a question; `flags` are its options and the placeholder of the value: "--seq S".
 
     A field without a `group` stands in the group of the field before it.
     """
     *words, last = flags.split(" ")
     is_option = last.startswith("-")
-    how = {
+    metadata = {
         "reader": reader,
         "flags": (*words, last) if is_option else tuple(words) or (last,),
         "metavar": "" if is_option else last,
@@ -122,41 +116,43 @@ def declared(
         "bounds": bounds,
         "presets": presets,
     }
-    return field(default=default, kw_only=kw_only, metadata=how)
+    return field(default=default, kw_only=kw_only, metadata=metadata)
 
 
-def option(
-    reader: Callable[[Any, str], Any], flags: str, text: str, default: Any = None, **how: Any
+def argument(
+    reader: Callable[[Any, str], Any], metavar: str, text: str, *, default: Any, kw_only: bool
 ) -> Any:
-    """A field that may be left out."""
-    return declared(reader, flags, text, default=default, **how)
+    """A field that is an argument of the command: a word without an option before it.
 
-
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(declared,))
-class UserQuestion:
-    """What somebody asks; subclasses are frozen dataclasses.
-
-    Fields are made by `option`; those that have to be said, or come first, by `declared`.
+    Type checkers take its place in Python's calls from `kw_only=False`, so each field writes it.
     """
+    return option(reader, metavar, text, default, group="", kw_only=kw_only)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(argument,))
+class UserQuestion:
+    """What somebody asks; subclasses are frozen dataclasses, with fields by `option` and `argument`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     options: ClassVar[dict[str, Option]] = {}
     """How each field is asked, by its name."""
 
     def __init_subclass__(cls) -> None:
-        own = {name: made for name, made in vars(cls).items() if isinstance(made, Field)}
         cls.options = {**cls.options}
         group = ""
-        for name, made in own.items():
-            how = dict(made.metadata)
-            group = how["group"] = group if how["group"] is None else how["group"]
-            cls.options[name] = Option(name=name, **how)
+        for name, value in tuple(vars(cls).items()):
+            if isinstance(value, Field):
+                metadata = dict(value.metadata)
+                group = metadata["group"] = (
+                    group if metadata["group"] is None else metadata["group"]
+                )
+                cls.options[name] = Option(name=name, **metadata)
         dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
         """Read every field into the type that it is declared with."""
-        for name, how in self.options.items():
-            object.__setattr__(self, name, how.read(getattr(self, name)))
+        for name, option in self.options.items():
+            object.__setattr__(self, name, option.read(getattr(self, name)))
 
     def changed_fields(self) -> dict[str, Any]:
         """Fields whose values are not the defaults, by name."""
@@ -167,8 +163,10 @@ class UserQuestion:
 
     def command(self, verb: str) -> str:
         """The command line that asks the same."""
-        said = (self.options[name].words(value) for name, value in self.changed_fields().items())
-        return shlex.join(["mofa", verb, *(word for words in said for word in words)])
+        words = ["mofa", verb]
+        for name, value in self.changed_fields().items():
+            words += self.options[name].words(value)
+        return shlex.join(words)
 
 
 Q = TypeVar("Q", bound=UserQuestion)
@@ -179,43 +177,42 @@ def add_options(
 ) -> dict[str, ArgumentParser | _ArgumentGroup]:
     """Give a verb the options of a question; the result has the groups of its help, by heading."""
     groups: dict[str, ArgumentParser | _ArgumentGroup] = {"": parser}
-    for name, how in kind.options.items():
-        if how.group not in groups:
-            groups[how.group] = parser.add_argument_group(how.group)
-        extra: dict[str, Any] = {"help": _help(how), "default": None}
-        if how.reader is switch:
+    for name, option in kind.options.items():
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        group = groups[option.group]
+        extra: dict[str, Any] = {"help": _help(option), "default": None}
+        if option.reader is switch:
             extra |= {"action": "store_true", "default": False}
-        elif how.choices:
-            extra["choices"] = how.choices
+        elif option.choices:
+            extra["choices"] = option.choices
         else:
-            extra["metavar"] = how.metavar or how.flag
-        if how.is_repeated:
-            extra["action"] = "append"
-        elif how.reader is variations:
-            extra["nargs"] = "+"
-        if not how.flag.startswith("-"):
-            several = extra.pop("action", "") == "append"
-            groups[how.group].add_argument(name, nargs="*" if several else "?", **extra)
+            extra["metavar"] = option.metavar or option.flag
+        if not option.flag.startswith("-"):
+            group.add_argument(name, nargs="*" if option.is_repeated else "?", **extra)
             continue
-        if how.is_required:
-            extra["required"] = True
-        groups[how.group].add_argument(*how.flags, dest=name, **extra)
+        if option.is_repeated:
+            extra["action"] = "append"
+        elif option.reader is variations:
+            extra["nargs"] = "+"
+        group.add_argument(*option.flags, dest=name, **extra)
     return groups
 
 
-def _help(how: Option) -> str:
+def _help(option: Option) -> str:
     """What the command's help says of an option."""
-    text = f"{how.text}; may be repeated" if how.is_repeated else how.text
-    if how.default not in (None, (), False, dataclasses.MISSING):
-        shown = ",".join(map(str, how.default)) if isinstance(how.default, tuple) else how.default
+    text = f"{option.text}; may be repeated" if option.is_repeated else option.text
+    default = option.default
+    if default not in (None, (), False):
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         text += f" (default: {shown:g})" if isinstance(shown, float) else f" (default: {shown})"
     return text.replace("%", "%%")
 
 
 def question_of(kind: type[Q], arguments: Namespace) -> Q:
     """The question that a command's options ask."""
-    said = {name: getattr(arguments, name, None) for name in kind.options}
-    return kind(**{name: value for name, value in said.items() if value is not None})
+    values = {name: getattr(arguments, name, None) for name in kind.options}
+    return kind(**{name: value for name, value in values.items() if value is not None})
 
 
 def text(value: Any, field: str) -> str:
@@ -268,14 +265,14 @@ def variations(value: Any, field: str) -> tuple[str, ...]:
     if not isinstance(value, Mapping):
         return names(value, field)
 
-    def written(value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        items = value if isinstance(value, Iterable) else (value,)
+    def in_words(values: Any) -> str:
+        if isinstance(values, str):
+            return values
+        items = values if isinstance(values, Iterable) else (values,)
         words = (str(item).lower() if isinstance(item, bool) else item for item in items)
         return ",".join(number(word, field) for word in words)
 
-    return tuple(f"{name}={written(value)}" for name, value in value.items())
+    return tuple(f"{name}={in_words(values)}" for name, values in value.items())
 
 
 def switch(value: Any, field: str) -> bool:

@@ -1,8 +1,7 @@
-"""The form that takes what people have: texts with their names, what they do not say, and the
-answer.
+"""The page's form for pasted text and files, and its answer.
 
-A page opens no file and no connection: a model is a preset, what its name is like, or one of
-the texts.
+A page opens no file and no connection: a model is a preset, a name like that of a preset, or one of
+the pasted texts.
 """
 
 from __future__ import annotations
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
     from mofa_model.answers.advise import AdviceAnswer
 
 MOST: Final = 1 << 20
-"""Bytes of a form with its files. [B]"""
+"""Most bytes of a form with its files. [B]"""
 PASTED: Final = "pasted"
 """The field of the text."""
-_NAME: Final = "standard input"
-"""What a text is called that is no file."""
 FILES: Final = "files"
+"""The field of the files."""
+_NAME: Final = "standard input"
+"""The name of the text that was typed into the form."""
 _LABELS: Final = {
     "gpu": "GPU",
     "gpus": "GPUs",
@@ -48,7 +48,7 @@ _LABELS: Final = {
     "model": "Model",
     "launch": "Launch for",
 }
-"""What the texts may leave open."""
+"""Fields of the form for facts that the texts may lack."""
 _PARAMETERS: Final = {
     flag: name for flag, name in parameters_of(PasteQuestion).items() if name in _LABELS
 }
@@ -56,13 +56,13 @@ _PARAMETERS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class PasteForm:
-    """A form that was sent, and what came of it."""
+    """A form that was sent, with its answer or its errors."""
 
     values: Mapping[str, str]
     errors: Mapping[str, str] = field(default_factory=dict)
     answer: PasteAnswer | None = None
     folder: str = ""
-    """Where a model's text lay while it was read; it stands in no page."""
+    """The folder in which a model's text lay while it was read; no page shows it."""
 
     def brief_lines(self) -> list[tuple[str, str]]:
         """The ten-second answer."""
@@ -70,8 +70,7 @@ class PasteForm:
         return [(line.word, self._plain(line.says)) for line in lines]
 
     def tables(self) -> list[Table]:
-        """What was read."""
-        read_tables = () if self.answer is None else self.answer.tables
+        """The facts that were read."""
         return [
             replace(
                 table,
@@ -79,7 +78,7 @@ class PasteForm:
                 rows=tuple(tuple(map(self._plain, row)) for row in table.rows),
                 notes=tuple(map(self._plain, table.notes)),
             )
-            for table in read_tables
+            for table in (() if self.answer is None else self.answer.tables)
         ]
 
     def command(self) -> str:
@@ -87,11 +86,10 @@ class PasteForm:
         asked = None if self.answer is None else self.answer.asked
         return "" if asked is None else self._plain(asked.command("advise"))
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, cell: Any) -> Any:
+        """Text without the path of the folder; other cells as they are."""
         return (
-            value.replace(f"{self.folder}/", "")
-            if isinstance(value, str) and self.folder
-            else value
+            cell.replace(f"{self.folder}/", "") if self.folder and isinstance(cell, str) else cell
         )
 
 
@@ -104,30 +102,27 @@ def form_fields() -> tuple[FormField, ...]:
         "model": tuple(presets.names("models")),
         "launch": ("", *TRAINERS),
     }
-    told = "a script, a command, a trainer\u2019s file, a config.json, nvidia-smi, or words: llama3 70b on 64 h100"
-    fields = [
-        FormField(name=PASTED, label="Paste what you have", hint=told, look="text"),
+    hint = "a script, a command, a trainer\u2019s file, a config.json, nvidia-smi, or words: "
+    hint += "llama3 70b on 64 h100"
+    return (
+        FormField(name=PASTED, label="Paste what you have", hint=hint, look="text"),
         FormField(name=FILES, label="Or choose or drop files here", look="file"),
-    ]
-    for name, label in _LABELS.items():
-        only = name == "launch"
-        empty = "the trainer that was read"
-        hint = "" if only else "where nothing above says it"
-        fields.append(
+        *(
             FormField(
                 name=name,
                 label=label,
-                hint=hint,
+                hint="" if name == "launch" else "where nothing above says it",
                 choices=choices.get(name, ()),
-                only=only,
-                empty=empty,
+                only=name == "launch",
+                empty="the trainer that was read",
             )
-        )
-    return tuple(fields)
+            for name, label in _LABELS.items()
+        ),
+    )
 
 
 def paste_form(sent: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
-    """The answer to a form and its files, or what cannot be right in it."""
+    """The answer to a form and its files, or its errors."""
     short = {name: text for name, text in sent.items() if name != PASTED}
     values = written_values(short, _LABELS)
     written = sent.get(PASTED, "").strip()
@@ -168,12 +163,12 @@ def _answer(values: Mapping[str, str], texts: Sequence[Pasted], folder: Path) ->
         raise InputError("say a model, or paste a script, a trainer's file or a config.json")
     question = PasteQuestion(**fields)
     question = replace(question, model=_known_model(question.model, kept))
-    answer = answered(question, [_where(pasted, folder) for pasted in kept])
+    answer = answered(question, [_as_file(pasted, folder) for pasted in kept])
     return answer if answer.answer is None else replace(answer, answer=_with_launch(answer.answer))
 
 
 def _with_launch(answer: AdviceAnswer) -> AdviceAnswer:
-    """An answer with the launch of the trainer that is advised, where nobody named another one."""
+    """An answer with the launch of the advised trainer, where it has no launch of a named one."""
     from mofa_model.manifest.advised import launch_of, trainer_of
 
     trainer = trainer_of(answer.advice.trainer)
@@ -184,7 +179,7 @@ def _with_launch(answer: AdviceAnswer) -> AdviceAnswer:
     return answer
 
 
-def _where(pasted: Pasted, folder: Path) -> Pasted:
+def _as_file(pasted: Pasted, folder: Path) -> Pasted:
     """A model's text as a file, because its reader opens one; other texts as they are."""
     if kind_of(pasted.text, pasted.name) is not PastedKind.MODEL:
         return pasted._replace(name=Path(pasted.name).name or _NAME)
@@ -194,15 +189,16 @@ def _where(pasted: Pasted, folder: Path) -> Pasted:
 
 
 def _spoken(text: str) -> dict[str, Any]:
-    """What a few words say, by the fields of the question."""
+    """The fields of the question that a few words give: `llama3 70b on 64 h100`."""
     words, unread, _ = read_words(text.split())
     parameters = parameters_of(PasteQuestion)
     fields = dict[str, Any]()
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word in parameters and rest:
-            fields[parameters[word]] = PasteQuestion.options[parameters[word]].read(rest.pop(0))
+    rest = iter(words)
+    for word in rest:
+        name = parameters.get(word)
+        value = next(rest, None) if name else None
+        if name and value is not None:
+            fields[name] = PasteQuestion.options[name].read(value)
         elif not word.startswith("-") and "model" not in fields:
             fields["model"] = word
         else:

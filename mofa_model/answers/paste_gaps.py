@@ -1,6 +1,4 @@
-"""What texts leave open: what options say in its place, what is usual, how many devices surely hold
-it, and what is asked.
-"""
+"""Facts that texts leave open: options give them, usual values are assumed, or people are asked."""
 
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ ASKED: Final[Mapping[str, tuple[str, str]]] = {
     "seq": ("--seq", "8192"),
     "global_batch": ("--global-batch", "512"),
 }
-"""What may be asked: the option that answers it, and an example."""
+"""Facts that people may be asked for: the option that gives it, and an example."""
 ASSUMED: Final = {"seq": (8192, 2048), "global_batch": (512, 64)}
-"""Usual values where nobody says them: of pre-training, and of fine-tuning. [1]"""
+"""Usual values of facts that nobody states: of pre-training, and of fine-tuning. [1]"""
 MOST: Final = 2
-"""Questions that a terminal is asked. [1]"""
+"""Most facts that a person at a terminal is asked for. [1]"""
 WORDS: Final = {
     "gpu": "device", "gpus": "devices", "nodes": "nodes", "gpus_per_node": "devices of a node", "seq": "sequence",
     "global_batch": "global batch", "micro_batch": "micro-batch", "lora_rank": "rank of adapters", "kv_heads": "KV heads",
@@ -42,22 +40,21 @@ _GIVEN: Final = {
     "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "gpus_per_node": "gpus_per_node", "model": "model",
     "seq": "sequence_length", "global_batch": "global_batch_size",
 }  # fmt: skip
-"""Facts that options say, by the fields of the question."""
+"""The field of the question that gives each fact."""
+MOST_NODES: Final = 512
+"""Nodes up to which the fewest are looked for. [1]"""
+ON_DEVICES: Final = "optimizer=replicated,distributed,zero2,zero3"
+"""The constraint that no state waits in the main memory of a node."""
 
 
 def may_say_more(pasted_facts: PastedFacts) -> bool:
-    """Whether a text starts a program of somebody's own, which may say more in a file that is not
-    here. What a trainer's own program, settings, models and machines leave open, nobody says.
+    """Whether a script starts a program of its user's own: a file that is not here may state more.
+
+    The program of a trainer states nothing beyond its command and settings.
     """
     if not any(kind.is_script for _, kind in pasted_facts.parts):
         return False
     return pasted_facts.command is None or not by_program(pasted_facts.command)
-
-
-MOST_NODES: Final = 512
-"""Nodes up to which the fewest are looked for. [1]"""
-ON_DEVICES: Final = "optimizer=replicated,distributed,zero2,zero3"
-"""Nothing waits in the main memory of a node."""
 
 
 def with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[PastedFacts, str]:
@@ -97,9 +94,7 @@ def _of_size(pasted_facts: PastedFacts, gpus: int) -> PastedFacts:
 def with_usual_nodes(
     question: PasteQuestion, pasted_facts: PastedFacts, notes: list[str]
 ) -> PastedFacts:
-    """Facts with as many devices in a node as the usual system of a device that an option
-    names has.
-    """
+    """Facts with the devices of a node of --gpu's usual system, where only nodes are stated."""
     facts = pasted_facts.facts
     if question.gpu is None or "nodes" not in facts or {"gpus", "gpus_per_node"} & facts.keys():
         return pasted_facts
@@ -118,9 +113,7 @@ def with_usual_nodes(
 def with_usual_numbers(
     pasted_facts: PastedFacts, question: PasteQuestion, asks: Sequence[str]
 ) -> tuple[PastedFacts, list[str]]:
-    """Facts with a usual sequence and batch, and the sentence that says so; nothing where both
-    are said.
-    """
+    """Facts with a usual sequence or batch for those of `asks`, and the sentence that says so."""
     if not asks:
         return pasted_facts, []
     task = pasted_facts.facts.get("task")
@@ -131,38 +124,30 @@ def with_usual_numbers(
         **pasted_facts.facts,
         **{name: Fact(value, "assumed") for name, value in usual.items()},
     }
-    assumed = " and ".join(f"{WORDS[name]} {value}" for name, value in usual.items())
+    values = " and ".join(f"{WORDS[name]} {value}" for name, value in usual.items())
     options = " and ".join(ASKED[name][0] for name in usual)
     are, change = ("are", "change") if len(usual) > 1 else ("is", "changes")
-    return replace(pasted_facts, facts=facts), [
-        f"nobody says {assumed}, which {are} assumed; {options} {change} it"
-    ]
+    note = f"nobody says {values}, which {are} assumed; {options} {change} it"
+    return replace(pasted_facts, facts=facts), [note]
 
 
-def said_by_options(question: PasteQuestion, pasted_facts: PastedFacts) -> dict[str, Fact]:
-    """The facts that options say, by name: they replace those that were read."""
+def facts_of_options(question: PasteQuestion, pasted_facts: PastedFacts) -> dict[str, Fact]:
+    """The facts that options give, by name: they replace those that were read."""
+    from mofa_model import units
+
     changed = question.changed_fields()
-    option_facts = {
+    facts = {
         fact: Fact(value, question.options[field].flag)
         for fact, field in _GIVEN.items()
         if (value := changed.get(field)) is not None
     }
     for name in ("gpus", "nodes", "gpus_per_node"):
-        if name in option_facts:
-            option_facts[name] = Fact(_whole(option_facts[name].value), option_facts[name].source)
-    facts = {**pasted_facts.facts, **option_facts}
-    if (
-        "gpus" not in option_facts
-        and {"nodes", "gpus_per_node"} & option_facts.keys()
-        and {"nodes", "gpus_per_node"} <= facts.keys()
-    ):
-        option_facts["gpus"] = Fact(
-            facts["nodes"].value * facts["gpus_per_node"].value, "--nodes x --gpus-per-node"
-        )
-    return option_facts
-
-
-def _whole(value: object) -> int:
-    from mofa_model import units
-
-    return units.count(str(value), field="--gpus")
+        if name in facts:
+            count = units.count(str(facts[name].value), field="--gpus")
+            facts[name] = facts[name]._replace(value=count)
+    both = {**pasted_facts.facts, **facts}
+    factors = {"nodes", "gpus_per_node"}
+    if "gpus" not in facts and factors & facts.keys() and factors <= both.keys():
+        gpus = both["nodes"].value * both["gpus_per_node"].value
+        facts["gpus"] = Fact(gpus, "--nodes x --gpus-per-node")
+    return facts

@@ -1,6 +1,4 @@
-"""The script that was pasted, with the launch written into it where its command takes all of
-the advice.
-"""
+"""The pasted script with the launch written into it, where its command takes all of the advice."""
 
 from __future__ import annotations
 
@@ -27,73 +25,77 @@ if TYPE_CHECKING:
     from mofa_model.launch import Launch
 
 _BY_FILE: Final = frozenset({"accelerate", "deepspeed", "trl", "llama-factory"})
-"""Trainers whose files, and not their commands, say how ranks share their work."""
+"""Trainers whose files, and not their commands, state how ranks share their work."""
 _ALL_IN_A_FILE: Final = "axolotl"
-"""The trainer whose launch is a file alone, over which its command is told nothing here."""
+"""The trainer whose launch is a file alone, whatever its command states."""
 _FIRST_NEMO: Final = re.compile(r"\bmegatron_(?:gpt|t5|bert)_\w+\.py\b")
 """Scripts of NeMo 1, which take no option of NeMo 2."""
-_BARE: Final = re.compile(r"(?m)^[^#\n]*--deepspeed(?:[ \t]*\\?$|[ \t]+--?[a-z])")
-"""An option of DeepSpeed's own examples; transformers' takes a file."""
+_BARE_DEEPSPEED: Final = re.compile(r"(?m)^[^#\n]*--deepspeed(?:[ \t]*\\?$|[ \t]+--?[a-z])")
+"""--deepspeed without a file, as in DeepSpeed's own examples; that of transformers takes a file."""
 _NO_FILES: Final = frozenset({"standard input", "the command"})
-"""What texts are called that are no files."""
+"""Names of texts that are no files."""
 
 
 def rewritten(
     texts: Sequence[Pasted], answer: AdviceAnswer, own: str, asked: str | None
 ) -> tuple[str, ScriptChanged] | None:
-    """The first script of some texts with the launch of an answer, by its name; `own` is the
-    trainer of its command, `asked` the one whose launch somebody wants.
+    """The name of the first script of some texts, and the script with the launch of an answer.
+
+    `own` is the trainer of its command, `asked` the trainer whose launch somebody wants.
     """
     advice, launch = answer.advice, answer.launch
-    if launch is None:
+    scripts = (text for text in texts if not text.is_inside)
+    script = next((text for text in scripts if kind_of(text.text, text.name).is_script), None)
+    if launch is None or script is None:
         return None
+    name = "script.sh" if script.name in _NO_FILES else PurePosixPath(script.name).name
+    if why := _foreign(own, asked, launch.trainer, script.text):
+        return name, ScriptChanged(text=script.text, left=(why,))
+    if launch.trainer in KEYS:
+        command = read([script]).command
+        words = () if command is None else command.texts
+        if why := _other_recipe(words, launch):
+            return name, ScriptChanged(text=script.text, left=(why,))
+        launch = over_file(launch, words, _file_of(words, texts, launch.trainer))
     job = SlurmJob(nodes=advice.nodes, gpus_per_node=advice.gpus // advice.nodes)
-    for pasted in texts:
-        if not pasted.is_inside and kind_of(pasted.text, pasted.name).is_script:
-            name = "script.sh" if pasted.name in _NO_FILES else PurePosixPath(pasted.name).name
-            if foreign := _foreign(own, asked, launch.trainer, pasted.text):
-                return name, ScriptChanged(text=pasted.text, left=(foreign,))
-            if launch.trainer in KEYS:
-                command = read([pasted]).command
-                words = () if command is None else command.texts
-                if why := _other_recipe(words, launch):
-                    return name, ScriptChanged(text=pasted.text, left=(why,))
-                launch = over_file(launch, words, _file_of(words, texts, launch.trainer))
-            changed = in_place(pasted, launch, job)
-            is_by_file = launch.trainer in _BY_FILE and changed.text != pasted.text
-            if is_by_file and advice.strategy is not None:
-                others = [other for other in texts if other is not pasted]
-                made = [Pasted(text, file) for file, text in launch.files.items() if file == ENGINE]
-                changed_texts = [pasted._replace(text=changed.text), *others, *made]
-                if lost := _lost(advice.strategy, changed_texts, tuple(launch.files)):
-                    changed = ScriptChanged(text=pasted.text, left=(lost,))
-            return name, changed
-    return None
+    changed = in_place(script, launch, job)
+    is_by_file = launch.trainer in _BY_FILE and changed.text != script.text
+    if is_by_file and advice.strategy is not None:
+        others = [text for text in texts if text is not script]
+        engine = [Pasted(text, file) for file, text in launch.files.items() if file == ENGINE]
+        changed_texts = [script._replace(text=changed.text), *others, *engine]
+        if lost := _lost(advice.strategy, changed_texts, tuple(launch.files)):
+            changed = ScriptChanged(text=script.text, left=(lost,))
+    return name, changed
 
 
 def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
-    """Why a command cannot take the launch's options: it is of another trainer; empty where
-    it can.
+    """Why a command cannot take the launch's options, such as that its trainer is another one; else
+    empty.
     """
     if trainer == _ALL_IN_A_FILE:
-        return f"{trainer} reads all of the launch from its file, and the command may say other things: launch.sh starts it"
-    if trainer in _BY_FILE and _BARE.search(script):
-        return f"its --deepspeed names no file, so its program reads other options than {trainer} writes: launch.sh starts it"
-    is_first = trainer == "nemo" and _FIRST_NEMO.search(script) is not None
-    own = "NeMo 1" if is_first else own
-    # Nobody asked for another trainer: the launch is of the one that was read, unless that is not
-    # priced.
-    is_own = trainer_called(own) == trainer_called(asked) if asked else bool(trainer_called(own))
-    if not is_first and (is_own or (asked is None and not own)):
+        return (
+            f"{trainer} reads all of the launch from its file, and the command may say other things:"
+            " launch.sh starts it"
+        )
+    if trainer in _BY_FILE and _BARE_DEEPSPEED.search(script):
+        return (
+            f"its --deepspeed names no file, so its program reads other options than {trainer} writes:"
+            " launch.sh starts it"
+        )
+    if trainer == "nemo" and _FIRST_NEMO.search(script) is not None:
+        own = "NeMo 1"
+    elif asked:
+        if trainer_called(own) == trainer_called(asked):
+            return ""
+    elif trainer_called(own) or not own:  # the launch is for the command's own trainer
         return ""
     whose = f"is of {own}" if own else "is of a trainer that nobody here knows"
     return f"its command {whose}, and the launch is for {trainer}: launch.sh has all of it"
 
 
 def _other_recipe(words: Sequence[str], launch: Launch) -> str:
-    """Why a command of torchtune cannot take a launch: another recipe reads other keys; empty where
-    it can.
-    """
+    """Why a command of torchtune cannot take a launch: another recipe reads other keys; else empty."""
     own = next((word for word in words if word.endswith(("_distributed", "_single_device"))), "")
     if launch.trainer != torchtune.TRAINER or not own or own in launch.arguments:
         return ""
@@ -112,36 +114,38 @@ def _file_of(
     if trainer == torchtune.TRAINER and (settings := torchtune.configuration(words[index])):
         return settings
     tail = PurePosixPath(words[index]).name
-    beside = (pasted for pasted in texts if PurePosixPath(pasted.name).name == tail)
-    if (pasted := next(beside, None)) is None:
-        return None
-    with suppress(InputError):
-        return document_for(trainer, pasted.text, pasted.name)
+    for pasted in texts:
+        if PurePosixPath(pasted.name).name == tail:
+            with suppress(InputError):
+                return document_for(trainer, pasted.text, pasted.name)
+            return None
     return None
 
 
 def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str]) -> str:
     """Why a changed script would not run all of the advice; empty where it does.
 
-    How ranks share their work may stand in a file beside the script, which keeps its old settings.
-    `written` are the files that the launch brings.
+    A file beside the script, with its old settings, may state how ranks share their work. `written`
+    are the files of the launch.
     """
     pasted_facts = read(changed)
     text = format_strategy(strategy)
     words = dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
     shared = [f"{name}={words[name]}" for name in ("tp", "cp") if words.get(name, "1") != "1"]
     if shared:
-        return f"{' and '.join(shared)} of the advice stands in accelerate.yaml, and not in its command: launch.sh starts it"
+        degrees = " and ".join(shared)
+        why = f"{degrees} of the advice stands in accelerate.yaml, and not in its command"
+        return f"{why}: launch.sh starts it"
     advised, state = words.get("optimizer", ""), state_of(pasted_facts.facts)
-    names = [
-        setting.value for setting in pasted_facts.settings if setting.key.startswith("deepspeed")
+    settings = pasted_facts.settings
+    files = [setting.value for setting in settings if setting.key.startswith("deepspeed")]
+    unwritten = [
+        file for file in files if file.endswith(".json") and PurePosixPath(file).name not in written
     ]
-    elsewhere = [
-        name for name in names if name.endswith(".json") and PurePosixPath(name).name not in written
-    ]
-    if not state and elsewhere and advised != "replicated":
-        return f"{elsewhere[0]} says how its ranks share their states, and the advice is {advised}: launch.sh starts it"
-    if state == advised or (not state and (names or advised == "replicated")):
+    if not state and unwritten and advised != "replicated":
+        why = f"{unwritten[0]} says how its ranks share their states, and the advice is {advised}"
+        return f"{why}: launch.sh starts it"
+    if state == advised or (not state and (files or advised == "replicated")):
         return ""
     return (
         f"its command says optimizer={state or 'replicated'} and the advice {advised}, which stands in"

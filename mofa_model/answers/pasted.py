@@ -18,8 +18,8 @@ from mofa_model.answers.paste_gaps import (
     ASSUMED,
     ON_DEVICES,
     WORDS,
+    facts_of_options,
     may_say_more,
-    said_by_options,
     with_fewest,
     with_usual_nodes,
     with_usual_numbers,
@@ -287,7 +287,7 @@ def answered(
     )
     _check(pasted_facts, texts)
     _check_told(pasted_facts, texts)
-    option_facts = said_by_options(question, pasted_facts)
+    option_facts = facts_of_options(question, pasted_facts)
     if _is_another(pasted_facts, option_facts):
         pasted_facts = replace(pasted_facts, run=RunSeen.UNSEEN)
     pasted_facts = replace(pasted_facts, facts={**pasted_facts.facts, **option_facts})

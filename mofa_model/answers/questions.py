@@ -1,7 +1,8 @@
-"""What `advise`, `explain`, `sweep`, `ettr` and `simulate` may be asked: one class each.
+"""The options of every verb that answers a question: one class for each verb.
 
-The sentences stand in the command's help, in the reference of Python and on the page. `training.py`
-and `job.py` read the questions; this module imports nothing slow.
+An option is declared here alone. Its sentence stands in the command's help, in the reference of
+Python and on the page; `training.py` and `job.py` turn questions into what the model takes. Help
+and completion import this module, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mofa_model.answers.options import (
     Number,
     UserQuestion,
     Variations,
-    declared,
+    argument,
     names,
     number,
     option,
@@ -215,11 +216,9 @@ class TrainingQuestion(UserQuestion):
 
 
 LAYOUTS: Final = ("current", "planned", "failed")
-"""What a question says of the layout that is there already: it runs, is written, or ran out
-of memory.
-"""
+"""Fields that give a layout which exists already: it runs, is written, or ran out of memory."""
 OF_HOST: Final = ":host"
-"""What stands behind a layout that ran out of its node's main memory."""
+"""The ending of a failed layout that ran out of its node's main memory, not of a device's."""
 
 
 class LayoutQuestion(TrainingQuestion):
@@ -300,13 +299,12 @@ class LayoutQuestion(TrainingQuestion):
 class AdviceQuestion(LayoutQuestion):
     """Which strategy and which checkpoint interval are best."""
 
-    file: str | None = declared(
+    file: str | None = argument(
         text,
         "FILE",
         "a job's manifest, in place of the flags, - is standard input; or a model's config.json",
         default=None,
         kw_only=False,
-        group="",
     )
     profile: Names = option(
         names,
@@ -342,14 +340,13 @@ class AdviceQuestion(LayoutQuestion):
 class PasteQuestion(LayoutQuestion):
     """What is best for what people have: scripts, files of settings, models, machines."""
 
-    pasted: Names = declared(
+    pasted: Names = argument(
         names,
         "FILE",
         "scripts, files of a trainer, a config.json, manifests, outputs of nvidia-smi or sinfo;"
         " - is standard input; or a model",
         default=(),
         kw_only=False,
-        group="",
     )
     top: int = option(
         whole, "--top K", "alternatives to find", default=5, bounds=(0, 100), group=_ANSWER

@@ -1,6 +1,4 @@
-"""What a review reads: a batch script, a shell script, or the objects of a manifest, in
-one form.
-"""
+"""Launches as a review reads them: of a batch script, a shell script, or objects of a manifest."""
 
 from __future__ import annotations
 
@@ -29,9 +27,9 @@ class ReviewedLaunch:
     launch_found: LaunchFound | None
     program_calls: Sequence[ProgramCall] = ()
     faults: Sequence[DirectiveFault] = ()
-    """Lines that are refused before anything starts."""
+    """Lines that Slurm or the advisor refuses before anything starts."""
     kind: str = ""
-    """Kind and name of an object, by which it is found in what it replaces; empty in a script."""
+    """Kind and name of an object, which its older version has as well; empty in a script."""
 
 
 def launches_in(text: str, name: str) -> list[ReviewedLaunch]:
@@ -86,7 +84,7 @@ def _of_manifest(text: str, name: str) -> Iterator[ReviewedLaunch]:
 
 
 def _field(refused: str) -> str:
-    """The field that an error names.
+    """The path of the field that an error's text names.
 
     >>> _field("ClusterProfile a: spec: unknown name 'gpus'; did you mean gpu?")
     'spec.gpus'
@@ -99,7 +97,7 @@ def _field(refused: str) -> str:
 
 
 class _Lines:
-    """Lines of an object's fields."""
+    """The lines of an object's fields in its file."""
 
     def __init__(self, node: Any, name: str) -> None:
         self._node, self._name = node, name
@@ -108,10 +106,7 @@ class _Lines:
         """The line of a field, as of `spec.jobs[0].image`; of the nearest one above it. [1]"""
         node, rest = self._node, path
         line = int(node.start_mark.line)
-        while rest:
-            child = _child(node, rest)
-            if child is None:
-                break
+        while rest and (child := _child(node, rest)) is not None:
             node, rest, line = child
         return 1 + line
 
@@ -120,15 +115,13 @@ class _Lines:
         return f"{self._name}:{self.number(path)}"
 
     def placed(self, call: ProgramCall) -> ProgramCall:
-        """A command with its places as lines."""
-        return ProgramCall(
-            words=tuple(word._replace(where=self.place(word.where)) for word in call.words),
-            where=self.place(call.where),
-        )
+        """A command whose words have lines of the file as their places."""
+        words = tuple(word._replace(where=self.place(word.where)) for word in call.words)
+        return ProgramCall(words=words, where=self.place(call.where))
 
 
 def _child(node: Any, path: str) -> tuple[Any, str, int] | None:
-    """The part of a node that a path begins with, what is left of the path, and its line."""
+    """The child of a YAML node that a path begins with, the rest of the path, the child's line."""
     if isinstance(node.value, str):
         return None
     if path.startswith("["):
@@ -137,13 +130,13 @@ def _child(node: Any, path: str) -> tuple[Any, str, int] | None:
         if not 0 <= index < len(node.value) or isinstance(node.value[index], tuple):
             return None
         return node.value[index], rest.lstrip("."), int(node.value[index].start_mark.line)
-    pairs = [pair for pair in node.value if isinstance(pair, tuple)]
-    named = [  # a key may have dots, as nvidia.com/gpu.product has: the longest is meant
+    pairs = [
         (key, value)
-        for key, value in pairs
+        for key, value in (pair for pair in node.value if isinstance(pair, tuple))
         if path == key.value or (path.startswith(key.value) and path[len(key.value)] in ".[ ")
     ]
-    if not named:
+    if not pairs:
         return None
-    key, value = max(named, key=lambda pair: len(pair[0].value))
+    # A key may have dots, as nvidia.com/gpu.product has: the longest one is meant.
+    key, value = max(pairs, key=lambda pair: len(pair[0].value))
     return value, path[len(key.value) :].lstrip("."), int(key.start_mark.line)

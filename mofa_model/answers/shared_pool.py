@@ -1,6 +1,4 @@
-"""Several jobs in one pool, event by event: when each is done, and what of the pool's
-time trains.
-"""
+"""Several jobs in one pool, event by event: when each ends, and which share of node-time trains."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _MOST_JOBS: Final = 1000
 def simulate_pool(
     question: SimulateQuestion, job: Job, advance: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Runs of a pool; in each, nodes fail at a rate that is drawn from what is known of it."""
+    """Runs of a pool; each run draws its failure rate from the rate's uncertainty."""
     import numpy as np
 
     from mofa_model.simulator.pool import PoolRun, PoolScenario, at_rate
@@ -48,20 +46,18 @@ def simulate_pool(
     if len(set(names)) < len(names):
         raise BadValue("--job", ", ".join(names), "give each job a name of its own")
     duration = time_of(question.duration, "--duration", least=1e-9)
-    dice, shape = np.random.default_rng(question.seed), _failures_known(job)
+    random, shape = np.random.default_rng(question.seed), _failures_counted(job)
     outcomes = []
     for number in range(question.runs):
-        factor = 1.0 if math.isinf(shape) else float(dice.gamma(shape) / shape)
+        factor = 1.0 if math.isinf(shape) else float(random.gamma(shape) / shape)
         run = PoolRun(at_rate(pool, factor), question.seed * question.runs + number)
         outcomes.append(run.run(duration))
         advance(1 / question.runs)
     return _document(question, pool.nodes, pool.jobs, outcomes, duration)
 
 
-def _failures_known(job: Job) -> float:
-    """Counted failures behind the rate, which say how sure it is; infinite where it is
-    certain. [1]
-    """
+def _failures_counted(job: Job) -> float:
+    """Failures on which the rate rests, the shape of its gamma law; infinite = certain. [1]"""
     modes = job.reliability.classes
     if all(mode.rate.exactly is not None for mode in modes):
         return math.inf
@@ -69,7 +65,7 @@ def _failures_known(job: Job) -> float:
 
 
 def _job_of(text: str, question: SimulateQuestion, shared: Job) -> PoolJob:
-    """A job of the pool from its words, at its best interval."""
+    """A job of the pool from the text of --job, at its best interval."""
     from mofa_model.answers.ettr import bare_of
     from mofa_model.answers.scenarios import planned_scenario
     from mofa_model.reliability import interval
@@ -87,15 +83,15 @@ def _job_of(text: str, question: SimulateQuestion, shared: Job) -> PoolJob:
         raise BadValue("--job", text, f"its priority is no number; {_FORM}") from None
     if not math.isfinite(priority):
         raise BadValue("--job", text, "give a finite priority")
-    # Who waits for a node is seen here, so the job itself has as many spares as it wants.
+    # The pool's simulation has the waiting for nodes, so the job alone has spares without end.
     reliability = replace(shared.reliability, spares=None)
-    own = replace(shared, nodes=float(nodes), reliability=reliability)
-    every = every_of(question.every, len(bare_of(own).blocking))
-    best = interval.recommend(own, every=every)
+    job = replace(shared, nodes=float(nodes), reliability=reliability)
+    every = every_of(question.every, len(bare_of(job).blocking))
+    best = interval.recommend(job, every=every)
     steps = question.interval or best.steps
     return PoolJob(
         name=parts[0],
-        scenario=planned_scenario(own, steps, every or best.every),
+        scenario=planned_scenario(job, steps, every or best.every),
         work=time_of(parts[2], "--job", least=1e-9),
         priority=priority,
         arrives=time_of(parts[4], "--job") if len(parts) > 4 else 0.0,
@@ -110,11 +106,11 @@ def _document(
     outcomes: Sequence[PoolOutcome],
     duration: float,
 ) -> dict[str, Any]:
-    """The answer for jobs that share a pool: how each fares, and how the pool's time was spent."""
+    """The answer for jobs that share a pool: figures of each job, and shares of the pool's time."""
     import numpy as np
 
     def quantiles(values: Any) -> dict[str, float | None]:
-        """None where it lies beyond the run."""
+        """Quantiles by name; None where one lies beyond the run."""
         quantile_values = np.quantile(values, list(_QUANTILES.values()), method="inverted_cdf")
         return {
             name: float(value) if math.isfinite(value) else None
@@ -122,12 +118,8 @@ def _document(
         }
 
     def share(part: str) -> Any:
-        return np.array(
-            [
-                getattr(outcome, f"{part}_node_time") / (outcome.duration * nodes)
-                for outcome in outcomes
-            ]
-        )
+        times = np.array([getattr(outcome, f"{part}_node_time") for outcome in outcomes])
+        return times / [outcome.duration * nodes for outcome in outcomes]
 
     rows = []
     for index, job in enumerate(jobs):

@@ -1,4 +1,4 @@
-"""Runs under failures, event by event: scatter of ETTR, lost time, and one run as a timeline."""
+"""`mofa simulate`: runs under failures, event by event: scatter of ETTR, lost time, a timeline."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ class SimulateAnswer(UserAnswer):
 
     @property
     def ettr(self) -> float:
-        """Mean effective training time ratio of the runs; of a pool, its effective
-        node-time. [1]
-        """
+        """Mean effective training time ratio of the runs, or share of a pool's node-time. [1]"""
         return float(self.document["ettr"]["mean"])
 
     @property
@@ -88,11 +86,12 @@ def simulate(
     else:
         steps, every = question.interval, every or (1,)
     duration = time_of(question.duration, "--duration", least=1e-9)
-    seen = [0.0]
+    done = 0.0
 
     def progress(share: float) -> None:
-        advance(share - seen[0])
-        seen[0] = share
+        nonlocal done
+        advance(share - done)
+        done = share
 
     if model.is_planned(job):
         return _under_plan(question, job, steps, every, duration, progress)
@@ -100,13 +99,11 @@ def simulate(
     result = runs.simulate_runs(
         scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
     )
-    stretches = (
-        runs.timeline(scenario, duration=duration, seed=question.seed) if question.timeline else ()
-    )
-    document = _document(
-        result, float(model.ettr(job, steps, every) / model.available(job)), steps, every, stretches
-    )
-    document["timeline"] = document["timeline"][: question.timeline]
+    exact = float(model.ettr(job, steps, every) / model.available(job))
+    document = _document(result, exact, steps, every)
+    if question.timeline:
+        stretches = runs.timeline(scenario, duration=duration, seed=question.seed)
+        document["timeline"] = _merged(stretches)[: question.timeline]
     return SimulateAnswer(question=question, document=document)
 
 
@@ -128,7 +125,7 @@ def _under_plan(
     result = simulate_planned(
         scenario, duration=duration, count=question.runs, seed=question.seed, progress=progress
     )
-    document = _document(result, float(model.ettr(job, steps, every)), steps, every, ())
+    document = _document(result, float(model.ettr(job, steps, every)), steps, every)
     if job.plan is not None:
         document["recovery"] = job.plan.name
     return SimulateAnswer(question=question, document=document)
@@ -139,7 +136,6 @@ def _document(
     exact: float,
     steps: int,
     every: tuple[int, ...],
-    stretches: tuple[TimelineStretch, ...],
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -161,14 +157,12 @@ def _document(
         },
         "failures": float(np.mean(result.failures)),
         "lost_s": {name: seconds for name, seconds in result.lost.items() if seconds > 0},
-        "timeline": _merged(stretches),
+        "timeline": [],
     }
 
 
 def _merged(stretches: tuple[TimelineStretch, ...]) -> list[dict[str, Any]]:
-    """A time line reduced to two stretches for each failure: recovering, then training with
-    its saves.
-    """
+    """A timeline with two stretches for each failure: recovering, then training with its saves."""
     merged: list[dict[str, Any]] = []
     for stretch in stretches:
         what = "recovering" if stretch.phase == "recovering" else "training"

@@ -1,4 +1,4 @@
-"""What a question about a training asks of the model: request, problems, reliability."""
+"""From a question about a training to what the model takes: search cases, reliability, request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEEDED: Final = {
     "global_batch_size": "512",
 }
 """What every question needs, and an example of each."""
-A_SHEET: Final = "or give its data sheet: --device-file FILE"
+DEVICE_HINT: Final = "or give its data sheet: --device-file FILE"
 
 
 def require(
@@ -42,26 +42,22 @@ def require(
     more_examples: Mapping[str, str] | None = None,
     also: str = "",
 ) -> None:
-    """Refuse a question that lacks something; the error names everything that it lacks.
+    """Refuse a question that lacks a needed field; the error names all fields that it lacks.
 
     `given_elsewhere` are fields that need no option, `more_examples` has what else is lacking, and
     `also` is a sentence that the error adds.
     """
-    if (
-        question.gpu is not None or question.device_file
-    ):  # what is shown for the rest shall be answered
-        _gpu(question)
-    counted = (
-        question.nodes is not None
-        or "nodes" in given_elsewhere
-        or getattr(question, "max_nodes", None)
-    )
-    given_elsewhere = {*given_elsewhere, "gpus"} if counted else given_elsewhere
-    given_elsewhere = {*given_elsewhere, "gpu"} if question.device_file else given_elsewhere
+    if question.gpu is not None or question.device_file:
+        _gpu(question)  # a wrong device is refused first, so that the error's examples work
+    known = {name for name in _NEEDED if getattr(question, name) is not None} | {*given_elsewhere}
+    if question.device_file:
+        known.add("gpu")
+    if question.nodes is not None or "nodes" in known or getattr(question, "max_nodes", None):
+        known.add("gpus")
     lacking = {
         question.options[name].flag: example
         for name, example in _NEEDED.items()
-        if getattr(question, name) is None and name not in given_elsewhere
+        if name not in known
     }
     if lacking := {**(more_examples or {}), **lacking}:
         raise Missing(lacking, also=also)
@@ -71,9 +67,6 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
     """The model and its machines for each precision, on `nodes` or as many as the question says."""
     from mofa_model.search import SearchCase, framework
 
-    def quantity(text: str | None, field: str) -> float | None:
-        return units.parse(text, "B", field=field) if text else None
-
     require(question, given_elsewhere=() if nodes is None else ("nodes",))
     model = presets.model_named(str(question.model))
     if question.imbalance is not None:
@@ -82,8 +75,8 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
     batch = read_batch(str(question.global_batch_size), sequence, "--global-batch")
     tokens = units.count(question.tokens, field="--tokens") if question.tokens else 0
     trainer = framework(framework_of(question))
-    named = question.optimizer or trainer.usual("optimizers", "adamw")
-    rule = presets.resolve("optimizers", named, field="--optimizer")
+    optimizer = question.optimizer or trainer.usual("optimizers", "adamw")
+    optimizer = presets.resolve("optimizers", optimizer, field="--optimizer")
     documents = _documents(question)
     adapters = adapters_of(question, model)
     task, teacher = Task(question.task), question.teacher and presets.model_named(question.teacher)
@@ -91,7 +84,7 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
         raise BadValue("--teacher", question.teacher, "give it with --task distill, and only there")
     usual = trainer.usual("losses", question.loss)
     loss = Loss(question.loss if "loss" in question.changed_fields() else usual)
-    up, out = question.scale_up, question.scale_out
+    up, out, memory = question.scale_up, question.scale_out, question.host_memory
     count = nodes_of(question) if nodes is None else nodes
     cases = []
     recipes = question.precision or (trainer.usual("precisions", "bf16"),)
@@ -103,7 +96,7 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
             global_batch=batch,
             precision=precision,
             tokens=tokens,
-            optimizer=presets.optimizer(rule),
+            optimizer=presets.optimizer(optimizer),
             adapters=adapters,
             documents=documents,
             task=task,
@@ -121,7 +114,7 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
             domain=question.domain,
             scale_up=presets.link(up, field="--scale-up") if up else None,
             scale_out=presets.link(out, field="--scale-out") if out else None,
-            host_memory=quantity(question.host_memory, "--host-memory"),
+            host_memory=units.parse(memory, "B", field="--host-memory") if memory else None,
             oversubscription=question.oversubscription,
             reserve=_percent(str(question.headroom)),
         )
@@ -129,7 +122,7 @@ def problems_of(question: TrainingQuestion, nodes: int | None = None) -> tuple[S
         cluster = replace(cluster, calibration=calibration)
         cluster = part_of(cluster, _devices(question, int(cluster.gpus_per_node)))
         cluster = replace(cluster, gpus=count * int(cluster.gpus_per_node))
-        cluster.device.peak_rate(precision.gemm)  # refuses a device without the format
+        cluster.device.peak_rate(precision.gemm)  # raises for a device without the format
         cases.append(SearchCase(workload=Workload(model=model, training=training), cluster=cluster))
     return tuple(cases)
 
@@ -143,7 +136,7 @@ def _documents(question: TrainingQuestion) -> Lengths | None:
 
 
 def adapters_of(question: TrainingQuestion, model: Transformer) -> Adapters | None:
-    """Adapters that a question asks for; what has no meaning without them is refused."""
+    """The adapters of a question; options that only adapters have are refused without them."""
     if not question.adapter_rank:
         names = ("adapter_targets", "adapter_alpha", "adapter_dropout", "dora", "base")
         for name in sorted(set(names) & question.changed_fields().keys()):
@@ -182,7 +175,7 @@ def nodes_of(question: TrainingQuestion) -> int:
         raise BadValue("--gpus", question.gpus, "give --gpus or --nodes, not both")
     if question.nodes is not None:
         return _at_least_one(units.count(question.nodes, field="--nodes"), "--nodes")
-    gpus, per_node = _gpus(question), _per_node(question)
+    gpus, per_node = _gpus(question), _whole_node(question)
     placement = places(gpus, per_node)
     if placement is None:
         right = f"give whole nodes of {per_node}, or at most {per_node} of one node"
@@ -195,13 +188,13 @@ def nodes_of(question: TrainingQuestion) -> int:
 
 
 def reliability_of(question: LayoutQuestion, cluster: Cluster) -> Reliability:
-    """The paper's recovery classes and a shared file system, with what the question says otherwise.
+    """The paper's recovery classes and a shared file system, changed as the question says.
 
     `cluster` is the job's own part of the machines.
     """
     from mofa_model.advice import assumed_reliability
 
-    whole = _per_node(question)
+    whole = _whole_node(question)
     rate = {} if question.failure_rate is None else {"per_node_day": question.failure_rate}
     reliability = assumed_reliability(float(whole * cluster.host.link.bandwidth), **rate)
     if question.hang is not None:
@@ -216,7 +209,7 @@ def reliability_of(question: LayoutQuestion, cluster: Cluster) -> Reliability:
 
 
 def request_of(question: LayoutQuestion) -> Request:
-    """What the model is asked."""
+    """The request to the model that a question makes."""
     from mofa_model.advice import Request
 
     max_nodes = question.max_nodes
@@ -244,9 +237,7 @@ def request_of(question: LayoutQuestion) -> Request:
 
 
 def with_layout(question: LayoutQuestion, request: Request) -> Request:
-    """The request with the layout in it that is there already. Every door that takes one
-    asks here.
-    """
+    """The request with the layout that exists already: --current, --planned or --failed."""
     from mofa_model.advice import with_failed
 
     layouts = {name: text for name in LAYOUTS if (text := getattr(question, name))}
@@ -275,7 +266,7 @@ def _plans(question: LayoutQuestion) -> tuple[RecoveryPlan, ...]:
 
 
 def lifted(question: LayoutQuestion) -> tuple[str, ...]:
-    """Expert rules that are not applied; `--allow` lifts the one on what nobody measured."""
+    """Expert rules that are not applied; `--allow` lifts the rule against unmeasured layouts."""
     from mofa_model.search import Rejection
 
     return (*question.lift, *((Rejection.NOT_MEASURED.value,) if question.allow else ()))
@@ -300,7 +291,7 @@ def stack_of(question: TrainingQuestion) -> str:
     return presets.stack_of(question.framework or "default")
 
 
-def _per_node(question: TrainingQuestion) -> int:
+def _whole_node(question: TrainingQuestion) -> int:
     """Devices of a whole node."""
     return question.gpus_per_node or int(presets.cluster(_gpu(question), 1).gpus_per_node)
 
@@ -310,19 +301,19 @@ def _gpus(question: TrainingQuestion) -> int:
 
 
 def _devices(question: TrainingQuestion, per_node: int) -> int:
-    """Devices of each node that the job has: all, but where it asks for fewer than one node has."""
+    """Devices of each node that the job has: all, or fewer where it asks for a part of one node."""
     return per_node if question.gpus is None else min(per_node, _gpus(question))
 
 
 def _gpu(question: TrainingQuestion) -> str:
-    """The device or a cloud's node, by the name that it was given."""
+    """The name of the device or of a cloud's node, as the question writes it."""
     if question.device_file:
         name = presets.device_of_file(question.device_file)
         if question.gpu is not None and presets.meanings("devices", question.gpu) != (name,):
             right = f"{question.device_file} is the data sheet of {name}; give one of them"
             raise BadValue("--gpu", question.gpu, right)
         return name
-    presets.resolve("devices", question.gpu, field="--gpu", also=A_SHEET)
+    presets.resolve("devices", question.gpu, field="--gpu", also=DEVICE_HINT)
     return str(question.gpu)
 
 
@@ -344,13 +335,13 @@ def _percent(text: str) -> float:
 
 
 def layout_of(text: str, problem: SearchCase, field: str) -> Strategy:
-    """A layout from text, a launch command or its file; stderr names what is not priced."""
+    """A layout from text, a launch command or its file; stderr names arguments without a price."""
     from mofa_model.files import read_text
     from mofa_model.launch import read_layout
     from mofa_model.strategy import Sharding
 
     unpriced: list[str] = []
-    # Nobody shards on one rank of a trainer that else runs fp32 weights under autocast.
+    # On one rank, a trainer that keeps fp32 weights under autocast shards no states.
     autocast = bool(problem.cluster.calibration.memory.autocast)
     strategy = read_layout(
         text,

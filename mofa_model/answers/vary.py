@@ -1,7 +1,8 @@
-"""The fields of a sweep and their values, as people write them."""
+"""The notation of `--vary`: fields and their values, `gpus=64..512`."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import fields
@@ -42,7 +43,7 @@ Point = dict[str, str]
 
 
 def parse_vary(text: str, allowed: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
-    """A field and its values: a list, or a range that doubles unless it says how it goes on.
+    """A field and its values: a list, or a range that doubles unless it names another step.
 
     >>> parse_vary("gpus=64..512"), parse_vary("mbs=1,2"), parse_vary("interval=10..40:+10")[1]
     (('gpus', ('64', '128', '256', '512')), ('mbs', ('1', '2')), ('10', '20', '30', '40'))
@@ -75,26 +76,21 @@ def points_of(varied: Sequence[tuple[str, tuple[str, ...]]]) -> list[Point]:
     names = [name for name, _ in varied]
     if len(set(names)) < len(names):
         raise BadValue("--vary", ", ".join(names), "vary each field once")
-    count = 1
-    for _, values in varied:
-        count *= len(values)
-    if count > _MOST:
+    if (count := math.prod(len(values) for _, values in varied)) > _MOST:
         raise BadValue("--vary", count, f"at most {_MOST} points")
-    return [
-        dict(zip(names, chosen, strict=True))
-        for chosen in product(*(values for _, values in varied))
-    ]
+    points = product(*(values for _, values in varied))
+    return [dict(zip(names, point, strict=True)) for point in points]
 
 
 def axis_keys() -> tuple[str, ...]:
-    """Keys of the strategy that can vary: they change the given one, or constrain the search."""
+    """Keys of a strategy that can vary: they change a given strategy, or constrain the search."""
     from mofa_model.strategy import AXES
 
     return (*(word.key.replace("-", "_") for axis in AXES for word in axis.keys), "dp")
 
 
 def _constants() -> tuple[str, ...]:
-    """Measured constants with their groups."""
+    """Measured constants, as GROUP.NAME."""
     from mofa_model.spec import Calibration
 
     default = Calibration()

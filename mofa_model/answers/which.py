@@ -457,7 +457,7 @@ def _devices(question: WhichQuestion) -> Iterator[str]:
         return
     words = [word.strip() for text in question.gpu for word in text.split(",")]
     for word in words:
-        presets.resolve("devices", word, field="--gpu", also=training.A_SHEET)
+        presets.resolve("devices", word, field="--gpu", also=training.DEVICE_HINT)
     yield from words or (name for name in presets.names("devices") if name not in _ASIDE)
 
 
