@@ -1,5 +1,5 @@
-"""The question of `mofa advise` that texts ask: model, machines, batch, precision, tuning, and the
-layout that they say.
+"""The question of `mofa advise` that pasted texts ask: model, machines, batch, precision, tuning and
+layout.
 """
 
 from __future__ import annotations
@@ -34,37 +34,44 @@ if TYPE_CHECKING:
 _STATES: Final = {"none": "replicated", "zero1": "distributed", "zero2": "zero2", "zero3": "zero3"}
 _USUAL_VOCABULARY: Final = 50304
 """GPT-2's vocabulary of 50,257, rounded up to a multiple of 128. [1]"""
+_GATE_SWITCHES: Final = ("swiglu", "use_swiglu", "glu_activation", "is_llama_config")
+_GATE_NAMES: Final = (
+    "activation_type", "hidden_act", "activation_function", "ffn_type", "mlp_type", "glu_activation",
+    "type", "model_type", "model_config_name",
+)  # fmt: skip
+_GATED: Final = r"swiglu|silu|geglu|llama|mistral|mixtral|qwen"
+_FP8_RECIPES: Final = {
+    "mxfp8": "mxfp8",
+    "block": "fp8-block",
+    "row": "fp8-rowwise",
+    "tensorwise": "fp8-tensorwise",
+    "current": "fp8-current",
+}
+"""Recipes of fp8 by a word in a trainer's setting; of several words the first counts."""
 
 
 def question_for(
     question: PasteQuestion, pasted_facts: PastedFacts
 ) -> tuple[AdviceQuestion, list[str]]:
-    """The question of `mofa advise` that texts ask, and a sentence for each thing in them that it
-    leaves out or assumes.
+    """The question of `mofa advise` that texts ask, and a note on each fact of theirs that it leaves
+    out or assumes.
     """
     facts, notes = pasted_facts.facts, list[str]()
-    changed = {
-        name: value
-        for name, value in question.changed_fields().items()
-        if name in AdviceQuestion.options
-    }
+    changed = question.changed_fields()
+    changed = {name: changed[name] for name in changed if name in AdviceQuestion.options}
     gpus = int(facts["gpus"].value)
-    fields: dict[str, Any] = {**changed}
+    fields: dict[str, Any] = {**changed, "gpu": str(facts["gpu"].value), "gpus": str(gpus)}
+    fields.pop("nodes", None)
     if "model" in changed:
         fields["model"] = model_called(str(changed["model"]), notes)
     else:
         fields["model"] = _model(pasted_facts, notes)
-    fields["gpu"] = str(facts["gpu"].value)
-    fields.pop("nodes", None)
-    fields["gpus"] = str(gpus)
     per_node = facts.get("gpus_per_node")
     if per_node is not None and "gpus_per_node" not in changed and gpus % int(per_node.value) == 0:
         fields["gpus_per_node"] = int(per_node.value)
+    batch = facts["global_batch"].value if "global_batch" in facts else _batch(pasted_facts, notes)
     fields["sequence_length"] = str(facts["seq"].value)
-    fields["global_batch_size"] = str(
-        facts["global_batch"].value if "global_batch" in facts else _batch(pasted_facts, notes)
-    )
-    fields["global_batch_size"] = _in_tokens(fields, notes)
+    fields["global_batch_size"] = _in_tokens(str(batch), fields["sequence_length"], notes)
     if changed.get("precision") == ("fp8",):
         fields["precision"] = (_recipe("fp8", pasted_facts),)
     elif "precision" in facts and "precision" not in changed:
@@ -75,28 +82,22 @@ def question_for(
     fields |= _tuning(pasted_facts, changed, notes)
     has_layout = bool({*LAYOUTS} & changed.keys())
     if not has_layout:
-        fields |= _what_became(_layout(pasted_facts, gpus, notes), pasted_facts.run, notes)
-    if pasted_facts.trainer and not framework:
-        notes.append(
-            f"{pasted_facts.trainer} is not priced by itself: the answer is the best of all trainers"
-        )
-    advice_question = AdviceQuestion(**fields)
-    advice_question = _runnable(advice_question, changed, notes)
+        fields |= _layout_option(_layout(pasted_facts, gpus, notes), pasted_facts.run, notes)
+    if (trainer := pasted_facts.trainer) and not framework:
+        notes.append(f"{trainer} is not priced by itself: the answer is the best of all trainers")
+    advice_question = _runnable(AdviceQuestion(**fields), changed, notes)
     if has_layout:
         return advice_question, notes
     is_whole = not advice_question.current and not _elsewhere(pasted_facts)
     return _believed(advice_question, notes, is_whole=is_whole), notes
 
 
-def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
-    """The option of a layout that was read: --current, --planned or --failed, by what became
-    of it.
-    """
+def _layout_option(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
+    """The option of a layout that was read: --current, --planned or --failed, by how its run ended."""
     if not layout:
         if run in {RunSeen.HOST_FULL, RunSeen.DEVICE_FULL}:
-            notes.append(
-                "it ran out of memory, and nobody says with which layout: the answer leaves that out"
-            )
+            note = "it ran out of memory, and nobody says with which layout: the answer leaves that out"
+            notes.append(note)
         return {}
     if run is RunSeen.TRAINED:
         return {"current": layout}
@@ -105,21 +106,19 @@ def _what_became(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
     return {"failed": f"{layout}{OF_HOST}" if run is RunSeen.HOST_FULL else layout}
 
 
-def _in_tokens(fields: Mapping[str, Any], notes: list[str]) -> str:
+def _in_tokens(batch: str, sequence: str, notes: list[str]) -> str:
     """The global batch; a number too large for sequences is taken for tokens."""
     from mofa_model import units
     from mofa_model.spec.training import DOUBTED
 
-    text = str(fields["global_batch_size"])
-    if not re.fullmatch(r"\d[\d.]*[kKmMgG]?", text):
-        return text
-    sequence = units.count(str(fields["sequence_length"]), field="--seq")
-    if units.count(text, field="--global-batch") * sequence <= DOUBTED:
-        return text
-    notes.append(
-        f"a global batch of {text} is read as tokens, as nobody trains with so many sequences"
-    )
-    return f"{text} tokens"
+    if not re.fullmatch(r"\d[\d.]*[kKmMgG]?", batch):
+        return batch
+    tokens = units.count(sequence, field="--seq") * units.count(batch, field="--global-batch")
+    if tokens <= DOUBTED:
+        return batch
+    note = f"a global batch of {batch} is read as tokens, as nobody trains with so many sequences"
+    notes.append(note)
+    return f"{batch} tokens"
 
 
 def _batch(pasted_facts: PastedFacts, notes: list[str]) -> int:
@@ -129,50 +128,41 @@ def _batch(pasted_facts: PastedFacts, notes: list[str]) -> int:
     def degree(name: str) -> int:
         return int(facts[name].value) if name in facts else 1
 
-    gpus, taken = int(facts["gpus"].value), degree("tp") * degree("pp") * degree("cp")
-    ranks = max(1, gpus // taken)
-    total = int(facts["micro_batch"].value) * degree("accumulation") * ranks
-    notes.append(
-        f"global batch: micro-batch {facts['micro_batch'].value} x accumulation {degree('accumulation')} x {ranks} ranks = {total}"
-    )
+    micro_batch, accumulation = int(facts["micro_batch"].value), degree("accumulation")
+    ranks = max(1, int(facts["gpus"].value) // (degree("tp") * degree("pp") * degree("cp")))
+    total = micro_batch * accumulation * ranks
+    factors = f"micro-batch {facts['micro_batch'].value} x accumulation {accumulation} x {ranks}"
+    notes.append(f"global batch: {factors} ranks = {total}")
     return total
 
 
 def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
-    """The model: a file of it, its preset, its id, or its shape."""
+    """The model: its file, its preset, its id, or its shape."""
     facts = pasted_facts.facts
     file = next((name for name, kind in pasted_facts.parts if kind is PastedKind.MODEL), None)
-    if (
-        file is not None
-        and has_model({k: v for k, v in facts.items() if k != "model"})
-        and file != "standard input"
-    ):
+    unnamed = {name: fact for name, fact in facts.items() if name != "model"}
+    if file is not None and has_model(unnamed) and file != "standard input":
         return file
-    named = str(facts["model"].value) if "model" in facts else ""
-    if named and (preset := preset_named(named)):
+    name = str(facts["model"].value) if "model" in facts else ""
+    if name and (preset := preset_named(name)):
         return preset
-    whole = {
-        name: facts[name].value
-        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k")
-        if name in facts
-    }
-    if {"layers", "hidden", "heads"} <= whole.keys():
-        if _gated(pasted_facts):
-            whole["gated"] = "true"
-        if "vocab" not in whole:
-            whole["vocab"] = _USUAL_VOCABULARY
-            notes.append(f"vocabulary: nobody says it; {_USUAL_VOCABULARY} is taken")
-        if "experts" in whole and "top_k" not in whole:
-            whole["top_k"] = 2
-            notes.append("experts of a token: nobody says them; 2 are taken")
-        return ",".join(f"{name}={value}" for name, value in whole.items())
-    return model_called(named, notes)
+    sizes = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "experts", "top_k")
+    shape = {size: facts[size].value for size in sizes if size in facts}
+    if not {"layers", "hidden", "heads"} <= shape.keys():
+        return model_called(name, notes)
+    if _gated(pasted_facts):
+        shape["gated"] = "true"
+    if "vocab" not in shape:
+        shape["vocab"] = _USUAL_VOCABULARY
+        notes.append(f"vocabulary: nobody says it; {_USUAL_VOCABULARY} is taken")
+    if "experts" in shape and "top_k" not in shape:
+        shape["top_k"] = 2
+        notes.append("experts of a token: nobody says them; 2 are taken")
+    return ",".join(f"{size}={value}" for size, value in shape.items())
 
 
 def model_called(named: str, notes: list[str]) -> str:
-    """A model that is named: its preset, a file, a shape or an id that is known, else a preset that
-    is like it.
-    """
+    """A model by its name: its preset, a file, a shape or a known id, else the preset most like it."""
     if preset := preset_named(named):
         return preset
     try:
@@ -196,30 +186,14 @@ def model_called(named: str, notes: list[str]) -> str:
 def _gated(pasted_facts: PastedFacts) -> bool:
     """Whether the feed-forward part has a gate, as those of Llama's family have."""
     for setting in pasted_facts.settings:
-        if setting.key in {
-            "swiglu",
-            "use_swiglu",
-            "glu_activation",
-            "is_llama_config",
-        } and setting.value.lower() not in {"false", "0"}:
+        value = setting.value.lower()
+        if setting.key in _GATE_SWITCHES and value not in {"false", "0"}:
             return True
-        if setting.key in {
-            "activation_type",
-            "hidden_act",
-            "activation_function",
-            "ffn_type",
-            "mlp_type",
-            "glu_activation",
-            "type",
-            "model_type",
-            "model_config_name",
-        } and re.search(r"swiglu|silu|geglu|llama|mistral|mixtral|qwen", setting.value.lower()):
+        if setting.key in _GATE_NAMES and re.search(_GATED, value):
             return True
-    return (
-        "ffn" in pasted_facts.facts
-        and "hidden" in pasted_facts.facts
-        and pasted_facts.facts["ffn"].value % pasted_facts.facts["hidden"].value != 0
-    )
+    facts = pasted_facts.facts
+    # A gated part is usually 8/3 times as wide as the layer, one without a gate 4 times.
+    return {"ffn", "hidden"} <= facts.keys() and facts["ffn"].value % facts["hidden"].value != 0
 
 
 def _recipe(word: str, pasted_facts: PastedFacts) -> str:
@@ -227,23 +201,12 @@ def _recipe(word: str, pasted_facts: PastedFacts) -> str:
     if word != "fp8":
         trainer = trainer_called(pasted_facts.trainer)
         return framework(trainer).recipe(word) if trainer else word
-    form_words = next(
-        (
-            setting.value.lower()
-            for setting in pasted_facts.settings
-            if setting.key in {"fp8_recipe", "float8_recipe_name", "recipe_name"}
-        ),
-        "",
-    )
-    for form, name in (
-        ("mxfp8", "mxfp8"),
-        ("block", "fp8-block"),
-        ("row", "fp8-rowwise"),
-        ("tensorwise", "fp8-tensorwise"),
-        ("current", "fp8-current"),
-    ):
-        if form in form_words:
-            return name
+    keys = {"fp8_recipe", "float8_recipe_name", "recipe_name"}
+    values = (setting.value for setting in pasted_facts.settings if setting.key in keys)
+    setting = next(values, "").lower()
+    for form, recipe in _FP8_RECIPES.items():
+        if form in setting:
+            return recipe
     return "fp8-tensorwise" if pasted_facts.trainer == "torchtitan" else "fp8-delayed"
 
 
@@ -269,7 +232,7 @@ def _tuning(
 
 
 def state_of(facts: Mapping[str, Fact]) -> str:
-    """How ranks share their states, in the words of a layout; empty where nobody says it."""
+    """How ranks share their states, in the words of a layout; empty where no fact states it."""
     if "sharding" not in facts:
         return ""
     host = "-cpu" if "offload" in facts and "optimizer" in str(facts["offload"].value) else ""
@@ -278,12 +241,12 @@ def state_of(facts: Mapping[str, Fact]) -> str:
 
 
 def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
-    """The layout that the texts say: by the trainer's own words, else by the facts."""
+    """The layout of the texts: in the trainer's own words, else by the facts; empty if unknown."""
     from mofa_model.strategy import parse_strategy
 
     facts = pasted_facts.facts
     layers = int(facts["layers"].value) if "layers" in facts else None
-    if why := _not_told(pasted_facts):
+    if why := _why_unknown(pasted_facts):
         notes.append(f"{why}: its layout is not compared")
         return ""
     if own := _own_words(pasted_facts, gpus, layers):
@@ -302,9 +265,7 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     if not {"tp", "pp", "cp", "ep", "sharding"} & facts.keys():
         return ""
     if pasted_facts.trainer.startswith("megatron") and "vpp" not in facts:
-        pairs.append(
-            "pp-overlap=false"
-        )  # Megatron overlaps the sends of stages where they are interleaved
+        pairs.append("pp-overlap=false")  # Megatron overlaps the sends of interleaved stages alone
     text = ",".join(pairs)
     try:
         parse_strategy(text, gpus, field="its layout")
@@ -315,8 +276,8 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
 
 
 def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
-    """The command, where its trainer reads all of the layout in it; empty where a file or a
-    variable says a part.
+    """The command, where its trainer reads all of the layout in it; empty where a part of the layout
+    stands in a file or a variable.
     """
     from mofa_model.launch import read as read_launch
 
@@ -324,7 +285,7 @@ def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
         return ""
     start, _ = program_at(pasted_facts.command)
     words = pasted_facts.command.texts
-    if any("$" in word for word in words[:start]):  # what starts it says nothing of the layout
+    if any("$" in word for word in words[:start]):  # the launcher before it has no layout
         words = words[start:]
     if not any(word.startswith("--") for word in words):
         return ""
@@ -338,25 +299,19 @@ def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
 
 
 def _splits_sequence(pasted_facts: PastedFacts) -> bool:
-    """Whether tensor-parallel ranks share the rest of a layer by the sequence: torchtitan's do
-    unless told not to.
-    """
+    """Whether tensor-parallel ranks share the rest of a layer by the sequence."""
     settings = {setting.key: setting.value.lower() for setting in pasted_facts.settings}
-    if pasted_facts.trainer == "torchtitan":
-        no = (
-            settings.get("no_enable_sequence_parallel", "false"),
-            settings.get("enable_sequence_parallel", "true"),
-        )
-        return no == ("false", "true")
-    return (
-        settings.get("sequence_parallel") in {"true", "1"}
-        or settings.get("tp_mode") == "reduce_scatter"
-    )
+    if pasted_facts.trainer == "torchtitan":  # its ranks do so by default
+        is_off = settings.get("no_enable_sequence_parallel", "false") != "false"
+        return not is_off and settings.get("enable_sequence_parallel", "true") == "true"
+    if settings.get("sequence_parallel") in {"true", "1"}:
+        return True
+    return settings.get("tp_mode") == "reduce_scatter"
 
 
-def _not_told(pasted_facts: PastedFacts) -> str:
-    """Why the layout is unknown: a file or variable that was not given holds a part of it;
-    else empty.
+def _why_unknown(pasted_facts: PastedFacts) -> str:
+    """Why the layout is unknown: a part of it is in a file or variable that was not given; else
+    empty.
     """
     elsewhere = _elsewhere(pasted_facts)
     if elsewhere and not _by_command(pasted_facts, "sharding"):
@@ -366,7 +321,7 @@ def _not_told(pasted_facts: PastedFacts) -> str:
 
 
 def _by_command(pasted_facts: PastedFacts, name: str) -> bool:
-    """Whether the text of the command says a fact, which goes before what files beside it say."""
+    """Whether a fact stands in the text of the command, which wins over files beside it."""
     fact, command = pasted_facts.facts.get(name), pasted_facts.command
     if fact is None or command is None:
         return False
@@ -374,17 +329,13 @@ def _by_command(pasted_facts: PastedFacts, name: str) -> bool:
 
 
 def _open_degree(pasted_facts: PastedFacts) -> str:
-    """A degree of the layout that stands in a variable which nobody sets; empty where there
-    is none.
-    """
+    """The first degree of the layout that is a variable without a value; empty where there is none."""
     rows = keys_of(pasted_facts.trainer)
-    names = {word for fact in ("tp", "pp", "cp", "ep", "micro_batch") for word in rows[fact]}
-    open_settings = (
-        setting
-        for setting in pasted_facts.settings
-        if setting.key in names and unknown(setting.value)
-    )
-    return next((f"{setting.key} ({setting.value})" for setting in open_settings), "")
+    keys = {key for fact in ("tp", "pp", "cp", "ep", "micro_batch") for key in rows[fact]}
+    for setting in pasted_facts.settings:
+        if setting.key in keys and unknown(setting.value):
+            return f"{setting.key} ({setting.value})"
+    return ""
 
 
 _NAMES_FILE: Final = re.compile(
@@ -393,9 +344,7 @@ _NAMES_FILE: Final = re.compile(
 
 
 def _elsewhere(pasted_facts: PastedFacts) -> str:
-    """The file of DeepSpeed or Accelerate that a command names and nobody gave; empty where there
-    is none.
-    """
+    """The file of DeepSpeed or Accelerate that a command names and that was not given; else empty."""
     if pasted_facts.command is None or any(
         setting.path.startswith(("zero_optimization", "deepspeed_config.", "distributed_type"))
         for setting in pasted_facts.settings
@@ -416,15 +365,16 @@ def _elsewhere(pasted_facts: PastedFacts) -> str:
 def _runnable(
     question: AdviceQuestion, changed: Mapping[str, Any], notes: list[str]
 ) -> AdviceQuestion:
-    """The question without what was read and its trainer, as it is known here, would refuse; what
-    is given by options stays, for who gives it wants to know.
+    """The question without a trainer or layout of the texts that the model refuses.
+
+    A trainer or layout that options give stays: its user wants to see the error.
     """
     from mofa_model.advice.candidates import question_of
     from mofa_model.answers.advise import request_of
     from mofa_model.search import ANY
 
     def refused(candidate: AdviceQuestion) -> str:
-        with redirect_stderr(StringIO()):  # what is not priced is said with the answer, once
+        with redirect_stderr(StringIO()):  # the answer itself says once which words have no price
             try:
                 request = request_of(candidate)
                 if request.framework != ANY:
@@ -448,15 +398,14 @@ def _runnable(
 
 
 BELIEVED: Final = 1.5
-"""Times the memory of a device that a layout may need by the model, and still be taken for one that
-runs. [1]
-"""
+"""Factor by which the predicted memory of a layout may exceed the device's before it is doubted. [1]"""
 
 
 def _believed(question: AdviceQuestion, notes: list[str], *, is_whole: bool) -> AdviceQuestion:
-    """The question without a layout that needs so much more memory than there is that something of
-    it, as sharding or offloading, cannot have been told: one that runs, or one that is not
-    told whole.
+    """The question without a layout that needs far too much memory for one that runs: the texts must
+    lack a part of it, such as sharding or offloading.
+
+    `is_whole` tells that no part of it can be missing; then it stays if it states its sharding.
     """
     from mofa_model.advice import memory_of_today
     from mofa_model.answers.advise import request_of
@@ -480,12 +429,12 @@ def _believed(question: AdviceQuestion, notes: list[str], *, is_whole: bool) -> 
 
 
 def without_layout(question: AdviceQuestion) -> AdviceQuestion:
-    """The question without the layout that is there already."""
+    """The question without a layout that exists already."""
     return replace(question, current=None, planned=None, failed=None)
 
 
 def _says_sharding(layout: str) -> bool:
-    """Whether a layout, or a trainer's command, says how ranks share their states."""
+    """Whether a layout, or a trainer's command, states how ranks share their states."""
     from mofa_model.launch import read as read_launch
     from mofa_model.strategy import pairs_of
 

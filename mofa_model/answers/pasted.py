@@ -1,5 +1,7 @@
-"""What people have, answered: a script, a file of settings, a model, a machine, or several
-of them.
+"""The answer to pasted texts: scripts, files of settings, models, machines, or several of them.
+
+`texts_of` and `beside` read the texts, `mofa_model.pasted` finds facts in them, `paste_gaps.py` fills
+what they leave open, `paste_question.py` makes the question of `mofa advise`.
 """
 
 from __future__ import annotations
@@ -42,41 +44,48 @@ if TYPE_CHECKING:
     from mofa_model.launch import ScriptChanged
 
 _NOTES: Final = 2
-"""Notes that stand in the ten-second answer; -o wide has all. [1]"""
+"""Most notes of the ten-second answer; -o wide has all. [1]"""
 _SHOWN: Final = frozenset({"model", "seq", "global_batch", "gpus", "precision", "task"})
-"""Facts that stand in the ten-second answer."""
+"""Facts in the ten-second answer."""
+_BESIDE: Final = re.compile(r"[\w./~+-]+\.(?:json|ya?ml|toml|sh|sbatch|slurm)(?![\w.])")
+"""A file that a script names."""
+_KINDS_BESIDE: Final = frozenset(
+    {PastedKind.SHELL, PastedKind.SBATCH, PastedKind.YAML, PastedKind.TOML, PastedKind.JSON}
+    | {PastedKind.DEEPSPEED, PastedKind.ACCELERATE}
+)
+"""Kinds of files that are read because a script names them."""
+MOST_BESIDE: Final = 8
+"""Most files that are read because a script names them. [1]"""
+_CRASHED: Final = re.compile(r"Traceback \(most recent|out of memory|Segmentation fault|NCCL WARN")
+"""Words of the log of a crash."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PasteAnswer(UserAnswer):
-    """What was read, what is missing, and the advice where nothing is."""
+    """The facts of the texts, and the advice; or the facts that are missing for it."""
 
     question: PasteQuestion
     pasted_facts: PastedFacts
     asks: tuple[str, ...] = ()
-    """What has to be said before there is an answer."""
+    """The facts that are missing for an answer."""
     answer: AdviceAnswer | None = None
     asked: AdviceQuestion | None = None
     """The same as a question of `mofa advise`."""
     notes: tuple[str, ...] = ()
-    """What was read and does not enter the answer, each in one sentence."""
+    """A sentence for each fact that was read and left out, and for each that was assumed."""
     texts: tuple[Pasted, ...] = ()
-    """What was pasted."""
+    """The pasted texts."""
 
     def script(self) -> tuple[str, ScriptChanged] | None:
-        """The script that was pasted with the launch written into it, as far as that could be, by
-        its name.
-        """
+        """The name of the pasted script, and the script with the launch, as far as it takes it."""
         from mofa_model.answers.paste_script import rewritten
 
         if self.answer is None:
             return None
         return rewritten(self.texts, self.answer, self.pasted_facts.trainer, self.question.launch)
 
-    def _asked(self) -> Sequence[str]:
-        """Facts that somebody must still say; those that are assumed are left out once all else
-        is said.
-        """
+    def _needed_facts(self) -> Sequence[str]:
+        """The missing facts that people are told of: without those that would be assumed."""
         if may_say_more(self.pasted_facts):
             return self.asks
         usual = {*ASSUMED, "gpus-per-node"}  # the device's usual machine has so many
@@ -112,15 +121,13 @@ class PasteAnswer(UserAnswer):
         )
         columns = (Column("fact"), Column("value", align="left"), Column("where", align="left"))
         title = f"Read: {what}{f' of {pasted_facts.trainer}' if pasted_facts.trainer else ''}"
-        return [
-            Table(
-                title=title, columns=columns, rows=rows, notes=(*pasted_facts.disagree, *self.notes)
-            )
-        ]
+        notes = (*pasted_facts.disagree, *self.notes)
+        return [Table(title=title, columns=columns, rows=rows, notes=notes)]
 
     def brief_lines(self, folder: str = "") -> tuple[BriefLine, ...]:
-        """The ten-second answer, with what was read and the command to run next; that is the launch
-        itself where `folder` holds it.
+        """The ten-second answer, with the facts that were read and the command to run next.
+
+        `folder` holds the launch, where it was saved: the command starts it.
         """
         from mofa_model.answers.advise_tables import LONGEST, BriefLine, brief
 
@@ -137,7 +144,7 @@ class PasteAnswer(UserAnswer):
             trainer = f" ({self.pasted_facts.trainer})" if self.pasted_facts.trainer else ""
             lines.insert(1, BriefLine("read", f"{named}{trainer}: {', '.join(facts_read)}"))
         notes = (*self.pasted_facts.disagree, *self.notes)
-        # What does not enter the answer stands before what was assumed for it.
+        # Facts that the answer leaves out stand before facts that it assumes.
         room = min(_NOTES, LONGEST - len(lines))
         for note in sorted(notes, key=lambda note: "leaves" not in note)[:room]:
             lines.insert(len(lines) - 1, BriefLine("note", note))
@@ -150,9 +157,7 @@ class PasteAnswer(UserAnswer):
         return as_text(self.brief_lines(folder), width) if self.answer is not None else ""
 
     def _next_command(self, folder: str) -> str:
-        """The launch in a folder, or the command that writes it, with the trainer of the advice
-        where nobody named one.
-        """
+        """The command that starts the launch in a folder, or the one that writes the launch."""
         from mofa_model.manifest.advised import trainer_of
 
         if folder:
@@ -165,8 +170,7 @@ class PasteAnswer(UserAnswer):
         trainer = self.answer.advice.trainer
         is_open = not trainer_of(self.asked.framework or "") and trainer_of(trainer)
         named = f" --framework {trainer}" if is_open else ""
-        # An option cannot stand where a file or a model is looked for, so the verb is named before
-        # it.
+        # `mofa FILE` leaves the verb out, but `mofa --option` cannot.
         verb = "mofa paste" if self.again.startswith("--") else "mofa"
         return f"{verb} {self.again}{named} --save-dir out"
 
@@ -187,18 +191,20 @@ class PasteAnswer(UserAnswer):
         return self.tables[0]
 
     def raise_for_status(self) -> None:
-        """Raise what stands in the way: what is missing, or that nothing is trained."""
+        """Raise NotTraining for texts without a training, Missing for missing facts, and errors of
+        the advice.
+        """
         if self.pasted_facts.other:
             raise NotTraining(f"{self.pasted_facts.other}; mofa advises language models")
         if self.asks:
-            raise Missing(
-                dict(ASKED[name] for name in self._asked()), also=_known(self.pasted_facts)
-            )
+            examples = dict(ASKED[name] for name in self._needed_facts())
+            raise Missing(examples, also=_facts_sentence(self.pasted_facts))
         if self.answer is not None:
             self.answer.raise_for_status()
 
 
-def _known(pasted_facts: PastedFacts) -> str:
+def _facts_sentence(pasted_facts: PastedFacts) -> str:
+    """Which of the most important facts the texts state, as a sentence."""
     facts = [
         f"{WORDS.get(name, name)} {pasted_facts.facts[name].value}"
         for name in ("model", "seq", "global_batch", "gpus")
@@ -210,53 +216,47 @@ def _known(pasted_facts: PastedFacts) -> str:
 
 
 def texts_of(names: Sequence[str]) -> list[Pasted]:
-    """The texts of files; `-` is standard input."""
+    """The texts of files; `-` is standard input, a folder is the model in it."""
     from mofa_model import files
 
-    folders = {
-        name: f"{name.rstrip('/')}/config.json"
-        for name in names
-        if files.path_kind(name) == "folder"
-    }
-    paths = [folders.get(name, name) for name in names]
-    return [
-        Pasted(files.read_text(name), "standard input" if name == "-" else name) for name in paths
-    ]
-
-
-_BESIDE: Final = re.compile(r"[\w./~+-]+\.(?:json|ya?ml|toml|sh|sbatch|slurm)(?![\w.])")
-MOST_BESIDE: Final = 8
-"""Files that are read because a script names them. [1]"""
+    texts = []
+    for name in names:
+        path = f"{name.rstrip('/')}/config.json" if files.path_kind(name) == "folder" else name
+        texts.append(Pasted(files.read_text(path), "standard input" if path == "-" else path))
+    return texts
 
 
 def beside(texts: Sequence[Pasted]) -> list[Pasted]:
-    """The texts, with the files of settings and the scripts that a script of them names and that
-    lie where it says, seen from its own folder or from here.
+    """The texts, and the files of settings and scripts that a script of them names.
+
+    A file is looked for in the script's folder, then in the working folder.
     """
     from mofa_model import files
 
-    texts_read = [_taken_out(pasted) for pasted in texts]
-    seen = {PurePosixPath(pasted.name).name for pasted in texts}
-    for pasted in tuple(texts_read):
-        if not kind_of(pasted.text, pasted.name).is_script:
+    all_texts = [_taken_out(pasted) for pasted in texts]
+    names = {PurePosixPath(pasted.name).name for pasted in texts}
+    for script in tuple(all_texts):
+        if not kind_of(script.text, script.name).is_script:
             continue
-        folder = PurePosixPath(pasted.name).parent
-        for named in dict.fromkeys(_BESIDE.findall(pasted.text)):
+        folder = PurePosixPath(script.name).parent
+        for named in dict.fromkeys(_BESIDE.findall(script.text)):
             tail = PurePosixPath(named).name
-            path = next(
-                (p for p in (str(folder / named), named) if files.path_kind(p) == "file"), ""
+            paths = (
+                path for path in (str(folder / named), named) if files.path_kind(path) == "file"
             )
-            if not path or tail in seen or len(texts_read) >= len(texts) + MOST_BESIDE:
+            path = next(paths, "")
+            if not path or tail in names or len(all_texts) >= len(texts) + MOST_BESIDE:
                 continue
             with suppress(InputError):
                 text = files.read_text(path)
-                if kind_of(text, path) in _NAMED_KINDS:
-                    seen.add(tail)
-                    texts_read.append(Pasted(text, path))
-    return texts_read
+                if kind_of(text, path) in _KINDS_BESIDE:
+                    names.add(tail)
+                    all_texts.append(Pasted(text, path))
+    return all_texts
 
 
 def _taken_out(pasted: Pasted) -> Pasted:
+    """The script inside a text, such as the code of a page or of a chat, and how its run ended."""
     if pasted.run is not RunSeen.UNSEEN:
         return pasted
     text = unwrapped(pasted.text, pasted.name)
@@ -264,29 +264,22 @@ def _taken_out(pasted: Pasted) -> Pasted:
     return pasted._replace(text=text, is_inside=is_inside, run=run_seen(pasted.text))
 
 
-_NAMED_KINDS: Final = frozenset(
-    {PastedKind.SHELL, PastedKind.SBATCH, PastedKind.YAML, PastedKind.TOML, PastedKind.JSON}
-    | {PastedKind.DEEPSPEED, PastedKind.ACCELERATE}
-)
-
-
 def answered(
     question: PasteQuestion, texts: Sequence[Pasted], advance: Callable[[float], None] = lambda _: None,
     launched_by: str = "", *, assumes: bool = False,
 ) -> PasteAnswer:  # fmt: skip
-    """Advice for texts; `assumes` a sequence and a batch where nobody says them, as it does for a
-    model alone.
+    """Advice for texts. With `assumes`, usual values stand for a sequence and a batch that a script
+    may state in a file that is not here; of other texts they are assumed in any case.
     """
     from mofa_model.answers.advise import advise
 
     if not texts and not question.model:
         raise Missing(dict([ASKED["model"]]), also="or give a file, or - for standard input")
     texts = [_taken_out(pasted) for pasted in texts]
-    pasted_facts = (
-        read(texts) if texts else PastedFacts(kind=PastedKind.MODEL, trainer="", facts={})
-    )
+    pasted_facts = PastedFacts(kind=PastedKind.MODEL, trainer="", facts={})
+    if texts:
+        pasted_facts = read(texts)
     _check(pasted_facts, texts)
-    _check_told(pasted_facts, texts)
     option_facts = facts_of_options(question, pasted_facts)
     if _is_another(pasted_facts, option_facts):
         pasted_facts = replace(pasted_facts, run=RunSeen.UNSEEN)
@@ -294,24 +287,21 @@ def answered(
     assumed = list[str]()
     pasted_facts = with_usual_nodes(question, pasted_facts, assumed)
     asks = tuple(missing(pasted_facts))
-    open_facts = {*asks} - {"gpus"}
-    if open_facts <= {*ASSUMED} and (assumes or not open_facts or not may_say_more(pasted_facts)):
-        pasted_facts, sentences = with_usual_numbers(pasted_facts, question, sorted(open_facts))
-        assumed += sentences
+    lacking = {*asks} - {"gpus"}
+    if lacking <= {*ASSUMED} and (assumes or not lacking or not may_say_more(pasted_facts)):
+        pasted_facts, notes = with_usual_numbers(pasted_facts, question, sorted(lacking))
+        assumed += notes
         if "gpus" in asks:
-            pasted_facts, sentence = with_fewest(question, pasted_facts)
-            question = replace(
-                question,
-                gpus=str(pasted_facts.facts["gpus"].value),
-                constraints=(*question.constraints, ON_DEVICES),
+            pasted_facts, note = with_fewest(question, pasted_facts)
+            gpus, constraints = (
+                pasted_facts.facts["gpus"].value,
+                (*question.constraints, ON_DEVICES),
             )
-            assumed = [sentence, *assumed]
-        asks = ()
-    if asks:
+            question = replace(question, gpus=str(gpus), constraints=constraints)
+            assumed = [note, *assumed]
+    elif asks:
         if question.model:
-            model_called(
-                question.model, []
-            )  # who names several is told before anything else is asked
+            model_called(question.model, [])  # an ambiguous name is refused before facts are asked
         return PasteAnswer(question=question, pasted_facts=pasted_facts, asks=asks)
     asked, notes = question_for(question, pasted_facts)
     notes = [*assumed, *notes]
@@ -332,9 +322,7 @@ def answered(
 
 
 def _is_another(pasted_facts: PastedFacts, option_facts: Mapping[str, Fact]) -> bool:
-    """Whether options ask for another run than the texts describe: other size, sequence
-    or batch.
-    """
+    """Whether options ask for another run than that of the texts: other size, sequence or batch."""
     facts = pasted_facts.facts
     return any(
         name in option_facts
@@ -345,6 +333,7 @@ def _is_another(pasted_facts: PastedFacts, option_facts: Mapping[str, Fact]) -> 
 
 
 def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
+    """Refuse empty texts, texts of no known kind, and the log of a crash without facts."""
     for pasted, (name, kind) in zip(texts, pasted_facts.parts, strict=False):
         if not pasted.text.strip():
             raise BadFile(
@@ -355,16 +344,10 @@ def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
             first = " ".join(pasted.text.split())[:60]
             raise BadFile(
                 name,
-                f"is nothing that is known here; it begins with {first!r}; give a shell or batch script, a file of a"
-                " trainer, a config.json, a manifest, or the output of nvidia-smi, sinfo -N or scontrol show",
+                f"is nothing that is known here; it begins with {first!r}; give a shell or batch"
+                " script, a file of a trainer, a config.json, a manifest, or the output of"
+                " nvidia-smi, sinfo -N or scontrol show",
             )
-
-
-_CRASHED: Final = re.compile(r"Traceback \(most recent|out of memory|Segmentation fault|NCCL WARN")
-
-
-def _check_told(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
-    """Refuse a log of a crash that says nothing of its training."""
     if texts and not pasted_facts.facts and any(_CRASHED.search(pasted.text) for pasted in texts):
         raise BadFile(
             texts[0].name,

@@ -1,7 +1,7 @@
-"""The advice, or one strategy's figures, over a grid of any fields.
+"""`mofa sweep`: the advice, or one strategy's figures, over a grid of any fields.
 
-A point is plain data and so is its row, so that any engine can carry the work: this process,
-several of them, or workers elsewhere. The rows are the same whatever carries them.
+A point and its row are plain data. So this process, several processes or workers elsewhere can
+compute them, with the same rows.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _DRAWN: Final = {
     "memory_bytes": ("GiB", GIB),
     "activation_bytes": ("GiB", GIB),
 }
-"""Units of an axis where those of the figure make long numbers."""
+"""Units of a picture's axis, for figures whose own units make long numbers."""
 _PER_GPU: Final = "/gpu"
 """Ending of a global batch that grows with the devices."""
 
@@ -85,7 +85,7 @@ class SweepAnswer(UserAnswer):
     varied: tuple[str, ...]
     """Fields that vary."""
     rows: tuple[Row, ...]
-    """What was found, in the order of the points."""
+    """Figures, in the order of the points."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class SweepAnswer(UserAnswer):
         return [lines("The sweep", self.lines()), *super().shown()]
 
     def raise_for_status(self) -> None:
-        """Raise what stands in the way at every point."""
+        """Raise NoFeasibleStrategy where every point failed, with the first reason."""
         failed = [row["why"] for row in self.rows if "why" in row]
         if len(failed) == len(self.rows):
             raise NoFeasibleStrategy(failed[0])
@@ -127,7 +127,7 @@ def sweep(
 ) -> SweepAnswer:
     """The advice, or one strategy's figures, at every combination of the values of some fields.
 
-    `carry` is called as `map` is, and carries the work.
+    `carry` is `map` or a function like it, which computes the points elsewhere.
     """
     varied = [parse_vary(text) for text in question.vary]
     training.require(
@@ -199,21 +199,20 @@ def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     if size is None:
         return list(rows)
     first: dict[tuple[Any, ...], tuple[float, float, float]] = {}
-    compared = []
-    for row in sorted(range(len(rows)), key=lambda at: units.count(rows[at][size], field=size)):
-        figures = rows[row]
-        if "step_seconds" not in figures:
-            compared.append((row, figures))
-            continue
-        step, tokens = figures["step_seconds"], figures["tokens_per_second"]
-        run = (step, units.count(figures[size], field=size), tokens * step)
-        base = first.setdefault(tuple(figures[name] for name in names if name != size), run)
-        compared.append((row, {**figures, "linearity": float(scaling_linearity(*run, base))}))
-    return [row for _, row in sorted(compared, key=lambda pair: pair[0])]
+    counts = [units.count(row[size], field=size) for row in rows]
+    compared = list(rows)
+    for number in sorted(range(len(rows)), key=counts.__getitem__):
+        row = rows[number]
+        if "step_seconds" in row:
+            step, tokens = row["step_seconds"], row["tokens_per_second"]
+            run = (step, counts[number], tokens * step)
+            base = first.setdefault(tuple(row[name] for name in names if name != size), run)
+            compared[number] = {**row, "linearity": float(scaling_linearity(*run, base))}
+    return compared
 
 
 def _figures(asked: SweepQuestion, point: Point) -> Row:
-    from mofa_model.advice import Status, advise
+    from mofa_model.advice import advise
     from mofa_model.strategy import format_strategy, short_strategy
 
     axes = {name: value for name, value in point.items() if name in axis_keys()}
@@ -223,23 +222,18 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
         changes["nodes"] = None
     if "nodes" in point:
         changes["gpus"] = None
+    constants = {name: value for name, value in point.items() if "." in name}
     interval = _steps(point[INTERVAL]) if INTERVAL in point else None
     question = replace(asked, **changes)
     if str(question.global_batch_size).endswith(_PER_GPU):
         question = replace(question, global_batch_size=_batch(question))
-    request = _request(
-        question, axes, {name: value for name, value in point.items() if "." in name}
-    )
+    request = _request(question, axes, constants)
     if question.strategy:
         return _priced(request, question, axes, interval)
     advice = advise(request)
-    if (
-        advice.status is Status.NO_RECOMMENDATION
-        or advice.strategy is None
-        or advice.predicted is None
-    ):
-        return {"status": advice.status.value, "why": advice.explanation}
     predicted = advice.predicted
+    if advice.strategy is None or predicted is None:
+        return {"status": advice.status.value, "why": advice.explanation}
     row = {
         "status": advice.status.value,
         "step_seconds": predicted.step_seconds.target,
@@ -258,22 +252,18 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
     }
     if question.recovery:  # chosen together with the layout, so both are shown
         row |= {"recovery": advice.recovery, "layout": short_strategy(advice.strategy)}
-    return (
-        row
-        if interval is None
-        else row | _at_interval(request, advice.strategy, row["step_seconds"], interval)
-    )
+    if interval is not None:
+        row |= _at_interval(request, advice.strategy, row["step_seconds"], interval)
+    return row
 
 
 def _request(
     question: SweepQuestion, axes: Mapping[str, str], constants: Mapping[str, str]
 ) -> Request:
     request = training.request_of(question)
-    fixed = (
-        ()
-        if question.strategy
-        else tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
-    )
+    fixed: tuple[str, ...] = ()
+    if not question.strategy:
+        fixed = tuple(f"{name.replace('_', '-')}={value}" for name, value in axes.items())
     return replace(
         request,
         problems=_calibrated(request.problems, constants),
@@ -284,17 +274,14 @@ def _request(
 
 
 def _batch(question: SweepQuestion) -> str:
-    """The global batch that so many sequences for each device make."""
-    each = str(question.global_batch_size).removesuffix(_PER_GPU)
+    """The global batch of a number of sequences for each device."""
+    per_gpu = str(question.global_batch_size).removesuffix(_PER_GPU)
     gpus = float(training.problems_of(replace(question, global_batch_size="1"))[0].cluster.gpus)
     try:
-        return f"{float(each) * gpus:.12g}"
+        return f"{float(per_gpu) * gpus:.12g}"
     except ValueError:
-        raise BadValue(
-            "global_batch",
-            question.global_batch_size,
-            "give a number of sequences for each device, for example 0.25/gpu",
-        ) from None
+        right = "give a number of sequences for each device, for example 0.25/gpu"
+        raise BadValue("global_batch", question.global_batch_size, right) from None
 
 
 def _calibrated(
@@ -305,18 +292,15 @@ def _calibrated(
     for problem in problems:
         calibration = problem.cluster.calibration
         for name, text in constants.items():
-            calibration = calibration.stated(name, _constant(name, text))
+            try:
+                value = float(text)
+            except ValueError:
+                raise BadValue(name, text, "give a number") from None
+            calibration = calibration.stated(name, value)
         calibrated.append(
             replace(problem, cluster=replace(problem.cluster, calibration=calibration))
         )
     return tuple(calibrated)
-
-
-def _constant(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise BadValue(name, text, "give a number") from None
 
 
 def _steps(text: str) -> int:
@@ -336,19 +320,17 @@ def _priced(
     from mofa_model.strategy import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
-    words = pairs_of(question.strategy, "--strategy") | {
-        name.replace("_", "-"): axes[name] for name in axes
-    }
-    text = ",".join(f"{name}={value}" for name, value in words.items())
+    pairs = pairs_of(question.strategy, "--strategy")
+    pairs |= {name.replace("_", "-"): value for name, value in axes.items()}
+    text = ",".join(f"{name}={value}" for name, value in pairs.items())
     strategy = parse_strategy(text, problem.cluster.gpus, field="--strategy")
     batch, ranks = problem.workload.training.global_batch, int(strategy.global_micro_batch)
     if batch % ranks:
-        raise BadValue(
-            "--strategy", f"dp x mbs = {ranks}", f"it must divide the global batch ({int(batch)})"
-        )
+        right = f"it must divide the global batch ({int(batch)})"
+        raise BadValue("--strategy", f"dp x mbs = {ranks}", right)
     layout = priced(problem, strategy)
     _, best, figures = predicted_run(request, layout, request.nodes)
-    here, evidence = layout.coordinates, basis(request, layout, figures)
+    chance = fits(request, problem, layout.coordinates, float(layout.footprint.peak))
     row = {
         "status": "Fits" if bool(layout.footprint.fits(problem.cluster)) else "OutOfMemory",
         "step_seconds": layout.step_time,
@@ -358,8 +340,8 @@ def _priced(
         "activation_bytes": float(layout.footprint.activation_peak),
         "interval_steps": best.steps,
         "ettr": figures.ettr.target,
-        "fits": fits(request, problem, here, float(layout.footprint.peak)),
-        "evidence": evidence.grade,
+        "fits": chance,
+        "evidence": basis(request, layout, figures).grade,
         "nodes_used": request.nodes,
         "strategy": format_strategy(strategy),
         **_run(figures.duration_seconds.target, int(strategy.gpus)),
@@ -368,11 +350,9 @@ def _priced(
         f"{name}_seconds": float(getattr(layout.step_terms, name))
         for name in ("stages", "bubble", "hops", "data", "optimizer")
     }
-    return (
-        row
-        if interval is None
-        else row | _at_interval(request, strategy, layout.step_time, interval)
-    )
+    if interval is not None:
+        row |= _at_interval(request, strategy, layout.step_time, interval)
+    return row
 
 
 def _at_interval(request: Request, strategy: Strategy, step: float, interval: int) -> Row:
@@ -381,17 +361,15 @@ def _at_interval(request: Request, strategy: Strategy, step: float, interval: in
     from mofa_model.reliability.model import ettr
 
     problem = request.problems[0]
-    kept = float(ettr(job_of(request, problem, request.nodes, strategy, step), interval))
-    seconds = (
-        steps_to_finish(problem) * step / max(kept, 1e-12)
-        if problem.workload.training.tokens
-        else 0.0
-    )
-    return {"interval_steps": interval, "ettr": kept, **_run(seconds, int(strategy.gpus))}
+    share = float(ettr(job_of(request, problem, request.nodes, strategy, step), interval))
+    seconds = 0.0
+    if problem.workload.training.tokens:
+        seconds = steps_to_finish(problem) * step / max(share, 1e-12)
+    return {"interval_steps": interval, "ettr": share, **_run(seconds, int(strategy.gpus))}
 
 
 def _run(seconds: float, gpus: int) -> Row:
     """Time and GPU time to finish; nothing where no number of tokens is stated."""
-    return (
-        {"duration_seconds": seconds, "gpu_hours": seconds / units.HOUR * gpus} if seconds else {}
-    )
+    if not seconds:
+        return {}
+    return {"duration_seconds": seconds, "gpu_hours": seconds / units.HOUR * gpus}

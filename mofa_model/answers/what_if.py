@@ -1,6 +1,4 @@
-"""The what-if form: the command's questions, with bounds for a page and errors beside
-their fields.
-"""
+"""The what-if form of the page: an advice and a sweep, with bounds for a page."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from mofa_model.strategy import format_strategy, pairs_of
 POINTS: Final = 24
 """Points of a page's sweep; the command asks any number. [1]"""
 PATIENCE: Final = 0.5
-"""Work of a page's sweep after which no further point is begun. [s]"""
+"""Time after which a page's sweep begins no further point. [s]"""
 DRAWN: Final = (
     "tokens_per_second",
     "step_seconds",
@@ -49,7 +47,7 @@ FIRST: Final[Mapping[str, str]] = {
     "tokens": "1T",
     "framework": "megatron",
 }
-"""What the form proposes where nobody has said anything."""
+"""Values in a form that is still empty."""
 
 
 _LABELS: Final = {
@@ -78,9 +76,9 @@ _HINTS: Final = {
     "planned": "the same, where it did not run yet",
     "vary": "gpus=64..512, at most two fields",
 }
-"""Hints where a page takes less than the command."""
+"""Hints of fields for which a page takes less than the command."""
 _ONLY: Final = ("framework", "objective", "y")
-"""Fields that take nothing but one of their choices."""
+"""Fields that take one of their choices and no other value."""
 _PARAMETERS: Final = {
     flag: name for flag, name in parameters_of(SweepQuestion).items() if name in _LABELS
 }
@@ -88,16 +86,16 @@ _PARAMETERS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """A form that was sent, and what came of it."""
+    """A form that was sent, with its answer or its errors."""
 
     values: Mapping[str, str]
-    """What was written, by field."""
+    """The texts of its fields."""
     errors: Mapping[str, str] = field(default_factory=dict)
-    """What cannot be right, by field; what concerns none of them under an empty name."""
+    """The errors by field; an error of no field under an empty name."""
     answer: AdviceAnswer | None = None
-    """The answer; None where there is none, or nothing was asked."""
+    """The advice; None where the form is empty or has errors."""
     sweep: SweepAnswer | None = None
-    """The same over some fields, where that was asked."""
+    """The sweep, where the form has values to vary."""
     unasked: int = 0
     """Points of the sweep that a page has no time for. [1]"""
 
@@ -131,21 +129,21 @@ def form_fields(models: Sequence[str] = ()) -> tuple[FormField, ...]:
 
 
 def what_if(sent: Mapping[str, str], models: Sequence[str] = ()) -> WhatIf:
-    """The answer to a form, or what cannot be right in it."""
+    """The answer to a form, or its errors; an error of the sweep leaves the advice."""
     values = written_values(sent, _LABELS)
     if not values:
         return WhatIf(values=FIRST)
-    result = WhatIf(values=values)
+    form = WhatIf(values=values)
     try:
         with in_python(_PARAMETERS):
             question = _question(values, models)
-            result = replace(result, answer=_advised(question))
+            form = replace(form, answer=_advised(question))
             if "vary" in values:
                 swept, unasked = _swept(question, values["vary"])
-                result = replace(result, sweep=swept, unasked=unasked)
+                form = replace(form, sweep=swept, unasked=unasked)
     except MofaError as error:
-        return replace(result, errors=errors_by_field(error, _LABELS, _PARAMETERS))
-    return result
+        return replace(form, errors=errors_by_field(error, _LABELS, _PARAMETERS))
+    return form
 
 
 @lru_cache(KEPT)
@@ -167,8 +165,8 @@ def _question(values: Mapping[str, str], models: Sequence[str]) -> AdviceQuestio
 
 
 def _layout(values: Mapping[str, str], name: str) -> str:
-    """Today's or the planned layout as pairs; a trainer's own flags become them. No file that they
-    name is opened.
+    """Today's or the planned layout as pairs, `tp=8,pp=4`, also from a trainer's flags. A file that
+    they name is not opened.
     """
     text = values[name]
     if not re.search(r"(^|\s)--?[A-Za-z]", text):
@@ -190,7 +188,7 @@ def _layout(values: Mapping[str, str], name: str) -> str:
 
 
 def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
-    """Points in their order, as many as there is time for."""
+    """A sweep of as many points as there is time for, and the number of those left out."""
     texts = tuple(vary.split())
     if not texts or len(texts) > 2:
         raise BadValue("vary", vary, "vary one field, or two; `mofa sweep` varies more")

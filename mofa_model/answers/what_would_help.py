@@ -1,5 +1,5 @@
-"""What would help a pool: its past as `mofa incidents` writes it, replayed, and the answer
-in tables.
+"""What would help a pool: the file of its past that `mofa incidents` writes, and tables of the
+remedies that a replay of this past found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mofa_model.reliability.remedies import Remedy, WhatWouldHelp
 
 _COLLECTIVE: Final = 600.0
-"""Usual timeout of a collective, taken where no sample shows when training stopped. [s]"""
+"""Usual timeout of a collective, assumed where no sample shows when training stopped. [s]"""
 _NO_STANDSTILL: Final = frozenset(cause.word for cause in (causes.SIDECAR, causes.COMPLETED))
 _RIGHT: Final = "write it by mofa incidents --prometheus URL --account -o json"
 
@@ -39,7 +39,7 @@ def read_past(path: str) -> PoolPast:
 
 
 def past_of(document: object, path: str) -> PoolPast:
-    """The past that a document of `mofa incidents` tells."""
+    """The past in a document of `mofa incidents`; raises BadFile for a document of another form."""
     try:
         return _past(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -99,8 +99,10 @@ def _outage(node: str, incident: Mapping[str, Any]) -> NodeOutage:
 def _standstills(
     by_job: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[NodeTime], begin: float
 ) -> list[Standstill]:
-    """Standstills in order. Work that was lost and that no incident shows is spread over those of
-    its job and cause, as the account has it.
+    """Standstills in order.
+
+    The account may have more lost work of a job and cause than its incidents show: the rest is
+    spread over the standstills without a measured loss.
     """
     lost: defaultdict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
@@ -134,8 +136,8 @@ def _standstills(
 
 
 def _cap(standstills: Sequence[Standstill], lost: float) -> float:
-    """Lost work of each standstill, at most what it had trained, that makes so much
-    node-time. [s]
+    """Largest lost work of a standstill, if all together lost so much node-time and none lost more
+    than it had trained. [s]
     """
     left, nodes, most = lost, sum(standstill.holds for standstill in standstills), math.inf
     for standstill in sorted(standstills, key=lambda standstill: standstill.trained):
@@ -147,11 +149,11 @@ def _cap(standstills: Sequence[Standstill], lost: float) -> float:
 
 
 def _standstill(job: str, incident: Mapping[str, Any], trained: float) -> tuple[Standstill, bool]:
-    """A standstill, and whether somebody saw the work that it lost."""
+    """A standstill, and whether the incident has the work that it lost."""
     parts = {name: _number(seconds) for name, seconds in incident["phases"].items()}
     start, end, cause = _number(incident["start"]), _number(incident["end"]), str(incident["cause"])
-    told_apart = sum(parts.get(name, 0.0) for name in ("drain", "queue", "start"))
-    left = max(0.0, end - start - told_apart)  # unnoticed and loading
+    other_phases = sum(parts.get(name, 0.0) for name in ("drain", "queue", "start"))
+    left = max(0.0, end - start - other_phases)  # unnoticed and loading
     if "load" in parts:
         unnoticed = parts.get("detect", left - parts["load"])
     elif "detect" in parts:
@@ -186,11 +188,11 @@ def _number(value: Any) -> float:
 
 
 MOST_TOLD: Final = 5
-"""Changes that are told where there is room for few. [1]"""
+"""Changes that a short answer names. [1]"""
 
 
 def outcome_of(helps: WhatWouldHelp) -> Status:
-    """What the answer is worth."""
+    """How sure the answer is."""
     if not helps.best(MOST_TOLD):
         return Status.NO_RECOMMENDATION
     return Status.LOW_CONFIDENCE if helps.is_short else Status.RECOMMENDED

@@ -1,9 +1,9 @@
-"""Which GPUs a fine-tune needs, whether it fits and with what, how long it takes and what it costs.
+"""`mofa which`: the GPUs that a fine-tune needs, whether it fits, its time and its cost.
 
-Every device that there may be is asked for the best layout of every recipe, from one GPU of a
-machine up to all. A recipe is a method with what makes it smaller; of two recipes of a method the
-plainer stands first. The cheapest machine of a cloud that has so many GPUs gives price, main memory
-and network; a device without one has no price.
+For each device and each recipe, the best layout is searched, from one GPU of a machine up to all. A
+recipe is a method with settings that save memory; a method's recipes are tried plainest first.
+Price, main memory and network are those of the cheapest cloud machine with so many GPUs; a device
+without one has no price.
 """
 
 from __future__ import annotations
@@ -31,25 +31,23 @@ if TYPE_CHECKING:
     from mofa_model.search import SearchCase
 
 EVEN: Final = 0.5
-"""Chance of fitting below which a choice is none. [1]"""
+"""Least chance of fitting of a choice that is shown. [1]"""
 COUNTS: Final = (1, 2, 4, 8, 16)
 """Numbers of GPUs of one machine that are tried."""
-_ASIDE: Final = ("mofa-a", "mofa-b")
-"""Devices that nobody can rent or buy by that name: the paper's."""
-_NEEDED: Final = {"--model": "llama3-8b", "--tokens": "10M"}
+_OF_PAPER: Final = ("mofa-a", "mofa-b")
+"""Devices of the paper, which nobody can rent or buy by that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A method with what makes it smaller."""
+    """A method of fine-tuning with settings that save memory."""
 
     method: str
     words: str
     fields: Mapping[str, Any]
-    """What a question about a training says of it."""
+    """Its fields of a question about a training."""
     least_memory: Bytes
-    """Bytes of a parameter that stay on the devices: with less memory it is not tried. [B]"""
-
+    """Bytes on the devices for each parameter: with less memory the recipe is not tried. [B]"""
     constraints: tuple[str, ...] = ()
 
     @property
@@ -59,7 +57,7 @@ class Recipe:
 
     @property
     def plain(self) -> Recipe:
-        """The plainest recipe that its settings are compared with."""
+        """The recipe without settings, against which the settings are compared."""
         return RECIPES["lora" if self.method != "full" else "full"][0]
 
 
@@ -122,11 +120,11 @@ class Machine:
     """The cloud's machine, or the device where none is known."""
     device: str
     gpus: int
-    """GPUs of it that are used. [1]"""
+    """GPUs of the machine that the layout uses. [1]"""
     price: float | None
-    """Of all of it. [USD/s]"""
+    """Price of the whole machine. [USD/s]"""
     as_of: str
-    """When the price was read; empty where a user says it, or there is none."""
+    """When the price was read; empty for a price that a user states, or without a price."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +140,7 @@ class MemorySaving:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineChoice:
-    """A machine and a recipe with the best layout that it has."""
+    """A machine and a recipe with their best layout."""
 
     machine: Machine
     recipe: Recipe
@@ -151,7 +149,7 @@ class MachineChoice:
 
     @property
     def advice(self) -> Advice:
-        """The best layout that surely fits; where there is none, the one most likely to."""
+        """The best layout that surely fits; where there is none, the layout most likely to fit."""
         return self.sized.advice
 
     @property
@@ -178,7 +176,7 @@ class MachineChoice:
 
     @property
     def settings(self) -> tuple[MemorySaving, ...]:
-        """What makes it fit, the cheapest first."""
+        """The settings that make it fit, the cheapest first."""
         return _settings(self)
 
 
@@ -191,9 +189,9 @@ class WhichAnswer(UserAnswer):
     """Tokens of the whole run. [1]"""
     model: str
     machine_choices: tuple[MachineChoice, ...]
-    """What fits, best first; what may fit stands behind."""
+    """Choices that surely fit, best first; behind them those that may fit."""
     nearest: str
-    """What the smallest layout lacks, where nothing fits."""
+    """The lack of the smallest layout, where nothing fits."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -232,20 +230,20 @@ class WhichAnswer(UserAnswer):
 
     @property
     def _table(self) -> Table:
-        """The machines that were found, best first, with what each takes and costs."""
+        """The choices, best first, with memory, time and cost of each."""
         shown = self.machine_choices[: self.question.top]
         rows: list[tuple[Cell, ...]] = []
         for choice in shown:
-            figures = choice.advice.predicted
+            machine, predicted = choice.machine, choice.advice.predicted
             rows.append(
                 (
-                    f"{choice.machine.gpus} x {choice.machine.device}",
-                    "-" if choice.machine.name == choice.machine.device else choice.machine.name,
+                    f"{machine.gpus} x {machine.device}",
+                    "-" if machine.name == machine.device else machine.name,
                     choice.recipe.title,
                     in_percent(choice.fits),
-                    "-" if figures is None else f"{figures.memory_bytes.target / GIB:.1f} GiB",
+                    "-" if predicted is None else f"{predicted.memory_bytes.target / GIB:.1f} GiB",
                     _hours(choice.duration),
-                    "-" if choice.cost is None else _money(choice.cost),
+                    "-" if choice.cost is None else f"{choice.cost.target:,.2f} USD",
                 )
             )
         notes = []
@@ -253,25 +251,13 @@ class WhichAnswer(UserAnswer):
             notes.append(f"prices: on demand, read in {' and '.join(dates)}; --price says yours")
         if any(choice.cost is None for choice in shown):
             notes.append("-: no price of a machine with it was read; --price says yours")
-        if left := len(self.machine_choices) - len(shown):
-            bare = sum(choice.cost is None for choice in self.machine_choices[len(shown) :])
-            notes.append(
-                f"{left} more, {bare} of them without a price: --top {len(self.machine_choices)}"
-            )
-        return Table(
-            title=self._title,
-            columns=(
-                Column("GPUs", align="left"),
-                Column("machine"),
-                Column("method"),
-                Column("fits", align="right"),
-                Column("memory", align="right"),
-                Column("time", align="right"),
-                Column("cost", align="right"),
-            ),
-            rows=tuple(rows),
-            notes=tuple(notes),
-        )
+        if hidden := self.machine_choices[len(shown) :]:
+            bare = sum(choice.cost is None for choice in hidden)
+            top = len(self.machine_choices)
+            notes.append(f"{len(hidden)} more, {bare} of them without a price: --top {top}")
+        figures = (Column(name, align="right") for name in ("fits", "memory", "time", "cost"))
+        columns = (Column("GPUs", align="left"), Column("machine"), Column("method"), *figures)
+        return Table(title=self._title, columns=columns, rows=tuple(rows), notes=tuple(notes))
 
     @property
     def _first(self) -> Table:
@@ -281,16 +267,12 @@ class WhichAnswer(UserAnswer):
             ("recipe", first.recipe.words),
             ("layout", "" if strategy is None else short_strategy(strategy)),
         ]
-        rows += [
-            (
-                saving.words,
-                f"{saving.saved_memory / GIB:.1f} GiB less; a step takes {saving.costs:+.0%}",
-            )
-            for saving in first.settings
-        ]
-        rows += [("doubt", doubt) for doubt in first.advice.doubts]
-        more = (caveat for caveat in first.advice.caveats if caveat not in first.advice.doubts)
-        rows += [("condition", caveat) for caveat in more]
+        for saving in first.settings:
+            effect = f"{saving.saved_memory / GIB:.1f} GiB less; a step takes {saving.costs:+.0%}"
+            rows.append((saving.words, effect))
+        doubts, caveats = first.advice.doubts, first.advice.caveats
+        rows += [("doubt", doubt) for doubt in doubts]
+        rows += [("condition", caveat) for caveat in caveats if caveat not in doubts]
         return Table(
             title=f"With what: {first.machine.gpus} x {first.machine.device}",
             columns=(Column("setting"), Column("what it does", align="left")),
@@ -324,13 +306,9 @@ def which(
                 else:
                     lacks.append(result)
         advance(1.0 / len(devices))
-    choices = [
-        choice
-        for sure in (True, False)
-        for choice in _in_order(
-            [choice for choice in choices if (choice.fits >= SURE) is sure], question.by
-        )
-    ]
+    sure = [choice for choice in choices if choice.fits >= SURE]
+    unsure = [choice for choice in choices if choice.fits < SURE]
+    choices = [*_in_order(sure, question.by), *_in_order(unsure, question.by)]
     return WhichAnswer(
         question=question,
         run_tokens=tokens,
@@ -347,11 +325,11 @@ def _choices(
     tokens: int,
     parameters: float,
 ) -> Iterator[MachineChoice | tuple[float, str]]:
-    """What fits of a method on a device, up to the first that surely does; what the others lack, as
-    a share of the room and in words.
+    """The choices of a method on a device, up to the first that surely fits; for recipes that do not
+    fit, the share of the memory that they need and the reason in words.
 
-    Of one number of GPUs the plainest recipe that surely fits ends it: more GPUs cost as much or
-    more, and where time counts they were asked for first.
+    The plainest recipe that surely fits ends the search: more GPUs cost as much or more, and where
+    time counts they were tried first.
     """
     for machine in _machines(question, device):
         room = float(presets.device(machine.device).memory) * int(machine.gpus)
@@ -375,11 +353,11 @@ def _choices(
             if choice.fits >= SURE:
                 if question.by == "hardware" or not recipe.constraints:
                     return
-                break  # the next number of GPUs may do without, and cost less
+                break  # more GPUs may need no such constraint, and cost less
 
 
 _OBJECTIVES: Final = {"money": "least-gpu-hours", "time": "soonest", "hardware": "least-gpus"}
-"""What each size is best at."""
+"""The objective of the search of sizes, by --by."""
 
 
 def _in_order(choices: Sequence[MachineChoice], by: str) -> list[MachineChoice]:
@@ -402,7 +380,7 @@ def _ranked(choices: Sequence[MachineChoice], costs: Sequence[float]) -> list[Ma
 
 
 def _hardware(choice: MachineChoice) -> tuple[float, float, float]:
-    """GPUs, the memory of each, the time."""
+    """The order of --by hardware: GPUs, the memory of each, the time."""
     memory = float(presets.device(choice.machine.device).memory)
     return float(choice.machine.gpus), memory, choice.duration.target
 
@@ -419,23 +397,21 @@ def _best_of_each(choices: Sequence[MachineChoice], devices: int) -> Iterator[Ma
 
 def _tokens(question: WhichQuestion) -> int:
     """Tokens of the whole run. [1]"""
-    if question.model is None or (question.tokens is None and question.examples is None):
-        lacking = {
-            flag: example
-            for flag, example in _NEEDED.items()
-            if (question.model is None if flag == "--model" else question.tokens is None)
-            and not (flag == "--tokens" and question.examples is not None)
-        }
+    lacking = {}
+    if question.model is None:
+        lacking["--model"] = "llama3-8b"
+    if question.tokens is None and question.examples is None:
+        lacking["--tokens"] = "10M"
+    if lacking:
         raise Missing(lacking, also="or --examples N --length L in place of --tokens")
     if question.tokens is not None and question.examples is not None:
         raise BadValue("--examples", question.examples, "give --tokens, or --examples")
     if question.tokens is not None:
-        once = units.count(question.tokens, field="--tokens")
+        of_epoch = units.count(question.tokens, field="--tokens")
     else:
-        once = units.count(question.examples, field="--examples") * units.count(
-            question.length, field="--length"
-        )
-    tokens = round(once * question.epochs)
+        of_epoch = units.count(question.examples, field="--examples")
+        of_epoch *= units.count(question.length, field="--length")
+    tokens = round(of_epoch * question.epochs)
     if tokens < 1:
         flag = "--examples" if question.tokens is None else "--tokens"
         raise BadValue(flag, question.tokens or question.examples, "give one or more")
@@ -458,7 +434,7 @@ def _devices(question: WhichQuestion) -> Iterator[str]:
     words = [word.strip() for text in question.gpu for word in text.split(",")]
     for word in words:
         presets.resolve("devices", word, field="--gpu", also=training.DEVICE_HINT)
-    yield from words or (name for name in presets.names("devices") if name not in _ASIDE)
+    yield from words or (name for name in presets.names("devices") if name not in _OF_PAPER)
 
 
 def _machines(question: WhichQuestion, named: str) -> Iterator[Machine]:
@@ -482,9 +458,7 @@ def _machines(question: WhichQuestion, named: str) -> Iterator[Machine]:
 
 
 def _cheapest(device: str, count: int) -> str:
-    """The cheapest machine of a cloud that has so many of a device; empty where none has
-    a price.
-    """
+    """The cheapest cloud machine with so many of a device; empty where none has a price."""
     entry = presets.entry("devices", device)
     priced = [
         (units.parse(facts["price"], "USD/s"), name)
@@ -524,7 +498,7 @@ def _choice(
 
     request = training.request_of(_training(question, machine, recipe, tokens))
     size = size_of(replace(request, top=0), _OBJECTIVES[question.by])
-    if not size.fits:  # what may fit is told, with its chance
+    if not size.fits:  # a layout that may fit is shown as well, with its chance
         size = replace(size, advice=advise(replace(size.request, least_fits=0.0)))
     return MachineChoice(machine=machine, recipe=recipe, sized=size, question=question)
 
@@ -540,7 +514,7 @@ _SETTINGS: Final = {
 
 
 def _settings(choice: MachineChoice) -> tuple[MemorySaving, ...]:
-    """Each setting of the layout and of the recipe, against the same without it."""
+    """Each setting of the layout and of the recipe, compared with the same layout without it."""
     from mofa_model.advice.predictions import priced
     from mofa_model.strategy import AXES, Strategy
 
@@ -616,10 +590,6 @@ def _hours(time: Range) -> str:
     if time.target < HOUR:
         unit, size = "min", 60.0
     return f"{time.target / size:.3g} ({time.lower / size:.2g}-{time.upper / size:.2g}) {unit}"
-
-
-def _money(cost: Range) -> str:
-    return f"{cost.target:,.2f} USD"
 
 
 def _command(first: MachineChoice, question: WhichQuestion) -> str:

@@ -101,7 +101,7 @@ def test_a_frame_has_the_rows_of_the_csv(advice, capsys):
 
 
 def test_a_frame_without_its_library_says_what_to_install(advice, monkeypatch):
-    monkeypatch.setattr("mofa_model.answers.answer._module", lambda _: None)
+    monkeypatch.setattr("mofa_model.answers.answer.find_spec", lambda _: None)
     with pytest.raises(
         mofa.InputError, match="pandas or polars is not installed; pip install pandas"
     ):
