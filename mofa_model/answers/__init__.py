@@ -1,16 +1,17 @@
-"""Questions and their answers: what the command, Python and a page ask.
+"""Questions and their answers, the same for the command, for Python and for the pages.
 
 May import: everything in `mofa_model` but `cli` and `verbs`. Imported by: verbs, and `mofa_model`,
 which offers the functions.
 
-    questions  every question, its fields declared once
-    options    what a field of a question is: how command, Python and page ask it
-    answer     the Python function of a question, and what every answer can do
-    training   model, training and machines of a question; shared by `advise`, `explain` and `sweep`
+    questions  the options of every question, each declared here alone
+    options    an option in general: its flag, its parameter of Python, its field of a page
+    answer     the Python function of a question, and the methods of every answer
+    training   search cases and request of a question; shared by `advise`, `explain` and `sweep`
     job        failures and checkpoints of a question; shared by `ettr` and `simulate`
-    advise  explain  ettr  simulate  sweep    one file each: the function, its answer, its tables
-    what_if    the same questions on a page
-    pasted     what people have, answered; paste_question what it asks, paste_gaps what it leaves
-    open,
-               paste_script the script with the launch in it, paste_form the same on a page
+    given      files and servers that such questions name
+    advise  explain  ettr  simulate  sweep  which  check
+               one module each: the function, its answer, its tables
+    pasted     the answer to pasted texts; paste_gaps facts that they leave open, paste_question
+               the question that they ask, paste_script the script with the launch in it
+    forms      shared by the forms of pages: what_if, which_form and paste_form
 """

@@ -1,4 +1,4 @@
-"""An advice in its written forms: the ten-second answer in a few lines, tables, rows, a document."""
+"""An advice in its written forms: the ten-second answer in a few lines, tables, rows, document."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mofa_model.launch import Launch
 
 _DISTANCE: Final = (
-    "The error is predicted over measured step time - 1, by a fit without the run's group; `there` is"
-    " what differs."
+    "The error is predicted over measured step time - 1, by a fit without the run's group;"
+    " `there` is what differs."
 )
 SHOWN: Final = 3
 """Alternatives on one screen; one less beside runs to make."""
@@ -59,7 +59,7 @@ def _launched(launch: Launch) -> Table:
 
 
 def asked_tables(advice: Advice, launch: Launch | None = None) -> list[Table]:
-    """The tables of what a question asked for beside the advice: runs to make, sizes, the launch."""
+    """The tables that a question asked for beside the advice: runs to make, sizes, the launch."""
     tables = [_probes(advice)] if advice.probes else []
     tables += [_frontier(advice)] if advice.frontier else []
     return tables if launch is None else [*tables, _launched(launch)]

@@ -400,7 +400,7 @@ def _rate(job: Job, level: float) -> dict[str, float]:
 
 
 def _scatter(job: Job, steps: int, every: tuple[int, ...], window: float) -> dict[str, float]:
-    """Standard deviation of one run's ETTR; of several tiers, that from which most failures load."""
+    """Standard deviation of one run's ETTR, with the tier that most failures load from."""
     job = bare_of(job)
     rate = float(model.failure_rate(job))
     sources = laws.sources_of(job.reliability)

@@ -137,7 +137,7 @@ def _evidence_table(document: Mapping[str, Any], basis: Basis, bands: Mapping[st
 
 
 def _feature_table(features: Sequence[Feature]) -> Table:
-    """A table of a layout's features, with counts and errors of the measured runs that have each."""
+    """A table of a layout's features, with number and error of the measured runs that have each."""
     scopes = list(features[0].seen)
     columns = [Column("feature"), Column("value", align="left"), Column("beyond")]
     for number, name in enumerate(scopes):

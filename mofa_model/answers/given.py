@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from mofa_model.errors import BadFile, Missing
 from mofa_model.files import read_text
 from mofa_model.spec.recovery_classes import RecoveryClass
+from mofa_model.units import DAY
 
 if TYPE_CHECKING:
     from mofa_model.advice import Advice, Request
@@ -38,10 +39,9 @@ _SAVES: Final = frozenset({"save", "copy", "storage"})
 
 
 def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
-    """The job of an advised layout, as fields of `mofa ettr` and `mofa simulate`; empty without one."""
+    """The job of an advised layout, as fields of `mofa ettr` and `simulate`; empty without one."""
     from mofa_model.advice.predictions import job_of
     from mofa_model.estimate.model_states import checkpoint_size
-    from mofa_model.units import DAY
 
     if advice.strategy is None or advice.predicted is None:
         return {}
@@ -63,15 +63,17 @@ def of_layout(request: Request, advice: Advice) -> dict[str, Any]:
         "gpus_per_node": int(problem.cluster.gpus_per_node),
         "checkpoint_size": f"{float(size):.6g} B",
         "rate": float(f"{rate:.6g}"),
-        "classes": [
-            f"{mode.name}:{mode.rate.mean * DAY / max(rate, _LEAST):.9g}:{float(mode.recovery.mean):g} s"
-            f":{mode.recovery.law}:{mode.recovery.cv:g}:{mode.tier}"
-            for mode in advice.failures
-        ],
+        "classes": [_class_text(mode, rate) for mode in advice.failures],
     }
     if job.plan is not None:
         fields["recovery"] = job.plan.name
     return fields
+
+
+def _class_text(mode: FailureMode, rate: float) -> str:
+    """A recovery class as --class takes it; `rate` is of all classes, per node-day."""
+    share, time = mode.rate.mean * DAY / max(rate, _LEAST), mode.recovery
+    return f"{mode.name}:{share:.9g}:{float(time.mean):g} s:{time.law}:{time.cv:g}:{mode.tier}"
 
 
 def with_layout(question: Q) -> Q:
@@ -139,7 +141,7 @@ def live_profile(name: str) -> Profile:
 
 
 def live_evidence(url: str, profile: Profile, word: str) -> ByClass:
-    """A server's counts of failures in a profile's pool, weighted as they hold for the next 30 days.
+    """A server's counts of failures in a profile's pool, weighted as they hold for 30 days.
 
     `word` is the name or file by which people gave the profile. Where an operator runs, the
     profile's status holds the same counts.
@@ -171,7 +173,6 @@ def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
     from mofa_model.reliability.forecast import mixture, present_evidence
     from mofa_model.reliability.rates import JEFFREYS
     from mofa_model.spec.reliability import FailureMode, FailureRate, RecoveryTime
-    from mofa_model.units import DAY
 
     right = "write it by kubectl get failureledger NAME -o yaml"
     stream = Documents.parse(read_text(path, largest=LARGEST), path)
@@ -198,7 +199,9 @@ def modes_of_ledger(path: str, deepest: int) -> tuple[FailureMode, ...]:
         exposures, failed, recoveries, seconds = days.T
         if not exposures.sum():
             continue
-        failures, exposure = present_evidence(mixture(np.ones(len(days)), exposures, failed, ahead=_MONTH))
+        failures, exposure = present_evidence(
+            mixture(np.ones(len(days)), exposures, failed, ahead=_MONTH)
+        )
         mean = seconds.sum() / recoveries.sum() if recoveries.any() else recovery_class.seconds
         modes.append(
             FailureMode(

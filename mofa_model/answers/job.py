@@ -233,8 +233,8 @@ def _storage_times(
 
 
 def every_of(text: str | None, count: int) -> tuple[int, ...] | None:
-    """For each checkpoint tier, the saves of the nearest tier per save of it: with `1,10` the second
-    tier gets every tenth.
+    """For each checkpoint tier, saves of the nearest tier per own save: with `1,10` the second tier
+    gets every tenth.
     """
     if text is None:
         return None
@@ -330,8 +330,8 @@ def hangs_of(text: str) -> Hangs:
     share = _number_of(share_text, "--hang") if share_text else 1.0
     if not 0 <= share <= 1 or len(pauses) not in {0, 2, 3, 4}:
         right = (
-            "write TIMEOUT[:SHARE[:PAUSES:MEAN[:LAW[:CV]]]] with a share between 0 and 1 and pauses "
-            "a day, for example 15min:0.3 or 15min:0.3:24:5min:lognormal:1"
+            "write TIMEOUT[:SHARE[:PAUSES:MEAN[:LAW[:CV]]]] with a share between 0 and 1 and pauses"
+            " a day, for example 15min:0.3 or 15min:0.3:24:5min:lognormal:1"
         )
         raise BadValue("--hang", text, right)
     hangs = Hangs(timeout=time_of(timeout, "--hang"), share=share)

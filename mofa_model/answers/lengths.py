@@ -34,7 +34,7 @@ def documents_of(text: str, *, field: str) -> Lengths:
 
 
 def _shares(lengths: list[float]) -> Iterator[tuple[float, int]]:
-    """Lengths, each with its number of documents; many lengths as means of parts and the longest."""
+    """Lengths, each with its number of documents; of many, means of parts and the longest."""
     if len(set(lengths)) <= _PARTS:
         yield from ((length, lengths.count(length)) for length in sorted(set(lengths)))
         return

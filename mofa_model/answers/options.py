@@ -131,7 +131,7 @@ def argument(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(argument,))
 class UserQuestion:
-    """What somebody asks; subclasses are frozen dataclasses, with fields by `option` and `argument`."""
+    """A question; subclasses are frozen dataclasses with fields by `option` and `argument`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     options: ClassVar[dict[str, Option]] = {}

@@ -31,14 +31,15 @@ ASSUMED: Final = {"seq": (8192, 2048), "global_batch": (512, 64)}
 MOST: Final = 2
 """Most facts that a person at a terminal is asked for. [1]"""
 WORDS: Final = {
-    "gpu": "device", "gpus": "devices", "nodes": "nodes", "gpus_per_node": "devices of a node", "seq": "sequence",
-    "global_batch": "global batch", "micro_batch": "micro-batch", "lora_rank": "rank of adapters", "kv_heads": "KV heads",
-    "ffn": "width of the feed-forward part", "top_k": "experts of a token", "vocab": "vocabulary",
+    "gpu": "device", "gpus": "devices", "nodes": "nodes", "gpus_per_node": "devices of a node",
+    "seq": "sequence", "global_batch": "global batch", "micro_batch": "micro-batch",
+    "lora_rank": "rank of adapters", "kv_heads": "KV heads", "top_k": "experts of a token",
+    "ffn": "width of the feed-forward part", "vocab": "vocabulary",
     "dp": "data-parallel ranks", "interval": "steps between checkpoints",
 }  # fmt: skip
 _GIVEN: Final = {
-    "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "gpus_per_node": "gpus_per_node", "model": "model",
-    "seq": "sequence_length", "global_batch": "global_batch_size",
+    "gpu": "gpu", "gpus": "gpus", "nodes": "nodes", "gpus_per_node": "gpus_per_node",
+    "model": "model", "seq": "sequence_length", "global_batch": "global_batch_size",
 }  # fmt: skip
 """The field of the question that gives each fact."""
 MOST_NODES: Final = 512
@@ -81,8 +82,8 @@ def with_fewest(question: PasteQuestion, pasted_facts: PastedFacts) -> tuple[Pas
             )
             if size_of(request_of(advice_question), "least-gpus").fits:
                 return sized, (
-                    f"nobody says how many: {gpus} {gpu} are the fewest that surely hold it, of 1, 2, 4 and so on"
-                    " nodes, with nothing in main memory; --gpus changes it"
+                    f"nobody says how many: {gpus} {gpu} are the fewest that surely hold it, of 1,"
+                    " 2, 4 and so on nodes, with nothing in main memory; --gpus changes it"
                 )
     raise Missing(dict([ASKED["gpus"]]), also=f"none of up to {sizes[-1]} {gpu} surely holds it")
 
@@ -101,7 +102,8 @@ def with_usual_nodes(
     per_node = int(presets.cluster(question.gpu, 1).gpus_per_node)
     nodes = int(facts["nodes"].value)
     notes.append(
-        f"nobody says devices of a node: {per_node} are taken, as of the usual {question.gpu}; --gpus-per-node changes it"
+        f"nobody says devices of a node: {per_node} are taken, as of the usual {question.gpu};"
+        " --gpus-per-node changes it"
     )
     more = {
         "gpus_per_node": Fact(per_node, "assumed"),

@@ -1,5 +1,5 @@
-"""The question of `mofa advise` that pasted texts ask: model, machines, batch, precision, tuning and
-layout.
+"""The question of `mofa advise` that pasted texts ask: model, machines, batch, precision, tuning
+and layout.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _USUAL_VOCABULARY: Final = 50304
 """GPT-2's vocabulary of 50,257, rounded up to a multiple of 128. [1]"""
 _GATE_SWITCHES: Final = ("swiglu", "use_swiglu", "glu_activation", "is_llama_config")
 _GATE_NAMES: Final = (
-    "activation_type", "hidden_act", "activation_function", "ffn_type", "mlp_type", "glu_activation",
-    "type", "model_type", "model_config_name",
+    "activation_type", "hidden_act", "activation_function", "ffn_type", "mlp_type",
+    "glu_activation", "type", "model_type", "model_config_name",
 )  # fmt: skip
 _GATED: Final = r"swiglu|silu|geglu|llama|mistral|mixtral|qwen"
 _FP8_RECIPES: Final = {
@@ -53,8 +53,8 @@ _FP8_RECIPES: Final = {
 def question_for(
     question: PasteQuestion, pasted_facts: PastedFacts
 ) -> tuple[AdviceQuestion, list[str]]:
-    """The question of `mofa advise` that texts ask, and a note on each fact of theirs that it leaves
-    out or assumes.
+    """The question of `mofa advise` that texts ask, with a note on each fact that it leaves out or
+    assumes.
     """
     facts, notes = pasted_facts.facts, list[str]()
     changed = question.changed_fields()
@@ -93,11 +93,11 @@ def question_for(
 
 
 def _layout_option(layout: str, run: RunSeen, notes: list[str]) -> dict[str, str]:
-    """The option of a layout that was read: --current, --planned or --failed, by how its run ended."""
+    """The option of a layout that was read, by its run's end: --current, --planned, --failed."""
     if not layout:
         if run in {RunSeen.HOST_FULL, RunSeen.DEVICE_FULL}:
-            note = "it ran out of memory, and nobody says with which layout: the answer leaves that out"
-            notes.append(note)
+            unknown_layout = "nobody says with which layout: the answer leaves that out"
+            notes.append(f"it ran out of memory, and {unknown_layout}")
         return {}
     if run is RunSeen.TRAINED:
         return {"current": layout}
@@ -162,7 +162,7 @@ def _model(pasted_facts: PastedFacts, notes: list[str]) -> str:
 
 
 def model_called(named: str, notes: list[str]) -> str:
-    """A model by its name: its preset, a file, a shape or a known id, else the preset most like it."""
+    """A model by its name: its preset, a file, a shape or a known id; else a preset like it."""
     if preset := preset_named(named):
         return preset
     try:
@@ -226,7 +226,8 @@ def _tuning(
         fields["task"] = "dpo"
     elif task and task not in {"pre-training", "full fine-tune", "lora", "qlora", "dpo", "sft"}:
         notes.append(
-            f"{task}: its generation and its other models are not priced; the answer is for training the model"
+            f"{task}: its generation and its other models are not priced; the answer is for"
+            " training the model"
         )
     return fields
 
@@ -276,8 +277,8 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
 
 
 def _own_words(pasted_facts: PastedFacts, gpus: int, layers: int | None) -> str:
-    """The command, where its trainer reads all of the layout in it; empty where a part of the layout
-    stands in a file or a variable.
+    """The command, where its trainer reads all of the layout in it; empty where a part of it stands
+    in a file or a variable.
     """
     from mofa_model.launch import read as read_launch
 
@@ -329,7 +330,7 @@ def _by_command(pasted_facts: PastedFacts, name: str) -> bool:
 
 
 def _open_degree(pasted_facts: PastedFacts) -> str:
-    """The first degree of the layout that is a variable without a value; empty where there is none."""
+    """The first degree of the layout that is a variable without a value; empty without one."""
     rows = keys_of(pasted_facts.trainer)
     keys = {key for fact in ("tp", "pp", "cp", "ep", "micro_batch") for key in rows[fact]}
     for setting in pasted_facts.settings:
@@ -344,7 +345,7 @@ _NAMES_FILE: Final = re.compile(
 
 
 def _elsewhere(pasted_facts: PastedFacts) -> str:
-    """The file of DeepSpeed or Accelerate that a command names and that was not given; else empty."""
+    """The file of DeepSpeed or Accelerate that a command names and nobody gave; else empty."""
     if pasted_facts.command is None or any(
         setting.path.startswith(("zero_optimization", "deepspeed_config.", "distributed_type"))
         for setting in pasted_facts.settings
@@ -398,12 +399,12 @@ def _runnable(
 
 
 BELIEVED: Final = 1.5
-"""Factor by which the predicted memory of a layout may exceed the device's before it is doubted. [1]"""
+"""Factor by which the predicted memory of a layout that runs may exceed the device's. [1]"""
 
 
 def _believed(question: AdviceQuestion, notes: list[str], *, is_whole: bool) -> AdviceQuestion:
-    """The question without a layout that needs far too much memory for one that runs: the texts must
-    lack a part of it, such as sharding or offloading.
+    """The question without a layout that needs far too much memory to run: the texts must lack a
+    part of it, such as sharding or offloading.
 
     `is_whole` tells that no part of it can be missing; then it stays if it states its sharding.
     """
@@ -423,7 +424,8 @@ def _believed(question: AdviceQuestion, notes: list[str], *, is_whole: bool) -> 
         return question
     may = "" if question.current else "it cannot start, or "
     notes.append(
-        f"{layout} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer leaves it out"
+        f"{layout} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer"
+        " leaves it out"
     )
     return without_layout(question)
 

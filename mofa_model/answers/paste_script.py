@@ -75,13 +75,13 @@ def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
     """
     if trainer == _ALL_IN_A_FILE:
         return (
-            f"{trainer} reads all of the launch from its file, and the command may say other things:"
-            " launch.sh starts it"
+            f"{trainer} reads all of the launch from its file, and the command may say other"
+            " things: launch.sh starts it"
         )
     if trainer in _BY_FILE and _BARE_DEEPSPEED.search(script):
         return (
-            f"its --deepspeed names no file, so its program reads other options than {trainer} writes:"
-            " launch.sh starts it"
+            f"its --deepspeed names no file, so its program reads other options than {trainer}"
+            " writes: launch.sh starts it"
         )
     if trainer == "nemo" and _FIRST_NEMO.search(script) is not None:
         own = "NeMo 1"
@@ -95,7 +95,7 @@ def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
 
 
 def _other_recipe(words: Sequence[str], launch: Launch) -> str:
-    """Why a command of torchtune cannot take a launch: another recipe reads other keys; else empty."""
+    """Why a command of torchtune cannot take a launch, if its recipe is another one; else empty."""
     own = next((word for word in words if word.endswith(("_distributed", "_single_device"))), "")
     if launch.trainer != torchtune.TRAINER or not own or own in launch.arguments:
         return ""
@@ -148,6 +148,6 @@ def _lost(strategy: Strategy, changed: Sequence[Pasted], written: Sequence[str])
     if state == advised or (not state and (files or advised == "replicated")):
         return ""
     return (
-        f"its command says optimizer={state or 'replicated'} and the advice {advised}, which stands in"
-        f" {' and '.join(written) or 'its file'}: launch.sh starts it"
+        f"its command says optimizer={state or 'replicated'} and the advice {advised}, which stands"
+        f" in {' and '.join(written) or 'its file'}: launch.sh starts it"
     )

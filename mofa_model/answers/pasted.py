@@ -1,7 +1,7 @@
 """The answer to pasted texts: scripts, files of settings, models, machines, or several of them.
 
-`texts_of` and `beside` read the texts, `mofa_model.pasted` finds facts in them, `paste_gaps.py` fills
-what they leave open, `paste_question.py` makes the question of `mofa advise`.
+`texts_of` and `beside` read the texts, `mofa_model.pasted` finds facts in them, `paste_gaps.py`
+fills what they leave open, `paste_question.py` makes the question of `mofa advise`.
 """
 
 from __future__ import annotations
@@ -265,9 +265,13 @@ def _taken_out(pasted: Pasted) -> Pasted:
 
 
 def answered(
-    question: PasteQuestion, texts: Sequence[Pasted], advance: Callable[[float], None] = lambda _: None,
-    launched_by: str = "", *, assumes: bool = False,
-) -> PasteAnswer:  # fmt: skip
+    question: PasteQuestion,
+    texts: Sequence[Pasted],
+    advance: Callable[[float], None] = lambda _: None,
+    launched_by: str = "",
+    *,
+    assumes: bool = False,
+) -> PasteAnswer:
     """Advice for texts. With `assumes`, usual values stand for a sequence and a batch that a script
     may state in a file that is not here; of other texts they are assumed in any case.
     """
@@ -351,6 +355,6 @@ def _check(pasted_facts: PastedFacts, texts: Sequence[Pasted]) -> None:
     if texts and not pasted_facts.facts and any(_CRASHED.search(pasted.text) for pasted in texts):
         raise BadFile(
             texts[0].name,
-            "is a log of a crash that says nothing of its training; give the script that was started, or the"
-            " log from its first line",
+            "is a log of a crash that says nothing of its training; give the script that was"
+            " started, or the log from its first line",
         )

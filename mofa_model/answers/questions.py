@@ -37,8 +37,8 @@ _RUNS: Final = "short runs"
 _SIMULATION: Final = "simulation"
 _POOL: Final = "several jobs in one pool"
 _HANG: Final = (
-    "failures that end no process until this timeout, and their share of all, for example 15min:0.3;"
-    " PAUSES:MEAN[:LAW[:CV]] after that are pauses of a day that look alike, as 24:5min"
+    "failures that end no process until this timeout, and their share of all, for example"
+    " 15min:0.3; PAUSES:MEAN[:LAW[:CV]] after that are pauses of a day that look alike, as 24:5min"
 )
 _PLANS: Final = (
     "recovery plans to choose from, NAME[:KEY=VALUE…][+NAME]: restart, in-place, retry, stand-in,"
@@ -134,8 +134,8 @@ class TrainingQuestion(UserQuestion):
     documents: str | None = option(
         text,
         "--documents L[:SHARE],…",
-        "lengths of the documents that are packed into a sequence, 512:3,8k, or a file of lengths or"
-        " rows; after padded, each is a sequence, padded to the longest of its micro-batch",
+        "lengths of the documents that are packed into a sequence, 512:3,8k, or a file of lengths"
+        " or rows; after padded, each is a sequence, padded to the longest of its micro-batch",
     )
     imbalance: Number | None = option(
         number,
@@ -266,7 +266,8 @@ class LayoutQuestion(TrainingQuestion):
     failed: str | None = option(
         text,
         "--failed LAYOUT[:host]",
-        "the same of a layout that ran out of a device's memory, or of its node's: it is not chosen again",
+        "the same of a layout that ran out of a device's memory, or of its node's: it is not chosen"
+        " again",
     )
     constraints: Names = option(
         names, "--constraint AXIS=…", "fix, list or bound an axis: tp=1,2, pp<=8", default=()
@@ -649,8 +650,8 @@ class SimulateQuestion(ReliabilityQuestion):
     jobs: Names = option(
         names,
         "--job NAME:NODES:TRAINING[:PRIORITY[:ARRIVES]]",
-        "a job of a pool of --nodes nodes, the training that it needs without any loss, who is served"
-        " first, and when it comes, for example big:48:20d:2:1d",
+        "a job of a pool of --nodes nodes, the training that it needs without any loss, who is"
+        " served first, and when it comes, for example big:48:20d:2:1d",
         default=(),
         group=_POOL,
     )

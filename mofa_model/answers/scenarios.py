@@ -25,17 +25,19 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
     from mofa_model.spec.recovery_plans import PLANS, Replicas
     from mofa_model.spec.reliability import RecoveryTime
 
-    plan, rel = job.plan or PLANS["classes"], job.reliability
+    plan, reliability = job.plan or PLANS["classes"], job.reliability
     layout = job.redundancy or Replicas()
-    if rel.law.kind != "exponential" or not rel.failures_during_recovery:
-        raise BadValue("--law", rel.law.kind, "nodes fail one by one: leave it out with --recovery")
+    if reliability.law.kind != "exponential" or not reliability.failures_during_recovery:
+        raise BadValue(
+            "--law", reliability.law.kind, "nodes fail one by one: leave it out with --recovery"
+        )
     nodes, count = int(job.nodes), int(min(float(layout.count), float(job.nodes)))
     copied = plan.peers > 0
-    sources = laws.sources_of(replace(rel, hangs=None))
-    small = {d.name for d in rel.domains if d.nodes <= nodes / count}
+    sources = laws.sources_of(replace(reliability, hangs=None))
+    small = {domain.name for domain in reliability.domains if domain.nodes <= nodes / count}
 
     def takes(name: str) -> str:
-        if name in {d.name for d in rel.domains}:
+        if name in {domain.name for domain in reliability.domains}:
             return drawing.DOMAIN if name in small else drawing.JOB
         if stops_job(name):
             return drawing.JOB
@@ -47,8 +49,8 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
         tier = source.tier + 1 if deep else 0 if copied else source.tier
         return _cause(source, tier=tier, takes=what)
 
-    hangs, state = rel.hangs, float(layout.state)
-    repair = RecoveryTime(mean=rel.repair, law="exponential")
+    hangs, state = reliability.hangs, float(layout.state)
+    repair = RecoveryTime(mean=reliability.repair, law="exponential")
     return events.PlannedScenario(
         nodes=nodes,
         rate=float(model.failure_rate(job)) / nodes,
@@ -61,10 +63,10 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
             *((state / min(plan.peer_bandwidth, float(layout.link)),) * copied),
             *map(float, job.background),
         ),
-        slowdown=float(rel.slowdown),
+        slowdown=float(reliability.slowdown),
         whole=plan.whole,
         attempts=plan.attempts,
-        attempt=attempt_time(plan, rel.classes),
+        attempt=attempt_time(plan, reliability.classes),
         success=plan.success,
         spares=plan.spares,
         takeover=plan.takeover,
@@ -83,7 +85,7 @@ def planned_scenario(job: Job, steps: int, every: tuple[int, ...]) -> PlannedSce
         hang_share=0.0 if hangs is None else float(hangs.share),
         pauses=0.0 if hangs is None else float(hangs.pauses),
         pause=drawing.AT_ONCE if hangs is None else hangs.pause,
-        broken=rel.spares,
+        broken=reliability.spares,
         repair=repair,
     )
 

@@ -247,8 +247,8 @@ def with_layout(question: LayoutQuestion, request: Request) -> Request:
     flag = question.options[name].flag
     if layouts:
         right = (
-            "give --current for a layout that runs, --planned for one that did not run yet, or --failed for"
-            " one that ran out of memory"
+            "give --current for a layout that runs, --planned for one that did not run yet, or"
+            " --failed for one that ran out of memory"
         )
         raise BadValue(flag, text, right)
     layout = layout_of(text.removesuffix(OF_HOST), request.problems[0], flag)

@@ -293,7 +293,10 @@ def effective_line(paid: float, effective: float, window_days: float) -> str:
     'Of 1,000 GPU-hours paid in 30 days 870 trained and were kept: 87.0%.'
     """
     share = effective / paid if paid else 0.0
-    return f"Of {paid:,.0f} GPU-hours paid in {window_days:.3g} days {effective:,.0f} trained and were kept: {share:.1%}."
+    return (
+        f"Of {paid:,.0f} GPU-hours paid in {window_days:.3g} days {effective:,.0f} trained and were"
+        f" kept: {share:.1%}."
+    )
 
 
 def verdict_of(remedy: Remedy) -> str:

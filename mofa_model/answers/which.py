@@ -325,8 +325,8 @@ def _choices(
     tokens: int,
     parameters: float,
 ) -> Iterator[MachineChoice | tuple[float, str]]:
-    """The choices of a method on a device, up to the first that surely fits; for recipes that do not
-    fit, the share of the memory that they need and the reason in words.
+    """The choices of a method on a device, up to the first that surely fits; for recipes that do
+    not fit, the share of the memory that they need and the reason in words.
 
     The plainest recipe that surely fits ends the search: more GPUs cost as much or more, and where
     time counts they were tried first.

@@ -5,9 +5,10 @@ operator's page.
 
 markup    elements, forms, and the frame of a page
 figures   pictures as SVG, each with the same numbers as text
-advice    one advice: what a page needs of it, and its sections
-what_if   the page of `mofa ui`, and what a notebook shows
-paste     the page of `mofa ui` that reads what people have
+advice    the sections of one advice
+what_if   the first page of `mofa ui`, and the view of an answer in a notebook
+paste     the page of `mofa ui` for pasted texts and files
+which     the page of `mofa ui` with the GPUs of a fine-tune
 """
 
 from mofa_model.page.advice import (

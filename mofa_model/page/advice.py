@@ -1,4 +1,4 @@
-"""One advice as a page: what to run, what to expect of it, and the other choices."""
+"""One advice as a page: the layout to run, its predicted figures, and the other choices."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _MOODS: Final = {"Recommended": "good", "LowConfidence": "warn"}
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceView:
-    """An advice with what a page draws of its strategy; it crosses from a worker process."""
+    """An advice with the numbers of its pictures; workers send it to other processes."""
 
     advice: Advice
     """The advice."""
     step_parts: Mapping[str, float] = field(default_factory=dict)
-    """Terms of the step, with the factor that running jobs or short runs taught. [s]"""
+    """Terms of the step, times the factor learned from running jobs or short runs. [s]"""
     memory_parts: Mapping[str, float] = field(default_factory=dict)
     """Terms of the fullest stage's memory. [B]"""
     curve: tuple[CurvePoint, ...] = ()
@@ -89,10 +89,11 @@ def advice_page(view: AdviceView) -> str:
 
 
 def brief_list(lines: Sequence[tuple[str, str]]) -> ET.Element:
-    """The ten-second answer: what each line is about, and what it says."""
-    # A command is copied as it is.
-    texts = ((word, sentence if word == "next" else in_short(sentence)) for word, sentence in lines)
-    rows = (el("div", el("dt", word), el("dd", sentence)) for word, sentence in texts)
+    """The ten-second answer: the subject of each line, and its sentence."""
+    rows = []
+    for word, sentence in lines:
+        shown = sentence if word == "next" else in_short(sentence)  # people copy the command
+        rows.append(el("div", el("dt", word), el("dd", shown)))
     return el("dl", *rows, class_="brief")
 
 
@@ -104,7 +105,7 @@ def folded(view: AdviceView, *, is_open: bool = False) -> ET.Element:
 
 
 def in_short(sentence: str) -> str:
-    """A sentence with its layouts in the short form; the long one has its own place.
+    """A sentence with its layouts in the short form.
 
     >>> in_short("tp=8,pp=1,cp=1,ep=1,dp=4,vpp=1,mbs=1,sp=true on 32 GPUs: 4.4 s a step")
     'tp8 dp4 mbs1 sp distributed on 32 GPUs: 4.4 s a step'
@@ -113,7 +114,7 @@ def in_short(sentence: str) -> str:
     def short(match: re.Match[str]) -> str:
         try:
             return short_strategy(parse_strategy(match[0]))
-        except MofaError:  # somebody else's words
+        except MofaError:  # it only looks like a layout
             return match[0]
 
     return _LAYOUT.sub(short, sentence)
@@ -122,7 +123,7 @@ def in_short(sentence: str) -> str:
 def advice_sections(view: AdviceView, *, without_status: bool = False) -> list[ET.Element]:
     """The sections of the page between heading and footer.
 
-    `without_status` leaves out status and explanation, where the page has said them already.
+    `without_status` leaves out status and explanation, for pages that show them elsewhere.
     """
     advice = view.advice
     status = advice.status.value
@@ -143,7 +144,7 @@ def advice_sections(view: AdviceView, *, without_status: bool = False) -> list[E
 
 
 def _key(advice: Advice) -> list[ET.Element]:
-    """The figures that people look for first."""
+    """The main figures of the advice."""
     if (p := advice.predicted) is None:
         return []
     memory, ends = _band(p.memory_bytes, lambda x: f"{x / GIB:.1f}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
-from mofa_model.page.markup import el
+from mofa_model.page.markup import Node, el
 from mofa_model.records import dataclass
 from mofa_model.units import Range
 
@@ -25,11 +25,11 @@ PLAIN: Final = (
 COLORS: Final = tuple(f"var(--c{number},{plain})" for number, plain in enumerate(PLAIN))
 _WIDE: Final = 720.0
 _TICKS: Final = (1.0, 10.0, 60.0, 300.0, 1200.0, 3600.0, 4 * 3600.0, 86400.0, 7 * 86400.0)
-"""Times that an axis names. [s]"""
+"""Times with a label on an axis. [s]"""
 _MARKED: Final = 24
-"""Points of a line that are marked one by one. [1]"""
+"""Most points of a line that has a dot at each. [1]"""
 _FAR: Final = 20.0
-"""Ratio of the ends beyond which an axis is logarithmic. [1]"""
+"""Ratio of the ends of an axis from which it is logarithmic. [1]"""
 
 
 def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.Element:
@@ -39,30 +39,29 @@ def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.El
     bars, swatches, x = [], [], 0.0
     for number, (name, size) in enumerate(kept.items()):
         color, width = COLORS[number % len(COLORS)], _WIDE * size / total
-        label = f"{name}: {show.format(size)} ({size / total:.1%})"
+        label, style = f"{name}: {show.format(size)} ({size / total:.1%})", f"fill:{color}"
         bars.append(
-            el(
-                "rect",
-                el("title", label),
-                x=x,
-                y=0.0,
-                width=width,
-                height=34.0,
-                style=f"fill:{color}",
-            )
+            el("rect", el("title", label), x=x, y=0.0, width=width, height=34.0, style=style)
         )
         swatches.append(el("li", el("span", style=f"background:{color}"), label))
         x += width
-    drawn = el(
-        "svg",
-        el("title", title),
-        *bars,
-        viewBox=f"0 0 {_WIDE:g} 34",
-        width=_WIDE,
-        height=34.0,
-        role="img",
-    )
-    return el("figure", drawn, el("ul", *swatches, class_="swatches"))
+    picture = _svg(_WIDE, 34.0, el("title", title), *bars)
+    return el("figure", picture, el("ul", *swatches, class_="swatches"))
+
+
+def _svg(width: float, height: float, *children: Node) -> ET.Element:
+    """A picture of some size, in pixels."""
+    box = f"0 0 {width:g} {height:g}"
+    return el("svg", *children, viewBox=box, width=width, height=height, role="img")
+
+
+def _rules(left: float, right: float, labels: Iterable[tuple[str, float]]) -> list[ET.Element]:
+    """Horizontal lines across a picture, each at its height and with its label."""
+    rules = []
+    for label, y in labels:
+        rules.append(el("path", d=f"M{left:g} {y:.1f}H{right:g}", class_="axis"))
+        rules.append(el("text", label, x=left - 6, y=y + 4, text_anchor="end", class_="soft"))
+    return rules
 
 
 def curve(
@@ -83,11 +82,12 @@ def curve(
     low, high = (low, high) if high > low else (low - 0.01, high + 0.01)
     low = max(low, high - 4 * max(high - max(point[2] for point in points), 0.25 * (high - low)))
 
+    def column(x: float) -> float:
+        return round(left + (right - left) * (x - xs[0]) / ((xs[-1] - xs[0]) or 1.0), 1)
+
     def place(x: float, y: float) -> str:
-        span = (xs[-1] - xs[0]) or 1.0
         share = (max(low, min(high, y)) - low) / (high - low)
-        across = left + (right - left) * (x - xs[0]) / span
-        return f"{across:.1f},{bottom - (bottom - top) * share:.1f}"
+        return f"{column(x):.1f},{bottom - (bottom - top) * share:.1f}"
 
     band = [place(x, p[3]) for x, p in zip(xs, points, strict=True)]
     band += [place(x, p[1]) for x, p in reversed(list(zip(xs, points, strict=True)))]
@@ -96,15 +96,13 @@ def curve(
         el("title", title),
         el("desc", f"{up} over {across}, from {_shown(points[0][0])} to {_shown(points[-1][0])}."),
     ]
-    for share in (0.0, 0.5, 1.0):
-        y = low + share * (high - low)
-        label_y = bottom - (bottom - top) * share
-        children.append(el("path", d=f"M{left:g} {label_y:.1f}H{right:g}", class_="axis"))
-        children.append(
-            el("text", f"{y:.1%}", x=left - 6, y=label_y + 4, text_anchor="end", class_="soft")
-        )
+    labels = [
+        (f"{low + share * (high - low):.1%}", bottom - (bottom - top) * share)
+        for share in (0.0, 0.5, 1.0)
+    ]
+    children += _rules(left, right, labels)
     for seconds in (tick for tick in _TICKS if points[0][0] <= tick <= points[-1][0]):
-        x = float(place(math.log10(seconds), low).split(",")[0])
+        x = column(math.log10(seconds))
         children.append(el("path", d=f"M{x:.1f} {bottom:g}v5", class_="axis"))
         children.append(
             el("text", _shown(seconds), x=x, y=bottom + 18, text_anchor="middle", class_="soft")
@@ -114,27 +112,13 @@ def curve(
         el("polyline", points=line, style=f"fill:none;stroke:{COLORS[0]};stroke-width:2")
     )
     if mark is not None:
-        x = float(place(math.log10(mark[0]), low).split(",")[0])
+        x = column(math.log10(mark[0]))
         style = f"stroke:{COLORS[1]};stroke-width:1.5;stroke-dasharray:4 3"
         children.append(el("path", d=f"M{x:.1f} {top:g}V{bottom:g}", style=style))
         side, shift = ("end", -6) if x > _WIDE / 2 else ("start", 6)
         children.append(el("text", mark[1], x=x + shift, y=bottom - 8, text_anchor=side))
-    drawn = el(
-        "svg",
-        *children,
-        viewBox=f"0 0 {_WIDE:g} {height:g}",
-        width=_WIDE,
-        height=height,
-        role="img",
-    )
-    return el(
-        "figure",
-        drawn,
-        el(
-            "figcaption",
-            f"{up} over {across}. The shaded band is what the failure rate leaves open.",
-        ),
-    )
+    caption = f"{up} over {across}. The shaded band is what the failure rate leaves open."
+    return el("figure", _svg(_WIDE, height, *children), el("figcaption", caption))
 
 
 def checkpoint_curve(
@@ -170,29 +154,20 @@ def band(
     description = f"{title}: {words[0]} {show.format(target)}, "
     description += f"between {show.format(lower)} and {show.format(upper)}"
     description += "" if seen is None else f"; {words[1]} {show.format(seen)}"
-    x = 0.0 if seen is None else place(seen)
-    diamond = (
-        el("path", d=f"M{x:.1f} 3l7 8l-7 8l-7 -8z", style=f"fill:{COLORS[1]}")
-        if seen is not None
-        else None
-    )
-    return el(
-        "svg",
+    diamond = None
+    if seen is not None:
+        path = f"M{place(seen):.1f} 3l7 8l-7 8l-7 -8z"
+        diamond = el("path", d=path, style=f"fill:{COLORS[1]}")
+    width, plain, faint = max(2.0, place(upper) - place(lower)), f"fill:{COLORS[0]}", ";opacity:.35"
+    return _svg(
+        300.0,
+        22.0,
         el("title", description),
         el("path", d="M0 11H300", class_="axis"),
-        el(
-            "rect",
-            x=place(lower),
-            y=6.0,
-            width=max(2.0, place(upper) - place(lower)),
-            height=10.0,
-            rx=3.0,
-            style=f"fill:{COLORS[0]};opacity:.35",
-        ),
-        el("rect", x=place(target) - 1.5, y=3.0, width=3.0, height=16.0, style=f"fill:{COLORS[0]}"),
+        el("rect", x=place(lower), y=6.0, width=width, height=10.0, rx=3.0, style=plain + faint),
+        el("rect", x=place(target) - 1.5, y=3.0, width=3.0, height=16.0, style=plain),
         diamond,
-        viewBox="0 0 300 22", width=300.0, height=22.0, role="img",
-    )  # fmt: skip
+    )
 
 
 def _shown(seconds: float) -> str:
@@ -253,12 +228,8 @@ def lines(title: str, drawing: LineDrawing) -> ET.Element:
         el("title", title),
         el("desc", f"{drawing.up} over {drawing.across}, as in the table beside it."),
     ]
-    for share in (0.0, 0.5, 1.0):
-        y = low + share * (high - low)
-        children.append(el("path", d=f"M{left:g} {over(y):.1f}H{right:g}", class_="axis"))
-        children.append(
-            el("text", written(y), x=left - 6, y=over(y) + 4, text_anchor="end", class_="soft")
-        )
+    levels = [low + share * (high - low) for share in (0.0, 0.5, 1.0)]
+    children += _rules(left, right, ((written(y), over(y)) for y in levels))
     children += [
         el("text", named(x), x=place(x), y=bottom + 18, text_anchor="middle", class_="soft")
         for x in places[:: max(1, len(places) // 8)]
@@ -284,13 +255,6 @@ def lines(title: str, drawing: LineDrawing) -> ET.Element:
             )
         if name:
             swatches.append(el("li", el("span", style=f"background:{color}"), name))
-    svg = el(
-        "svg",
-        *children,
-        viewBox=f"0 0 {_WIDE:g} {height:g}",
-        width=_WIDE,
-        height=height,
-        role="img",
-    )
     legend = el("ul", *swatches, class_="swatches") if swatches else None
-    return el("figure", svg, legend, el("figcaption", f"{drawing.up} over {drawing.across}."))
+    caption = el("figcaption", f"{drawing.up} over {drawing.across}.")
+    return el("figure", _svg(_WIDE, height, *children), legend, caption)

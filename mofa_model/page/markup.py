@@ -13,10 +13,10 @@ from mofa_model.records import dataclass
 from mofa_model.terminal import without_steering
 
 Node: TypeAlias = "ET.Element | str | None"
-"""What an element may hold: elements, text, or nothing."""
+"""A child of an element: an element, text, or nothing."""
 
 NARROW: Final = 2
-"""Columns that a phone has room for. [1]"""
+"""Most columns that a phone has room for. [1]"""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'",
@@ -196,15 +196,10 @@ def page(
     title: str, *body: Node, links: Sequence[tuple[str, str]] = (), foot: str = ""
 ) -> ET.Element:
     """A whole page: a link past the header, landmarks, the style."""
-    navigation = (
-        el(
-            "nav",
-            el("ul", *(el("li", el("a", name, href=to)) for name, to in links)),
-            aria_label="Main",
-        )
-        if links
-        else None
-    )
+    navigation = None
+    if links:
+        items = (el("li", el("a", name, href=address)) for name, address in links)
+        navigation = el("nav", el("ul", *items), aria_label="Main")
     return el(
         "html",
         el(
@@ -226,7 +221,7 @@ def page(
 
 
 def text(element: ET.Element) -> str:
-    """An element as HTML, a whole page with its document type; characters that steer are spaces."""
+    """An element as HTML, a page with its document type; control characters become spaces."""
     written = without_steering(ET.tostring(element, encoding="unicode", method="html"))
     return f"<!doctype html>\n{written}\n" if element.tag == "html" else written
 
@@ -238,17 +233,17 @@ class FormField:
     name: str
     """Its name in the address: the parameter of the question."""
     label: str
-    """What people call it."""
+    """Its name on the page."""
     hint: str = ""
-    """What may be written."""
+    """A few words on its value."""
     choices: tuple[str, ...] = ()
-    """What there is to choose from; empty where anything may be written."""
+    """Values to choose from; without `only`, they are suggestions."""
     only: bool = False
-    """Whether nothing else may be written than one of the choices."""
+    """Whether the choices are the only allowed values."""
     empty: str = "any"
-    """What the empty one of them means."""
+    """The label of the empty choice."""
     look: str = "line"
-    """`line`, `text` for one of many lines, `file` for files that are chosen or dropped."""
+    """`line`, `text` for a field of many lines, `file` for files that are chosen or dropped."""
 
 
 def form(
@@ -261,8 +256,8 @@ def form(
     look: str = "ask",
     is_sent: bool = False,
 ) -> ET.Element:
-    """A form without scripts; it asks by its address, so that an answer can be shared, or sends
-    what is too long for one.
+    """A form without scripts. Its answer has an address that can be shared; with `is_sent` the form
+    is posted, because its texts are too long for an address.
     """
     content = [
         _field(field, values.get(field.name, ""), errors.get(field.name, "")) for field in fields
@@ -279,7 +274,7 @@ def form(
 
 
 def form_errors(errors: Mapping[str, str], fields: Sequence[FormField]) -> list[Node]:
-    """What cannot be right, each with a link to its field; empty where all is well."""
+    """The errors of a form, each with a link to its field; empty without errors."""
     if not errors:
         return []
     labels = {field.name: field.label for field in fields}
@@ -289,14 +284,8 @@ def form_errors(errors: Mapping[str, str], fields: Sequence[FormField]) -> list[
         else el("li", why)
         for name, why in errors.items()
     ]
-    return [
-        el(
-            "div",
-            el("p", el("strong", "This cannot be answered", class_="bad"), ":"),
-            el("ul", *items),
-            role="alert",
-        )
-    ]
+    heading = el("p", el("strong", "This cannot be answered", class_="bad"), ":")
+    return [el("div", heading, el("ul", *items), role="alert")]
 
 
 def _field(field: FormField, value: str, error: str) -> ET.Element:
@@ -317,26 +306,16 @@ def _field(field: FormField, value: str, error: str) -> ET.Element:
     elif field.look == "file":
         control = el("input", type="file", multiple="multiple", **attributes)
     elif field.only:
-        options = [
-            el(
-                "option",
-                word or field.empty,
-                value=word,
-                **({"selected": "selected"} if word == value else {}),
-            )
-            for word in field.choices
-        ]
+        options = [el("option", word or field.empty, value=word) for word in field.choices]
+        for option, word in zip(options, field.choices, strict=True):
+            if word == value:
+                option.set("selected", "selected")
         control = el("select", *options, **attributes)
     else:
         if field.choices:
             attributes["list"] = f"{field.name}-known"
-            below = [
-                el(
-                    "datalist",
-                    *(el("option", value=word) for word in field.choices),
-                    id=f"{field.name}-known",
-                )
-            ]
+            options = [el("option", value=word) for word in field.choices]
+            below = [el("datalist", *options, id=f"{field.name}-known")]
         control = el("input", value=value, autocomplete="off", **attributes)
     hint = el("small", field.hint, id=f"{field.name}-hint") if field.hint else None
     wrong = el("small", error, id=f"{field.name}-error", class_="bad") if error else None

@@ -1,6 +1,4 @@
-"""The page that reads what people have: a form for a paste or a file, the answer, and
-its launch.
-"""
+"""The page for pasted texts and files: the form, the answer, and the files of its launch."""
 
 from __future__ import annotations
 

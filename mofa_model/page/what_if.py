@@ -1,4 +1,4 @@
-"""The what-if page (a form, its answer and a sweep), and what a notebook shows of an answer."""
+"""The what-if page (a form, its answer and a sweep), and the view of an answer in a notebook."""
 
 from __future__ import annotations
 
@@ -9,21 +9,11 @@ from xml.etree import ElementTree as ET
 
 from mofa_model.page.advice import AdviceView, brief_list, folded
 from mofa_model.page.figures import LineDrawing, lines
-from mofa_model.page.markup import (
-    STYLE,
-    FormField,
-    Node,
-    el,
-    form,
-    form_errors,
-    page,
-    table,
-    text,
-)
+from mofa_model.page.markup import STYLE, FormField, Node, el, form, form_errors, page, table, text
 from mofa_model.tables import Table, for_people
 
 DESK: Final = (("What if", "/"), ("Paste", "/paste"), ("Which GPU", "/which"))
-"""Pages of `mofa ui`, and where they stand."""
+"""Pages of `mofa ui`, with their addresses."""
 SWEPT: Final = "What other values would do"
 _BOX: Final = "mofa-advisor"
 _STYLE: Final = f".{_BOX}{{{STYLE.replace(':root', '&').replace('body{', '&{')}}}"
@@ -47,25 +37,16 @@ def what_if_page(
     if view is not None:
         content.append(brief_list(brief_lines))
     if not alone:
-        content += [
-            *form_errors(errors, fields),
-            form(fields, values, errors, action="/", button="Answer"),
-        ]
+        content += form_errors(errors, fields)
+        content.append(form(fields, values, errors, action="/", button="Answer"))
     if view is None and not errors:
-        content.append(
-            el(
-                "p",
-                "Say what shall be trained and on what. The address of the answer can be shared.",
-            )
-        )
+        hint = "Say what shall be trained and on what. The address of the answer can be shared."
+        content.append(el("p", hint))
     if view is not None:
         if swept:
             content.append(el("p", el("a", SWEPT, href="#swept"), " stands below."))
-        content += [
-            folded(view, is_open=alone),
-            *swept,
-            *_elsewhere_section(values, commands, alone=alone),
-        ]
+        elsewhere = _elsewhere_section(values, commands, alone=alone)
+        content += [folded(view, is_open=alone), *swept, *elsewhere]
     foot = "" if view is None else f"MoFa Advisor {view.advice.model_version}."
     return text(page(title, *content, links=() if alone else DESK, foot=foot))
 
@@ -74,14 +55,8 @@ def sweep_sections(drawing: LineDrawing, rows: Table, unasked: int) -> list[ET.E
     """A sweep as a picture and a table."""
     nodes = [el("h2", SWEPT, id="swept"), lines("Other values", drawing), table_of(rows)]
     if unasked:
-        nodes.append(
-            el(
-                "p",
-                f"{unasked} points more would take a page too long: ",
-                el("code", "mofa sweep"),
-                " asks them all.",
-            )
-        )
+        more = f"{unasked} points more would take a page too long: "
+        nodes.append(el("p", more, el("code", "mofa sweep"), " asks them all."))
     return nodes
 
 
@@ -108,7 +83,6 @@ def table_of(answer_table: Table) -> ET.Element:
     people = for_people(answer_table)
     right = [index for index, column in enumerate(people.columns) if column.align == "right"]
     rows = [tuple(str(cell) for cell in row) for row in people.rows]
-    element = table(
-        [column.name for column in people.columns], rows, numbers=right, caption=people.title
-    )
+    headings = [column.name for column in people.columns]
+    element = table(headings, rows, numbers=right, caption=people.title)
     return el("div", element, *(el("p", note, class_="note") for note in people.notes))

@@ -30,8 +30,5 @@ def which_page(
         )
     content += [table_of(table) for table in tables]
     if command:
-        content += [
-            el("h2", "The same question elsewhere"),
-            el("pre", el("code", command)),
-        ]
+        content += [el("h2", "The same question elsewhere"), el("pre", el("code", command))]
     return text(page(title, *content, links=DESK))

@@ -1,7 +1,7 @@
-"""The verbs of `mofa`: one file each, named as the verb.
+"""The verbs of `mofa`: one module each, named as the verb.
 
 May import everything in `mofa_model`. Imported by `cli` and the lab, which import only the verb
-that is asked for.
+that runs.
 
 A verb is a module with two functions and the end of its help. It is found by its name here, or
 through the entry-point group `mofa.verbs` (`name = "package.module"`), as those of `mofa_operator`:
@@ -43,7 +43,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "presets": "list models, GPUs, fabrics and stacks with their sources",
     "completion": "make your shell complete verbs, options and names",
 }
-"""Our own verbs in the order of `mofa --help`; one whose module is not built is not listed."""
+"""Our own verbs in the order of `mofa --help`; verbs without a module here are not listed."""
 
 LAB: Final[Mapping[str, str]] = {
     "validate": "predicted against measured, for published cases",
@@ -51,15 +51,15 @@ LAB: Final[Mapping[str, str]] = {
     "calibrate kernels": "a device's measured kernels, from tables of calls",
     "trace": "inspect, replay, predict or calibrate from profiler traces",
 }
-"""Verbs of the lab, another distribution. They are listed here, so that an error can say what to
-install. A name of two words stands beside our verb of the first word."""
+"""Verbs of the lab, another distribution: an error says what to install for them. A name of two
+words is a verb below our verb of the first word."""
 
 LAB_NAME: Final = "mofa-advisor-lab"
-"""The distribution that brings them."""
+"""The distribution with the verbs of the lab."""
 
 
 class Verb(Protocol):
-    """What a verb's module holds."""
+    """The functions of a verb's module."""
 
     def configure(self, parser: ArgumentParser) -> None:
         """Add the verb's arguments."""
@@ -69,12 +69,12 @@ class Verb(Protocol):
 
 
 def ours() -> dict[str, str]:
-    """Our verbs that are built, with their summaries; imports none of them."""
+    """Our verbs, with their summaries; imports none of them."""
     return {name: summary for name, summary in SUMMARIES.items() if find_spec(f"{__name__}.{name}")}
 
 
 def foreign() -> dict[str, str]:
-    """Verbs of other distributions, with the modules that bring them; imports none of them."""
+    """Verbs of other distributions, with their modules; imports none of them."""
     from importlib.metadata import entry_points
 
     return {
@@ -85,7 +85,7 @@ def foreign() -> dict[str, str]:
 
 
 def summary_of(module: str) -> str:
-    """The first line of a foreign verb's own words, without importing it."""
+    """The first line of the docstring of a foreign verb's module, without importing it."""
     import ast
     from pathlib import Path
 

@@ -46,7 +46,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the question, and what to make of its answer."""
+    """Add the options of the question, and those for files and pictures of the answer."""
     answer = add_options(parser, AdviceQuestion)["answer"]
     answer.add_argument(
         "--flags-only",
@@ -111,7 +111,7 @@ def run(arguments: Namespace) -> int:
             arguments.save_dir,
             answer,
             arguments.saved_kind or "JobSet",
-            asked=arguments.sbatch or "",
+            sbatch_text=arguments.sbatch or "",
         )
         terminal.tell(f"saved: {arguments.save_dir}: {', '.join(names)}")
     if arguments.plots:
@@ -122,7 +122,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _check(arguments: Namespace, question: AdviceQuestion) -> None:
-    """Refuse what does not go together, and what cannot be written, before anything is searched."""
+    """Refuse, before the search, options that exclude each other and folders without permission."""
     if arguments.flags_only and arguments.output != "table":
         right = "it is a form of output itself; leave -o out"
         raise BadValue("--flags-only", arguments.output, right)
@@ -157,7 +157,7 @@ def _check(arguments: Namespace, question: AdviceQuestion) -> None:
 
 
 def _print_flags(launch: Launch | None) -> None:
-    """One line for `eval "torchrun … $(mofa advise …)"`; what else it needs goes to stderr."""
+    """One line for `eval "torchrun … $(mofa advise …)"`; files and variables go to stderr."""
     if launch is None:
         return
     sys.stdout.write(shlex.join(launch.arguments) + "\n")
@@ -168,7 +168,7 @@ def _print_flags(launch: Launch | None) -> None:
 
 
 def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
-    """Draw both pictures; the paths of the files, none where there is nothing to draw."""
+    """Draw both pictures and return their paths; none without a recommended layout."""
     from mofa_model.advice.predictions import best_interval, job_of, priced_together
     from mofa_model.answers.ettr import curve
     from mofa_model.estimate.step import STEP_NAMES
@@ -189,15 +189,13 @@ def _draw(request: Request, advice: Advice, folder: str) -> tuple[str, ...]:
             for s, trainer, recipe, nodes in compared
         ]
     )
-    labels = [_label(layout.strategy) for layout in layouts]
-    bars = {
-        f"{label}\n({today.row})"
-        if today is not None and number > len(advice.alternatives)
-        else label: {
-            STEP_NAMES[name]: seconds for name, seconds in layout.step_terms.terms().items()
-        }
-        for number, (label, layout) in enumerate(zip(labels, layouts, strict=True))
-    }
+    bars = {}
+    for number, layout in enumerate(layouts):
+        label = _label(layout.strategy)
+        if today is not None and number > len(advice.alternatives):
+            label += f"\n({today.row})"
+        terms = layout.step_terms.terms()
+        bars[label] = {STEP_NAMES[name]: seconds for name, seconds in terms.items()}
     best = layouts[0]
     step = advice.predicted.step_seconds.target
     job = job_of(request, best.problem, advice.nodes, best.strategy, step)

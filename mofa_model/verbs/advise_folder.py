@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 SCRIPT: Final = "launch.sh"
 SBATCH: Final = "sbatch"
-"""What `--as` calls a batch script of Slurm."""
+"""The name of a batch script of Slurm in `--as`."""
 SMOKE: Final = "launch-smoke.sh"
 _IMAGE: Final = "registry.example/{trainer}:VERSION"
 
 
 def kind_of(name: str) -> JobKind | None:
-    """The kind of jobs that is to be written, by its name in any case; None = a script of Slurm."""
+    """The kind of jobs to write, by its name in any case; None = a script of Slurm."""
     if name.lower() == SBATCH:
         return None
     written_kinds = {
@@ -55,26 +55,26 @@ def kind_of(name: str) -> JobKind | None:
 
 
 def launch_texts(
-    answers: AdviceAnswer,
+    answer: AdviceAnswer,
     kind: JobKind | None,
     own_script: tuple[str, ScriptChanged] | None = None,
-    asked: str = "",
+    sbatch_text: str = "",
 ) -> tuple[dict[str, str], list[str]]:
-    """The files of an answer's launch by their names, and those of them that are programs.
+    """The files of an answer's launch by their names, and the names of those that are programs.
 
-    `own_script` is one that people have, with the launch written into it; `asked` are options of
-    sbatch. Nothing where there is no launch.
+    `own_script` is a script that people have, with the launch written into it; `sbatch_text` has
+    options of sbatch. Without a launch both results are empty.
     """
     from mofa_model.manifest.advised import launch_of
 
-    advice, launch = answers.advice, answers.launch
+    advice, launch = answer.advice, answer.launch
     if launch is None:
         return {}, []
     batch = ""
     if kind is None:
-        batch, steps = _batch(answers, asked)
+        batch, steps = _batch(answer, sbatch_text)
         launch = launch_of(
-            answers.request, replace(advice, checkpoint_interval_steps=steps), launch.trainer
+            answer.request, replace(advice, checkpoint_interval_steps=steps), launch.trainer
         )
     manifest = f"train.{SBATCH}" if kind is None else f"{kind.word}.yaml"
     texts = {
@@ -83,7 +83,7 @@ def launch_texts(
         manifest: batch
         if kind is None
         else "---\n".join(map(_yaml, kind.manifests(_job(advice, launch)))),
-        "advice.json": output.as_json(answers.document),
+        "advice.json": output.as_json(answer.document),
         **launch.all_files,
     }
     if accelerate.FILE in texts:
@@ -100,44 +100,44 @@ def launch_texts(
 
 def save(
     folder: str,
-    answers: AdviceAnswer,
+    answer: AdviceAnswer,
     kind_name: str,
     own_script: tuple[str, ScriptChanged] | None = None,
-    asked: str = "",
+    sbatch_text: str = "",
 ) -> list[str]:
-    """Write the launch of an answer and that of each short run which it asks for; the names of
-    all files.
-    """
+    """Write the launches of an answer and of its short runs into a folder; returns all names."""
     from mofa_model.manifest.advised import launch_of
 
-    advice, launch, kind = answers.advice, answers.launch, kind_of(kind_name)
+    advice, launch, kind = answer.advice, answer.launch, kind_of(kind_name)
     if launch is None:
         return []
     probes = [
         launch_of(
-            answers.request,
+            answer.request,
             replace(advice, strategy=probe.strategy, precision=probe.precision),
             launch.trainer,
         )
         for probe in advice.probes
     ]
-    texts, programs = launch_texts(answers, kind, own_script, asked)
+    texts, programs = launch_texts(answer, kind, own_script, sbatch_text)
     files.write_folder(folder, texts, programs=programs)
     names = list(texts)
-    for probe, made in zip(advice.probes, probes, strict=True):
+    for probe, launch_of_probe in zip(advice.probes, probes, strict=True):
         name = probe.name.replace(" ", "-")
-        script = launch_script(made, probe.nodes, int(probe.strategy.gpus) // probe.nodes)
+        script = launch_script(
+            launch_of_probe, probe.nodes, int(probe.strategy.gpus) // probe.nodes
+        )
         files.write_folder(
-            f"{folder}/{name}", {SCRIPT: script, **made.all_files}, programs=[SCRIPT]
+            f"{folder}/{name}", {SCRIPT: script, **launch_of_probe.all_files}, programs=[SCRIPT]
         )
         names.append(name)
     if probes:
-        files.write_text(f"{folder}/runs.csv", _runs_to_fill_in(answers.request, advice))
+        files.write_text(f"{folder}/runs.csv", _runs_to_fill_in(answer.request, advice))
         names.append("runs.csv")
     return names
 
 
-def _batch(answers: AdviceAnswer, asked: str) -> tuple[str, int | None]:
+def _batch(answer: AdviceAnswer, sbatch_text: str) -> tuple[str, int | None]:
     """A batch script of Slurm, and steps between checkpoints that suit its time limit."""
     from mofa_model.identity.directives import seconds_of
     from mofa_model.identity.sbatch_written import (
@@ -150,12 +150,12 @@ def _batch(answers: AdviceAnswer, asked: str) -> tuple[str, int | None]:
     from mofa_model.reliability.checkpoint import interval_within
     from mofa_model.spec.recovery_classes import RecoveryClass
 
-    advice, steps = answers.advice, answers.advice.checkpoint_interval_steps
-    trainer = answers.launch.trainer if answers.launch is not None else ""
+    advice, steps = answer.advice, answer.advice.checkpoint_interval_steps
+    trainer = answer.launch.trainer if answer.launch is not None else ""
     job = SlurmJob(
         nodes=advice.nodes,
         gpus_per_node=advice.gpus // advice.nodes,
-        sbatch_options=asked_options(asked),
+        sbatch_options=asked_options(sbatch_text),
     )
     turn = turn_seconds(job)
     limit = turn or seconds_of(job.sbatch_options.get("time", ""))
@@ -175,12 +175,12 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
     with suppress(InputError):
         annotations = {f"{PREFIX}model": presets.model(advice.model).name}
 
-    def there(words: Sequence[str]) -> tuple[str, ...]:
+    def mounted(words: Sequence[str]) -> tuple[str, ...]:
         return tuple(f"{MOUNTED}/{word}" if word in launch.files else word for word in words)
 
-    # A recipe that lies beside the script has no place in every kind of jobs.
+    # Not every kind of jobs has a place for a recipe beside the script.
     begin = launch.beside or Start()
-    shape = () if any(Path(one).stem in begin.shape for one in begin.extra_files) else begin.shape
+    shape = () if any(Path(file).stem in begin.shape for file in begin.extra_files) else begin.shape
     return NewJob(
         name=re.sub(r"[^a-z0-9]+", "-", advice.model.lower()).strip("-")[:40].strip("-")
         or "training",
@@ -189,30 +189,30 @@ def _job(advice: Advice, launch: Launch) -> NewJob:
         resource=gpu_resource(advice.device),
         image=_IMAGE.format(trainer=launch.trainer),
         annotations=annotations,
-        words=(*program_of(launch.trainer), *shape, *there(launch.arguments)),
+        words=(*program_of(launch.trainer), *shape, *mounted(launch.arguments)),
         environment=launch.environment,
         files=launch.files,
-        starter=there(launch.starter),
+        starter=mounted(launch.starter),
         restarts=advice.restarts or 0,
     )
 
 
-def _yaml(told: Mapping[str, Any]) -> str:
+def _yaml(manifest: Mapping[str, Any]) -> str:
     """An object of a manifest; files in it are blocks."""
     from ruamel.yaml.scalarstring import LiteralScalarString
 
-    data = {name: LiteralScalarString(text) for name, text in told.get("data", {}).items()}
-    return output.render("yaml", [], {**told, **({"data": data} if data else {})})
+    data = {name: LiteralScalarString(text) for name, text in manifest.get("data", {}).items()}
+    return output.render("yaml", [], {**manifest, **({"data": data} if data else {})})
 
 
 def _changes(own_script: tuple[str, ScriptChanged] | None) -> str:
-    """Sentences on what was changed in a person's own script."""
+    """Sentences on the changes in a person's own script."""
     if own_script is None:
         return ""
     name, changed = own_script
-    said = [*map(str, changed.changes), *(f"**not changed**: {one}" for one in changed.left)]
+    lines = [*map(str, changed.changes), *(f"**not changed**: {reason}" for reason in changed.left)]
     return f"- `{name}`: yours, with this launch written into it:\n" + "".join(
-        f"  - {printable(one)}\n" for one in said
+        f"  - {printable(reason)}\n" for reason in lines
     )
 
 
@@ -228,13 +228,16 @@ def _readme(
     why = unverified(launch.trainer, launch.arguments, launch.release)
     verified = f"Not verified: {why}." if why else "The trainer's own checks took such launches."
     notes = "".join(f"\nNote: {note}." for note in launch.notes)
-    started = (
-        f"call `sbatch {manifest}` in this folder, with the same arguments behind it; options of sbatch\n"
-        "  before it, such as the partition and the time"
-        if kind is None
-        else f"a {kind.kind}; put your image in place of `{image}`, "
-        f"add the same arguments, `kubectl apply -f {manifest}`"
-    )
+    if kind is None:
+        started = (
+            f"call `sbatch {manifest}` in this folder, with the same arguments behind it; options"
+            " of sbatch\n  before it, such as the partition and the time"
+        )
+    else:
+        started = (
+            f"a {kind.kind}; put your image in place of `{image}`, "
+            f"add the same arguments, `kubectl apply -f {manifest}`"
+        )
     config = "".join(f"- `{name}`: read by {launch.trainer}\n" for name in launch.all_files)
     smoke = f"- `{SMOKE}`: the same for ten steps on mock data, to see that it starts\n" * (
         launch.beside is not None
@@ -253,34 +256,35 @@ Written for {launch.release}. {verified}{notes}
 
 
 def _restarts(advice: Advice, kind: JobKind | None) -> str:
-    """How often the job starts again, where that stands, and time-outs that suit it."""
+    """The number of restarts, the field that holds it, and time-outs that suit the job."""
     line = restarts_line(advice)
     if not line or advice.hang_timeout is None:
         return ""
     limit = None if kind is None else kind.restart_limit
     field = "" if limit is None else f" (`spec.{'.'.join(limit.path)}`)"
+    heartbeat = timeouts(advice.hang_timeout)["heartbeat"]
     return (
         f"\nRestarts{field}: {line}. The heartbeat is the variable "
-        f"`TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC={timeouts(advice.hang_timeout)['heartbeat']:.0f}`, the collective your trainer's time-out of a "
-        "process group.\n"
+        f"`TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC={heartbeat:.0f}`, "
+        "the collective your trainer's time-out of a process group.\n"
     )
 
 
 def _needs(launch: Launch) -> str:
-    """Sentences on what a person must fill in before the launch can start."""
+    """A sentence on the parts of the launch that a person must fill in before it starts."""
     if launch.beside is None:
         return "with arguments of your own (model, data, folders), which come before the layout"
-    names = ", ".join(one.name for one in launch.beside.variables)
+    names = ", ".join(variable.name for variable in launch.beside.variables)
     return f"{names} stand at its top. {launch.beside.default_run}"
 
 
 def _runs_to_fill_in(request: Request, advice: Advice) -> str:
-    """The short runs as a table, without what they will measure."""
+    """The short runs as a table, with empty cells for their measurements."""
     from mofa_model.calibrate.short_runs import COLUMNS
     from mofa_model.strategy import format_strategy
 
     first = request.problems[0]
-    said: dict[str, Any] = {
+    shared: dict[str, Any] = {
         "model": first.workload.model.name,
         "gpu": first.cluster.device.name,
         "global_batch": int(first.workload.training.global_batch),
@@ -289,7 +293,7 @@ def _runs_to_fill_in(request: Request, advice: Advice) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    for one in advice.probes:
-        own = {"id": one.name, "gpus": int(one.strategy.gpus), "precision": one.precision}
-        writer.writerow({**said, **own, "strategy": format_strategy(one.strategy)})
+    for probe in advice.probes:
+        run = {"id": probe.name, "gpus": int(probe.strategy.gpus), "precision": probe.precision}
+        writer.writerow({**shared, **run, "strategy": format_strategy(probe.strategy)})
     return text.getvalue()

@@ -71,7 +71,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Annotate; all outcomes are written first.
+    """Annotate the manifests, and write all of them before any refusal ends the command.
 
     The code is 2 where an input is invalid, else 3 where a job has no feasible strategy.
     """
@@ -110,9 +110,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _listed(streams: list[Documents], outcomes: list[Outcome], profiles: list[Profile]) -> int:
-    """Print every object with its class, status and facts as JSON; the code is that of
-    the worst.
-    """
+    """Print every object with its class, status and facts as JSON; the code is of the worst one."""
     from mofa_model.manifest.listing import object_rows
     from mofa_model.manifest.surroundings import surroundings
 

@@ -1,9 +1,8 @@
-"""Your own runs in, a layer of constants over the shipped ones out."""
+"""`mofa calibrate`: from your own runs to a layer of constants over the shipped ones."""
 
 from __future__ import annotations
 
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model import output, units
@@ -25,9 +24,7 @@ examples:
 
 
 _MOVED: Final = "`mofa fit` takes case files, `mofa trace calibrate` takes traces"
-"""Where what this verb once did is now."""
-
-
+"""The verbs for files that this verb took in earlier releases."""
 _OF_A_LOG: Final = {
     "model": "llama3-8b",
     "gpu": "h100",
@@ -36,7 +33,7 @@ _OF_A_LOG: Final = {
     "global_batch": "512",
     "seq": "8192",
 }
-"""What a log does not say itself, and an example of each."""
+"""Facts that no log has, and an example of each."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -73,12 +70,12 @@ def run(arguments: Namespace) -> int:
 
 
 class _Moved(Action):
-    """Arguments that other verbs take."""
+    """Arguments for files that other verbs take: refused with the names of those verbs."""
 
     def __call__(
         self, parser: ArgumentParser, _space: Namespace, values: Any, _option: str | None = None
     ) -> None:
-        """Say which."""
+        """Refuse the first value."""
         if values:
             parser.error(f"{values[0]!r}: --from-runs takes your own runs; {_MOVED}")
 
@@ -100,9 +97,8 @@ def _own_runs(arguments: Namespace) -> None:
     tables = [_refined(item) for item in refinements]
     columns = (Column("section"), *tables[0].columns)
     cells = tuple((table.title, *row) for table in tables for row in table.rows)
-    output.emit(
-        arguments.output, tables, _document(tables), records=Table(columns=columns, rows=cells)
-    )
+    document = {"tables": [output.as_document([table]) for table in tables]}
+    output.emit(arguments.output, tables, document, records=Table(columns=columns, rows=cells))
 
 
 def _is_table(name: str) -> bool:
@@ -135,12 +131,7 @@ def _logged(arguments: Namespace) -> dict[str, Any]:
         gpus=numbers["gpus"],
         path=arguments.from_runs,
     )
-    further = {
-        name: getattr(arguments, name)
-        for name in ("precision", "stack")
-        if getattr(arguments, name)
-    }
-    return {
+    row = {
         "model": arguments.model,
         "gpu": arguments.gpu,
         "gpus": numbers["gpus"],
@@ -148,8 +139,9 @@ def _logged(arguments: Namespace) -> dict[str, Any]:
         "global_batch": numbers["global_batch"],
         "sequence": numbers["seq"],
         "step_seconds": seconds,
-        **further,
     }
+    optional = {"precision": arguments.precision, "stack": arguments.stack}
+    return row | {name: value for name, value in optional.items() if value}
 
 
 def _refined(item: Refinement) -> Table:
@@ -158,33 +150,14 @@ def _refined(item: Refinement) -> Table:
         (case.id, case.measured[0].value, before, after)
         for case, before, after in zip(item.cases, item.before, item.after, strict=True)
     )
-    moved = (
-        ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.written) or "nothing moved"
+    errors = (Column("before", unit="%"), Column("after", unit="%"))
+    factors = ", ".join(f"{part.entry.path} x {part.value:g}" for part in item.written)
+    ratio, band = item.factor, item.band
+    slower = f"{ratio.target:.3g} times as long as before ({ratio.lower:.3g} to {ratio.upper:.3g})"
+    notes = (
+        f"factors: {factors or 'nothing moved'}",
+        f"steps of this system take {slower}; no other chip moves",
+        f"80 % band of such a step time now: {band.lower:.3g} to {band.upper:.3g} of the estimate",
     )
-    f = item.factor
-    return Table(
-        title=f"[{item.section}]",
-        columns=(
-            Column("run"),
-            Column("step", unit="s"),
-            Column("before", unit="%"),
-            Column("after", unit="%"),
-        ),
-        rows=rows,
-        notes=(
-            f"factors: {moved}",
-            (
-                f"steps of this system take {f.target:.3g} times as long as before "
-                f"({f.lower:.3g} to {f.upper:.3g}); no other chip moves"
-            ),
-            (
-                f"80 % band of such a step time now: {item.band.lower:.3g} to "
-                f"{item.band.upper:.3g} "
-                "of the estimate"
-            ),
-        ),
-    )
-
-
-def _document(tables: Sequence[Table]) -> Mapping[str, Any]:
-    return {"tables": [output.as_document([table]) for table in tables]}
+    columns = (Column("run"), Column("step", unit="s"), *errors)
+    return Table(title=f"[{item.section}]", columns=columns, rows=rows, notes=notes)

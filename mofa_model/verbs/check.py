@@ -1,4 +1,4 @@
-"""`mofa check FILE…`: what a reviewer of launches has to know, one line a finding."""
+"""`mofa check FILE…`: findings for a reviewer of launches, one line each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mofa_model.answers.reviewed import ReviewedLaunch
 
 FOUND: Final = 5
-"""Exit code where something was found."""
+"""Exit code with findings."""
 
 EXAMPLES: Final = """\
 Reads batch scripts of Slurm, shell scripts and Kubernetes manifests, and runs nothing of them.
@@ -32,7 +32,7 @@ exit codes: 0 nothing found, 2 bad input, 5 something was found (notes are no fi
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the files, the state that they replace, and options for facts that no file says."""
+    """Add the files, the state that they replace, and options for facts that no file has."""
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="batch scripts, shell scripts, manifests"
     )
@@ -70,7 +70,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Read launches, price them, compare them with those before, print the findings."""
+    """Read launches, price them, compare them with those that they replace, print the findings."""
     from mofa_model import VERSION, files
     from mofa_model.answers.check import ReviewBounds, review, sarif
     from mofa_model.answers.reviewed import launches_in
@@ -137,7 +137,7 @@ def _table(findings: Sequence[ReviewFinding]) -> Table:
 
 
 def _annotation(finding: ReviewFinding) -> str:
-    """A finding as a workflow command; what would end it is escaped."""
+    """A finding as a workflow command; characters that would end it are escaped."""
     word = {"note": "notice"}.get(finding.level, finding.level)
     message = finding.message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     place = finding.file.replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
@@ -152,9 +152,7 @@ def _counterpart(
 
 
 def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
-    """The launches of a file as it was in a commit, or of another file; none where it is
-    new there.
-    """
+    """The launches of a file as it was in a commit, or of another file; none for a new file."""
     import subprocess
     from pathlib import Path
 
@@ -168,20 +166,19 @@ def _before(name: str, base: str | None) -> Sequence[ReviewedLaunch]:
         raise BadValue("--base", base, "give a commit, a branch or a file")
     is_file = Path(base).is_file()
     path = Path(name).resolve()
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        command = ["git", "-C", str(path.parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
     try:
-        commit = subprocess.run(
-            ["git", "-C", str(path.parent), "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"],
-            capture_output=True, text=True, timeout=30, check=False,
-        )  # fmt: skip
+        commit = git("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}")
         if commit.returncode and is_file:
             return launches_in(files.read_text(base), base)
         if commit.returncode:
             right = "give a commit or a branch of the files' own repository, or a file"
             raise BadValue("--base", base, right)
-        old_file = subprocess.run(
-            ["git", "-C", str(path.parent), "show", f"{commit.stdout.strip()}:./{path.name}"],
-            capture_output=True, text=True, timeout=30, check=False,
-        )  # fmt: skip
+        old_file = git("show", f"{commit.stdout.strip()}:./{path.name}")
     except (OSError, subprocess.TimeoutExpired):
         if is_file:
             return launches_in(files.read_text(base), base)

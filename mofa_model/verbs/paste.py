@@ -1,4 +1,4 @@
-"""`mofa FILE`: what people have, read and answered; nothing in it is run."""
+"""`mofa FILE`: advice for scripts, settings, models and machines that people have; runs none."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ _FILES: Final = (
     ".sh", ".yaml", ".yml", ".json", ".toml", ".py", ".sbatch", ".slurm", ".txt", ".cfg", ".conf",
     ".md", ".ipynb", ".log",
 )  # fmt: skip
-"""Endings of what is a file, though none of the name is there."""
+"""Endings of files: a name with one of them is never taken for a model."""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add what is read, what nobody says in it, and what to make of the answer."""
-    groups = add_options(parser, PasteQuestion)
-    answer = groups["answer"]
+    """Add the texts, options for facts that they lack, and options for files of the answer."""
+    answer = add_options(parser, PasteQuestion)["answer"]
     answer.add_argument(
         "--save-dir", metavar="FOLDER", help="write the launch: a script, a manifest, the answer"
     )
@@ -56,7 +55,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Answer; exit code 2 where something has to be said first, 3 where nothing runs."""
+    """Answer; exit code 2 where facts are missing, 3 where nothing can be recommended."""
     from mofa_model.answers import pasted
 
     question = question_of(PasteQuestion, arguments)
@@ -69,8 +68,9 @@ def run(arguments: Namespace) -> int:
     launched_by = "--save-dir" if arguments.save_dir else ""
     with output.progress("searching", total=1.0) as advance:
         answer = pasted.answered(question, texts, advance, launched_by)
-        if answer.asks and arguments.output in {"table", "wide"} and _is_spoken_to():
-            question = _asked(answer)
+        is_interactive = sys.stdin.isatty() and sys.stderr.isatty()
+        if answer.asks and arguments.output in {"table", "wide"} and is_interactive:
+            question = _ask(answer)
             answer = pasted.answered(question, texts, advance, launched_by, assumes=True)
     _print(answer, arguments.output, arguments.save_dir or "")
     if answer.answer is not None:
@@ -80,9 +80,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
-    """The question without its texts, the texts, and the manifest of a job where that is what
-    is given.
-    """
+    """The question without its texts, the texts, and the file of a job's manifest; else empty."""
     from mofa_model.answers.pasted import beside, texts_of
     from mofa_model.pasted.reading import Pasted
     from mofa_model.pasted.recognise import PastedKind, kind_of
@@ -91,11 +89,8 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
     paths = [name for name in names if name == "-" or files.path_kind(name)]
     others = [name for name in names if name not in paths]
     if others and any(name.startswith("-") or " " in name for name in others):
-        return (
-            replace(question, pasted=()),
-            beside([Pasted(shlex.join(names) if len(names) > 1 else names[0], "the command")]),
-            "",
-        )
+        command = shlex.join(names) if len(names) > 1 else names[0]
+        return replace(question, pasted=()), beside([Pasted(command, "the command")]), ""
     if len(others) > 1 or (others and question.model):
         raise InputError(f"{others[0]}: there is no such file, and a model is given already")
     if others:
@@ -107,19 +102,16 @@ def _given(question: PasteQuestion) -> tuple[PasteQuestion, list[Pasted], str]:
         pasted for pasted in texts if kind_of(pasted.text, pasted.name) is PastedKind.KUBERNETES
     ]
     manifest = jobs[0].name if jobs else ""
-    if jobs and manifest == "standard input":
+    if manifest == "standard input":
         manifest = _kept(jobs[0].text, ".yaml")
-    renamed = [
-        pasted._replace(name=_kept(pasted.text, ".json"))
-        if pasted.name == "standard input" and kind_of(pasted.text) is PastedKind.MODEL
-        else pasted
-        for pasted in texts
-    ]
-    return replace(question, pasted=()), renamed, manifest
+    for number, pasted in enumerate(texts):
+        if pasted.name == "standard input" and kind_of(pasted.text) is PastedKind.MODEL:
+            texts[number] = pasted._replace(name=_kept(pasted.text, ".json"))
+    return replace(question, pasted=()), texts, manifest
 
 
 def _kept(text: str, ending: str) -> str:
-    """A text from standard input as a file, which other readers open by its name."""
+    """The name of a file with a text of standard input, because other readers open files."""
     import atexit
     import tempfile
     from pathlib import Path
@@ -131,7 +123,7 @@ def _kept(text: str, ending: str) -> str:
 
 
 def _near(name: str) -> str:
-    """A file in the same folder whose name is like this one; empty where none is."""
+    """A hint at a file in the same folder with a name like this one; empty without one."""
     from difflib import get_close_matches
     from pathlib import Path, PureWindowsPath
 
@@ -145,23 +137,18 @@ def _near(name: str) -> str:
 
 
 def _manifest(question: PasteQuestion, arguments: Namespace, path: str, typed: str) -> int:
-    """A Kubernetes object is answered as `mofa advise` answers it; `typed` is what people call
-    the file.
-    """
+    """Answer a Kubernetes object as `mofa advise` does; `typed` is the typed name of its file."""
     from mofa_model.answers.advise import advise
     from mofa_model.answers.questions import AdviceQuestion
 
-    changed = {
-        name: value
-        for name, value in question.changed_fields().items()
-        if name in AdviceQuestion.options
-    }
-    advice_question = AdviceQuestion(file=path, **changed)
+    changed = question.changed_fields()
+    fields = {name: changed[name] for name in changed if name in AdviceQuestion.options}
+    advice_question = AdviceQuestion(file=path, **fields)
     with output.progress("searching", total=1.0) as advance:
         answer = advise.of(advice_question, advance, "--save-dir" if arguments.save_dir else "")
     if arguments.output == "table":
         shown = replace(answer, question=replace(advice_question, file=typed))
-        terminal.put(shown.brief_text(_width()))
+        terminal.put(shown.brief_text(output.columns()))
     else:
         document: dict[str, object] = {
             "kind": "kubernetes",
@@ -179,9 +166,7 @@ def _manifest(question: PasteQuestion, arguments: Namespace, path: str, typed: s
 def _save(
     answer: AdviceAnswer, folder: str | None, own_script: tuple[str, ScriptChanged] | None = None
 ) -> None:
-    """Write the launch into a folder, where both are there, and the script that was pasted
-    with it.
-    """
+    """Write the launch, and the pasted script with it, into a folder; nothing without both."""
     if not folder or answer.launch is None:
         return
     from mofa_model.verbs import advise_folder
@@ -199,7 +184,7 @@ def _print(answer: PasteAnswer, form: str, folder: str) -> None:
     if form == "table":
         if answer.answer is not None:
             saved = folder if answer.answer.launch is not None else ""
-            terminal.put(answer.brief_text(_width(), saved))
+            terminal.put(answer.brief_text(output.columns(), saved))
         return
     tables = list(answer.tables)
     if answer.answer is not None:
@@ -207,15 +192,7 @@ def _print(answer: PasteAnswer, form: str, folder: str) -> None:
     output.emit(form, tables, answer.document, records=answer.records)
 
 
-def _width() -> int:
-    return output.columns()
-
-
-def _is_spoken_to() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def _asked(answer: PasteAnswer) -> PasteQuestion:
+def _ask(answer: PasteAnswer) -> PasteQuestion:
     """Ask a person for at most two missing facts; returns the question with the answers."""
     from mofa_model.answers.paste_gaps import ASKED, ASSUMED, MOST
     from mofa_model.pasted.sentence import counted_gpus

@@ -1,4 +1,4 @@
-"""`mofa presets [KIND [NAME]]`: what is known by name, and where each number was read."""
+"""`mofa presets [KIND [NAME]]`: models, devices and other presets, with sources of their numbers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _CALLED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("format", "dtype", "recipe"), "precisions"),
     "kernel": "kernels",
 }
-"""What kinds are called elsewhere, each in the singular."""
+"""Other words for kinds, each in the singular."""
 
 CONSTANTS: Final = "constants"
-"""The kind that is asked for with a device: measured constants, after all their layers."""
+"""The kind of measured constants, which depend on a device and a stack."""
 
 KERNELS: Final = "kernels"
-"""The kind of surfaces that were fitted to measured kernels."""
-
+"""The kind of surfaces that were fitted to measured kernels of a device."""
 
 EXAMPLES: Final = """\
 examples:
@@ -41,7 +40,7 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add kind and name, and what the constants of a device depend on."""
+    """Add kind and name, and options for constants and kernels."""
     kinds = ", ".join((*presets.KINDS, CONSTANTS, KERNELS))
     parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of {kinds}")
     parser.add_argument(
@@ -82,15 +81,13 @@ def run(arguments: Namespace) -> int:
     elif kind == KERNELS:
         table = _kernels(name, arguments.call)
     else:
-        table = _list(kind) if name is None else _one(kind, name)
+        table = _list(kind) if name is None else _entry(kind, name)
     output.emit(arguments.output, [table])
     return 0
 
 
 def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
-    """The kind and name that are meant: a kind may have another word, and a name may
-    stand alone.
-    """
+    """The kind and name that people mean: they may use another word for a kind, or a name alone."""
     kinds = (*presets.KINDS, CONSTANTS, KERNELS)
     if kind is None or kind in kinds:
         return kind, name
@@ -106,11 +103,8 @@ def _meant(kind: str | None, name: str | None) -> tuple[str | None, str | None]:
     if "precisions" in homes:  # formats of frozen matrices have the names of recipes
         return "precisions", kind
     if len(homes) > 1:
-        raise BadValue(
-            "presets",
-            kind,
-            f"it is a name of several kinds: give {' or '.join(f'{home} {kind}' for home in homes)}",
-        )
+        commands = " or ".join(f"{home} {kind}" for home in homes)
+        raise BadValue("presets", kind, f"it is a name of several kinds: give {commands}")
     if homes:
         return homes[0], kind
     names = {
@@ -125,17 +119,11 @@ def _kinds() -> Table:
     rows = tuple(
         (kind, len(presets.names(kind)), ", ".join(presets.names(kind))) for kind in presets.KINDS
     )
-    return Table(
-        title="Presets",
-        columns=(Column("kind"), Column("count"), Column("names")),
-        rows=rows,
-        notes=(
-            (
-                "`mofa presets KIND` lists one kind, "
-                "`mofa presets KIND NAME` one preset and its sources."
-            ),
-        ),
+    note = (
+        "`mofa presets KIND` lists one kind, `mofa presets KIND NAME` one preset and its sources."
     )
+    columns = (Column("kind"), Column("count"), Column("names"))
+    return Table(title="Presets", columns=columns, rows=rows, notes=(note,))
 
 
 def _list(kind: str) -> Table:
@@ -148,47 +136,29 @@ def _list(kind: str) -> Table:
     return Table(title=kind.capitalize(), columns=columns, rows=tuple(rows))
 
 
-def _one(kind: str, name: str) -> Table:
-    """Every field of one preset as it stands in its file."""
+def _entry(kind: str, name: str) -> Table:
+    """Every field of one preset, as its file has it."""
     canonical = presets.resolve(kind, name)
     rows = tuple(_flat(presets.entry(kind, canonical)))
-    node = presets.instance(name) if kind == "devices" else {}
-    facts = ", ".join(
-        f"{key} {value}" for key, value in node.items() if key not in {"aliases", "source"}
-    )
-    notes = (
-        (
-            (
-                f"{name} is a node with it: {facts or 'the usual machine'}; "
-                "the rest is the usual machine above."
-            ),
-        )
-        if node
-        else ()
-    )
-    return Table(
-        title=canonical,
-        columns=(Column("field"), Column("value", align="left")),
-        rows=rows,
-        notes=notes,
-    )
+    notes: tuple[str, ...] = ()
+    if node := presets.instance(name) if kind == "devices" else {}:
+        shown = {key: value for key, value in node.items() if key not in {"aliases", "source"}}
+        facts = ", ".join(f"{key} {value}" for key, value in shown.items()) or "the usual machine"
+        notes = (f"{name} is a node with it: {facts}; the rest is the usual machine above.",)
+    columns = (Column("field"), Column("value", align="left"))
+    return Table(title=canonical, columns=columns, rows=rows, notes=notes)
 
 
 def _constants(arguments: Namespace) -> Table:
     if arguments.name is None:
-        raise BadValue(
-            "NAME", None, "name a device: mofa presets constants h100 --stack megatron-core"
-        )
-    asked = (arguments.name, arguments.precision, arguments.stack)
-    constants = presets.constants_of(*asked, release=arguments.release, defects=arguments.defect)
+        right = "name a device: mofa presets constants h100 --stack megatron-core"
+        raise BadValue("NAME", None, right)
+    key = (arguments.name, arguments.precision, arguments.stack)
+    constants = presets.constants_of(*key, release=arguments.release, defects=arguments.defect)
+    values = (Column("value"), Column("scatter", unit="%"))
     return Table(
-        title=f"Constants: {', '.join(asked)}",
-        columns=(
-            Column("constant"),
-            Column("value"),
-            Column("scatter", unit="%"),
-            Column("source"),
-        ),
+        title=f"Constants: {', '.join(key)}",
+        columns=(Column("constant"), *values, Column("source")),
         rows=tuple((c.path, c.value, c.scatter or None, c.source) for c in constants.values()),
         notes=("Every other constant has its default.",),
     )
@@ -203,19 +173,20 @@ def _kernels(device: str | None, call: str | None) -> Table:
 
 
 def _kernel_devices() -> Table:
-    """Devices that have surfaces, their own or a relative's."""
-    held = {name: kernels_of(name) for name in presets.names("devices")}
+    """Devices that have surfaces, their own or those of a similar device."""
+    kernels = {name: kernels_of(name) for name in presets.names("devices")}
 
     def measured_on(name: str) -> str:
-        return ", ".join(sorted({*held[name].measured.values()}, key=lambda other: other != name))
+        devices = {*kernels[name].measured.values()}
+        return ", ".join(sorted(devices, key=lambda device: device != name))
 
     return table_of(
         "Kernels",
-        [name for name, kernels in held.items() if kernels.surfaces],
+        [name for name in kernels if kernels[name].surfaces],
         (
             (Column("device"), str),
-            (Column("surfaces"), lambda name: len(held[name].surfaces)),
-            (Column("calls"), lambda name: sum(s.rows for s in held[name].surfaces.values())),
+            (Column("surfaces"), lambda name: len(kernels[name].surfaces)),
+            (Column("calls"), lambda name: sum(s.rows for s in kernels[name].surfaces.values())),
             (Column("measured on"), measured_on),
         ),
         ("`mofa presets kernels DEVICE` lists its surfaces; --call prices one call.",),
@@ -224,23 +195,23 @@ def _kernel_devices() -> Table:
 
 def _surfaces(device: str) -> Table:
     """Every surface of a device."""
-    held = kernels_of(device)
-    if not held.surfaces:
+    kernels = kernels_of(device)
+    surfaces = kernels.surfaces
+    if not surfaces:
         right = "nobody measured its kernels, nor a relative's: `mofa presets kernels`"
-        raise BadValue("NAME", held.device, right)
-    of = held.surfaces
+        raise BadValue("NAME", kernels.device, right)
     return table_of(
-        f"Kernels: {held.device}",
-        sorted(of),
+        f"Kernels: {kernels.device}",
+        sorted(surfaces),
         (
             (Column("operator"), lambda call: call[0]),
             (Column("form"), lambda call: call[1]),
-            (Column("calls"), lambda call: of[call].rows),
-            (Column("numbers", wide=True), lambda call: of[call].corrections.size),
-            (Column("start", unit="s"), lambda call: float(of[call].law.start)),
-            (Column("of the peak", unit="%", wide=True), lambda call: of[call].law.matrix),
-            (Column("measured on"), lambda call: held.measured[call]),
-            (Column("source", wide=True), lambda call: of[call].source),
+            (Column("calls"), lambda call: surfaces[call].rows),
+            (Column("numbers", wide=True), lambda call: surfaces[call].corrections.size),
+            (Column("start", unit="s"), lambda call: float(surfaces[call].law.start)),
+            (Column("of the peak", unit="%", wide=True), lambda call: surfaces[call].law.matrix),
+            (Column("measured on"), lambda call: kernels.measured[call]),
+            (Column("source", wide=True), lambda call: surfaces[call].source),
         ),
     )
 
@@ -257,27 +228,25 @@ def _call(device: str, text: str) -> Table:
             sizes |= {name: float(value)} if equals else {}
         except ValueError:
             raise BadValue(f"--call {name}", value, "give a number") from None
-    wrong = next(
-        (name for name, value in sizes.items() if not (math.isfinite(value) and value > 0.0)), None
-    )
-    if wrong:
-        raise BadValue(f"--call {wrong}", sizes[wrong], "give a finite number above zero")
-    held = kernels_of(device)
-    timer = held.timer(operator, form)
+    for name, size in sizes.items():
+        if not (math.isfinite(size) and size > 0.0):
+            raise BadValue(f"--call {name}", size, "give a finite number above zero")
+    kernels = kernels_of(device)
+    timer = kernels.timer(operator, form)
     try:
         work = timer.work(**timer.surface.fixed_sizes, **sizes)
     except TypeError as error:
         raise BadValue("--call", text, f"{str(error).partition('() ')[2]}; {example}") from None
     seconds = float(timer.seconds(**sizes))
-    promised = sheet(held.device, timer.surface.format)
+    rate, data_sheet = float(work.flops) / seconds, sheet(kernels.device, timer.surface.format)
     rows = (
         ("time [s]", seconds),
-        ("rate of the matrix units [FLOP/s]", float(work.flops) / seconds or None),
-        ("share of their peak", float(work.flops) / seconds / float(promised.peak) or None),
-        ("measured on", held.measured[operator, form]),
+        ("rate of the matrix units [FLOP/s]", rate or None),
+        ("share of their peak", rate / float(data_sheet.peak) or None),
+        ("measured on", kernels.measured[operator, form]),
     )
     columns = (Column("figure"), Column("value", align="left"))
-    return Table(title=f"{held.device}: {text}", columns=columns, rows=rows)
+    return Table(title=f"{kernels.device}: {text}", columns=columns, rows=rows)
 
 
 def _billions(count: Callable[[Any], Any]) -> Callable[[Any], Cell]:
@@ -286,8 +255,8 @@ def _billions(count: Callable[[Any], Any]) -> Callable[[Any], Cell]:
 
 def _layers(model: Any) -> int:
     """Layers of the network itself, without encoders beside it."""
-    own = (kind for kind in model.kinds if kind.blocks[0].own_tokens is None)
-    return int(sum(model.number(kind) for kind in own))
+    kinds = (kind for kind in model.kinds if kind.blocks[0].own_tokens is None)
+    return int(sum(model.number(kind) for kind in kinds))
 
 
 _KINDS: Final[
@@ -366,7 +335,7 @@ _KINDS: Final[
         ),
     ),
 }
-"""How a preset of each kind is read, and what a list shows of it."""
+"""The reader of presets of each kind, and the columns of their list."""
 
 
 def _flat(fields: Mapping[str, Any], within: str = "") -> Iterator[tuple[Cell, ...]]:

@@ -100,7 +100,7 @@ def run(arguments: Namespace) -> int:
     elif arguments.from_cluster:
         text = _from_cluster(arguments)
     else:
-        text = _bundled(arguments.show) if arguments.show else _made(arguments)
+        text = _bundled(arguments.show) if arguments.show else _from_flags(arguments)
     if arguments.out:
         files.write_text(arguments.out, text)
     else:
@@ -115,7 +115,7 @@ def _bundled(name: str) -> str:
 
 
 def _from_cluster(arguments: Namespace) -> str:
-    """A profile for each pool whose GPU is known; the others are named on standard error."""
+    """A profile for each pool with a known GPU; standard error names the other pools."""
     from mofa_model import presets
     from mofa_model.errors import UnknownName
 
@@ -149,7 +149,7 @@ def _from_cluster(arguments: Namespace) -> str:
 
 
 def _from_slurm(arguments: Namespace) -> str:
-    """A profile for each kind of GPU node of a Slurm site; the others are named on stderr."""
+    """A profile for each kind of node with a known GPU; standard error names the other nodes."""
     import time
     from collections import defaultdict
 
@@ -177,11 +177,8 @@ def _from_slurm(arguments: Namespace) -> str:
             unknown.append(f"{len(nodes)} nodes: {error}")
             continue
         name = arguments.name or gpu
-        name = (
-            name
-            if all(manifest["metadata"]["name"] != name for manifest in manifests)
-            else f"{name}-{per_node}"
-        )
+        if any(manifest["metadata"]["name"] == name for manifest in manifests):
+            name = f"{name}-{per_node}"
         least = min((node.memory_bytes for node in nodes if node.memory_bytes), default=0.0)
         arguments.host_memory = arguments.host_memory or (
             f"{least / 2**30:.0f} GiB" if least else None
@@ -205,7 +202,7 @@ def _from_slurm(arguments: Namespace) -> str:
 
 
 def _counted(outputs: list[str]) -> list[dict[str, Any]]:
-    """The failures of a site as classes of a profile; none where nothing counts them here."""
+    """The counted failures of a Slurm site as classes of a profile; none without the operator."""
     from importlib.metadata import entry_points
 
     try:
@@ -237,7 +234,7 @@ _SMI: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,nohe
 
 
 def _measured(arguments: Namespace) -> str:
-    """The profile of this machine; what its kernels and links reach is not timed here."""
+    """The profile of this machine by nvidia-smi and the kernel, without measuring its speed."""
     import subprocess
 
     from mofa_model import presets
@@ -289,15 +286,15 @@ def gpus_of(listing: str) -> tuple[str, int, int]:
 
 
 def _main_memory() -> str | None:
-    """Main memory of this machine by its kernel; None where that does not tell it."""
+    """Main memory of this machine by its kernel; None on a system without /proc/meminfo."""
     from pathlib import Path
 
     try:
         first = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()[0].split()
     except (OSError, IndexError):
         return None
-    is_told = first[0] == "MemTotal:" and first[-1] == "kB"
-    return f"{int(first[1]) // 2**20} GiB" if is_told else None
+    is_total = first[0] == "MemTotal:" and first[-1] == "kB"
+    return f"{int(first[1]) // 2**20} GiB" if is_total else None
 
 
 def _pools() -> list[dict[str, Any]]:
@@ -308,7 +305,7 @@ def _pools() -> list[dict[str, Any]]:
     return pools
 
 
-def _made(arguments: Namespace) -> str:
+def _from_flags(arguments: Namespace) -> str:
     """The profile that the flags describe."""
     from mofa_model import presets
 
@@ -329,7 +326,7 @@ def _made(arguments: Namespace) -> str:
 def _manifest(
     arguments: Namespace, name: str, gpu: str, per_node: int | None, labels: dict[str, str]
 ) -> dict[str, Any]:
-    """The profile; of a cloud's machine with the network and memory that it has."""
+    """The profile as a manifest; a cloud's machine brings its own network and memory."""
     from mofa_model import presets
 
     node = presets.instance(gpu)
@@ -337,7 +334,7 @@ def _manifest(
         "apiVersion": "mofa.dev/v1alpha1",
         "kind": "ClusterProfile",
         "metadata": {"name": name},
-        "spec": _without_nothing(
+        "spec": _pruned(
             {
                 "nodeSelector": labels,
                 "gpu": presets.resolve("devices", gpu),
@@ -356,7 +353,7 @@ def _manifest(
 
 
 def _checked(manifest: dict[str, Any]) -> str:
-    """The manifest as text, checked as any other one."""
+    """The manifest as YAML; raises an error where the model cannot read it."""
     from mofa_model import output
     from mofa_model.manifest.inputs import cluster_of
     from mofa_model.manifest.parsing import cluster_profile
@@ -397,9 +394,9 @@ def _parts(text: str, most: int, field: str) -> list[str]:
     return parts
 
 
-def _without_nothing(value: Any) -> Any:
-    """A tree without what was not given."""
+def _pruned(value: Any) -> Any:
+    """A tree without None and empty parts."""
     if isinstance(value, dict):
-        kept = {key: _without_nothing(item) for key, item in value.items()}
+        kept = {key: _pruned(item) for key, item in value.items()}
         return {key: item for key, item in kept.items() if item not in (None, {}, [])}
     return value

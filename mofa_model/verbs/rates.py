@@ -1,4 +1,4 @@
-"""Failure rates: are the assumed ones contradicted by what was observed?"""
+"""`mofa rates`: do observed failures contradict the assumed rates? What would help a pool?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTRADICTED: Final = 5
 """Exit code of --check when an assumption does not stand."""
 
 _CHANCE: Final = 0.05
-"""Probability from which on chance alone may explain what was counted. [1]"""
+"""Least probability with which chance alone may explain the counts. [1]"""
 EXAMPLES: Final = """\
 examples:
   counts of a cluster against the paper's assumption of 0.005 per node-day
@@ -133,8 +133,8 @@ def configure(parser: ArgumentParser) -> None:
     helps.add_argument(
         "--what-would-help",
         metavar="FILE",
-        help="in place of the rates: the past that mofa incidents --account -o json wrote, replayed "
-        "through other time-outs, spares, intervals and ways to recover; - is standard input",
+        help="in place of the rates: the past that mofa incidents --account -o json wrote, replayed"
+        " through other time-outs, spares, intervals and ways to recover; - is standard input",
     )
     helps.add_argument(
         "--gpus-per-node",
@@ -155,8 +155,8 @@ def configure(parser: ArgumentParser) -> None:
         metavar="PLAN[,…]",
         action="append",
         default=[],
-        help="recovery plans to replay, as mofa ettr --recovery takes them (default: watchdogs of 2 "
-        "to 30 min, in-place, peer, stand-in, replica, shrink)",
+        help="recovery plans to replay, as mofa ettr --recovery takes them (default: watchdogs of 2"
+        " to 30 min, in-place, peer, stand-in, replica, shrink)",
     )
     helps.add_argument(
         "--save",
@@ -167,7 +167,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Check the assumptions, or say what would help."""
+    """Compare observed rates with assumed ones, or print changes that would have helped a pool."""
     from mofa_model.reliability.observed import assess
 
     if arguments.what_would_help is not None:
@@ -183,9 +183,8 @@ def run(arguments: Namespace) -> int:
             f"{seen} failures were counted; give the node-days in which that was, above 0",
         )
     assumed, recovery, weight = _assumptions(arguments, observed)
-    if (
-        arguments.prometheus is None and arguments.slurm is None
-    ):  # files and counts name what failed; nothing else did
+    if arguments.prometheus is None and arguments.slurm is None:
+        # Files and counts name each class that failed: the other classes did not fail.
         none = FailureEvidence(node_days=observed.node_days)
         observed = replace(observed, classes=dict.fromkeys(assumed, none) | dict(observed.classes))
     assessment = assess(
@@ -201,7 +200,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _what_would_help(arguments: Namespace) -> int:
-    """Replay a pool's past, and print what would have helped."""
+    """Replay a pool's past, and print the changes that would have helped."""
     from mofa_model.answers.job import time_of
     from mofa_model.answers.what_would_help import document_of, read_past, table_of_remedies
     from mofa_model.reliability.remedies import RemedySettings, what_would_help
@@ -302,8 +301,8 @@ def _assumptions(
 ) -> tuple[dict[str, float], dict[str, RecoveryTime], float]:
     """Assumed failures per node-day by class, recovery times, and the assumption's weight.
 
-    They come from the command line, the profile, or the paper. A profile's weight is shared out by
-    rate, so that classes that were not counted keep their part.
+    They come from the command line, the profile, or the paper. Classes that were not counted keep
+    their share, by rate, of a profile's weight.
     """
     paper_times = {
         failure_class.value: RecoveryTime(mean=failure_class.seconds, cv=1.0)
@@ -505,7 +504,7 @@ def _from_files(
 
 
 _MOST_DAYS: Final = 36_525.0
-"""Node-days of one node that can be. [d]"""
+"""Most node-days of one node that are believed: a hundred years. [d]"""
 _LAST: Final = 253_402_300_799.0
 """The end of the year 9999, in seconds of the epoch. [s]"""
 

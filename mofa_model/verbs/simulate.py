@@ -19,7 +19,8 @@ examples:
     mofa simulate --nodes 2048 --step 10s --save 0.2s,1s,2s --copy 0s,20s,240s \\
         --interval 6 --every 1,5,60
   the layout that an advice found, under its recovery plan
-    mofa advise --model llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 256 -o json > advice.json
+    mofa advise --model llama3-8b --gpu h100 --gpus 64 --seq 8192 --global-batch 256 \\
+        -o json > advice.json
     mofa simulate --layout advice.json --duration 30d --runs 20
   three jobs of one pool with two spares, a priority, and failures as the pool's ledger counted them
     kubectl get failureledger h100-east -o yaml > ledger.yaml

@@ -26,8 +26,10 @@ from mofa_model.pasted.reading import Pasted
 LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = ("127.0.0.1", "localhost")
 """Names of this machine; a request under another name comes from another site's DNS: refused."""
-_OWN: Final = ("", "none", "same-origin")
+_OWN_SITES: Final = ("", "none", "same-origin")
 """`Sec-Fetch-Site` of questions from this page or the keyboard; old browsers and curl send none."""
+_WRONG_ADDRESS: Final = ("Refused", "Open this page by the address that `mofa ui` printed.")
+_BUSY: Final = ("Busy", "Others are asking: load this page again in a moment.")
 _ELSEWHERE: Final = (
     "a page of another site asked this, not you; look at it, and press the button below if it is"
     " your question"
@@ -35,13 +37,13 @@ _ELSEWHERE: Final = (
 EXPORT: Final = "/export"
 WHICH: Final = "/which"
 WAITING: Final = 8
-"""Questions that may be asked at once. [1]"""
+"""Most questions at once, with those that wait. [1]"""
 SILENT: Final = 10.0
-"""How long a connection may take to ask. [s]"""
+"""Longest time that a connection may take to send its question. [s]"""
 
 
 class DeskServer(ThreadingHTTPServer):
-    """Answers the form; use it as `with`."""
+    """The server of the page; it is used by `with`."""
 
     daemon_threads = True
 
@@ -49,23 +51,23 @@ class DeskServer(ThreadingHTTPServer):
         """Listen on the loopback; `models` may be asked for beside the presets."""
         super().__init__((LOOPBACK, port), _Handler)
         self._models = tuple(models)
-        self._one = threading.Lock()
+        self._answering = threading.Lock()
         self._places = threading.BoundedSemaphore(WAITING)
         self.hosts = {f"{name}:{self.server_port}" for name in _NAMES}
         """Names under which it answers."""
 
     def unanswered(self, values: Mapping[str, str], why: str) -> str:
-        """The page with its form filled in, and why nothing was computed."""
+        """The page with its form filled in and the reason for no answer."""
         return _page(WhatIf(values=values, errors={"": why}), self._models, alone=False)
 
     def answered(
         self, path: str, values: Mapping[str, str], texts: Sequence[Pasted] = ()
     ) -> str | None:
-        """The page with the answer; None where too many questions are being answered."""
+        """The page with the answer; None while too many questions wait."""
         if not self._places.acquire(blocking=False):
             return None
         try:
-            with self._one:
+            with self._answering:
                 if path == PASTE:
                     return _paste(paste_form(values, texts))
                 if path == WHICH:
@@ -104,11 +106,8 @@ def sent_form(kind: str, body: bytes) -> tuple[dict[str, str], list[Pasted]]:
     for part in message_from_bytes(whole, policy=HTTP).iter_parts():
         name = part.get_param("name", header="content-disposition")
         data = part.get_payload(decode=True)
-        content = (
-            (data if isinstance(data, bytes) else b"")
-            .decode("utf-8", "replace")
-            .replace("\r\n", "\n")
-        )
+        content = data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
+        content = content.replace("\r\n", "\n")
         if name == FILES and content.strip():
             texts.append(Pasted(content, part.get_filename() or FILES))
         elif isinstance(name, str) and name != FILES:
@@ -156,31 +155,24 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         values = dict(parse_qsl(query, errors="replace"))
         if self.headers.get("Host", "") not in self.server.hosts:
-            self._say(
-                403, _plain("Refused", "Open this page by the address that `mofa ui` printed.")
-            )
+            self._say(403, _plain(*_WRONG_ADDRESS))
         elif path not in {"/", EXPORT, WHICH, PASTE}:
             self._say(404, _plain("Not found", "There is no such page."))
-        elif values and self.headers.get("Sec-Fetch-Site", "") not in _OWN:
+        elif values and self.headers.get("Sec-Fetch-Site", "") not in _OWN_SITES:
             self._say(403, self.server.unanswered(values, _ELSEWHERE))
         else:
-            alone = path == EXPORT
             html = self.server.answered(path, values)
             if html is None:
-                self._say(
-                    503, _plain("Busy", "Others are asking: load this page again in a moment.")
-                )
+                self._say(503, _plain(*_BUSY))
             else:
-                self._say(200, html, _file_name(values) if alone else "")
+                self._say(200, html, _file_name(values) if path == EXPORT else "")
 
     def do_POST(self) -> None:
         """Answer a form that was sent, from this page alone."""
         length = self.headers.get("Content-Length", "")
         kind = self.headers.get("Content-Type", "")
         if self.headers.get("Host", "") not in self.server.hosts:
-            self._say(
-                403, _plain("Refused", "Open this page by the address that `mofa ui` printed.")
-            )
+            self._say(403, _plain(*_WRONG_ADDRESS))
         elif self.path != PASTE:
             self._say(501, _plain("Refused", "Nothing can be sent to this page."))
         elif not length.isdecimal() or int(length) > MOST:
@@ -194,15 +186,16 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(415, _plain("Refused", "Send the form of this page."))
             else:
                 html = self.server.answered(PASTE, *sent_form(kind, body))
-                busy = _plain("Busy", "Others are asking: load this page again in a moment.")
-                self._say(503 if html is None else 200, html or busy)
+                self._say(503 if html is None else 200, html or _plain(*_BUSY))
 
     def _is_ours(self) -> bool:
-        """Whether this page sent a form. A browser whose pages send no referrer says `Origin:
-        null`, and whose page it was in `Sec-Fetch-Site`; curl says neither.
+        """Whether this page sent a form, or a program without a page such as curl.
+
+        Because our pages send no referrer, browsers send `Origin: null`, and the page's site in
+        `Sec-Fetch-Site`; curl sends neither.
         """
         if site := self.headers.get("Sec-Fetch-Site", ""):
-            return site in _OWN
+            return site in _OWN_SITES
         origin = self.headers.get("Origin", "")
         return not origin or origin.removeprefix("http://") in self.server.hosts
 
@@ -232,8 +225,6 @@ def _plain(title: str, sentence: str) -> str:
 
 
 def _file_name(values: Mapping[str, str]) -> str:
-    words = [values.get(name, "") for name in ("model", "gpus", "gpu")]
-    return (
-        re.sub(r"[^a-z0-9.]+", "-", "-".join(["what-if", *filter(None, words)]).lower())[:80]
-        + ".html"
-    )
+    words = ["what-if", *(values.get(name, "") for name in ("model", "gpus", "gpu"))]
+    name = re.sub(r"[^a-z0-9.]+", "-", "-".join(filter(None, words)).lower())
+    return f"{name[:80]}.html"

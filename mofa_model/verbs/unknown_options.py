@@ -1,4 +1,4 @@
-"""Options that a verb has not: refused with the one that people may have meant. Not a verb."""
+"""The error for options that a verb lacks: it names the option that people meant. Not a verb."""
 
 from __future__ import annotations
 
@@ -39,73 +39,76 @@ _CALLED: Final[Mapping[str, tuple[str, ...]]] = {
         )
     },
 }
-"""What options are called elsewhere, and ours: the first of them that the verb has."""
+"""Our options for options of other programs: the first one that the verb has is meant."""
 
 
 def refuse(parser: ArgumentParser, words: Sequence[str]) -> NoReturn:
     """Refuse an unknown option, and name the option that was meant.
 
-    It is called so elsewhere, has the same word in its name or its help, or is spelled like it.
+    That option has this name in other programs, has the same word in its name or its help, or is
+    spelled like it.
     """
     flag = words[0].partition("=")[0]
     if not re.match(r"--?[a-zA-Z]", flag):
-        parser.error(
-            f"{' '.join(words)}: no option stands before "
-            f"{'them' if words[1:] else 'it'}{_hint(parser, words[0])}"
-        )
+        it = "them" if words[1:] else "it"
+        hint = _hint(parser, words[0])
+        parser.error(f"{' '.join(words)}: no option stands before {it}{hint}")
     options = {action.option_strings[-1]: action.help or "" for action in _actions(parser)}
     name = flag.lstrip("-").replace("_", "-")
-    called = [
+    meant = [
         f"--{option}"
         for option in _CALLED.get(name, ())
         if f"--{option.partition(' ')[0]}" in options
     ]
-    alike = [
+    meant += [
         option
         for word in (name, *name.split("-"))
         for option in options
         if _means(word, option, options[option])
     ]
-    aliases = dict(zip([flag], [*called, *alike], strict=False))
+    aliases = {flag: meant[0]} if meant else {}
     raise UnknownName(
         "option", flag, options, aliases=aliases, also=f"`{parser.prog} --help` lists them all"
     )
 
 
 def _hint(parser: ArgumentParser, word: str) -> str:
-    """A hint for a word without an option: what it seems to mean, and how to say it."""
+    """A hint for a word without an option: the option that it seems to be a value of."""
     from mofa_model import presets
 
-    options = {name for action in _actions(parser) for name in action.option_strings}
-    if re.match(r"[a-z_-]+=", word) and (
-        option := next(
-            (option for option in ("--strategy", "--constraint") if option in options), ""
-        )
-    ):
-        return f"; did you mean {option} {word}?"
-    if word.endswith(".json") and "--model" in options:
-        return f"; did you mean --model {word}?"
-    for option, kind in (
-        ("--gpu", "devices"),
-        ("--model", "models"),
-        ("--precision", "precisions"),
-        ("--framework", "stacks"),
-    ):
-        if presets.meanings(kind, word) and option in options:
+    options: list[str] = []
+    if re.match(r"[a-z_-]+=", word):
+        options += ["--strategy", "--constraint"]
+    if word.endswith(".json"):
+        options.append("--model")
+    options += [option for option, kind in _KINDS.items() if presets.meanings(kind, word)]
+    for option in options:
+        if option in _options(parser):
             return f"; did you mean {option} {word}?"
     return f"; `{parser.prog} --help` shows how words stand together"
 
 
+_KINDS: Final = {
+    "--gpu": "devices",
+    "--model": "models",
+    "--precision": "precisions",
+    "--framework": "stacks",
+}
+"""Options whose values are names of presets."""
+
+
 def among(parser: ArgumentParser, words: Sequence[str]) -> list[str]:
-    """The given words that are options, but not of this verb."""
-    options = {name for action in _actions(parser) for name in action.option_strings}
+    """The words that are options, but not of this verb."""
+    options = {*_options(parser), "--"}
     return [
         word
         for word in words
-        if word.startswith("--")
-        and " " not in word
-        and word.partition("=")[0] not in {*options, "--"}
+        if word.startswith("--") and " " not in word and word.partition("=")[0] not in options
     ]
+
+
+def _options(parser: ArgumentParser) -> set[str]:
+    return {name for action in _actions(parser) for name in action.option_strings}
 
 
 def _means(word: str, option: str, help_text: str) -> bool:
@@ -117,7 +120,7 @@ def _means(word: str, option: str, help_text: str) -> bool:
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:
-    """Every option that a verb takes, those of its own verbs included."""
+    """Every option of a verb and of the verbs below it."""
     for action in parser._actions:  # noqa: SLF001, argparse has no other list of them
         if isinstance(action.choices, Mapping):
             for below in action.choices.values():
