@@ -244,8 +244,8 @@ def _time(band: Range) -> Callable[[float], str]:
     """A printer of the times of a band: in seconds where larger units would make both ends look
     equal.
     """
-    alike = in_seconds(band.lower, band.upper)
-    return lambda seconds: f"{seconds:.4g} s" if alike else units.format(seconds, "s")
+    is_close = in_seconds(band.lower, band.upper)
+    return lambda seconds: f"{seconds:.4g} s" if is_close else units.format(seconds, "s")
 
 
 def _range(band: Range, text: Any) -> str:
@@ -255,7 +255,7 @@ def _range(band: Range, text: Any) -> str:
 def _choices(advice: Advice, others: Sequence[Alternative]) -> Table:
     """The first choice, others and today's layout, by what they do and their odds."""
     today = advice.current
-    than = today.row if today is not None and today.odds is not None else "first"
+    rival = today.row if today is not None and today.odds is not None else "first"
     columns = (
         Column("choice", align="left"),
         Column("step", unit="s"),
@@ -264,7 +264,7 @@ def _choices(advice: Advice, others: Sequence[Alternative]) -> Table:
         Column("ETTR", unit="%", wide=True),
         Column("days"),
         Column("fits", align="right"),
-        Column(f"beats {than}", align="right"),
+        Column(f"beats {rival}", align="right"),
     )
     priced: list[tuple[str, Predicted | None, Odds | None]] = [
         ("first choice", advice.predicted, advice.odds)
@@ -301,8 +301,8 @@ def _chances(odds: Odds | None) -> tuple[Cell, ...]:
 
 def _figures(p: Predicted) -> tuple[Cell, ...]:
     days = round(p.duration_seconds.target / DAY, 1) if p.duration_seconds.target else None
-    held = " to ".join(f"{x / GIB:.0f}" for x in (p.memory_bytes.lower, p.memory_bytes.upper))
-    return (p.step_seconds.target, round(p.tokens_per_second.target), held, p.ettr.target, days)
+    memory = " to ".join(f"{x / GIB:.0f}" for x in (p.memory_bytes.lower, p.memory_bytes.upper))
+    return (p.step_seconds.target, round(p.tokens_per_second.target), memory, p.ettr.target, days)
 
 
 def _frontier(advice: Advice) -> Table:
@@ -310,7 +310,7 @@ def _frontier(advice: Advice) -> Table:
         best.predicted.duration_seconds.target or best.predicted.step_seconds.target
         for best in advice.frontier
     ]
-    drawn = dict(zip((best.nodes for best in advice.frontier), bars(times), strict=True))
+    bar_of = dict(zip((best.nodes for best in advice.frontier), bars(times), strict=True))
 
     def hours(frontier: Frontier) -> int | None:
         seconds = frontier.predicted.duration_seconds.target
@@ -327,7 +327,7 @@ def _frontier(advice: Advice) -> Table:
             (Column("ETTR", unit="%"), lambda best: best.predicted.ettr.target),
             (Column("days"), lambda best: _figures(best.predicted)[-1]),
             (Column("GPU hours"), hours),
-            (Column("time", align="left"), lambda best: drawn[best.nodes]),
+            (Column("time", align="left"), lambda best: bar_of[best.nodes]),
             (
                 Column("strategy", align="left", wide=True),
                 lambda best: short_strategy(best.strategy),

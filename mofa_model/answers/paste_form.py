@@ -83,8 +83,8 @@ class PasteForm:
 
     def command(self) -> str:
         """The command line that asks the same."""
-        asked = None if self.answer is None else self.answer.asked
-        return "" if asked is None else self._plain(asked.command("advise"))
+        advice_question = None if self.answer is None else self.answer.asked
+        return "" if advice_question is None else self._plain(advice_question.command("advise"))
 
     def _plain(self, cell: Any) -> Any:
         """Text without the path of the folder; other cells as they are."""
@@ -143,7 +143,7 @@ def paste_form(sent: Mapping[str, str], texts: Sequence[Pasted]) -> PasteForm:
 
 def _answer(values: Mapping[str, str], texts: Sequence[Pasted], folder: Path) -> PasteAnswer:
     fields = dict[str, Any]()
-    kept = list[Pasted]()
+    documents = list[Pasted]()
     for pasted in texts:
         kind = kind_of(pasted.text, pasted.name)
         if kind is PastedKind.KUBERNETES:
@@ -157,13 +157,13 @@ def _answer(values: Mapping[str, str], texts: Sequence[Pasted], folder: Path) ->
         ):
             fields |= _spoken(pasted.text)
         else:
-            kept.append(pasted)
+            documents.append(pasted)
     fields |= {name: PasteQuestion.options[name].read(text) for name, text in values.items()}
-    if not kept and not fields.get("model"):
+    if not documents and not fields.get("model"):
         raise InputError("say a model, or paste a script, a trainer's file or a config.json")
     question = PasteQuestion(**fields)
-    question = replace(question, model=_known_model(question.model, kept))
-    answer = answered(question, [_as_file(pasted, folder) for pasted in kept])
+    question = replace(question, model=_known_model(question.model, documents))
+    answer = answered(question, [_as_file(pasted, folder) for pasted in documents])
     return answer if answer.answer is None else replace(answer, answer=_with_launch(answer.answer))
 
 

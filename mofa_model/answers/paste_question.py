@@ -250,8 +250,8 @@ def _layout(pasted_facts: PastedFacts, gpus: int, notes: list[str]) -> str:
     if why := _why_unknown(pasted_facts):
         notes.append(f"{why}: its layout is not compared")
         return ""
-    if own := _own_words(pasted_facts, gpus, layers):
-        return own
+    if command := _own_words(pasted_facts, gpus, layers):
+        return command
     pairs = [
         f"{name}={facts[name].value}" for name in ("tp", "pp", "cp", "ep", "vpp") if name in facts
     ]

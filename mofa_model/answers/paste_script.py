@@ -96,12 +96,10 @@ def _foreign(own: str, asked: str | None, trainer: str, script: str) -> str:
 
 def _other_recipe(words: Sequence[str], launch: Launch) -> str:
     """Why a command of torchtune cannot take a launch, if its recipe is another one; else empty."""
-    own = next((word for word in words if word.endswith(("_distributed", "_single_device"))), "")
-    if launch.trainer != torchtune.TRAINER or not own or own in launch.arguments:
+    recipe = next((word for word in words if word.endswith(("_distributed", "_single_device"))), "")
+    if launch.trainer != torchtune.TRAINER or not recipe or recipe in launch.arguments:
         return ""
-    return (
-        f"its command starts {own}, and the launch is of {launch.arguments[0]}: launch.sh starts it"
-    )
+    return f"its command starts {recipe}, and the launch is of {launch.arguments[0]}: launch.sh starts it"
 
 
 def _file_of(

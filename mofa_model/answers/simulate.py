@@ -61,8 +61,8 @@ class SimulateAnswer(UserAnswer):
         ettr = self.document["ettr"]
         words = ("median of runs", "exact model")
         runs = Range(lower=ettr["p05"], target=ettr["median"], upper=ettr["p95"])
-        drawn = band("ETTR of a run", runs, ettr["exact"], "{:.2%}", words)
-        return [drawn, *super().shown()]
+        picture = band("ETTR of a run", runs, ettr["exact"], "{:.2%}", words)
+        return [picture, *super().shown()]
 
 
 @asked_by(SimulateQuestion)

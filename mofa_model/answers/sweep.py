@@ -211,7 +211,7 @@ def with_linearity(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     return compared
 
 
-def _figures(asked: SweepQuestion, point: Point) -> Row:
+def _figures(sweep_question: SweepQuestion, point: Point) -> Row:
     from mofa_model.advice import advise
     from mofa_model.strategy import format_strategy, short_strategy
 
@@ -224,7 +224,7 @@ def _figures(asked: SweepQuestion, point: Point) -> Row:
         changes["gpus"] = None
     constants = {name: value for name, value in point.items() if "." in name}
     interval = _steps(point[INTERVAL]) if INTERVAL in point else None
-    question = replace(asked, **changes)
+    question = replace(sweep_question, **changes)
     if str(question.global_batch_size).endswith(_PER_GPU):
         question = replace(question, global_batch_size=_batch(question))
     request = _request(question, axes, constants)

@@ -49,15 +49,15 @@ def require(
     """
     if question.gpu is not None or question.device_file:
         _gpu(question)  # a wrong device is refused first, so that the error's examples work
-    known = {name for name in _NEEDED if getattr(question, name) is not None} | {*given_elsewhere}
+    stated = {name for name in _NEEDED if getattr(question, name) is not None} | {*given_elsewhere}
     if question.device_file:
-        known.add("gpu")
-    if question.nodes is not None or "nodes" in known or getattr(question, "max_nodes", None):
-        known.add("gpus")
+        stated.add("gpu")
+    if question.nodes is not None or "nodes" in stated or getattr(question, "max_nodes", None):
+        stated.add("gpus")
     lacking = {
         question.options[name].flag: example
         for name, example in _NEEDED.items()
-        if name not in known
+        if name not in stated
     }
     if lacking := {**(more_examples or {}), **lacking}:
         raise Missing(lacking, also=also)

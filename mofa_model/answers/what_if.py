@@ -204,21 +204,21 @@ def _swept(question: AdviceQuestion, vary: str) -> tuple[SweepAnswer, int]:
     shared = {
         n: value for n, value in question.changed_fields().items() if n in SweepQuestion.options
     }
-    asked = SweepQuestion(**shared, vary=texts)
+    sweep_question = SweepQuestion(**shared, vary=texts)
     left: list[int] = []
 
     def carry(
         work: Callable[..., Row], questions: Iterable[Any], points: Sequence[Point]
     ) -> Iterator[Row]:
         began = time.process_time()
-        for number, (sweep_question, point) in enumerate(zip(questions, points, strict=True)):
+        for number, (point_question, point) in enumerate(zip(questions, points, strict=True)):
             if number and time.process_time() - began > PATIENCE:
                 left.append(len(points) - number)
                 return
-            yield work(sweep_question, point)
+            yield work(point_question, point)
 
     try:
-        swept = sweep.of(asked, carry)
+        swept = sweep.of(sweep_question, carry)
         swept.raise_for_status()
     except MofaError as error:
         raise InputError(f"vary: {str(error).removeprefix('--vary: ')}") from error

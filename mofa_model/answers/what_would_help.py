@@ -110,27 +110,22 @@ def _standstills(
             lost[row.job, row.cause] += row.node_days * DAY
     standstills = []
     for job, incidents in by_job.items():
-        own = sorted(
-            (incident for incident in incidents if incident["cause"] not in _NO_STANDSTILL),
-            key=lambda incident: float(incident["start"]),
-        )
-        made, resumed = [], begin
-        for incident in own:
-            made.append(_standstill(job, incident, max(0.0, _number(incident["start"]) - resumed)))
+        stopping = [incident for incident in incidents if incident["cause"] not in _NO_STANDSTILL]
+        by_cause: defaultdict[str, list[tuple[Standstill, bool]]] = defaultdict(list)
+        resumed = begin
+        for incident in sorted(stopping, key=lambda incident: float(incident["start"])):
+            trained = max(0.0, _number(incident["start"]) - resumed)
+            standstill, is_measured = _standstill(job, incident, trained)
+            by_cause[standstill.cause].append((standstill, is_measured))
             resumed = max(resumed, _number(incident["end"]))
-        for cause in dict.fromkeys(standstill.cause for standstill, _ in made):
-            own_cause = [
-                (standstill, seen) for standstill, seen in made if standstill.cause == cause
-            ]
-            seen_loss = sum(
-                standstill.holds * standstill.lost_work for standstill, seen in own_cause if seen
-            )
-            unseen = [standstill for standstill, seen in own_cause if not seen]
-            most = _cap(unseen, lost[job, cause] - seen_loss)
+        by_cause.pop(causes.RESUBMISSION.word, None)
+        for cause, pairs in by_cause.items():
+            measured = sum(s.holds * s.lost_work for s, is_measured in pairs if is_measured)
+            unmeasured = [standstill for standstill, is_measured in pairs if not is_measured]
+            largest = _cap(unmeasured, lost[job, cause] - measured)
             standstills += [
-                standstill if seen else replace(standstill, lost_work=min(most, standstill.trained))
-                for standstill, seen in own_cause
-                if cause != causes.RESUBMISSION.word
+                s if is_measured else replace(s, lost_work=min(largest, s.trained))
+                for s, is_measured in pairs
             ]
     return sorted(standstills, key=lambda standstill: (standstill.at, standstill.job))
 
@@ -139,13 +134,13 @@ def _cap(standstills: Sequence[Standstill], lost: float) -> float:
     """Largest lost work of a standstill, if all together lost so much node-time and none lost more
     than it had trained. [s]
     """
-    left, nodes, most = lost, sum(standstill.holds for standstill in standstills), math.inf
+    rest, nodes, largest = lost, sum(standstill.holds for standstill in standstills), math.inf
     for standstill in sorted(standstills, key=lambda standstill: standstill.trained):
-        most = max(0.0, left / nodes)
-        if most <= standstill.trained:
+        largest = max(0.0, rest / nodes)
+        if largest <= standstill.trained:
             break
-        left, nodes = left - standstill.holds * standstill.trained, nodes - standstill.holds
-    return most
+        rest, nodes = rest - standstill.holds * standstill.trained, nodes - standstill.holds
+    return largest
 
 
 def _standstill(job: str, incident: Mapping[str, Any], trained: float) -> tuple[Standstill, bool]:
@@ -153,14 +148,14 @@ def _standstill(job: str, incident: Mapping[str, Any], trained: float) -> tuple[
     parts = {name: _number(seconds) for name, seconds in incident["phases"].items()}
     start, end, cause = _number(incident["start"]), _number(incident["end"]), str(incident["cause"])
     other_phases = sum(parts.get(name, 0.0) for name in ("drain", "queue", "start"))
-    left = max(0.0, end - start - other_phases)  # unnoticed and loading
+    unexplained = max(0.0, end - start - other_phases)  # unnoticed and loading
     if "load" in parts:
-        unnoticed = parts.get("detect", left - parts["load"])
+        unnoticed = parts.get("detect", unexplained - parts["load"])
     elif "detect" in parts:
         unnoticed = parts["detect"]
     else:
         unnoticed = _COLLECTIVE if cause == causes.NCCL_TIMEOUT.word else 0.0
-    unnoticed = min(max(0.0, unnoticed), left)
+    unnoticed = min(max(0.0, unnoticed), unexplained)
     standstill = Standstill(
         job=job,
         at=start,
@@ -174,7 +169,7 @@ def _standstill(job: str, incident: Mapping[str, Any], trained: float) -> tuple[
         ending=parts.get("drain", 0.0),
         queued=parts.get("queue", 0.0),
         starting=parts.get("start", 0.0),
-        loading=left - unnoticed,
+        loading=unexplained - unnoticed,
         lost_work=parts.get("redo", 0.0),
     )
     return standstill, "redo" in parts
@@ -200,10 +195,10 @@ def outcome_of(helps: WhatWouldHelp) -> Status:
 
 def doubt_of(helps: WhatWouldHelp) -> str:
     """Why an answer is not Recommended, as a sentence; empty where it is."""
-    seen = f"{helps.standstills} standstills in {helps.window_days:.3g} days"
+    evidence = f"{helps.standstills} standstills in {helps.window_days:.3g} days"
     if not helps.best(MOST_TOLD):
-        return f"No change is told apart from nothing by {seen}."
-    return f"The past is short ({seen}); the next weeks may differ." if helps.is_short else ""
+        return f"No change is told apart from nothing by {evidence}."
+    return f"The past is short ({evidence}); the next weeks may differ." if helps.is_short else ""
 
 
 def sentence_of(remedy: Remedy, helps: WhatWouldHelp) -> str:

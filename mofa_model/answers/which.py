@@ -539,12 +539,12 @@ def _settings(choice: MachineChoice) -> tuple[MemorySaving, ...]:
         if axis.name in _SETTINGS and any(getattr(strategy, name) != off[name] for name in off):
             savings.append(against(_SETTINGS[axis.name], problem, replace(strategy, **off)))
     if choice.recipe is not choice.recipe.plain:
-        kept = {
+        shared = {
             name: choice.recipe.fields[name]
             for name in ("framework",)
             if name in choice.recipe.fields
         }
-        plain = replace(choice.recipe.plain, fields={**choice.recipe.plain.fields, **kept})
+        plain = replace(choice.recipe.plain, fields={**choice.recipe.plain.fields, **shared})
         other = training.request_of(_training(choice.question, choice.machine, plain, 1))
         savings.append(against(choice.recipe.words, other.problems[0], strategy))
     return tuple(
@@ -593,5 +593,5 @@ def _hours(time: Range) -> str:
 
 
 def _command(first: MachineChoice, question: WhichQuestion) -> str:
-    asked = _training(question, first.machine, first.recipe, 1)
-    return replace(asked, tokens=None, top=5).command("advise")
+    advice_question = _training(question, first.machine, first.recipe, 1)
+    return replace(advice_question, tokens=None, top=5).command("advise")

@@ -172,8 +172,8 @@ def _key(advice: Advice) -> list[ET.Element]:
 def _odds(advice: Advice) -> tuple[str, str]:
     """The chance that it fits, and that it beats today's layout where there is one."""
     fits, beats = (advice.odds.fits, advice.odds.beats) if advice.odds else (0.0, None)
-    than = advice.current.called if advice.current else "today's layout"
-    chance = "" if beats is None else f"beats {than} with {in_percent(beats)}; "
+    rival = advice.current.called if advice.current else "today's layout"
+    chance = "" if beats is None else f"beats {rival} with {in_percent(beats)}; "
     more = f"{chance}bands hold with {in_percent(advice.confidence)}"
     return f"fits: {in_percent(fits)}", more
 
@@ -213,7 +213,7 @@ def _parts(view: AdviceView) -> list[ET.Element]:
 def _checkpoints(view: AdviceView) -> list[ET.Element]:
     advice = view.advice
     points = [(float(p.seconds), p.ettr.lower, p.ettr.target, p.ettr.upper) for p in view.curve]
-    drawn = figures.checkpoint_curve(
+    picture = figures.checkpoint_curve(
         points,
         float(advice.checkpoint_interval_seconds or 0),
         int(advice.checkpoint_interval_steps or 0),
@@ -228,7 +228,7 @@ def _checkpoints(view: AdviceView) -> list[ET.Element]:
     ]
     numbers = table(("steps", "work", "lower", "ETTR", "upper"), rows, numbers=range(5))
     details = el("details", el("summary", "The curve as a table"), numbers)
-    return [el("h2", "Checkpoints"), drawn, details]
+    return [el("h2", "Checkpoints"), picture, details]
 
 
 def _others(advice: Advice) -> list[ET.Element]:
@@ -247,8 +247,8 @@ def _others(advice: Advice) -> list[ET.Element]:
     ]
     if not rows:
         return []
-    than = "beats the first" if advice.current is None else f"beats {advice.current.row}"
-    headings = ("choice", "strategy", "step", "GiB", "ETTR", "fits", than, "why not")
+    beats = "beats the first" if advice.current is None else f"beats {advice.current.row}"
+    headings = ("choice", "strategy", "step", "GiB", "ETTR", "fits", beats, "why not")
     nodes = [el("h2", "Other choices"), table(headings, rows, numbers=(2, 3, 4, 5, 6))]
     if advice.nearest:
         changes = (el("li", in_short(change)) for change in advice.nearest)

@@ -34,10 +34,10 @@ _FAR: Final = 20.0
 
 def parts(title: str, sizes: Mapping[str, float], show: str = "{:.3g}") -> ET.Element:
     """Parts of a whole as one bar, with a legend of their numbers; zeros are left out."""
-    kept = {name: size for name, size in sizes.items() if size > 0}
-    total = sum(kept.values()) or 1.0
+    positive = {name: size for name, size in sizes.items() if size > 0}
+    total = sum(positive.values()) or 1.0
     bars, swatches, x = [], [], 0.0
-    for number, (name, size) in enumerate(kept.items()):
+    for number, (name, size) in enumerate(positive.items()):
         color, width = COLORS[number % len(COLORS)], _WIDE * size / total
         label, style = f"{name}: {show.format(size)} ({size / total:.1%})", f"fill:{color}"
         bars.append(

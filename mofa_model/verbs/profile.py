@@ -211,18 +211,18 @@ def _counted(outputs: list[str]) -> list[dict[str, Any]]:
     except (ModuleNotFoundError, ValueError):
         terminal.tell("failures are not counted without mofa-advisor[operator]")
         return []
-    days = max((seen.node_days for seen in observed.classes.values()), default=0.0)
+    days = max((evidence.node_days for evidence in observed.classes.values()), default=0.0)
     if days < _LEAST_NODE_DAYS:
         terminal.tell(f"failures are left out: {days:.3g} node-days say nothing of a rate")
         return []
     return [
         {
             "name": name,
-            "failuresPerThousandNodeDays": f"{1000 * seen.failures / seen.node_days:.4g}",
-            "recoverySeconds": round(seen.mean_recovery or RecoveryClass(name).seconds),
+            "failuresPerThousandNodeDays": f"{1000 * evidence.failures / evidence.node_days:.4g}",
+            "recoverySeconds": round(evidence.mean_recovery or RecoveryClass(name).seconds),
         }
-        for name, seen in observed.classes.items()
-        if seen.node_days > 0 and seen.failures
+        for name, evidence in observed.classes.items()
+        if evidence.node_days > 0 and evidence.failures
     ]
 
 
@@ -397,6 +397,6 @@ def _parts(text: str, most: int, field: str) -> list[str]:
 def _pruned(value: Any) -> Any:
     """A tree without None and empty parts."""
     if isinstance(value, dict):
-        kept = {key: _pruned(item) for key, item in value.items()}
-        return {key: item for key, item in kept.items() if item not in (None, {}, [])}
+        tree = {key: _pruned(item) for key, item in value.items()}
+        return {key: item for key, item in tree.items() if item not in (None, {}, [])}
     return value

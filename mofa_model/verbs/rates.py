@@ -57,74 +57,78 @@ nodes.csv has the columns node, node_days, and possible_node_days where known.""
 
 def configure(parser: ArgumentParser) -> None:
     """Add options for three sources of observed failures, and for the assumption."""
-    seen = parser.add_argument_group("observed")
-    seen.add_argument("--failures", type=int, metavar="K", help="failures in all")
-    seen.add_argument(
+    observed = parser.add_argument_group("observed")
+    observed.add_argument("--failures", type=int, metavar="K", help="failures in all")
+    observed.add_argument(
         "--count", metavar="CLASS=K[,…]", help="failures by class, in place of --failures"
     )
-    seen.add_argument(
+    observed.add_argument(
         "--node-days",
         type=units.number,
         metavar="D",
         help="node-days in which the failures were counted",
     )
-    seen.add_argument(
+    observed.add_argument(
         "--possible-node-days",
         type=units.number,
         metavar="D",
         help="node-days of the whole window; --node-days divided by them is the coverage",
     )
-    seen.add_argument("--events", metavar="FILE", help="failure events, CSV; - is standard input")
-    seen.add_argument("--exposure", metavar="FILE", help="node-days by node, CSV, with --events")
-    seen.add_argument("--prometheus", metavar="URL", help="a live server")
-    seen.add_argument(
+    observed.add_argument(
+        "--events", metavar="FILE", help="failure events, CSV; - is standard input"
+    )
+    observed.add_argument(
+        "--exposure", metavar="FILE", help="node-days by node, CSV, with --events"
+    )
+    observed.add_argument("--prometheus", metavar="URL", help="a live server")
+    observed.add_argument(
         "--slurm",
         nargs="*",
         metavar="FILE",
         help="a Slurm site: what scontrol show node, sacct and sacctmgr show event printed; "
         "without a file they are asked here",
     )
-    seen.add_argument(
+    observed.add_argument(
         "--profile",
         metavar="NAME|FILE",
         help="with --prometheus or --slurm: the pool to ask about, a bundled profile or a manifest",
     )
-    held = parser.add_argument_group("assumed")
-    held.add_argument(
+    assumed = parser.add_argument_group("assumed")
+    assumed.add_argument(
         "--assumed",
         type=units.number,
         metavar="R",
         help=f"failures per node-day (default: as --profile assumes, else {PAPER_RATE:g})",
     )
-    held.add_argument(
+    assumed.add_argument(
         "--shares",
         metavar="CLASS=P[,…]",
         help="class shares (default: the paper's "
         f"{','.join(f'{c}={c.share:g}' for c in RecoveryClass if c.share)})",
     )
-    held.add_argument(
+    assumed.add_argument(
         "--prior-weight",
         type=units.number,
         metavar="W",
         help="weight of the assumed rate, as a number of failures (default: "
         "as --profile says, else 0)",
     )
-    ask = parser.add_argument_group("answer")
-    ask.add_argument(
+    answer = parser.add_argument_group("answer")
+    answer.add_argument(
         "--level",
         type=units.number,
         default=0.9,
         metavar="P",
         help="level of intervals (default: 0.9)",
     )
-    ask.add_argument(
+    answer.add_argument(
         "--alarm",
         type=units.number,
         default=0.05,
         metavar="P",
         help="chance of a false verdict within a year of constant checking (default: 0.05)",
     )
-    ask.add_argument(
+    answer.add_argument(
         "--check",
         action="store_true",
         help=f"exit {CONTRADICTED} when an assumption is contradicted",
@@ -175,12 +179,12 @@ def run(arguments: Namespace) -> int:
     _check(arguments)
     observed = _observed(arguments)
     if arguments.node_days == 0 and (
-        seen := sum(evidence.failures for evidence in observed.classes.values())
+        failures := sum(evidence.failures for evidence in observed.classes.values())
     ):
         raise BadValue(
             "--node-days",
             0,
-            f"{seen} failures were counted; give the node-days in which that was, above 0",
+            f"{failures} failures were counted; give the node-days in which that was, above 0",
         )
     assumed, recovery, weight = _assumptions(arguments, observed)
     if arguments.prometheus is None and arguments.slurm is None:

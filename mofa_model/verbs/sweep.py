@@ -84,8 +84,10 @@ def run(arguments: Namespace) -> int:
     with output.progress("sweeping", total=count) as advance, _carrier(arguments, count) as carry:
         answer = sweep.of(question, carry, advance)
     if arguments.plot:
-        drawn = answer.lines(arguments.y)
-        plots.lines(arguments.plot, drawn.lines, x=drawn.across, y=drawn.up, percent=drawn.percent)
+        drawing = answer.lines(arguments.y)
+        plots.lines(
+            arguments.plot, drawing.lines, x=drawing.across, y=drawing.up, percent=drawing.percent
+        )
     output.emit(arguments.output, answer.tables, document=answer.document)
     answer.raise_for_status()
     return 0
