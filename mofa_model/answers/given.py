@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     Q = TypeVar("Q", bound=ReliabilityQuestion)
 
 GROUP: Final = "mofa.sources"
-"""Entry-point group of live sources: `prometheus` is a function (url, profile) -> ObservedFailures,
-`profile` one from a name to the manifest of a ClusterProfile, `slurm` one (files, profile) ->
-ObservedFailures."""
+"""Entry-point group of live sources. Each is a function: `prometheus` (url, profile) and `slurm`
+(files, profile) return ObservedFailures, `profile` (name) the manifest of a ClusterProfile, and
+`pools` () pools with product, gpus_per_node, nodes and ready."""
 _MONTH: Final = 30.0
 """Days ahead for which counted failures are taken to hold. [d]"""
 _LEAST: Final = 1e-9

@@ -1,4 +1,4 @@
-"""`mofa profile`: a ClusterProfile as YAML, from flags or from a cluster's node labels."""
+"""`mofa profile`: a ClusterProfile as YAML, from flags, this machine, Slurm or a cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ examples:
   mofa profile --slurm              one for each kind of GPU node of this Slurm, with its failures
   mofa profile --slurm nodes.txt sacct.txt events.txt
   mofa profile --from-cluster       one for each kind of GPU node, by KUBECONFIG"""
-GROUP: Final = "mofa.sources"
-"""Entry-point group of live sources. `pools` is a function () -> pools, each with product,
-gpus_per_node, nodes, ready."""
 _TIERS: Final = ("Local", "Peer", "Remote")
 _LABEL: Final = "nvidia.com/gpu.product"
+_LEAST_NODE_DAYS: Final = 10.0
+"""Least node-days for which counted failures are written into a profile. Ours. [node d]"""
+_LARGEST: Final = 2**29
+"""Bytes of one saved output of Slurm. [B]"""
+_SMI: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -99,8 +101,12 @@ def run(arguments: Namespace) -> int:
         text = _from_slurm(arguments)
     elif arguments.from_cluster:
         text = _from_cluster(arguments)
+    elif arguments.show:
+        from mofa_model.manifest.surroundings import bundled_text
+
+        text = bundled_text(arguments.show)
     else:
-        text = _bundled(arguments.show) if arguments.show else _from_flags(arguments)
+        text = _from_flags(arguments)
     if arguments.out:
         files.write_text(arguments.out, text)
     else:
@@ -108,44 +114,34 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _bundled(name: str) -> str:
-    from mofa_model.manifest.surroundings import bundled_text
-
-    return bundled_text(name)
-
-
 def _from_cluster(arguments: Namespace) -> str:
     """A profile for each pool with a known GPU; standard error names the other pools."""
     from mofa_model import presets
+    from mofa_model.answers.given import live_source
     from mofa_model.errors import UnknownName
 
     for name in ("gpu", "gpus_per_node", "nodes", "show", "name"):
         if getattr(arguments, name) is not None:
             flag = f"--{name.replace('_', '-')}"
-            raise InputError(
-                f"{flag}: --from-cluster reads it from the cluster; leave one of the two out"
-            )
+            right = "--from-cluster reads it from the cluster; leave one of the two out"
+            raise InputError(f"{flag}: {right}")
     manifests: list[dict[str, Any]] = []
     unknown: list[str] = []
-    for pool in _pools():
+    for pool in live_source("pools")():
+        product, per_node = pool["product"], pool["gpus_per_node"]
         try:
-            gpu = presets.resolve("devices", pool["product"], field="nvidia.com/gpu.product")
+            gpu = presets.resolve("devices", product, field=_LABEL)
         except UnknownName as error:
             unknown.append(str(error))
             continue
-        names = {manifest["metadata"]["name"] for manifest in manifests}
-        name = gpu if gpu not in names else f"{gpu}-{pool['gpus_per_node']}"
-        manifests.append(
-            _manifest(
-                arguments, name, pool["product"], pool["gpus_per_node"], {_LABEL: pool["product"]}
-            )
-        )
+        name = f"{gpu}-{per_node}" if gpu in _names(manifests) else gpu
+        manifests.append(_manifest(arguments, name, product, per_node, {_LABEL: product}))
     if not manifests:
         why = "; ".join(unknown) or f"no node has the label {_LABEL} and GPUs"
         raise InputError(f"--from-cluster: {why}; give --gpu and --label")
     for text in unknown:
         terminal.tell(f"left out: {text}")
-    return "---\n".join(_checked(manifest) for manifest in manifests)
+    return "---\n".join(map(_checked, manifests))
 
 
 def _from_slurm(arguments: Namespace) -> str:
@@ -158,12 +154,13 @@ def _from_slurm(arguments: Namespace) -> str:
     from mofa_model.slurm import SlurmNode, ask, read
     from mofa_model.units import DAY
 
-    now = time.time()
-    records = (
-        read([(files.read_text(path, largest=_LARGEST), path) for path in arguments.slurm])
-        if arguments.slurm
-        else ask(now - 30 * DAY, now)
-    )
+    if arguments.slurm:
+        records = read(
+            [(files.read_text(path, largest=_LARGEST), path) for path in arguments.slurm]
+        )
+    else:
+        now = time.time()
+        records = ask(now - 30 * DAY, now)
     groups: defaultdict[tuple[str, int], list[SlurmNode]] = defaultdict(list)
     for node in records.node_records:
         if node.devices:
@@ -177,37 +174,34 @@ def _from_slurm(arguments: Namespace) -> str:
             unknown.append(f"{len(nodes)} nodes: {error}")
             continue
         name = arguments.name or gpu
-        if any(manifest["metadata"]["name"] == name for manifest in manifests):
-            name = f"{name}-{per_node}"
+        name = f"{name}-{per_node}" if name in _names(manifests) else name
         least = min((node.memory_bytes for node in nodes if node.memory_bytes), default=0.0)
-        arguments.host_memory = arguments.host_memory or (
-            f"{least / 2**30:.0f} GiB" if least else None
-        )
+        if least and not arguments.host_memory:
+            arguments.host_memory = f"{least / 2**30:.0f} GiB"
+        ready = sum(node.usable for node in nodes)
         manifest = _manifest(arguments, name, gpu, per_node, {})
-        manifest["status"] = {
-            "nodes": {"total": len(nodes), "ready": sum(node.usable for node in nodes)}
-        }
-        manifests.append(manifest)
+        manifests.append({**manifest, "status": {"nodes": {"total": len(nodes), "ready": ready}}})
     if not manifests:
         why = "; ".join(unknown) or "no node has gpu in its Gres"
         raise InputError(f"--slurm: {why}; give --gpu")
     for text in unknown:
         terminal.tell(f"left out: {text}")
-    if records.runs and not arguments.classes:
-        rows = _counted(arguments.slurm)
+    if records.runs and not arguments.classes and (classes := _counted(arguments.slurm)):
         for manifest in manifests:
-            if rows:
-                manifest["spec"].setdefault("failures", {})["classes"] = rows
-    return "---\n".join(_checked(manifest) for manifest in manifests)
+            manifest["spec"].setdefault("failures", {})["classes"] = classes
+    return "---\n".join(map(_checked, manifests))
+
+
+def _names(manifests: list[dict[str, Any]]) -> set[str]:
+    return {manifest["metadata"]["name"] for manifest in manifests}
 
 
 def _counted(outputs: list[str]) -> list[dict[str, Any]]:
     """The counted failures of a Slurm site as classes of a profile; none without the operator."""
-    from importlib.metadata import entry_points
+    from mofa_model.answers.given import live_source
 
     try:
-        (point,) = entry_points(group=GROUP, name="slurm")
-        observed = point.load()(outputs, None)
+        observed = live_source("slurm")(outputs, None)
     except (ModuleNotFoundError, ValueError):
         terminal.tell("failures are not counted without mofa-advisor[operator]")
         return []
@@ -224,13 +218,6 @@ def _counted(outputs: list[str]) -> list[dict[str, Any]]:
         for name, evidence in observed.classes.items()
         if evidence.node_days > 0 and evidence.failures
     ]
-
-
-_LEAST_NODE_DAYS: Final = 10.0
-"""Node-days from which on failures are written into a profile. Ours. [node d]"""
-_LARGEST: Final = 2**29
-"""Bytes of one saved output of Slurm. [B]"""
-_SMI: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
 
 def _measured(arguments: Namespace) -> str:
@@ -297,27 +284,17 @@ def _main_memory() -> str | None:
     return f"{int(first[1]) // 2**20} GiB" if is_total else None
 
 
-def _pools() -> list[dict[str, Any]]:
-    from importlib.metadata import entry_points
-
-    (point,) = entry_points(group=GROUP, name="pools")
-    pools: list[dict[str, Any]] = point.load()()
-    return pools
-
-
 def _from_flags(arguments: Namespace) -> str:
     """The profile that the flags describe."""
     from mofa_model import presets
 
     if arguments.gpu is None:
-        raise Missing(
-            {"--gpu": "h100-sxm"}, also="or --from-cluster, or --show NAME for a bundled one"
-        )
+        also = "or --from-cluster, or --show NAME for a bundled one"
+        raise Missing({"--gpu": "h100-sxm"}, also=also)
     gpu = presets.resolve("devices", arguments.gpu, field="--gpu")
     labels = dict(_pair(label, "--label") for label in arguments.label)
-    manifest = _manifest(
-        arguments, arguments.name or gpu, arguments.gpu, arguments.gpus_per_node, labels
-    )
+    name = arguments.name or gpu
+    manifest = _manifest(arguments, name, arguments.gpu, arguments.gpus_per_node, labels)
     if arguments.nodes is not None:
         manifest["status"] = {"nodes": {"total": arguments.nodes, "ready": arguments.nodes}}
     return _checked(manifest)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mofa_model.answers import given
 from mofa_model.cli import main
-from mofa_model.verbs import profile
 from mofa_operator.observe.nodes import NodeFacts, pools_of
 
 H100, MI = "NVIDIA-H100-80GB-HBM3", "Some-Card-Nobody-Knows"
@@ -34,7 +34,7 @@ def test_nodes_with_the_same_gpu_and_as_many_of_them_are_a_pool():
 @pytest.fixture
 def cluster(monkeypatch):
     def hold(*nodes):
-        monkeypatch.setattr(profile, "_pools", lambda: pools_of(nodes))
+        monkeypatch.setattr(given, "live_source", lambda _: lambda: pools_of(nodes))
 
     return hold
 
