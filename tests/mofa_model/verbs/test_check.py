@@ -67,7 +67,9 @@ def told(change):
     (before,) = launches_in(SCRIPT.format(**USUAL), "train.sbatch")
     (after,) = launches_in(SCRIPT.format(**{**USUAL, **change}), "train.sbatch")
     return [
-        one.rule for one in review(after, before, ReviewBounds(stated_facts={})) if one.level != "note"
+        one.rule
+        for one in review(after, before, ReviewBounds(stated_facts={}))
+        if one.level != "note"
     ]
 
 
@@ -132,7 +134,9 @@ def test_what_was_so_before_the_change_is_a_note_and_what_got_worse_is_not() -> 
         (one,), (other,) = (
             launches_in(SCRIPT.format(**{**USUAL, **change}), "t") for change in (before, after)
         )
-        return [(found.rule, found.level) for found in review(other, one, ReviewBounds(stated_facts={}))]
+        return [
+            (found.rule, found.level) for found in review(other, one, ReviewBounds(stated_facts={}))
+        ]
 
     big = dict(mbs=32, batch=256 * 32)
     assert levels(big, {**big, "lr": "1e-4"})[0] == ("does-not-fit", "note")
