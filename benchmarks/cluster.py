@@ -310,7 +310,8 @@ def told(what: str, one: Cleared) -> None:
     """Print what it took."""
     print(
         f"{what:20s} {JOBS / one.seconds:7.0f} jobs/s  {one.memory / 1e6:6.0f} MB  "
-        f"{1e3 * (one.loop + one.worker) / JOBS:6.2f} ms of a core a job, {1e3 * one.loop / JOBS:.2f} of them in its loop and "
+        f"{1e3 * (one.loop + one.worker) / JOBS:6.2f} ms of a core a job, "
+        f"{1e3 * one.loop / JOBS:.2f} of them in its loop and "
         f"{one.worker:.1f} s of workers in all",
         flush=True,
     )
@@ -338,7 +339,8 @@ def restarted(bench: Bench) -> dict[str, float]:
     log.read()
     writes = audit.writes(log.events, user=USER)
     print(
-        f"restart: ready after {ready:.1f} s, all {JOBS} looked at after {whole:.1f} s, {loop:.1f} s of a core and {worker:.1f} s of "
+        f"restart: ready after {ready:.1f} s, all {JOBS} looked at after {whole:.1f} s, {loop:.1f} "
+        f"s of a core and {worker:.1f} s of "
         f"its worker, {held / 1e6:.0f} MB",
         flush=True,
     )
@@ -426,7 +428,8 @@ async def _restless(bench: Bench, pool: list[dict[str, Any]]) -> float:
     settings = LoopSettings()
     windows = settling_windows(moments, settings.settle, settings.settle_longest)
     print(
-        f"{len(moments)} updates of nodes in {moments[-1] - moments[0]:.1f} s: {windows} settling windows, at most "
+        f"{len(moments)} updates of nodes in {moments[-1] - moments[0]:.1f} s: {windows} settling "
+        "windows, at most "
         f"{max(counts.values())} decisions a job",
         flush=True,
     )

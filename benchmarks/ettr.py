@@ -59,7 +59,8 @@ def pairs() -> tuple[float, float]:
 def main() -> int:
     exact, closed = pairs()
     print(
-        f"exact, 100,000 pairs      {1e3 * exact:8.2f} ms  {exact / closed:5.2f} x the closed form (at most 5)"
+        f"exact, 100,000 pairs      {1e3 * exact:8.2f} ms  {exact / closed:5.2f} x the closed form "
+        "(at most 5)"
     )
     known = Reliability(classes=spread(paper_classes()))
     tiers = Job(
@@ -74,7 +75,8 @@ def main() -> int:
         lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True), 5, perf_counter
     )
     print(
-        f"three tiers, one point    {1e3 * chain:8.2f} ms  {chain / start:5.2f} x import numpy (at most 8)"
+        f"three tiers, one point    {1e3 * chain:8.2f} ms  {chain / start:5.2f} x import numpy (at "
+        "most 8)"
     )
     generator = np.random.default_rng(2)
     many = [

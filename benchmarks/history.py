@@ -73,7 +73,13 @@ def pool(end: int, nodes: int) -> Past:
     """A full pool with some failures of each kind."""
     jobs = tuple(Job(name=f"job-{k}", nodes=OF_A_JOB) for k in range(nodes // OF_A_JOB))
     counts = {"process": nodes // 100, "pod": nodes // 100, "job": nodes // 200}
-    past = draw(end=end, nodes=nodes + nodes // 20, days=DAYS, jobs=jobs, failures=counts)  # type: ignore[arg-type]
+    past = draw(
+        end=end,
+        nodes=nodes + nodes // 20,
+        days=DAYS,
+        jobs=jobs,
+        failures=counts,  # type: ignore[arg-type]
+    )
     names = node_names(len(past.nodes), "n")
     return replace(past, nodes=names, step=STEP, pod_step=STEP, trainer_step=STEP)
 
@@ -121,8 +127,10 @@ async def look(
     samples, cpu = (b - a for a, b in zip(before, spent(url), strict=True))
     failures = sum(one.failures for one in found.classes.values())
     print(
-        f"{samples / 1e6:7.1f} M samples, {cpu:6.2f} s of a core, {time.perf_counter() - began:5.1f} s; "
-        f"{failures:g} failures in {found.node_days:.1f} node-days; {peak_megabytes():.0f} MB at most",
+        f"{samples / 1e6:7.1f} M samples, {cpu:6.2f} s of a core, "
+        f"{time.perf_counter() - began:5.1f} s; "
+        f"{failures:g} failures in {found.node_days:.1f} node-days; {peak_megabytes():.0f} MB at "
+        "most",
         flush=True,
     )
     return found, samples, cpu

@@ -57,7 +57,8 @@ async def look(server: local.Prometheus, jobs: int) -> float:
         running = sum(one.running is not None for one in found.values())
         manned = sum(one.gang is not None for one in found.values())
         print(
-            f"{jobs:5d} jobs: {running} seen running, {manned} with pods, a look {min(times[1:]):.2f} s"
+            f"{jobs:5d} jobs: {running} seen running, {manned} with pods, a look "
+            f"{min(times[1:]):.2f} s"
         )
     return min(times[1:])
 
@@ -89,7 +90,8 @@ def main() -> int:
     ratio = spent[JOBS] / spent[FEW]
     most = RANGES["ten_times_the_jobs"]["most"]
     print(
-        f"ten times the jobs take {ratio:.1f} times as long  at most {most:g}{'  OUTSIDE' if ratio > most else ''}"
+        f"ten times the jobs take {ratio:.1f} times as long  at most "
+        f"{most:g}{'  OUTSIDE' if ratio > most else ''}"
     )
     return 1 if ratio > most else 0
 

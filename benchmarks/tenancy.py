@@ -148,7 +148,12 @@ def settled() -> tuple[Store, float, float, int, int]:
 
 async def page(store: Store) -> None:
     """The list of all jobs, as the page's routes make it."""
-    source = Pages(store=store, model_pool=None, api=None, health=lambda _: "").source  # type: ignore[arg-type]
+    source = Pages(
+        store=store,
+        model_pool=None,  # type: ignore[arg-type]
+        api=None,  # type: ignore[arg-type]
+        health=lambda _: "",
+    )
     await asyncio.to_thread(jobs_page, iter(await source.jobs(None)), None)
 
 
@@ -165,17 +170,20 @@ def main() -> int:
     watch_the_loop()
     asyncio.run(looks(store, pods))
     print(
-        f"{PROFILES} profiles, {NODES} nodes, {PODS} pods: no call holds the loop longer than {Held.longest:.3f} s ({Held.what})"
+        f"{PROFILES} profiles, {NODES} nodes, {PODS} pods: no call holds the loop longer than "
+        f"{Held.longest:.3f} s ({Held.what})"
     )
     held = Held.longest
     full, memory, time_each, writes, searches = settled()
     Held.longest = 0.0
     asyncio.run(page(full))
     print(
-        f"the page of {JOBS} jobs: no call holds the loop longer than {Held.longest:.3f} s ({Held.what})"
+        f"the page of {JOBS} jobs: no call holds the loop longer than {Held.longest:.3f} s "
+        f"({Held.what})"
     )
     print(
-        f"{JOBS} settled jobs: {memory / 1e3:.1f} kB each, a restart decides each in {1e3 * time_each:.2f} ms; {writes} writes, {searches} searches"
+        f"{JOBS} settled jobs: {memory / 1e3:.1f} kB each, a restart decides each in "
+        f"{1e3 * time_each:.2f} ms; {writes} writes, {searches} searches"
     )
     measured = {
         "held_seconds": held,

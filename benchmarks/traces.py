@@ -45,7 +45,10 @@ def generate(path: Path, size: float) -> None:
         "flash_fwd_kernel<192,128>",
     ]
     names += [
-        "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int, std::array<char*, 3ul>)"
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int, std::array<char*, "
+            "3ul>)"
+        )
     ]
     with path.open("w") as file:
         file.write(
@@ -77,13 +80,18 @@ def generate(path: Path, size: float) -> None:
             }
             call = {"External id": n, "cbid": 211, "correlation": n}
             rows = [
-                {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": clock, "dur": 25, "args": dims},
-                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": clock + 8,
+                {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": clock,
+                    "dur": 25, "args": dims},
+                {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9,
+                    "ts": clock + 8,
                  "dur": 6, "args": call},
-                {"ph": "X", "cat": "kernel", "name": names[n % 3], "pid": 0, "tid": 7, "ts": clock + 40, "dur": 28,
+                {"ph": "X", "cat": "kernel", "name": names[n % 3], "pid": 0, "tid": 7,
+                    "ts": clock + 40, "dur": 28,
                  "args": kernel},
-                {"ph": "s", "id": n, "pid": 9, "tid": 9, "ts": clock + 8, "cat": "ac2g", "name": "ac2g"},
-                {"ph": "f", "id": n, "pid": 0, "tid": 7, "ts": clock + 40, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+                {"ph": "s", "id": n, "pid": 9, "tid": 9, "ts": clock + 8, "cat": "ac2g",
+                    "name": "ac2g"},
+                {"ph": "f", "id": n, "pid": 0, "tid": 7, "ts": clock + 40, "cat": "ac2g",
+                    "name": "ac2g", "bp": "e"},
             ]  # fmt: skip
             file.write(",\n".join(json.dumps(row) for row in rows) + ",\n")
         file.write(json.dumps(rows[0]) + '],"traceName": "generated"}\n')
@@ -108,7 +116,8 @@ def main() -> int:
         inspecting, _ = timed(INSPECT, path)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     print(
-        f"{size:g} GB, {events} events: read in {reading:.1f} s, inspected in {inspecting:.1f} s of a core"
+        f"{size:g} GB, {events} events: read in {reading:.1f} s, inspected in {inspecting:.1f} s "
+        "of a core"
     )
     from cluster import judged  # the benchmark beside this one
 

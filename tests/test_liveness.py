@@ -276,7 +276,7 @@ def kinds(settings):
 
 def places(settings):
     """Where each kind is watched."""
-    return {(watch.kind.kind, watch.place) for watch in put_together(settings)._watches._states}
+    return {(watch.kind.kind, watch.namespace) for watch in put_together(settings)._watches._states}
 
 
 def hands(settings):

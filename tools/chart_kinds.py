@@ -112,7 +112,8 @@ def _untouched() -> str:
                 f"&& {_same_but_stamped(old, new, kind.stamped_templates)}", "  "
             )
             parts.append(
-                f'(request.resource.group + "/" + request.resource.resource == "{kind.group}/{kind.plural}"\n{text})'
+                '(request.resource.group + "/" + request.resource.resource == '
+                f'"{kind.group}/{kind.plural}"\n{text})'
             )
     return "\n|| ".join(parts)
 

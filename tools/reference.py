@@ -209,7 +209,8 @@ def kinds_page() -> str:
     """docs/reference/kinds.md."""
     rows = (
         (
-            kind.title, _versions(kind), f"`{kind.setting}`", f"`{kind.pods_path.removeprefix('spec.')}`",
+            kind.title, _versions(kind), f"`{kind.setting}`",
+            f"`{kind.pods_path.removeprefix('spec.')}`",
             f"`{'.'.join(kind.suspend)}`" if kind.suspend else "cannot wait", kind.arguments_note,
         )
         for kind in KINDS

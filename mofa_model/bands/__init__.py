@@ -6,8 +6,9 @@
     variance      how far a step or memory may lie from its estimate: noise, system and layout
     odds          bands, the odds that a layout fits or is faster, and what short runs add
     system        what runs of one system say together, in one number: at the desk and in the
-    cluster evidence      what a prediction rests on, in words
+                  cluster
+    evidence      what a prediction rests on, in words
 
-May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and
-the lab.
+May import: presets, strategy, spec, errors, units. Imported by: advice, explain, calibrate, and the
+lab.
 """

@@ -1,7 +1,7 @@
 """A batch script of Slurm: what it asks for, its steps, and what it trains.
 
     read_script(text, name)    BatchScript: directives, steps, facts with `file:line`; nothing is
-    run
+                               run
 
 A plain shell script is read as well: it has no directives. Directives end where sbatch stops to
 look for them, at the first command. Job arrays and what only a running machine knows are left alone

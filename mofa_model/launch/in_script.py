@@ -1,7 +1,7 @@
 """A launch written into the script that people have: what differs is changed where it stands.
 
     changed_script(text, launch, follow)    ScriptChanged: the script, each change with its line,
-    what is left
+                                            what is left
 
 A value is changed where the script gives it: in the variable, the array or the option itself. After
 each change the script is followed again, and the change is kept only if the trainer is told what

@@ -2,7 +2,7 @@
 h100`.
 
     read_words(words)    the same words as options of `mofa paste`, and files; and what nobody
-    understands
+                         understands
 
 Words of other programs for an option are that option, a number beside a GPU's name is how many
 there are, and of what is left the longest run that names a model is the model.

@@ -2,7 +2,8 @@
 prints.
 
 unwrapped(text, name)   the text as code or settings, each line where it stood; any other text as it
-is run_seen(text)          what the text shows of a run: that it has trained, or had no memory left
+                        is
+run_seen(text)          what the text shows of a run: that it has trained, or had no memory left
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Operator:
         events = EventPoster(api, grace=_BRIEFLY)
         pool = ModelPool(workers=loop.workers, bytes_of=question_bytes)
         self._settings, self._credentials, self._shutdown = settings, credentials, shutdown
-        self._queue, self._exporter, self._events = queue, exporter, events
+        self._api, self._queue, self._exporter, self._events = api, queue, exporter, events
         self.model_pool = pool
         api.count, pool.count = exporter.count_write, exporter.count_search
         exporter.build(VERSION, VERSION)
