@@ -431,9 +431,9 @@ class World:
         if key.kind == ADVISOR_POLICY:
             return decide_policy(snapshot)
         pending = (store or self.store).pending
-        since = pending.holding(key)
+        since = pending.rounds_of(key)
         answer = self.answer(snapshot) if needs_answer(snapshot) else None
-        self.due |= pending.asked(key, since)
+        self.due |= pending.finish(key, since)
         return job(snapshot, answer, SETTINGS)
 
     def answer(self, snapshot):

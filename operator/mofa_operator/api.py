@@ -35,7 +35,7 @@ from mofa_operator.api_errors import (
     refusal,
     wait_of,
 )
-from mofa_operator.credentials import Credentials, Known
+from mofa_operator.credentials import Credentials, UsedCredentials
 from mofa_operator.objects import UNREAD
 from mofa_operator.settings import ApiSettings
 from mofa_operator.words import MANAGER
@@ -400,7 +400,7 @@ class Api:
         path = f"{self.served.path(kind, namespace or '')}?{urlencode(parameters)}"
         if self._credentials.stale:
             await self._credentials.refresh()
-        credentials_used = self._credentials.known
+        credentials_used = self._credentials.used
         limits = aiohttp.ClientTimeout(sock_connect=10.0, sock_read=_SILENCE)
         with as_busy(f"WATCH {path}"):
             response = await self._request("GET", path, None, _JSON, timeout=limits)
@@ -509,7 +509,7 @@ class Api:
         """The answer to a request: an object whose field `part` is of the type `kind`."""
         if self._credentials.stale:
             await self._credentials.refresh()
-        credentials_used = self._credentials.known
+        credentials_used = self._credentials.used
         request = (method, path, data, content, accept, largest)
         status, raw, wait = await self._exchange(*request)
         if status == 401 and await self._renewed(credentials_used):
@@ -574,7 +574,7 @@ class Api:
             **how,
         )
 
-    async def _renewed(self, refused: Known) -> bool:
+    async def _renewed(self, refused: UsedCredentials) -> bool:
         """Whether new credentials were found; connections with an old certificate are closed."""
         if not await self._credentials.reload(refused):
             return False

@@ -53,7 +53,7 @@ class Access:
         return context
 
 
-Known: TypeAlias = tuple[Access, str | None]
+UsedCredentials: TypeAlias = tuple[Access, str | None]
 """Access and the value of the Authorization header."""
 
 
@@ -83,14 +83,14 @@ class Credentials:
             _log.warning("the token cannot be read again: %s", error)
 
     @property
-    def known(self) -> Known:
+    def used(self) -> UsedCredentials:
         """Certificate and token that requests use now."""
         return self.access, self.token
 
-    async def reload(self, refused: Known) -> bool:
+    async def reload(self, refused: UsedCredentials) -> bool:
         """Read everything again, once for all who were `refused`; returns whether it is new."""
         async with self._reading:
-            if self.known == refused:
+            if self.used == refused:
                 try:
                     self._configuration = await asyncio.to_thread(_configuration, self._context)
                 except SourceUnreachable as error:
@@ -98,7 +98,7 @@ class Credentials:
                     return False
                 self.access, self.token = _access(self._configuration), _token(self._configuration)
                 self._fresh_until = monotonic() + _FRESH
-        return self.known != refused
+        return self.used != refused
 
     @classmethod
     def from_environment(cls, context: str | None = None) -> Credentials:

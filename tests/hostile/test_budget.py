@@ -35,7 +35,7 @@ def test_a_namespace_has_no_more_hands_than_its_policy_leaves_it(percent, most):
     known = store(handsPercent=percent)
 
     async def main():
-        queue = WorkQueue(backoff=1.0, longest=1.0, most=partial(known.policies.most, 16))
+        queue = WorkQueue(backoff=1.0, longest=1.0, most=partial(known.policies.most_workers, 16))
         for n in range(100):
             queue.add(Key(TRAINING_JOB, "evil", str(n)))
         queue.add(Key(TRAINING_JOB, "research", "mine"))

@@ -23,7 +23,7 @@ from mofa_operator.api import Api
 from mofa_operator.api_errors import Busy
 from mofa_operator.control.enqueuer import Enqueuer
 from mofa_operator.control.shutdown import Task, end
-from mofa_operator.credentials import Credentials, Known
+from mofa_operator.credentials import Credentials, UsedCredentials
 from mofa_operator.keys import key_of
 from mofa_operator.words import MANAGER
 
@@ -54,7 +54,7 @@ class KopfWatch:
     on_start: Callable[[], None]
 
     def __post_init__(self) -> None:
-        self._refused: Known | None = None
+        self._refused: UsedCredentials | None = None
 
     def _registry(self) -> kopf.OperatorRegistry:
         """The handlers of this operator, in a registry of their own."""
@@ -141,10 +141,10 @@ class KopfWatch:
         """A session with our credentials; kopf asks again when they are refused."""
         if self.credentials.stale:
             await self.credentials.refresh()
-        credentials = self.credentials.known
+        credentials = self.credentials.used
         if credentials == self._refused and not await self.credentials.reload(credentials):
             await asyncio.sleep(_LOGIN_PAUSE)
-        access, token = self._refused = self.credentials.known
+        access, token = self._refused = self.credentials.used
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=access.context() or True),
             headers={"User-Agent": MANAGER} | ({"Authorization": token} if token else {}),

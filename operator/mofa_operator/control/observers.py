@@ -199,7 +199,7 @@ async def facts_of_jobs(store: Store, profile: str, moment: float) -> dict[str, 
     facts: dict[str, JobFacts] = {}
     for key in store.keys(TRAINING_JOB, *KINDS):
         await asyncio.sleep(0)  # a manifest is read, and there may be thousands
-        if store.named(key) not in {None, profile}:
+        if store.profile_name(key) not in {None, profile}:
             continue
         snapshot = store.snapshot(key, moment)
         if not isinstance(snapshot, JobSnapshot) or snapshot.owned_by is not None:
@@ -323,7 +323,7 @@ class JobObserver:
         """Series of an existing job; None where it is not advised, or a TrainingJob has them."""
         if HASH not in job.annotations or self.store.owner(job.key) is not None:
             return None
-        profiles = self.store.means(job.key)
+        profiles = self.store.possible_profiles(job.key)
         return _series(job.key, profiles[0] if len(profiles) == 1 else None)
 
 
@@ -390,7 +390,7 @@ class PoolObserver:
                 await asyncio.sleep(0)
             job = self.store.live(key)
             if job is not None and isinstance(key.kind, JobKind):
-                jobs.append(watched_job(key.kind, job, self.store.named(key), self.clock()))
+                jobs.append(watched_job(key.kind, job, self.store.profile_name(key), self.clock()))
         for name, days in self._witness.look(await self._pools(), jobs, self.clock()).items():
             self.enqueuer.enqueue(self.store.set_watched(name, days))
         self.succeeded()

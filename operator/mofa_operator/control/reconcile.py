@@ -144,7 +144,7 @@ class Reconciler:
         """Ask the model where an answer is needed, and write it, or that the model failed."""
         key, answer = snapshot.job.key, None
         latest: JobSnapshot | None = snapshot
-        since = self.store.pending.holding(key)
+        since = self.store.pending.rounds_of(key)
 
         def current() -> JobSnapshot | None:
             """The job as it stands now, where it still asks the same."""
@@ -175,13 +175,13 @@ class Reconciler:
                 self.enqueuer.enqueue(self.store.set_taught(key, answer.profile, decision.taught))
             performed = await self._act(decision, started, answer)
             if latest.launch is not None and performed.outcome != WAITS and not performed.refused:
-                self.store.told_launch(key)
+                self.store.note_launch_event(key)
             if performed.outcome != WAITS:
                 self._refusals[key] = self._refusals.get(key, 0) + 1 if performed.refused else 0
             if performed.refused and self._refusals[key] >= _REFUSALS and answer is not None:
                 why = f"annotations are refused: {performed.failures[0]}"
                 await self._act(refused(latest, answer, self.settings.loop, why), started)
-            self.enqueuer.enqueue(self.store.pending.asked(key, since))
+            self.enqueuer.enqueue(self.store.pending.finish(key, since))
             _check(performed)
         else:
             self.queue.add(key)

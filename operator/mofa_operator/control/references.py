@@ -37,7 +37,7 @@ class References:
         """What a job names, and what that names in turn, as far as it exists."""
         named, read = Named(), set[Key]()
         for _ in range(_HOPS):
-            wanted = self._store.wanted(key, named)
+            wanted = self._store.unread_objects(key, named)
             fresh = [reference for reference in wanted if reference not in read]
             if not fresh:
                 return replace(named, is_whole=not wanted)

@@ -105,7 +105,7 @@ class Operator:
         loop = settings.loop
         job_kinds = [kind for kind in watched(settings.kinds) if kind in KINDS]
         store = Store(job_kinds, Pools(loop.steady), settings.api)
-        most = partial(store.policies.most, settings.api.concurrency)
+        most = partial(store.policies.most_workers, settings.api.concurrency)
         queue = WorkQueue(backoff=loop.backoff, longest=loop.backoff_longest, most=most)
         enqueuer = Enqueuer(store, queue, loop)
         exporter = Exporter(most_jobs=settings.serve.most_jobs)
@@ -138,7 +138,7 @@ class Operator:
                 exporter=exporter,
                 settings=settings.prometheus,
             ).queue
-            ask = TelemetryReader(prometheus.beside())
+            ask = TelemetryReader(prometheus.with_own_limit())
         self._job_observer = JobObserver(
             store=store,
             enqueuer=enqueuer,

@@ -136,7 +136,11 @@ def _profile(fleet: ClusterSeen, key: Key, job: LiveObject) -> str:
         selector = demand_of(job.body).selector if isinstance(key.kind, JobKind) else {}
     except InputError:
         selector = {}
-    profiles = [profile for profile in fleet.store.means(key) if _can_use(fleet, profile, selector)]
+    profiles = [
+        profile
+        for profile in fleet.store.possible_profiles(key)
+        if _can_use(fleet, profile, selector)
+    ]
     if len(profiles) > 1:  # who names all labels of a pool means that one
         profiles = [
             profile

@@ -53,6 +53,6 @@ def test_the_profile_of_a_job_is_the_one_that_a_training_job_about_it_names():
     body = job_set()
     store.put(JOB_SET, body)
     key = Key(JOB_SET, "ns", "js")
-    assert store.named(key) is None
+    assert store.profile_name(key) is None
     store.put(TRAINING_JOB, training_job(targetRef=ref(body)))
-    assert store.named(key) == "east"
+    assert store.profile_name(key) == "east"

@@ -298,7 +298,7 @@ def test_who_asks_beside_waits_for_no_question_of_the_others():
 
     async def run(server):
         async with Prometheus(PrometheusSettings(url=server.url, timeout=5.0)) as prometheus:
-            beside = prometheus.beside()
+            beside = prometheus.with_own_limit()
             slow = [prometheus.query("up") for _ in range(2 * AT_ONCE)]
             first = asyncio.gather(*slow)
             await asyncio.sleep(0.2)

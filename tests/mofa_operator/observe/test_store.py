@@ -383,10 +383,10 @@ class TestQuestions:
         store = Store()
         store.put(TRAINING_JOB, training_job(model={"configMapRef": {"name": "llama"}}))
         store.put(JOB_SET, job_set(annotations={PREFIX + "config-ref": "conf/spec.yaml"}))
-        assert store.wanted(JOB, Named()) == [Key(CONFIG_MAP, JOB.namespace, "llama")]
-        assert store.wanted(SET, Named()) == [Key(CONFIG_MAP, SET.namespace, "conf")]
+        assert store.unread_objects(JOB, Named()) == [Key(CONFIG_MAP, JOB.namespace, "llama")]
+        assert store.unread_objects(SET, Named()) == [Key(CONFIG_MAP, SET.namespace, "conf")]
         given = Named(config_maps={"llama": {"config.json": "{}", "other": "large"}})
-        assert store.wanted(JOB, given) == []
+        assert store.unread_objects(JOB, given) == []
         assert store.snapshot(JOB, NOW, given).question.config_maps == {
             "llama": {"config.json": "{}"}
         }
@@ -549,7 +549,7 @@ def test_of_config_maps_only_those_are_read_that_the_pod_template_mounts(store):
     pod["volumes"] = [{"name": "c", "configMap": {"name": "tune"}}]
     pod["containers"][0]["volumeMounts"] = [{"name": "c", "mountPath": "/etc/run"}]
     store.put(JOB_SET, body)
-    assert store.wanted(SET, Named()) == [Key(CONFIG_MAP, "ns", "tune")]
+    assert store.unread_objects(SET, Named()) == [Key(CONFIG_MAP, "ns", "tune")]
     maps = {"tune": {"run.yaml": "max_seq_length: 2048"}, "other": {"a": "b"}}
     asked = store.snapshot(SET, NOW, Named(config_maps=maps)).question
     assert asked.config_maps == {"tune": {"run.yaml": "max_seq_length: 2048"}}

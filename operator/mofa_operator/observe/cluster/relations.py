@@ -140,7 +140,7 @@ class Policies:
         """Share of the operator's workers that a namespace may use at once. [1]"""
         return min((policy.hands for policy in self.of(namespace)), default=MOST_HANDS) / 100
 
-    def most(self, workers: int, namespace: str) -> int:
+    def most_workers(self, workers: int, namespace: str) -> int:
         """How many of the operator's `workers` a namespace may use at once, at least one. [1]"""
         return max(1, int(workers * self.worker_share(namespace)))
 
@@ -393,7 +393,7 @@ class PendingReadvice:
         """How many jobs are pending. [1]"""
         return len(self._rounds[profile].left) if profile in self._rounds else 0
 
-    def holding(self, key: Key) -> Rounds:
+    def rounds_of(self, key: Key) -> Rounds:
         """Rounds in which a job is pending."""
         return tuple(
             (name, pending.number) for name, pending in self._rounds.items() if key in pending.left
@@ -401,9 +401,9 @@ class PendingReadvice:
 
     def remove(self, key: Key) -> frozenset[Key]:
         """Forget a job; returns the profiles of which it was the last pending job."""
-        return self.asked(key, self.holding(key))
+        return self.finish(key, self.rounds_of(key))
 
-    def asked(self, key: Key, rounds: Rounds) -> frozenset[Key]:
+    def finish(self, key: Key, rounds: Rounds) -> frozenset[Key]:
         """Note that a job was looked at in these rounds; returns profiles with no job left."""
         finished = []
         for name, number in rounds:

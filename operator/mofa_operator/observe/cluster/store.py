@@ -193,9 +193,9 @@ class Store:
         is_new = key in self._entries and self._measured.set_launch(key, launch)
         return frozenset({key} if is_new else ())
 
-    def told_launch(self, key: Key) -> None:
+    def note_launch_event(self, key: Key) -> None:
         """Note that the Event about the launch of a job's pods was posted."""
-        self._measured.told_launch(key)
+        self._measured.note_launch_event(key)
 
     def set_taught(self, key: Key, profile: str, evidence: JobEvidence | None) -> frozenset[Key]:
         """Take in what a job teaches its profile; returns the profile's key where that is new."""
@@ -255,7 +255,7 @@ class Store:
         """What is kept of a node; None where there is none."""
         return self._pools.facts(name)
 
-    def named(self, key: Key) -> str | None:
+    def profile_name(self, key: Key) -> str | None:
         """Name of the ClusterProfile that a job, its policy or its TrainingJob names."""
         owner = next(iter(self._dependents.owners(key)), key)
         return self._dependencies(owner).profile or None
@@ -270,7 +270,7 @@ class Store:
         owners = self._dependents.owners(key)
         return owners[0].name if owners else self._dependencies(key).made_by
 
-    def means(self, key: Key) -> list[LiveProfile]:
+    def possible_profiles(self, key: Key) -> list[LiveProfile]:
         """ClusterProfiles that an existing job may mean, as far as they exist."""
         name = self._dependencies(key).profile
         if name is None:
@@ -278,7 +278,7 @@ class Store:
         profile = self.profile(name)
         return [] if profile is None else [profile]
 
-    def wanted(self, key: Key, named: Named) -> list[Key]:
+    def unread_objects(self, key: Key, named: Named) -> list[Key]:
         """Objects that a job or its pods name, that its answer needs, and that `named` lacks."""
         dependencies, unread_keys = self._dependencies(key), list[Key]()
         if self.names_others(key):
@@ -303,7 +303,7 @@ class Store:
     ) -> JobSnapshot | ProfileSnapshot | PolicySnapshot | None:
         """What is known for a decision about an object; None if it is gone or needs no decision.
 
-        `now` is in seconds of the epoch [s]; `named` has its `wanted`, which were read.
+        `now` is in seconds of the epoch [s]; `named` has its `unread_objects`, which were read.
         """
         current, named = self.live(key), named or Named()
         if isinstance(current, LiveTrainingJob):
@@ -348,7 +348,7 @@ class Store:
 
     def _existing(self, job: LiveObject, named: Named, now: float) -> JobSnapshot:
         """The snapshot of a job of another kind with what surrounds it."""
-        dependencies, meant = self._dependencies(job.key), self.means(job.key)
+        dependencies, meant = self._dependencies(job.key), self.possible_profiles(job.key)
         policies = self.policies.of(job.key.namespace)
         opted = job.key.namespace in self.policies.opted_in
         return JobSnapshot(
@@ -489,7 +489,7 @@ class Measurements:
             self._launches.pop(key)
         return True
 
-    def told_launch(self, key: Key) -> None:
+    def note_launch_event(self, key: Key) -> None:
         """The Event about what a job's pods are told was posted."""
         if key in self._launches:
             self._launches[key]["launch_told"] = True

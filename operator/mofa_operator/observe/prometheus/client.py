@@ -309,7 +309,7 @@ class Prometheus:
         if self._client is not None:
             await self._client.close()
 
-    def beside(self) -> Prometheus:
+    def with_own_limit(self) -> Prometheus:
         """A client that shares this one's connections and has its own limit of queries at once."""
         other = copy(self)
         other._gate = asyncio.Semaphore(AT_ONCE)  # noqa: SLF001 - it is one of us
