@@ -46,8 +46,8 @@ def generate(path: Path, size: float) -> None:
     ]
     names += [
         (
-            "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int, std::array<char*, "
-            "3ul>)"
+            "void at::native::vectorized_elementwise_kernel<4, at::native::add>(int, "
+            "std::array<char*, 3ul>)"
         )
     ]
     with path.open("w") as file:

@@ -101,9 +101,9 @@ def main(
 
         shown_words = words[1:] if name == PASTE and first_word != [PASTE] else words
         message = error.beside(f"{program} {shlex.join(map(masked_line, masked(shown_words)))}")
-        return _fail(f"{program} {name}", message, error.exit_code)
+        return _fail(_called(program, name, first_word), message, error.exit_code)
     except MofaError as error:
-        return _fail(f"{program} {name}", str(error), error.exit_code)
+        return _fail(_called(program, name, first_word), str(error), error.exit_code)
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         if extra is None:
@@ -120,6 +120,13 @@ def main(
     except Exception as error:
         return _unexpected(f"{program} {name}", error)
     return code
+
+
+def _called(program: str, verb: str, first_word: list[str]) -> str:
+    """The program with the verb that was typed: of words that `paste` reads, there may be none."""
+    if verb == PASTE and first_word != [PASTE]:
+        verb = _ADVISE if first_word == [_ADVISE] else ""
+    return f"{program} {verb}".rstrip()
 
 
 _LAUNCHERS: Final = frozenset(

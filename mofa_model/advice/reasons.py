@@ -174,7 +174,7 @@ def _larger_batch(best: PricedLayout) -> list[tuple[Ratio, str]]:
 def _faster(
     best: PricedLayout, step: Seconds, cluster: Cluster, what: str
 ) -> list[tuple[Ratio, str]]:
-    """The gain of a layout's step on another cluster, with its sentence; empty where it is small."""
+    """The gain of a step on another cluster, with its sentence; empty where it is small."""
     gain = step / float(estimate(best.problem.workload, cluster, best.strategy).step_time) - 1.0
     return [(gain, f"{what} would make the step {gain:.0%} faster")] if gain >= WORTH else []
 

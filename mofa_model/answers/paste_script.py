@@ -99,7 +99,8 @@ def _other_recipe(words: Sequence[str], launch: Launch) -> str:
     recipe = next((word for word in words if word.endswith(("_distributed", "_single_device"))), "")
     if launch.trainer != torchtune.TRAINER or not recipe or recipe in launch.arguments:
         return ""
-    return f"its command starts {recipe}, and the launch is of {launch.arguments[0]}: launch.sh starts it"
+    advised = launch.arguments[0]
+    return f"its command starts {recipe}, and the launch is of {advised}: launch.sh starts it"
 
 
 def _file_of(

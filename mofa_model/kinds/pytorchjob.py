@@ -93,8 +93,8 @@ def _trainers(body: Body, path: tuple[str, str]) -> list[tuple[int, Container]]:
     template = at(body, "spec", *path, "template")
     for reader in readers(template, ".".join(("spec", *path, "template"))):
         raise InputError(
-            f"{reader.container}: its {reader.by} reads the annotation {ARGUMENTS}, and the arguments of "
-            "this kind are written into args; take one of the two away"
+            f"{reader.container}: its {reader.by} reads the annotation {ARGUMENTS}, and the "
+            "arguments of this kind are written into args; take one of the two away"
         )
     containers = read(PodTemplate, template).spec.containers
     return [pair for pair in enumerate(containers) if pair[1].name == _CONTAINER]

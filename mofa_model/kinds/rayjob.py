@@ -248,7 +248,8 @@ RAY_JOB = RayJob(
     others=("v1alpha1",),
     names=(CLAIMED, MAPPED, "clusterSelector"),
     pods_path="spec.rayClusterSpec.workerGroupSpecs[].template",
-    arguments_note="`entrypoint`: words of the layout are replaced, every other character of the line stays",
+    arguments_note="`entrypoint`: words of the layout are replaced, every other character of the "
+    "line stays",
     changed_field="entrypoint",
     size_rule=f"""\
 variables.before[?"{SIZE}"].hasValue()

@@ -382,8 +382,8 @@ def _trainer_pods(body: Body, beside: Beside) -> tuple[str, object]:
     runtime_spec = beside.spec(reference) if reference.name else None
     if runtime_spec is None:
         raise InputError(
-            f"spec.runtimeRef.name: {reference} is not here, so nobody can tell whether its container "
-            "reads the launch arguments; create it, and let the operator read it"
+            f"spec.runtimeRef.name: {reference} is not here, so nobody can tell whether its "
+            "container reads the launch arguments; create it, and let the operator read it"
         )
     number = _trainer_index(glance(_Runtime, runtime_spec).jobs)
     if number is None:
@@ -411,8 +411,8 @@ TRAIN_JOB = TrainJob(
     title="TrainJob",
     names=("runtimeRef",),
     pods_path="spec.trainer.resourcesPerNode",
-    arguments_note="the annotations of a JobSet, on the pods of `node` where their container reads them, "
-    "in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
+    arguments_note="the annotations of a JobSet, on the pods of `node` where their container reads "
+    "them, in the entry of its `runtimePatches` whose manager is `mofa.dev/advisor`",
     changed_field="runtimePatches",
     child=JOB_SET,
     size_rule=f"""\

@@ -194,7 +194,9 @@ def _transformers(model: Transformer, settings: LaunchSettings, _: Launch) -> St
         },
         smoke=variables(("DATA", ""), ("TOKENIZER", ""), *_SHORT),
         without_gpu=("--use_cpu", "True"),
-        default_run="Without DATA it trains on mock data; SCRIPT is transformers' Trainer, or yours.",
+        default_run=(
+            "Without DATA it trains on mock data; SCRIPT is transformers' Trainer, or yours."
+        ),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`mofa presets [KIND [NAME]]`: models, devices and other presets, with sources of their numbers."""
+"""`mofa presets [KIND [NAME]]`: models, devices and other presets, with their sources."""
 
 from __future__ import annotations
 
