@@ -103,7 +103,7 @@ def asked_options(text: str) -> dict[str, str]:
 def _required(name: str, text: str, nodes: int, gpus: int) -> str:
     """What is wrong with an option that the layout decides; empty = nothing.
 
-    >>> _right("gres", "gpu:h100:4", 2, 8)
+    >>> _required("gres", "gpu:h100:4", 2, 8)
     'the layout is for 8 GPUs of each node'
     """
     if name in {"gres", "gpus-per-node"}:

@@ -60,7 +60,7 @@ def test_a_forged_series_changes_nothing_of_the_job_that_it_names(site):
     after = look(site, victim())[JOB]
     assert after.running.tokens_per_second == 1000
     assert after.running.step == pytest.approx(time.time() * 10, abs=100)
-    assert after.there == pytest.approx(before.there, abs=10)
+    assert after.series_since == pytest.approx(before.series_since, abs=10)
 
 
 def as_research(text, **more):

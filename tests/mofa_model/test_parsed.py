@@ -10,7 +10,7 @@ import pytest
 import mofa_model
 from mofa_model import parsed
 from mofa_model.bands.table import _runs_with, measured_runs
-from mofa_model.parsed import kept, tables_in
+from mofa_model.parsed import cached, tables_in
 from mofa_model.presets import kernels
 from mofa_model.presets.entries import KINDS, table
 
@@ -36,7 +36,7 @@ def made(folder, text):
 def test_what_is_kept_is_what_the_text_says_before_and_after_a_change(tmp_path, writes):
     for number in (1, 2.5, 2.5):
         path = made(tmp_path, f"[a]\nb = {number}\n")
-        assert kept(str(path), path.read_bytes(), tables_in) == {"a": {"b": number}}
+        assert cached(str(path), path.read_bytes(), tables_in) == {"a": {"b": number}}
     assert [*place_of(path).parent.iterdir()] == [place_of(path)]
 
 
@@ -44,17 +44,17 @@ def test_what_is_kept_is_what_the_text_says_before_and_after_a_change(tmp_path, 
 def test_what_is_spoilt_is_parsed_anew(tmp_path, writes, spoilt):
     path = made(tmp_path, "a = 1\n")
     place_of(path).write_bytes(spoilt)
-    assert kept(str(path), path.read_bytes(), tables_in) == {"a": 1}
+    assert cached(str(path), path.read_bytes(), tables_in) == {"a": 1}
     assert place_of(path).read_bytes() != spoilt
 
 
 def test_nothing_is_kept_where_byte_code_is_not_or_the_text_is_no_table(tmp_path, monkeypatch):
     path = made(tmp_path, "a = 1\n")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert kept(str(path), path.read_bytes(), tables_in) is None
+    assert cached(str(path), path.read_bytes(), tables_in) is None
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    assert kept(str(path), b"a = \n", tables_in) is None
-    assert kept(str(tmp_path / "elsewhere" / "table.toml"), b"a = 1\n", tables_in) is None
+    assert cached(str(path), b"a = \n", tables_in) is None
+    assert cached(str(tmp_path / "elsewhere" / "table.toml"), b"a = 1\n", tables_in) is None
     assert not [*place_of(path).parent.iterdir()]
 
 

@@ -298,7 +298,7 @@ def test_credentials_that_were_rotated_are_read_again_once_for_everybody(tmp_pat
                 read = Credentials.reload
 
                 async def counted(self, refused):
-                    reads.append(self.known)
+                    reads.append(self.used)
                     return await read(self, refused)
 
                 monkeypatch.setattr(Credentials, "reload", counted)

@@ -221,7 +221,7 @@ def test_namespaces_take_turns_with_a_search_and_without_one():
             done = []
 
             async def one(name, how, place):
-                await how(question(name), place=place)
+                await how(question(name), namespace=place)
                 done.append(name)
 
             first = asyncio.create_task(ask.answer(question("first", sleep=0.3)))
