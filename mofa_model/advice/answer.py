@@ -222,10 +222,10 @@ class Advice:
     @property
     def taught(self) -> Mapping[str, float]:
         """Factors that running jobs taught, where they are not 1: step, memory, spread."""
-        nothing = LearnedMemory()
-        given = {
+        untaught = LearnedMemory()
+        factors = {
             "step": (float(self.learned), 1.0),
-            "memory": (float(self.learned_memory), nothing.ratio),
-            "spread": (float(self.learned_spread), nothing.spread),
+            "memory": (float(self.learned_memory), untaught.ratio),
+            "spread": (float(self.learned_spread), untaught.spread),
         }
-        return {name: one for name, (one, none) in given.items() if one != none}
+        return {name: factor for name, (factor, default) in factors.items() if factor != default}

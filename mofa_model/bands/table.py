@@ -161,14 +161,14 @@ class MeasuredRuns:
 
 def measured_runs(own_rows: Iterable[Mapping[str, str]] = ()) -> MeasuredRuns:
     """The shipped runs, those of the constants files, and further rows of the user's."""
-    files, own = constants.constant_files(), [_own("runs", row) for row in own_rows]
-    return in_columns([*_shipped(), *_own_of(files), *own]) if own else _runs_with(files)
+    files, own = constants.constant_files(), [_own_run("runs", row) for row in own_rows]
+    return in_columns([*_shipped(), *_own_runs_in(files), *own]) if own else _runs_with(files)
 
 
 @cache
 def _runs_with(files: tuple[str, ...]) -> MeasuredRuns:
     """The shipped runs, and those of some constants files."""
-    if own := _own_of(files):
+    if own := _own_runs_in(files):
         return in_columns([*_shipped(), *own])
     plain = parsed.parsed(parsed.beside(__file__, FILE), _plain)
     which, errors = plain["which"].items(), plain["errors"].items()
@@ -199,9 +199,12 @@ _ERROR: Final = np.dtype("<f8")
 """Types of the numbers of `_plain`."""
 
 
-def _own_of(files: tuple[str, ...]) -> list[Mapping[str, str]]:
+def _own_runs_in(files: tuple[str, ...]) -> list[Mapping[str, str]]:
+    """The user's runs that constants files list."""
     return [
-        _own(name, row) for name in files for row in constants.read_constants(name).get("runs", ())
+        _own_run(name, row)
+        for name in files
+        for row in constants.read_constants(name).get("runs", ())
     ]
 
 
@@ -217,7 +220,7 @@ def _table(packed: bytes) -> list[str]:
     return gzip.decompress(packed).decode("utf-8").splitlines()
 
 
-def _own(file: str, row: Any) -> Mapping[str, str]:
+def _own_run(file: str, row: Any) -> Mapping[str, str]:
     """A user's run from a file, in the form of the shipped runs."""
     needed = [name for name in COLUMNS if name not in {"group", "memory", "method"}]
     if not isinstance(row, Mapping) or any(not isinstance(row.get(name), str) for name in needed):
@@ -372,7 +375,9 @@ class Support:
 
 @lru_cache(maxsize=64)
 def support(runs: MeasuredRuns, stack: str, *, experts: bool, method: str = FULL) -> Support:
-    """The features of runs that count for a stack, on a model with or without experts."""
+    """What measured runs tell of a stack: those of its family, or all where its family has none;
+    of these, the runs on models with experts, or without, where there are any.
+    """
     measured = runs.evidence_of(method)
     related = runs.related(stack) & measured
     own = bool((related & runs.have("method", method)).any())

@@ -59,8 +59,9 @@ class LatentAttention(Block):
 
     @property
     def launches(self) -> Count:
-        """Products into and out of the latents, their norms, and heads put together. Source:
-        counted of Megatron-Core. [1]
+        """Kernels of the forward pass beyond those of plain attention: two for each latent (its
+        product and its norm), and four for the way out of the latents and for putting heads
+        together. Source: counted of Megatron-Core. [1]
         """
         latents = 1.0 if self.query_rank is None else 2.0
         return 4.0 + 2.0 * latents

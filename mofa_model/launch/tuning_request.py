@@ -24,9 +24,9 @@ from mofa_model.spec.tuning import Adapters
 from mofa_model.strategy import Strategy
 
 
-def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -> FineTuning:
-    """The fine-tuning of a launch; `had` are the values that the trainer has words for,
-    by field.
+def tuning_of(trainer: str, settings: LaunchSettings, **worded: Sequence[object]) -> FineTuning:
+    """The fine-tuning of a launch; refused where a field has a value that the trainer has no word
+    for. `worded` are, by field, the values that it has words for.
     """
     training = settings.training
     if training is None:
@@ -62,7 +62,7 @@ def tuning_of(trainer: str, settings: LaunchSettings, **had: Sequence[object]) -
     if tuning.pure and rank and "precisions" not in framework(trainer).entry:
         right = f"adapters have a wide copy under {trainer}: give bf16"
         raise BadValue("training.precision", settings.precision, right)
-    for field, values in {**usual, **had}.items():
+    for field, values in {**usual, **worded}.items():
         if getattr(tuning, field) not in values:
             right = f"{trainer} has no words for it here; it has {', '.join(map(str, values))}"
             raise BadValue(f"training.{field}", getattr(tuning, field), right)

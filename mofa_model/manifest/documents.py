@@ -97,7 +97,7 @@ class Documents:
         return cls(text, name, tuple(items), around)
 
     def checked(self, index: int, change: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """A change of an item's annotations, refused in one line where it cannot be made."""
+        """A change of an item's annotations, as given; raises where the text cannot take it."""
         _annotate(self.text, self.items[index].node, change, self.name)
         return change
 

@@ -130,7 +130,7 @@ def batch_rows(requests: Mapping[int, Request | str], answer: Answer) -> list[di
 
 
 def batches_digest(base: str, requests: Mapping[int, Request | str], version: str) -> str:
-    """Hash of a question without a batch, with all that its table depends on."""
+    """Hash of a question that leaves the batch open, and of its request for each batch."""
     return hash_of([base, _digests(requests, version)], version)
 
 

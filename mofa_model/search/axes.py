@@ -110,8 +110,8 @@ class Axes:
             values = [axis.chosen(value) for value in self[axis.name]]
             places = (index // self.strides[axis.name] % len(values)).tolist()
             for name in axis.fields:
-                of_value = [fields[name] for fields in values]
-                columns[name] = [of_value[at] for at in places]
+                column = [fields[name] for fields in values]
+                columns[name] = [column[place] for place in places]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def where(self, kept: Callable[[Axis, Any], bool]) -> Axes:

@@ -145,8 +145,8 @@ def _varying(times: range, values: list[float]) -> bytes:
 
 @cache
 def _changed(change: int) -> str:
-    """Bits of one sample, by the change of its value's bits; kept, since counters repeat
-    few changes.
+    """A sample's value as bits, from the bits in which it differs from the value before. Results
+    are kept, since counters repeat few changes.
     """
     if not change:
         return "00"

@@ -145,25 +145,25 @@ class Client:
         return answer.status, answer.read()
 
     def resources(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """What the server serves: the path of its group and what it is, by every name that people
-        use and by `apiVersion/kind`.
+        """Every kind of object that the server serves: the path of its API group, and its entry of
+        the discovery document. Keys are the names that kubectl takes, and `apiVersion/kind`.
         """
-        found: dict[str, tuple[str, dict[str, Any]]] = {}
+        kinds: dict[str, tuple[str, dict[str, Any]]] = {}
         for root in ("/api", "/apis"):
             for group in (self.get(root, _DISCOVERY) or {"items": []})["items"]:
                 name = group["metadata"].get("name")
                 for version in group["versions"]:
                     served = "/".join((*([name] if name else []), version["version"]))
-                    for one in version["resources"]:
-                        plural = one["resource"]
-                        names = [plural, one.get("singularResource"), *one.get("shortNames", ())]
+                    for kind in version["resources"]:
+                        plural = kind["resource"]
+                        names = [plural, kind.get("singularResource"), *kind.get("shortNames", ())]
                         names += [
-                            f"{served}/{one['responseKind']['kind']}",
+                            f"{served}/{kind['responseKind']['kind']}",
                             *([f"{plural}.{name}"] if name else []),
                         ]
                         for word in names:
-                            found.setdefault(word, (f"{root}/{served}", one))
-        return found
+                            kinds.setdefault(word, (f"{root}/{served}", kind))
+        return kinds
 
 
 def _named(entries: list[Mapping[str, Any]], name: str) -> Mapping[str, Any]:

@@ -290,7 +290,7 @@ class Cluster:
             return None
         kinds, name = plain["kinds"].split(","), plain["name"] or ""
         space = "" if plain["all"] else plain["namespace"] or "default"
-        found: list[dict[str, Any]] = []
+        objects: list[dict[str, Any]] = []
         for kind in kinds:
             try:
                 body = self._client.get(self._path(kind, space, name))
@@ -298,14 +298,14 @@ class Cluster:
                 return None
             if body is None:
                 return None
-            for one in [body] if name else body["items"]:
-                one.setdefault("apiVersion", body["apiVersion"])
-                one.setdefault("kind", self._kinds[kind][1]["responseKind"]["kind"])
-                one["metadata"].pop("managedFields", None)
-                found.append(one)
+            for item in [body] if name else body["items"]:
+                item.setdefault("apiVersion", body["apiVersion"])
+                item.setdefault("kind", self._kinds[kind][1]["responseKind"]["kind"])
+                item["metadata"].pop("managedFields", None)
+                objects.append(item)
         is_one = name and len(kinds) == 1
         return json.dumps(
-            found[0] if is_one else {"apiVersion": "v1", "kind": "List", "items": found}
+            objects[0] if is_one else {"apiVersion": "v1", "kind": "List", "items": objects}
         )
 
 

@@ -54,10 +54,10 @@ class Running:
         self._authority = Authority(f"mofa-local-{self.name}")
         ports = dict(zip(("health", "webhook", "metrics"), free_ports(3), strict=True))
         installed = json.loads((self._program.parent / MANIFESTS).read_text("utf-8"))
-        self._workload = next(one for one in installed if one["kind"] in _PODS)
+        self._workload = next(body for body in installed if body["kind"] in _PODS)
         self._namespace = str(self._workload["metadata"]["namespace"])
         self._secret = ""
-        self._install([one for one in installed if self._is_wanted(one)], ports["webhook"])
+        self._install([body for body in installed if self._is_wanted(body)], ports["webhook"])
         account = self._workload["spec"]["template"]["spec"]["serviceAccountName"]
         kubeconfig = cluster.identity(self.name, service_account=f"{self._namespace}/{account}")
         self._words = {name: str(port) for name, port in ports.items()} | {
@@ -69,7 +69,7 @@ class Running:
 
     @property
     def port(self) -> int:
-        """Where its own series are, of those that have any here."""
+        """Port of the controller's own metrics; some controllers serve none here."""
         return int(self._words["metrics"])
 
     def start(self) -> None:

@@ -26,19 +26,19 @@ def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
     if "stack" not in found.time.validated:
         return
     yield "## What one run of your own is worth"
-    told = list(one_run(found.time))
-    small = sum(one.after < SMALL for one in told)
+    refined = list(one_run(found.time))
+    small = sum(system.after < SMALL for system in refined)
     yield (
         "A system is what one publisher ran of a stack on one chip in one GEMM format. Its stack is left out of the fit; then one "
         "of its runs refines it, as `mofa calibrate --from-runs` does, and its others judge. Median over all such pairs: below "
-        f"{100 * SMALL:.0f} % for {small} of {len(told)} systems."
+        f"{100 * SMALL:.0f} % for {small} of {len(refined)} systems."
     )
     rows: list[tuple[Cell, ...]] = [
-        (r.system, r.runs, r.tried, r.before, r.after, r.p90) for r in told
+        (r.system, r.runs, r.tried, r.before, r.after, r.p90) for r in refined
     ]
-    if told:
+    if refined:
         medians = [
-            float(np.median([getattr(r, name) for r in told]))
+            float(np.median([getattr(r, name) for r in refined]))
             for name in ("before", "after", "p90")
         ]
         rows.append(("median of the systems", None, None, *medians))
@@ -63,27 +63,30 @@ def ablation(found: CampaignResult, progress: Progress) -> Iterator[str]:
         "Median / mean error of step times without an effect, in-sample, all other constants fitted anew. Loss is the mean loss of "
         "the pick."
     )
-    told = list(ablate(found, progress))
-    yield _ablation_table([one for one in told if one.refitted or one.effect == NONE])
+    rows = list(ablate(found, progress))
+    yield _ablation_table([row for row in rows if row.refitted or row.effect == NONE])
 
 
-def _ablation_table(chosen: list[Ablated]) -> str:
+def _ablation_table(ablated: list[Ablated]) -> str:
+    """A row for each effect taken away: median / mean error of each set's step times, and the loss
+    of each sweep's pick.
+    """
     names = [
         s.name
         for s in SUBJECTS
-        if s.quantity == "time" and len(s.by) > 1 and s.name in chosen[0].errors
+        if s.quantity == "time" and len(s.by) > 1 and s.name in ablated[0].errors
     ]
-    sweeps = list(chosen[0].regrets)
+    sweeps = list(ablated[0].regrets)
     rows: list[tuple[Cell, ...]] = [
         (
-            one.effect,
+            row.effect,
             *(
-                f"{100 * one.errors[name][0]:.1f} / {100 * one.errors[name][1]:.1f}"
-                for name in names
+                f"{100 * median:.1f} / {100 * mean:.1f}"
+                for median, mean in (row.errors[name] for name in names)
             ),
-            *(one.regrets[sweep] for sweep in sweeps),
+            *(row.regrets[sweep] for sweep in sweeps),
         )
-        for one in chosen
+        for row in ablated
     ]
     columns = (
         Column("taken away"),

@@ -97,10 +97,13 @@ def layout_of(row: Record) -> MixtureColumns:
 
 
 def exchange(mixture: Mixture, run: MixtureColumns) -> Seconds:
-    """All-to-all column, Eqs. (3) and (22): every layer of every micro-batch, no bubble. [s]"""
+    """All-to-all of a step on one pipeline stage, Eqs. (3) and (22): the time of one layer, for
+    each of the stage's layers and each micro-batch. The bubble is not in it. [s]
+    """
     c = mixture.constants
-    layer = paper.decayed_time(c.exchange, run.ep, c.exchange_ranks, c.exchange_share)
-    return run.m * (c.slots / run.p) * layer
+    layer_time = paper.decayed_time(c.exchange, run.ep, c.exchange_ranks, c.exchange_share)
+    layers_of_stage = c.slots / run.p
+    return run.m * layers_of_stage * layer_time
 
 
 def parameters(mixture: Mixture, run: MixtureColumns) -> tuple[Count, Count]:

@@ -101,8 +101,8 @@ def questions(
     for case in cases:
         together.setdefault(case.group, []).append(case)
     odd = odd_layers(cases)
-    for some in together.values():
-        yield SweptQuestion(some, runs, models.get(_model(some[0]), ""), error, odd)
+    for group in together.values():
+        yield SweptQuestion(group, runs, models.get(_model(group[0]), ""), error, odd)
 
 
 def odd_layers(cases: Iterable[Case]) -> frozenset[Layer]:

@@ -238,10 +238,11 @@ def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
 
     # Where nobody says whether graphs were captured, the layout is not known.
     known = np.array([run.family != "nemo" or "graphs" in run.row for run in runs], dtype=float)
-    at: Array = np.zeros(len(names))
+    # How far each constant is moved from its prior, in spreads of the prior.
+    move: Array = np.zeros(len(names))
     errors, slopes = np.zeros(len(runs)), np.zeros((len(runs), len(names)))
     for _ in range(2):
-        moves = dict(zip(names, at.tolist(), strict=True))
+        moves = dict(zip(names, move.tolist(), strict=True))
         errors = np.array([error(run, moves) for run in runs])
         slopes = np.zeros((len(runs), len(names)))
         for row, run in enumerate(runs):
@@ -249,18 +250,18 @@ def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
                 name = run.fitted_with(path)
                 moved = {**moves, name: moves[name] + _MOVE}
                 slopes[row, names.index(name)] = (error(run, moved) - errors[row]) / _MOVE
-        at = at + _step(slopes, errors, known, at)
-    moves = dict(zip(names, at.tolist(), strict=True))
+        move = move + _step(slopes, errors, known, move)
+    moves = dict(zip(names, move.tolist(), strict=True))
     errors = np.array([error(run, moves) for run in runs])
-    found: dict[str, float] = {}
+    errors_left_out: dict[str, float] = {}
     for submitter in sorted({run.row["submitter"] for run in runs}):
         systems = {run.row["leak_group"] for run in runs if run.row["submitter"] == submitter}
         seen = np.array([run.row["leak_group"] not in systems for run in runs], dtype=float)
-        move = _step(slopes, errors, known * seen, at)
-        for run, was, slope in zip(runs, errors, slopes, strict=True):
+        change = _step(slopes, errors, known * seen, move)
+        for run, fitted_error, slope in zip(runs, errors, slopes, strict=True):
             if run.row["submitter"] == submitter:
-                found[run.row["id"]] = float(np.exp(was + slope @ move) - 1.0)
-    return found
+                errors_left_out[run.row["id"]] = float(np.exp(fitted_error + slope @ change) - 1.0)
+    return errors_left_out
 
 
 def _step(slopes: Array, errors: Array, weights: Array, at: Array) -> Array:

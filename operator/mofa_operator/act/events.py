@@ -127,6 +127,7 @@ class EventPoster:
         return self.post(key, uid, note, digest)
 
     async def _run(self) -> None:
+        """Post what waits, for ever: in each namespace the oldest Event first, once it is due."""
         loop = asyncio.get_running_loop()
         while True:
             await self._filled.wait()
@@ -139,7 +140,7 @@ class EventPoster:
                             await self._filled.wait()  # another namespace may have one meanwhile
                 for namespace in list(self._waiting):
                     queue = self._waiting[namespace]
-                    if queue[0].due <= loop.time() and await self._is_over(queue[0]):
+                    if queue[0].due <= loop.time() and await self._try_to_post(queue[0]):
                         queue.popleft()
                         await asyncio.sleep(self._pause)
                     if not queue:
@@ -147,8 +148,8 @@ class EventPoster:
             self._filled.clear()
             self._emptied.set()
 
-    async def _is_over(self, posting: _Posting) -> bool:
-        """Try once to post an Event; False where it is to be tried again, later.
+    async def _try_to_post(self, posting: _Posting) -> bool:
+        """Try once to post an Event: True once it is posted or dropped, False to try again later.
 
         A refusal is tried again too: an API server that starts refuses everything for a moment.
         """

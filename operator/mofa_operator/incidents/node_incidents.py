@@ -87,9 +87,9 @@ _CORDONED: Final = 1200.0
 """Longest time from a clean-up XID to the cordon that makes it a fault. Ours. [s]"""
 _WENT_ON: Final = 240.0
 """A GPU whose series ended is lost if those of other GPUs go on for longer. Ours. [s]"""
-_DIVIDED: Final = 600.0
-"""GPUs were divided anew if another resource became more at most so long before fewer GPUs were
-offered. Ours. [s]"""
+_DIVISION_LEAD: Final = 600.0
+"""A node's GPUs were divided anew, not lost, where it began to offer more of another resource at
+most so long before. Ours. [s]"""
 _SIGN: Final = 240.0
 """A fault so long before an outage is the first sign of it, beside two samples. [s]"""
 _FALLEN_OFF: Final = 900.0
@@ -609,34 +609,36 @@ def _lost_gpus(node: NodeTimeline) -> Iterator[Incident]:
     offered = node.of(ALLOCATABLE)
     for line in offered:
         most = max(run.value for run in line.runs)
-        for before, less in _lessened(line.runs, most):
-            if less[-1].end - less[0].start >= GPU_AWAY and not _divided(offered, less):
-                count = max(less, key=lambda run: run.end - run.start).value
+        for before, shortage in _shortages(line.runs, most):
+            start, end = shortage[0].start, shortage[-1].end
+            if end - start >= GPU_AWAY and not _are_divided_anew(offered, shortage):
+                count = max(shortage, key=lambda run: run.end - run.start).value
                 evidence = f"the node offers {count:g} of {most:g} GPUs"
-                at = (before + less[0].start) / 2
-                rise = _Rise(before, at, less[-1].end, 0.0)
+                rise = _Rise(before, (before + start) / 2, end, 0.0)
                 yield _fault(node, rise, causes.GPU_LOST, evidence)
 
 
-def _lessened(runs: Sequence[ValueRun], most: float) -> Iterator[tuple[float, list[ValueRun]]]:
-    """Consecutive runs of values below `most`, and when the value was last at `most`. [s]"""
-    last, less = None, list[ValueRun]()
+def _shortages(runs: Sequence[ValueRun], most: float) -> Iterator[tuple[float, list[ValueRun]]]:
+    """Each stretch of runs below `most`, behind the moment when the value was last `most`. [s]"""
+    last, shortage = None, list[ValueRun]()
     for run in runs:
         if run.value < most:
-            less.append(run)
+            shortage.append(run)
             continue
-        if less and last is not None:
-            yield last, less
-        last, less = run.end, []
-    if less and last is not None:
-        yield last, less
+        if shortage and last is not None:
+            yield last, shortage
+        last, shortage = run.end, []
+    if shortage and last is not None:
+        yield last, shortage
 
 
-def _divided(offered: Sequence[SignalTimeline], less: Sequence[ValueRun]) -> bool:
-    """Whether another resource became more meanwhile: then GPUs were only divided anew."""
-    start, end = less[0].start - _DIVIDED, less[-1].end
+def _are_divided_anew(offered: Sequence[SignalTimeline], shortage: Sequence[ValueRun]) -> bool:
+    """Whether the node offers more of another resource during a shortage of one: then its GPUs are
+    not lost, but divided into other slices.
+    """
+    start, end = shortage[0].start - _DIVISION_LEAD, shortage[-1].end
     for line in offered:
-        if any(run in line.runs for run in less):
+        if any(run in line.runs for run in shortage):
             continue
         nothing = ValueRun(-math.inf, -math.inf, 0.0)
         for before, run in pairwise((nothing, *line.runs)):

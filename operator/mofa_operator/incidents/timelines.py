@@ -140,12 +140,12 @@ def value_runs(
     [(0, 60, 1), (120, 120, 0), (600, 600, 0)]
     """
     runs: list[ValueRun] = []
-    for at, value in sorted(points):
+    for moment, value in sorted(points):
         last = runs[-1] if runs else None
-        if last is not None and value == last.value and at - last.end <= silence * spacing:
-            runs[-1] = ValueRun(last.start, at, value)
+        if last is not None and value == last.value and moment - last.end <= silence * spacing:
+            runs[-1] = ValueRun(last.start, moment, value)
         else:
-            runs.append(ValueRun(at, at, value))
+            runs.append(ValueRun(moment, moment, value))
     return tuple(runs)
 
 

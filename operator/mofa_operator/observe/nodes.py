@@ -217,12 +217,12 @@ class Pools:
         self._selectors: dict[str, Mapping[str, str]] = {}
         self._counts: dict[str, NodeCount] = {}
         self._attendance: dict[str, Attendance] = {}
-        self._known = inf
+        self._known_since = inf  # until every node that exists was put in
 
     def listed(self) -> None:
         """All nodes that exist were put in: from now on nodes are seen to come and go."""
-        if self._known == inf:
-            self._known = self._clock()
+        if self._known_since == inf:
+            self._known_since = self._clock()
             self._counts.clear()
 
     def put(self, name: str, facts: NodeFacts | None) -> frozenset[str]:
@@ -231,9 +231,11 @@ class Pools:
         if facts is not None:
             self._nodes[name] = facts
         changed = frozenset[str]() if before == facts else frozenset(self._changed(before, facts))
+        # A node of the first listing may have come or gone long before.
+        was_seen = before is not None or self._known_since < inf
         for profile in changed:
             self._counts.pop(profile, None)
-            self._attend(profile, name, before, facts, new=before is not None or self._known < inf)
+            self._note_attendance(profile, name, before, facts, was_seen=was_seen)
         return changed
 
     def select(self, profile: str, selector: Mapping[str, str] | None) -> frozenset[str]:
@@ -247,7 +249,7 @@ class Pools:
             self._selectors[profile] = selector
             self._attendance[profile] = Attendance(self._patience, self._clock)
             for name, facts in self._nodes.items():
-                self._attend(profile, name, None, facts, new=False)
+                self._note_attendance(profile, name, None, facts, was_seen=False)
         return frozenset(before) | frozenset(self.shared(profile))
 
     def profiles(self) -> list[str]:
@@ -269,7 +271,7 @@ class Pools:
         if profile not in self._counts:
             counted = count_nodes(self._selectors[profile], self._nodes.items())
             times = self._attendance[profile].times()
-            self._counts[profile] = replace(counted, **times, known_since=self._known)
+            self._counts[profile] = replace(counted, **times, known_since=self._known_since)
         return self._counts[profile]
 
     def shared(self, profile: str) -> dict[str, tuple[str, ...]]:
@@ -284,23 +286,26 @@ class Pools:
         }
         return {other: names for other, names in shared_names.items() if names}
 
-    def _attend(
+    def _note_attendance(
         self,
         profile: str,
         name: str,
         before: NodeFacts | None,
         after: NodeFacts | None,
         *,
-        new: bool,
+        was_seen: bool,
     ) -> None:
-        """Note that a node of a pool came or went; a node that is not `new` is older than we."""
+        """Note that a node of a pool came or went: now, where that `was_seen`, else when its
+        condition last turned.
+        """
         selector, attendance = self._selectors[profile], self._attendance[profile]
         was_there, is_there = (
             facts is not None and facts.serves(selector) for facts in (before, after)
         )
-        if new and was_there != is_there:
-            attendance.note_turn(name, is_there=is_there, known_since=self._known)
-        if new or after is None or after.counts_as(selector) is None or is_there != after.ready:
+        if was_seen and was_there != is_there:
+            attendance.note_turn(name, is_there=is_there, known_since=self._known_since)
+        is_member = after is not None and after.counts_as(selector) is not None
+        if was_seen or not is_member or is_there != after.ready:
             return
         if (since := moment_of(after.turned)) is not None:
             attendance.note_listed(name, is_there=is_there, since=since)

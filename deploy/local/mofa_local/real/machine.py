@@ -143,8 +143,8 @@ def _hierarchies() -> list[Path]:
     """Where cgroups are made: one folder a controller in version 1, one folder in version 2."""
     if (_CGROUPS / "cgroup.controllers").exists():
         return [_CGROUPS]
-    links = [one for one in _CGROUPS.iterdir() if one.is_dir() and (one / "cgroup.procs").exists()]
-    return sorted({one.resolve() for one in links})
+    links = [path for path in _CGROUPS.iterdir() if (path / "cgroup.procs").exists()]
+    return sorted({path.resolve() for path in links})
 
 
 def _is_used(cgroup: Path) -> bool:

@@ -197,7 +197,8 @@ class RealNode:
         except (LocalStackError, KeyError):
             return False
         return renewed > since and any(
-            one["type"] == "Ready" and one["status"] == "True" for one in conditions
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in conditions
         )
 
     def _node(self) -> dict[str, Any]:
