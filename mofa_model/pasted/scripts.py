@@ -39,8 +39,8 @@ def unknown(text: str) -> bool:
 def follow(text: str, name: str, others: Mapping[str, str]) -> Followed:
     r"""What a script would run; `others` are texts that it names, by the names of their files.
 
-    >>> said = follow("N=4; A=(--nnodes $N)\ntorchrun ${A[@]} t.py", "x.sh", {}).contents
-    >>> said.program_calls[0].texts, said.program_calls[0].where
+    >>> contents = follow("N=4; A=(--nnodes $N)\ntorchrun ${A[@]} t.py", "x.sh", {}).contents
+    >>> contents.program_calls[0].texts, contents.program_calls[0].where
     (('torchrun', '--nnodes', '4', 't.py'), 'x.sh:2')
     """
     plain = as_meant(text)

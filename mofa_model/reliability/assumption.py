@@ -199,12 +199,16 @@ def evidence_gains(
 
 
 def _summed(lengths: NDArray[Any], gains: NDArray[Any], most: float) -> NDArray[Any]:
-    """Evidence after each span, from what each adds. Ours. [1]"""
+    """Logarithm of evidence after each span, from what each adds. Ours. [1]
+
+    The rate may have moved on any day. So a span adds its days to the evidence so far, before its
+    own gain counts for all of it.
+    """
     evidence = np.empty(gains.shape)
     evidence_now: Any = np.full(gains.shape[1:], -np.inf)
     for row, span in enumerate(lengths):
-        begun = np.logaddexp(evidence_now, np.log(max(float(span), 1e-9)))
-        evidence_now = evidence[row] = np.minimum(begun + gains[row], most)
+        with_new_days = np.logaddexp(evidence_now, np.log(max(float(span), 1e-9)))
+        evidence_now = evidence[row] = np.minimum(with_new_days + gains[row], most)
     return evidence
 
 

@@ -200,7 +200,7 @@ class LocalShapes:
 
     @cached_property
     def _sizes(self) -> list[int]:
-        """Local shapes of each mode. [1]"""
+        """How many local shapes each mode has. [1]"""
         return [len(shapes) for shapes in self._shapes]
 
     @cached_property

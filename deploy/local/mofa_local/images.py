@@ -243,10 +243,10 @@ def _index() -> Iterator[list[str]]:
     """Mounts that give a build this machine's way to its package index: pip's settings, and the
     files that they name.
     """
-    asked = [sys.executable, "-m", "pip", "config", "list"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     settings: dict[str, str] = {}
-    for line in said.splitlines():  # of the environment come last, and hold
+    for line in listing.splitlines():  # of the environment come last, and hold
         name, _, value = line.partition("=")
         settings[name.rpartition(".")[2]] = value.strip().strip("'\"")
     places = {
@@ -258,7 +258,7 @@ def _index() -> Iterator[list[str]]:
         written.write_text("\n".join(["[global]", *lines, ""]), encoding="utf-8")
         yield [
             f"--volume={written}:/etc/pip.conf:ro",
-            *(f"--volume={one}:{one}:ro" for one in sorted(places)),
+            *(f"--volume={place}:{place}:ro" for place in sorted(places)),
         ]
 
 

@@ -32,61 +32,62 @@ class Waits:
         order = np.argsort(kernels.end, kind="stable")
         self._by_end, self._ends = order.tolist(), kernels.end[order].tolist()
         self._lane, self._start = kernels.lane.tolist(), kernels.start.tolist()
-        known = launch >= 0
-        called = np.full(len(kernels), -np.inf)
-        called[known] = calls.start[launch[known]]
-        self._called = called.tolist()
-        self._order_of_launch()
-        self._said = self._read()
+        # When the host launched each kernel; minus infinity where no call of the trace did.
+        has_call = launch >= 0
+        launched_at = np.full(len(kernels), -np.inf)
+        launched_at[has_call] = calls.start[launch[has_call]]
+        self._launched_at = launched_at.tolist()
+        self._launched = self._by_launch()
+        self._recorded = self._read()
 
-    def _order_of_launch(self) -> None:
-        """For each stream its kernels in the order of their launches."""
-        self._launched: dict[int, tuple[list[float], list[int]]] = {}
-        called = np.array(self._called)
+    def _by_launch(self) -> dict[int, tuple[list[float], list[int]]]:
+        """For each stream its kernels in the order of their launches, behind their moments."""
+        launched: dict[int, tuple[list[float], list[int]]] = {}
+        moments = np.array(self._launched_at)
         for lane in np.unique(self._kernels.lane).tolist():
-            mine = np.flatnonzero(self._kernels.lane == lane)
-            mine = mine[np.argsort(called[mine], kind="stable")]
-            self._launched[lane] = (called[mine].tolist(), mine.tolist())
+            kernels = np.flatnonzero(self._kernels.lane == lane)
+            kernels = kernels[np.argsort(moments[kernels], kind="stable")]
+            launched[lane] = (moments[kernels].tolist(), kernels.tolist())
+        return launched
 
     def _read(self) -> dict[int, list[int]]:
-        """Waits between streams that the trace says: for each kernel those that it waits for."""
+        """Waits between streams that the trace records: for each kernel those it waits for."""
         syncs = self._trace.of(EventKind.SYNC)
         if not len(syncs):
             return {}
         calls = self._trace.of(EventKind.CALL)
         by_id = dict(zip(calls.correlation.tolist(), calls.start.tolist(), strict=True))
         streams = {lane.name: i for i, lane in enumerate(self._trace.lanes) if lane.device}
-        found: dict[int, list[int]] = {}
+        waits: dict[int, list[int]] = {}
         for correlation, detail in zip(
             syncs.correlation.tolist(), syncs.detail.tolist(), strict=True
         ):
-            said = self._trace.details[detail]
-            here, there = (
-                streams.get(str(said.get("stream"))),
-                streams.get(str(said.get("wait_on_stream"))),
-            )
+            fields = self._trace.details[detail]
+            stream = streams.get(str(fields.get("stream")))
+            other_stream = streams.get(str(fields.get("wait_on_stream")))
             waited = by_id.get(correlation)
-            recorded = by_id.get(said.get("wait_on_cuda_event_record_corr_id", 0), waited)
-            if here is None or there is None or waited is None or recorded is None:
+            recorded = by_id.get(fields.get("wait_on_cuda_event_record_corr_id", 0), waited)
+            if stream is None or other_stream is None or waited is None or recorded is None:
                 continue
-            source, target = self._last_before(there, recorded), self._first_after(here, waited)
+            source = self._last_before(other_stream, recorded)
+            target = self._first_after(stream, waited)
             if source >= 0 and target >= 0 and self._start[source] < self._start[target]:
-                found.setdefault(target, []).append(source)
-        return found
+                waits.setdefault(target, []).append(source)
+        return waits
 
     def _last_before(self, lane: int, moment: float) -> int:
-        called, kernels = self._launched.get(lane, ([], []))
-        at = bisect_right(called, moment) - 1
-        return kernels[at] if at >= 0 else -1
+        moments, kernels = self._launched.get(lane, ([], []))
+        position = bisect_right(moments, moment) - 1
+        return kernels[position] if position >= 0 else -1
 
     def _first_after(self, lane: int, moment: float) -> int:
-        called, kernels = self._launched.get(lane, ([], []))
-        at = bisect_left(called, moment)
-        return kernels[at] if at < len(kernels) else -1
+        moments, kernels = self._launched.get(lane, ([], []))
+        position = bisect_left(moments, moment)
+        return kernels[position] if position < len(kernels) else -1
 
     def said(self, kernel: int) -> list[int]:
-        """Kernels that the trace says this one waits for."""
-        return self._said.get(kernel, [])
+        """Kernels that this one waits for, as the trace records."""
+        return self._recorded.get(kernel, [])
 
     def inferred(self, kernel: int) -> int:
         """The kernel of another stream whose end is nearest to this one's start; -1 = none
@@ -103,7 +104,7 @@ class Waits:
             if (other := self._by_end[at]) != kernel
             and self._lane[other] != lane
             and self._start[other] < start
-            and self._called[other] <= self._called[kernel]
+            and self._launched_at[other] <= self._launched_at[kernel]
         )
         return min(fitting, default=(0.0, -1))[1]
 

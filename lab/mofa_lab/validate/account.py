@@ -76,15 +76,15 @@ class _Record:
         self._from, self._until = history.T0, history.T1
         self._nodes = fleet.pool
         self._jobs = [*jobs.every, *jobs.extras]
-        self._short = {id(one) for one in jobs.extras}
+        self._short = {id(job) for job in jobs.extras}
         self._node_incidents: defaultdict[str, list[Any]] = defaultdict(list)
         self._job_incidents: defaultdict[str, list[Any]] = defaultdict(list)
-        self._by_id = {one["id"]: one for one in history.incidents}
-        for one in history.incidents:
-            if one["kind"] == "node":
-                self._node_incidents[one["node"]].append(one)
-            elif one["kind"] == "job" and one["cause"] not in ("completed", "sidecar"):
-                self._job_incidents[one["job"]].append(one)
+        self._by_id = {incident["id"]: incident for incident in history.incidents}
+        for incident in history.incidents:
+            if incident["kind"] == "node":
+                self._node_incidents[incident["node"]].append(incident)
+            elif incident["kind"] == "job" and incident["cause"] not in ("completed", "sidecar"):
+                self._job_incidents[incident["job"]].append(incident)
 
     def account(self) -> dict[tuple[str, str], float]:
         """Node-days by state and cause."""

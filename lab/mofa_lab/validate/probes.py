@@ -105,9 +105,11 @@ def _after(one: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
     return one.seen.after({"step": {at: error - learned for at, error in steps.items()}})
 
 
-def _by_pace(one: SweptQuestion) -> list[int]:
-    may = np.flatnonzero(one.may)
-    return [int(at) for at in may[np.argsort((one.predicted * one.weight)[may], kind="stable")]]
+def _by_pace(question: SweptQuestion) -> list[int]:
+    """Positions of the runs that the search would find, the fastest first by its estimate."""
+    runs = np.flatnonzero(question.may)
+    pace = (question.predicted * question.weight)[runs]
+    return [int(run) for run in runs[np.argsort(pace, kind="stable")]]
 
 
 def _random(one: SweptQuestion, count: int) -> list[list[int]]:

@@ -186,18 +186,18 @@ def _first(
     looks: int,
     generator: np.random.Generator,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """When each pool has its first verdict, by direction: any, and that the assumption is wrong;
-    infinite for never. [d]
+    """When each simulated pool has its first verdict, by direction: that the rate moved, and that the
+    assumption is wrong; infinite for never. Pools come in parts that fit into memory. [d]
     """
     parts = [
-        _some(nodes, batch, wander, rate, min(_AT_ONCE, pools - done), looks, generator)
+        _first_in_part(nodes, batch, wander, rate, min(_AT_ONCE, pools - done), looks, generator)
         for done in range(0, pools, _AT_ONCE)
     ]
-    moved, wrong = (np.concatenate(one) for one in zip(*parts, strict=True))
+    moved, wrong = (np.concatenate(days) for days in zip(*parts, strict=True))
     return moved, wrong
 
 
-def _some(
+def _first_in_part(
     nodes: int,
     batch: int,
     wander: float,
@@ -206,10 +206,10 @@ def _some(
     looks: int,
     generator: np.random.Generator,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Simulate some pools day by day; returns the day of the first verdict "higher" of each, and of
-    "lower".
-    """
-    by_class = np.array([one.share for one in RecoveryClass if one.share]) * PAPER_RATE * nodes
+    """Simulate pools day by day; returns the days that `_first` tells of them. [d]"""
+    by_class = (
+        np.array([level.share for level in RecoveryClass if level.share]) * PAPER_RATE * nodes
+    )
     week = np.ones((len(rate), pools))
     if wander:
         weeks = generator.gamma(wander**-2, wander**2, (-(-len(rate) // 7), pools))
@@ -230,8 +230,8 @@ def _some(
     evidence = evidence_after_spans(days, whole, today, most=float(needed.max()) + MEMORY)
     event = event_dispersion(days, whole, today)
     slow = slow_dispersion(days, whole, today)
-    before = [np.concatenate([np.full_like(one[:1], -np.inf), one[:-1]]) for one in evidence]
-    yesterday = [np.concatenate([one[:1], one[:-1]]) for one in (event, slow)]
+    before = [np.concatenate([np.full_like(logs[:1], -np.inf), logs[:-1]]) for logs in evidence]
+    yesterday = [np.concatenate([by_day[:1], by_day[:-1]]) for by_day in (event, slow)]
     first = [np.full((pools, len(needed), 2), np.inf) for _ in range(2)]
     for hour in range(looks):
         part = (hour + 1) / looks

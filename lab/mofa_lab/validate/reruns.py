@@ -206,11 +206,11 @@ def _word(cause: str) -> str:
     return "planned-drain" if cause in _DRAIN else cause
 
 
-def _stopped(job: Any, one: Mapping[str, Any], by_id: Mapping[str, Any]) -> dict[str, Any]:
+def _stopped(job: Any, incident: Mapping[str, Any], by_id: Mapping[str, Any]) -> dict[str, Any]:
     """An incident of a job with its phases, from the lives of its pods."""
-    start, end = one["start"], one["end"]
-    faults = [by_id[name] for name in one.get("caused_by", ()) if by_id[name]["counts"]]
-    cause = faults[0]["cause"] if faults else one["cause"]
+    start, end = incident["start"], incident["end"]
+    faults = [by_id[name] for name in incident.get("caused_by", ()) if by_id[name]["counts"]]
+    cause = faults[0]["cause"] if faults else incident["cause"]
     return {
         "kind": "job",
         "job": job.key,
@@ -220,15 +220,18 @@ def _stopped(job: Any, one: Mapping[str, Any], by_id: Mapping[str, Any]) -> dict
         "nodes": sorted({fault["node"] for fault in faults}),
         "infrastructure_share": float(cause in CAUSES and CAUSES[_word(cause)].counts),
         "stood": job.c["size"],
-        "phases": _phases(job, one),
+        "phases": _phases(job, incident),
     }
 
 
-def _phases(job: Any, one: Mapping[str, Any]) -> dict[str, float]:
-    start, end = one["start"], one["end"]
-    if "restart_seconds" not in one:
+def _phases(job: Any, incident: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of an incident from its first exit to training again, by phase; none without a
+    restart.
+    """
+    start, end = incident["start"], incident["end"]
+    if "restart_seconds" not in incident:
         return {}
-    running = min(end, start + one["restart_seconds"])
+    running = min(end, start + incident["restart_seconds"])
     before = [pod for pod in job.every if pod.running <= start + 1 and _gone(pod) > start]
     after = [pod for pod in job.every if start < pod.created <= running]
     exits = [stop[0] for pod in before for stop in pod.restarts if start <= stop[0] <= end]
@@ -251,6 +254,7 @@ def _phases(job: Any, one: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _gone(pod: Any) -> float:
+    """When a pod ended or was deleted, whichever came first; infinite for a pod that stays. [s]"""
     ended = pod.ended[0] if pod.ended else math.inf
     return float(min(ended, pod.deleted or math.inf))
 

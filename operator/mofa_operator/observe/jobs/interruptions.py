@@ -276,10 +276,17 @@ def _still_alive(record: RunRecord, moment: float) -> RunRecord:
 
 
 def _recovered(
-    record: RunRecord, moment: float, gained: float, redone: int, pace: float, *, fell: bool = False
+    record: RunRecord,
+    moment: float,
+    new_seconds: float,
+    redone: int,
+    step_seconds: float,
+    *,
+    fell: bool = False,
 ) -> RunRecord:
     """The record after training went on: open interruptions are over, and the last of them has the
-    recovery time and the steps that were trained again.
+    recovery time and the steps that were trained again. Of the time since it began, `new_seconds`
+    went into steps that had not been trained before.
 
     A step that `fell` back was finished after the interruption, however coarsely both are dated.
     Any other step that is dated within a second of a known moment may have been finished before it.
@@ -294,9 +301,9 @@ def _recovered(
     for index in open_indices:
         incident = replace(incidents[index], recovered=moment)
         if index == open_indices[-1]:
-            recovery = max(0.0, moment - incident.began - gained)
+            recovery = max(0.0, moment - incident.began - new_seconds)
             incident = replace(
-                incident, recovery=recovery, redone=redone, lost=recovery + redone * pace
+                incident, recovery=recovery, redone=redone, lost=recovery + redone * step_seconds
             )
         incidents[index] = incident
     return replace(record, incidents=tuple(incidents)) if open_indices else record
