@@ -80,8 +80,8 @@ class Held:
         """
         from scipy.stats import binomtest
 
-        found = binomtest(round(self.of_groups), self.groups).proportion_ci(0.95)
-        return float(found.low), float(found.high)
+        bounds = binomtest(round(self.of_groups), self.groups).proportion_ci(0.95)
+        return float(bounds.low), float(bounds.high)
 
     @property
     def stands(self) -> bool:
@@ -112,23 +112,23 @@ def judged(
 
     Where systems are left out a first prediction takes the place of the fold's, but not `in_view`.
     """
-    found = part.validated[by]
+    validated = part.validated[by]
     first = first_predictions() if by == SPREADS and not in_view else {}
-    for fold in found.folds:
-        for at in np.flatnonzero(fold.judged & np.isfinite(part.evidence.measured)):
-            row = part.evidence.rows[at]
+    for fold in validated.folds:
+        for index in np.flatnonzero(fold.judged & np.isfinite(part.evidence.measured)):
+            row = part.evidence.rows[index]
             if predicted_by(row) in PREDICTED[quantity]:
-                said = first.get(row.case.id, found.values[at])
-                yield row, float(part.evidence.measured[at] - said), fold.name, fold.unseen
+                predicted = first.get(row.case.id, validated.values[index])
+                yield row, float(part.evidence.measured[index] - predicted), fold.name, fold.unseen
 
 
-def bare_rows(found: CampaignResult) -> list[dict[str, str]]:
+def bare_rows(result: CampaignResult) -> list[dict[str, str]]:
     """Rows of the table of measured runs, without errors, by the names of cases."""
     rows: dict[str, dict[str, str]] = {}
-    for quantity, part in (("step", found.time), ("memory", found.memory)):
+    for quantity, part in (("step", result.time), ("memory", result.memory)):
         for row, error, group, _ in judged(part, quantity):
-            said = rows.setdefault(row.case.id, _placed(row, group))
-            said[quantity] = f"{round(UNIT * error)}"
+            fields = rows.setdefault(row.case.id, _placed(row, group))
+            fields[quantity] = f"{round(UNIT * error)}"
     return [rows[name] for name in sorted(rows)]
 
 
@@ -151,8 +151,8 @@ def coordinates_of(row: FitRow, estimated: float = 1.0) -> Coordinates:
     case says.
     """
     case = row.case
-    at = coordinates(case.workload, case.cluster, case.strategy, estimated)
-    return replace(at, stack=case.key.stack, publisher=case.publisher)
+    place = coordinates(case.workload, case.cluster, case.strategy, estimated)
+    return replace(place, stack=case.key.stack, publisher=case.publisher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,27 +167,29 @@ class LeftOut:
 
 
 def against_bands(
-    found: CampaignResult, quantity: str, by: str = "group", *, in_view: bool = False
+    result: CampaignResult, quantity: str, by: str = "group", *, in_view: bool = False
 ) -> list[LeftOut]:
     """Every run of a quantity beside the band that is made without the runs of its own group."""
-    part = found.time if quantity == "step" else found.memory
-    rows = bare_rows(found)
-    told = []
-    shares = estimated_shares(found.cases) if quantity == "memory" else {}
+    part = result.time if quantity == "step" else result.memory
+    rows = bare_rows(result)
+    left_out = []
+    shares = estimated_shares(result.cases) if quantity == "memory" else {}
     seen: dict[str, MeasuredRuns] = {}
     for row, error, fold, unseen in judged(part, quantity, by, in_view=in_view):
         if fold not in seen:
             seen[fold] = without(rows, part, unseen)
         band = band_of(seen[fold], coordinates_of(row, shares.get(row.case.id, 1.0)), quantity)
         width, inside = band.upper / band.lower, band.lower <= np.exp(error) <= band.upper
-        told.append(LeftOut(row, fold, error, float(width), bool(inside)))
-    return told
+        left_out.append(LeftOut(row, fold, error, float(width), bool(inside)))
+    return left_out
 
 
 def without(rows: Sequence[Row], part: Calibrated, unseen: Mask) -> MeasuredRuns:
     """The table without the runs that a fold does not see."""
-    left = {one.case.id for one, hidden in zip(part.evidence.rows, unseen, strict=True) if hidden}
-    return in_columns(one for one in rows if one["id"] not in left)
+    hidden_ids = {
+        run.case.id for run, hidden in zip(part.evidence.rows, unseen, strict=True) if hidden
+    }
+    return in_columns(row for row in rows if row["id"] not in hidden_ids)
 
 
 def as_bytes(rows: Sequence[Row]) -> bytes:
@@ -196,7 +198,7 @@ def as_bytes(rows: Sequence[Row]) -> bytes:
     return gzip.compress(("\n".join(lines) + "\n").encode(), 9, mtime=0)
 
 
-def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
+def coverage(result: CampaignResult) -> list[tuple[str, str, Held]]:
     """How many runs bands hold that were made without the run's group, by quantity and kind
     of set.
     """
@@ -204,34 +206,34 @@ def coverage(found: CampaignResult) -> list[tuple[str, str, Held]]:
         "runs": lambda row: set_of(row.case),
         "stack and class of devices": lambda row: f"{row.case.key.stack}, {KEYS['device'](row)}",
     }
-    told = []
+    rows = []
     for quantity in QUANTITIES:
-        known = against_bands(found, quantity)
+        runs = against_bands(result, quantity)
         for way, name_of in ways.items():
-            told += [(quantity, way, one) for one in _sets(known, lambda one: name_of(one.row))]  # noqa: B023
-    return told
+            rows += [(quantity, way, held) for held in _sets(runs, lambda run: name_of(run.row))]  # noqa: B023
+    return rows
 
 
-def coverage_without(found: CampaignResult) -> list[tuple[str, Held]]:
+def coverage_without(result: CampaignResult) -> list[tuple[str, Held]]:
     """How many steps bands hold where a whole system, publisher, stack, device or scale was
     left out.
     """
-    told = []
-    for by in (name for name in WHOLE if name in found.time.validated):
-        known = against_bands(found, "step", by)
+    rows = []
+    for by in (name for name in WHOLE if name in result.time.validated):
+        runs = against_bands(result, "step", by)
         parts = _sets(
-            known, lambda one: set_of(one.row.case) if one.fold.startswith("more") else one.fold
+            runs, lambda run: set_of(run.row.case) if run.fold.startswith("more") else run.fold
         )
-        told += [(by, _held(ALL, known)), *((by, one) for one in parts)]
-    return told
+        rows += [(by, _held(ALL, runs)), *((by, held) for held in parts)]
+    return rows
 
 
-def confidence_error(found: CampaignResult) -> tuple[int, float]:
+def confidence_error(result: CampaignResult) -> tuple[int, float]:
     """Number of systems that were left out, and how far the mean share that their bands hold is
     from what is printed. [1]
     """
     shares = [
-        one.share for by, one in coverage_without(found) if by == "system" and one.name != ALL
+        held.share for by, held in coverage_without(result) if by == "system" and held.name != ALL
     ]
     return len(shares), abs(float(np.mean(shares)) - SHARE)
 
@@ -249,42 +251,44 @@ class FirstSight:
     every: float  # by today's, of all systems
 
 
-def at_first_sight(found: CampaignResult) -> FirstSight:
+def at_first_sight(result: CampaignResult) -> FirstSight:
     """How much of what bands hold of systems left out is due to laws that were chosen with their
     runs in view.
     """
 
-    def mean(known: Sequence[LeftOut]) -> float:
-        sets = _sets(known, lambda one: one.fold)
-        return float(np.mean([one.share for one in sets])) if sets else math.nan
+    def mean(runs: Sequence[LeftOut]) -> float:
+        sets = _sets(runs, lambda run: run.fold)
+        return float(np.mean([held.share for held in sets])) if sets else math.nan
 
-    first, now = (
-        against_bands(found, "step", SPREADS, in_view=in_view) for in_view in (False, True)
+    first, today = (
+        against_bands(result, "step", SPREADS, in_view=in_view) for in_view in (False, True)
     )
-    here, there = (
-        [one for one in known if one.row.case.id in first_predictions()] for known in (first, now)
+    first_sight, first_sight_today = (
+        [run for run in runs if run.row.case.id in first_predictions()] for runs in (first, today)
     )
-    systems = len({one.fold for one in here})
-    return FirstSight(len(here), systems, mean(here), mean(there), mean(now))
+    systems = len({run.fold for run in first_sight})
+    return FirstSight(
+        len(first_sight), systems, mean(first_sight), mean(first_sight_today), mean(today)
+    )
 
 
-def _sets(known: Sequence[LeftOut], name_of: Callable[[LeftOut], str]) -> list[Held]:
+def _sets(runs: Sequence[LeftOut], name_of: Callable[[LeftOut], str]) -> list[Held]:
     sets: dict[str, list[LeftOut]] = {}
-    for one in known:
-        sets.setdefault(name_of(one), []).append(one)
+    for run in runs:
+        sets.setdefault(name_of(run), []).append(run)
     return [_held(name, sets[name]) for name in sorted(sets)]
 
 
 def _held(name: str, runs: Sequence[LeftOut]) -> Held:
     """How many of some left-out runs lie in their bands, counted by runs and by groups."""
     groups: dict[str, list[bool]] = {}
-    for one in runs:
-        groups.setdefault(KEYS["group"](one.row), []).append(one.inside)
+    for run in runs:
+        groups.setdefault(KEYS["group"](run.row), []).append(run.inside)
     return Held(
         name,
         len(groups),
         len(runs),
-        sum(one.inside for one in runs),
+        sum(run.inside for run in runs),
         float(sum(np.mean(inside) for inside in groups.values())),
-        float(np.median([one.width for one in runs])),
+        float(np.median([run.width for run in runs])),
     )

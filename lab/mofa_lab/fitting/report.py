@@ -49,18 +49,20 @@ REGIMES: Final = 6
 """One in so many regimes of the reliability grid is simulated: the whole takes minutes."""
 
 
-def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _: None) -> list[str]:
+def write(
+    result: CampaignResult, folder: Path, *, progress: Progress = lambda _: None
+) -> list[str]:
     """The pages and plots, into a folder; the result is what was written."""
     from mofa_lab.fitting import plots
 
     names = [
-        str(folder / "validation" / name) for name in plots.write(found, folder / "validation")
+        str(folder / "validation" / name) for name in plots.write(result, folder / "validation")
     ]
     progress("plots")
     from mofa_lab.validate import paper_runs
 
     pages = {
-        folder / "validation.md": page_of(found, progress),
+        folder / "validation.md": page_of(result, progress),
         folder / "validation" / "paper.md": paper_runs.page(),
         folder / "evidence.md": report_evidence.page(),
     }
@@ -69,31 +71,31 @@ def write(found: CampaignResult, folder: Path, *, progress: Progress = lambda _:
     return [*map(str, pages), *names]
 
 
-def page_of(found: CampaignResult, progress: Progress = lambda _: None) -> str:
+def page_of(result: CampaignResult, progress: Progress = lambda _: None) -> str:
     """The page as markdown: what is quoted, then its details."""
     parts = [
         HEAD,
-        *_short(found),
+        *_short(result),
         *_paper(),
         *_forecasts(),
-        *published(found),
-        *large(found),
-        *_bands(found),
-        *unseen(found, progress),
+        *published(result),
+        *large(result),
+        *_bands(result),
+        *unseen(result, progress),
         *_odds(),
-        sizes.section(found),
-        *sweeps(found),
+        sizes.section(result),
+        *sweeps(result),
         *_kernels(),
         *_reliability(progress),
-        *_ways(found),
-        *ablation(found, progress),
-        *odd(found),
-        *constants(found),
+        *_ways(result),
+        *ablation(result, progress),
+        *odd(result),
+        *constants(result),
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
-def _short(found: CampaignResult) -> Iterator[str]:
+def _short(result: CampaignResult) -> Iterator[str]:
     """A table of the figures that are quoted, each with its aim and whether it is met."""
     yield "## In short"
     yield table(
@@ -105,10 +107,10 @@ def _short(found: CampaignResult) -> Iterator[str]:
             Column("aim"),
             Column("met"),
         ),
-        (_quoted(line) for line in lines(found) if line.quoted and line.errors["n"]),
+        (_quoted(line) for line in lines(result) if line.quoted and line.errors["n"]),
     )
-    yield table((Column("figure"), *FIGURE), _figures(found))
-    same = abs(shipped_loss(found) / found.loss - 1.0) < 1e-3
+    yield table((Column("figure"), *FIGURE), _figures(result))
+    same = abs(shipped_loss(result) / result.loss - 1.0) < 1e-3
     yield (
         "The constants that are shipped are those of this fit."
         if same
@@ -118,7 +120,7 @@ def _short(found: CampaignResult) -> Iterator[str]:
 
 
 def _quoted(line: ErrorRow) -> tuple[Cell, ...]:
-    told = line.errors
+    errors = line.errors
     aim = ", ".join(
         f"{name} {100 * wanted:g} %"
         for name, wanted in zip(("median", "mean", "p90"), line.subject.aim, strict=True)
@@ -128,19 +130,19 @@ def _quoted(line: ErrorRow) -> tuple[Cell, ...]:
         line.subject.name,
         line.left_out,
         line.groups,
-        told["n"],
-        told["median_ape"],
-        told["mape"],
-        told["p90_ape"],
+        errors["n"],
+        errors["median_ape"],
+        errors["mape"],
+        errors["p90_ape"],
         aim,
         line.met,
     )
 
 
-def _figures(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
+def _figures(result: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     """Bands, chances and picks, and the paper's runs, as far as they have aims."""
-    if "system" in found.time.validated:
-        yield from _held_of_systems(found)
+    if "system" in result.time.validated:
+        yield from _held_of_systems(result)
     from mofa_lab.validate import odds_report, paper_runs
 
     if odds_report.RECORD.exists():
@@ -149,26 +151,26 @@ def _figures(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
         yield from paper_runs.aims()
 
 
-def _held_of_systems(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
+def _held_of_systems(result: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     """Two rows on systems that were left out: runs inside their bands, and error of
     the confidence.
     """
-    told = {one.name: one for by, one in coverage_without(found) if by == "system"}
-    every = told.pop(ALL)
-    refused = [name for name, one in told.items() if not one.stands]
+    by_system = {held.name: held for by, held in coverage_without(result) if by == "system"}
+    whole = by_system.pop(ALL)
+    refused = [name for name, held in by_system.items() if not held.stands]
     yield (
-        f"bands of {100 * SHARE:.0f} % of systems that were left out, {every.runs} steps of {every.groups} groups: held",
-        f"{100 * every.share:.1f} %, of groups {100 * every.share_of_groups:.1f} %",
+        f"bands of {100 * SHARE:.0f} % of systems that were left out, {whole.runs} steps of {whole.groups} groups: held",
+        f"{100 * whole.share:.1f} %, of groups {100 * whole.share_of_groups:.1f} %",
         f"{100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} %",
-        WITHIN[0] <= every.share <= WITHIN[1],
+        WITHIN[0] <= whole.share <= WITHIN[1],
     )
     yield (
-        f"the same: of {len(told)} systems refused at {CHANCE:.0%}, counted in groups",
+        f"the same: of {len(by_system)} systems refused at {CHANCE:.0%}, counted in groups",
         ", ".join(refused) or "none",
         "none",
         not refused,
     )
-    systems, off = confidence_error(found)
+    systems, off = confidence_error(result)
     yield (
         f"printed confidence against the mean share held of {systems} systems",
         f"{100 * off:.1f} points",
@@ -177,7 +179,7 @@ def _held_of_systems(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     )
 
 
-def _ways(found: CampaignResult) -> Iterator[str]:
+def _ways(result: CampaignResult) -> Iterator[str]:
     """Every way of leaving out, and in-sample."""
     yield "## Errors by what is left out"
     yield "*Nothing* is in-sample: it says what the model can follow, not what it predicts."
@@ -193,7 +195,7 @@ def _ways(found: CampaignResult) -> Iterator[str]:
                 line.errors["mape"],
                 line.errors["p90_ape"],
             )
-            for line in lines(found)
+            for line in lines(result)
             if line.errors["n"]
         ),
     )
@@ -204,17 +206,17 @@ def _ways(found: CampaignResult) -> Iterator[str]:
             Column("found", unit="%"),
             Column("false alarms", unit="%"),
         ),
-        _calls(found),
+        _calls(result),
     )
 
 
-def _calls(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
-    part = found.memory
+def _calls(result: CampaignResult) -> Iterator[tuple[Cell, ...]]:
+    part = result.memory
     if "group" in part.validated:
-        told = figures.memory_calls_out_of_fold(part, "group", "nanotron")
-        yield ("nanotron", "group", *rates_of(told))
-    told = memory_calls(part, part.values, part.logs, "nanotron")
-    yield ("nanotron", "nothing", *rates_of(told))
+        calls = figures.memory_calls_out_of_fold(part, "group", "nanotron")
+        yield ("nanotron", "group", *rates_of(calls))
+    calls = memory_calls(part, part.values, part.logs, "nanotron")
+    yield ("nanotron", "nothing", *rates_of(calls))
 
 
 def _paper() -> Iterator[str]:
@@ -234,8 +236,8 @@ def _forecasts() -> Iterator[str]:
         yield from forecast.section(forecast.FOLDER)
 
 
-def _bands(found: CampaignResult) -> Iterator[str]:
-    if not {"group", "system"} <= set(found.time.validated):
+def _bands(result: CampaignResult) -> Iterator[str]:
+    if not {"group", "system"} <= set(result.time.validated):
         return
     yield "## Bands"
     yield (
@@ -245,8 +247,8 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         f"together pass where {100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} % are held. Intervals are of 95 %, over groups."
     )
     yield "### Without a system, a publisher, a stack, a class of devices, or all large runs"
-    systems, off = confidence_error(found)
-    groups, others = spreads.held_by_others(list(spreads.groups_left_out(found)))
+    systems, off = confidence_error(result)
+    groups, others = spreads.held_by_others(list(spreads.groups_left_out(result)))
     yield (
         "Users mostly ask about a system that nobody measured: somebody else's machines, model and trainer. Quote the bands of this "
         "table for it. A system is what a publisher ran of a stack on a class of devices. The printed confidence "
@@ -254,45 +256,45 @@ def _bands(found: CampaignResult) -> Iterator[str]:
         f"(aim: {100 * TOLD:.0f}). The numbers that make the bands were found with these errors in view. Found anew "
         f"without a publisher's errors, they make bands that hold {100 * others:.1f} % of the {groups} groups of systems left out."
     )
-    yield _without_runs(found)
-    yield from _first_sight(found)
+    yield _without_runs(result)
+    yield from _first_sight(result)
     yield table(
         (Column("left out"), Column("runs"), *HELD),
-        ((by, one.name, *_held(one, one.name == ALL)) for by, one in coverage_without(found)),
+        ((by, held.name, *_held(held, held.name == ALL)) for by, held in coverage_without(result)),
     )
-    told = list(coverage(found))
-    for way in dict.fromkeys(way for _, way, _ in told):
+    rows = list(coverage(result))
+    for way in dict.fromkeys(way for _, way, _ in rows):
         yield f"### Without a group, by {way}"
         yield table(
             (Column("left-out runs"), *HELD),
             (
-                (f"{one.name}, {quantity}", *_held(one, way == "runs"))
-                for quantity, which, one in told
+                (f"{held.name}, {quantity}", *_held(held, way == "runs"))
+                for quantity, which, held in rows
                 if which == way
             ),
         )
 
 
-def _without_runs(found: CampaignResult) -> str:
+def _without_runs(result: CampaignResult) -> str:
     """Stacks that can be asked for and have no run to leave out."""
-    known = {"default"} | {one.cluster.calibration.stack for one in found.cases}
+    has_runs = {"default"} | {case.cluster.calibration.stack for case in result.cases}
     return (
-        f"No system of {', '.join(name for name in sorted(presets.names('stacks')) if name not in known)} can be left out: no "
+        f"No system of {', '.join(name for name in sorted(presets.names('stacks')) if name not in has_runs)} can be left out: no "
         "pre-training run of theirs stands here. MaxText's published runs are on TPUs, and none on GPUs was found, so its answers "
         "rest on constants from memory."
     )
 
 
-def _first_sight(found: CampaignResult) -> Iterator[str]:
+def _first_sight(result: CampaignResult) -> Iterator[str]:
     """What bands hold of runs that nobody here knew when they were predicted."""
-    told = at_first_sight(found)
-    if not told.runs:
+    sight = at_first_sight(result)
+    if not sight.runs:
         return
     yield (
         "**At first sight.** A fit without a system has not seen it, but laws were chosen by people who had. So where a release had "
-        f"predicted a run before anybody here knew it ({told.runs} runs of {told.systems} systems, `lab/data/first_predictions.json`), its "
-        f"system is judged by that prediction. By it today's bands hold {100 * told.first:.0f} % in the mean of these systems; by today's "
-        f"laws, chosen with these runs in view, {100 * told.in_view:.0f} % (of all systems {100 * told.every:.0f} %). Runs that are new to "
+        f"predicted a run before anybody here knew it ({sight.runs} runs of {sight.systems} systems, `lab/data/first_predictions.json`), its "
+        f"system is judged by that prediction. By it today's bands hold {100 * sight.first:.0f} % in the mean of these systems; by today's "
+        f"laws, chosen with these runs in view, {100 * sight.in_view:.0f} % (of all systems {100 * sight.every:.0f} %). Runs that are new to "
         "us should come out between the two. This is why bands are not narrowed to what a fit of runs in view would allow."
     )
 
@@ -310,13 +312,13 @@ HELD: Final = (
 """What is said of a set of left-out runs."""
 
 
-def _held(one: Held, together: bool) -> tuple[Cell, ...]:
+def _held(held: Held, together: bool) -> tuple[Cell, ...]:
     """A row on one set of runs: the share inside bands, and whether that share is as it
     should be.
     """
-    stands = one.stands and (not together or WITHIN[0] <= one.share <= WITHIN[1])
-    shares = (one.share, one.share_of_groups, *one.interval)
-    return (one.groups, one.runs, *shares, round(one.width, 3), stands)
+    stands = held.stands and (not together or WITHIN[0] <= held.share <= WITHIN[1])
+    shares = (held.share, held.share_of_groups, *held.interval)
+    return (held.groups, held.runs, *shares, round(held.width, 3), stands)
 
 
 def _odds() -> Iterator[str]:

@@ -19,14 +19,14 @@ from mofa_model.tables import Cell, Column
 Progress = Callable[[str], None]
 
 
-def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
+def unseen(result: CampaignResult, progress: Progress) -> Iterator[str]:
     """The section on errors of a system that was left out, before and after one of its runs
     is known.
     """
-    if "stack" not in found.time.validated:
+    if "stack" not in result.time.validated:
         return
     yield "## What one run of your own is worth"
-    refined = list(one_run(found.time))
+    refined = list(one_run(result.time))
     small = sum(system.after < SMALL for system in refined)
     yield (
         "A system is what one publisher ran of a stack on one chip in one GEMM format. Its stack is left out of the fit; then one "
@@ -56,14 +56,14 @@ def unseen(found: CampaignResult, progress: Progress) -> Iterator[str]:
     progress("one run")
 
 
-def ablation(found: CampaignResult, progress: Progress) -> Iterator[str]:
+def ablation(result: CampaignResult, progress: Progress) -> Iterator[str]:
     """Errors without each effect."""
     yield "## What each effect is worth"
     yield (
         "Median / mean error of step times without an effect, in-sample, all other constants fitted anew. Loss is the mean loss of "
         "the pick."
     )
-    rows = list(ablate(found, progress))
+    rows = list(ablate(result, progress))
     yield _ablation_table([row for row in rows if row.refitted or row.effect == NONE])
 
 
@@ -100,17 +100,17 @@ LOOSE: Final = 0.3
 """Standard deviation of a constant's logarithm over the folds beyond which it is named. [1]"""
 
 
-def constants(found: CampaignResult) -> Iterator[str]:
+def constants(result: CampaignResult) -> Iterator[str]:
     """How many constants there are, and those that the folds do not agree on."""
     yield "## Constants"
-    fitted = [item for item in found.constants if item.fitted]
-    runs = independent(found.cases)
-    told = ", ".join(f"{count} {name}" for name, count in sorted(runs.items()))
+    fitted = [item for item in result.constants if item.fitted]
+    runs = independent(result.cases)
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(runs.items()))
     total = sum(runs.values())
-    fixed = len(found.constants) - len(fitted)
+    fixed = len(result.constants) - len(fitted)
     loose = [item for item in fitted if item.scatter > LOOSE]
     yield (
-        f"{len(fitted)} constants are fitted to {total} independent runs ({told}): one for {total / max(1, len(fitted)):.1f} "
+        f"{len(fitted)} constants are fitted to {total} independent runs ({counts}): one for {total / max(1, len(fitted)):.1f} "
         f"of them; {fixed} further entries are facts or choices and stay at their priors. "
         "`mofa_model/presets/constants.toml` has each with its "
         "value, its prior, its runs and its scatter: the standard deviation of its logarithm over the fits that leave something out that "

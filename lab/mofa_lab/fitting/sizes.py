@@ -112,17 +112,17 @@ def folds_of(
 
 def left_out_runs(evidence: Evidence, validated: Mapping[str, OutOfFold]) -> list[LeftOutRun]:
     """Runs with known memory and runs of sweeps, each predicted by a fit that did not see it."""
-    known: dict[str, tuple[FitRow, float]] = {}
+    judged: dict[str, tuple[FitRow, float]] = {}
     for swept, by in LEFT_OUT.items():
         for row, value in zip(evidence.rows, validated[by].values.tolist(), strict=True):
             counts = row.figure is None or row.figure.quantity == "memory_gib"
-            better = row.case.id not in known or row.figure is not None
+            better = row.case.id not in judged or row.figure is not None
             if bool(row.case.group) is swept and counts and better and np.isfinite(value):
-                known[row.case.id] = (row, value)
-    shares = predict([row.case for row, _ in known.values()]).columns["estimated"].tolist()
+                judged[row.case.id] = (row, value)
+    shares = predict([row.case for row, _ in judged.values()]).columns["estimated"].tolist()
     return [
         _left_out(row, float(np.exp(value)), share)
-        for (row, value), share in zip(known.values(), shares, strict=True)
+        for (row, value), share in zip(judged.values(), shares, strict=True)
     ]
 
 
@@ -144,7 +144,7 @@ def sizes_document(runs: Sequence[LeftOutRun], tuned: Sequence[TuningRun] = ()) 
     rows = {"sweeps": _picks(runs), "devices": _devices(runs), "sure": _sure(runs)}
     if tuned:
         rows["tuning"] = tuned_rows(tuned)
-    return {name: _by_set(some) for name, some in rows.items()}
+    return {name: _by_set(outcomes) for name, outcomes in rows.items()}
 
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
@@ -155,10 +155,10 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
             columns=COLUMNS,
             rows=tuple(
                 (
-                    one["objective"], one["set"], one["groups"], one["sizes"], one["unanswered"], one["failed"],
-                    one["share"], one["over"], one["share"] <= OUT_OF_MEMORY and ("GPU" not in one["objective"] or one["over"] <= OVER),
+                    row["objective"], row["set"], row["groups"], row["sizes"], row["unanswered"], row["failed"],
+                    row["share"], row["over"], row["share"] <= OUT_OF_MEMORY and ("GPU" not in row["objective"] or row["over"] <= OVER),
                 )
-                for one in document[name]
+                for row in document[name]
             ),
         )
         for name, title in TITLES.items()
@@ -166,14 +166,15 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     ]  # fmt: skip
 
 
-def section(found: CampaignResult) -> str:
+def section(result: CampaignResult) -> str:
     """The section of docs/validation.md; empty where nothing was left out."""
-    if not {*LEFT_OUT.values()} <= found.memory.validated.keys():
+    if not {*LEFT_OUT.values()} <= result.memory.validated.keys():
         return ""
-    runs = left_out_runs(found.memory.evidence, found.memory.validated)
+    runs = left_out_runs(result.memory.evidence, result.memory.validated)
     document = sizes_document(runs, tuning_runs())
     parts = (
-        f"**{one.title}**\n\n{as_markdown(replace(one, title=''))}" for one in tables(document)
+        f"**{table.title}**\n\n{as_markdown(replace(table, title=''))}"
+        for table in tables(document)
     )
     return "\n".join([HEAD, *parts])
 
@@ -186,41 +187,48 @@ the least.
 
 def _picks(runs: Sequence[LeftOutRun]) -> list[Row]:
     """The size that is picked for each question of a sweep with several numbers of devices."""
-    left = _left_out_steps()
-    asked: dict[tuple[object, ...], list[LeftOutRun]] = {}
+    step_errors = _left_out_steps()
+    by_question: dict[tuple[object, ...], list[LeftOutRun]] = {}
     for run in runs:
         if run.case.group:
             training = run.case.workload.training
-            what = (run.case.workload.model, training.sequence, training.global_batch, run.case.gpu)
-            asked.setdefault((set_of(run.case), *what), []).append(run)
-    found: list[Row] = []
-    for some in asked.values():
-        devices = [int(run.case.cluster.gpus) for run in some]
-        if len(set(devices)) < 2 or all(run.case.out_of_memory for run in some):
+            question = (
+                run.case.workload.model,
+                training.sequence,
+                training.global_batch,
+                run.case.gpu,
+            )
+            by_question.setdefault((set_of(run.case), *question), []).append(run)
+    rows: list[Row] = []
+    for group in by_question.values():
+        devices = [int(run.case.cluster.gpus) for run in group]
+        if len(set(devices)) < 2 or all(run.case.out_of_memory for run in group):
             continue
-        least = min(n for n, run in zip(devices, some, strict=True) if not run.case.out_of_memory)
-        sure = [at for at, run in enumerate(some) if run.is_sure(run.limit)]
-        told: dict[str, Any] = {
-            "set": set_of(some[0].case),
-            "group": some[0].group,
-            "question": some[0].case.group,
+        least = min(n for n, run in zip(devices, group, strict=True) if not run.case.out_of_memory)
+        sure = [index for index, run in enumerate(group) if run.is_sure(run.limit)]
+        about: dict[str, Any] = {
+            "set": set_of(group[0].case),
+            "group": group[0].group,
+            "question": group[0].case.group,
         }
         if not sure:
-            found.append({**told, "picked": None})
+            rows.append({**about, "picked": None})
             continue
-        steps = _steps([some[at].case for at in sure], left)
+        steps = _steps([group[index].case for index in sure], step_errors)
         for objective, figures in {
-            "least GPU-hours": [step * devices[at] for step, at in zip(steps, sure, strict=True)],
-            "least GPUs": [float(devices[at]) for at in sure],
+            "least GPU-hours": [
+                step * devices[index] for step, index in zip(steps, sure, strict=True)
+            ],
+            "least GPUs": [float(devices[index]) for index in sure],
         }.items():
-            pick = sure[first_of(figures, [devices[at] for at in sure])]
-            found.append(
+            pick = sure[first_of(figures, [devices[index] for index in sure])]
+            rows.append(
                 {
-                    **told, "objective": objective, "picked": devices[pick], "least": least,
-                    "over": devices[pick] / least - 1.0, "failed": some[pick].case.out_of_memory,
+                    **about, "objective": objective, "picked": devices[pick], "least": least,
+                    "over": devices[pick] / least - 1.0, "failed": group[pick].case.out_of_memory,
                 }
             )  # fmt: skip
-    return found
+    return rows
 
 
 def _left_out_steps() -> Mapping[str, float]:
@@ -229,41 +237,47 @@ def _left_out_steps() -> Mapping[str, float]:
     return dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
 
 
-def _steps(cases: Sequence[Case], left: Mapping[str, float]) -> list[float]:
+def _steps(cases: Sequence[Case], step_errors: Mapping[str, float]) -> list[float]:
     """Predicted steps: by a fit without the group where one judged the run, else by the shipped
     one. [s]
     """
-    said = predict(cases).columns["step"].tolist()
+    shipped_steps = predict(cases).columns["step"].tolist()
     measured = [
-        next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))
+        next(
+            (figure.value for figure in case.measured if figure.quantity == "step_time_s"),
+            float("nan"),
+        )
         for case in cases
     ]
-    without = [
-        value * float(np.exp(-left.get(case.id, float("nan"))))
+    left_out_steps = [
+        value * float(np.exp(-step_errors.get(case.id, float("nan"))))
         for case, value in zip(cases, measured, strict=True)
     ]
-    return [one if np.isfinite(one) else other for one, other in zip(without, said, strict=True)]
+    return [
+        step if np.isfinite(step) else other
+        for step, other in zip(left_out_steps, shipped_steps, strict=True)
+    ]
 
 
 def _devices(runs: Sequence[LeftOutRun]) -> list[Row]:
     """The device with the least memory that surely holds each run."""
-    found: list[Row] = []
+    rows: list[Row] = []
     for run in (run for run in runs if np.isfinite(run.measured)):
         share = run.limit / float(run.case.cluster.device.memory)
         picked, least = least_rooms(run.predicted, run.measured, run.estimated, share)
-        told: dict[str, Any] = {
+        about: dict[str, Any] = {
             "set": set_of(run.case),
             "group": run.group,
             "question": run.case.id,
         }
         if picked is None or least is None:
-            found.append({**told, "picked": None})
+            rows.append({**about, "picked": None})
             continue
         failed = picked < run.measured
         over = picked / least - 1.0
-        found.append(
+        rows.append(
             {
-                **told,
+                **about,
                 "objective": "least memory",
                 "picked": picked,
                 "least": least,
@@ -271,7 +285,7 @@ def _devices(runs: Sequence[LeftOutRun]) -> list[Row]:
                 "failed": failed,
             }
         )
-    return found
+    return rows
 
 
 def _sure(runs: Sequence[LeftOutRun]) -> list[Row]:
@@ -296,42 +310,42 @@ def tuned_rows(runs: Sequence[TuningRun]) -> list[Row]:
     """Sizes picked for fine-tuning runs: one question for each model, method and device, with a
     micro-batch of our own.
     """
-    found: list[Row] = []
-    asked: dict[tuple[object, ...], list[TuningRun]] = {}
+    rows: list[Row] = []
+    by_question: dict[tuple[object, ...], list[TuningRun]] = {}
     for run in runs:
         row, case = run.row, run.case
         measured, limit = row["memory_gib"] * GIB, float(device_memory_limit(case.cluster))
-        told = {"set": row["method"], "group": run.publisher, "question": row["id"]}
+        about = {"set": row["method"], "group": run.publisher, "question": row["id"]}
         estimated = float(run.stored.estimated)
         usable = limit / float(case.cluster.device.memory)
         picked, least = least_rooms(run.counted, measured, estimated, usable)
-        devices = {**told, "objective": "least memory", "picked": picked}
+        devices = {**about, "objective": "least memory", "picked": picked}
         if picked is not None and least is not None:
             devices |= {"least": least, "over": picked / least - 1.0, "failed": picked < measured}
         sure = is_sure(limit, float(run.stored.peak), estimated)
         where = {"objective": "sure where they ran", "picked": 1 if sure else None}
-        found += [devices, {**told, **where, "over": 0.0, "failed": False}]
+        rows += [devices, {**about, **where, "over": 0.0, "failed": False}]
         training = case.workload.training
-        what = (
+        question = (
             run.publisher,
             case.workload.model,
             training.adapters,
             training.loss,
             row["device_preset"],
         )
-        asked.setdefault(what, []).append(run)
-    for some in asked.values():
-        gpus = {run.row["gpus"] for run in some}
+        by_question.setdefault(question, []).append(run)
+    for group in by_question.values():
+        gpus = {run.row["gpus"] for run in group}
         if len(gpus) < 2:
             continue
-        told = {"set": some[0].row["method"], "group": some[0].publisher}
-        told |= {
-            "question": f"{some[0].row['model']} {some[0].row['method']}",
+        about = {"set": group[0].row["method"], "group": group[0].publisher}
+        about |= {
+            "question": f"{group[0].row['model']} {group[0].row['method']}",
             "objective": "least GPUs",
         }
         fits = [
             run.row["gpus"]
-            for run in some
+            for run in group
             if is_sure(
                 float(device_memory_limit(run.case.cluster)),
                 float(run.stored.peak),
@@ -339,33 +353,33 @@ def tuned_rows(runs: Sequence[TuningRun]) -> list[Row]:
             )
         ]
         if not fits:
-            found.append({**told, "picked": None})
+            rows.append({**about, "picked": None})
             continue
         over = min(fits) / min(gpus) - 1.0
-        found.append(
-            {**told, "picked": min(fits), "least": min(gpus), "over": over, "failed": False}
+        rows.append(
+            {**about, "picked": min(fits), "least": min(gpus), "over": over, "failed": False}
         )
-    return found
+    return rows
 
 
 def _by_set(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Figures of each set and objective, and of all sets together."""
     objectives = list(dict.fromkeys(row["objective"] for row in rows if row["picked"] is not None))
-    told: list[dict[str, Any]] = []
+    figures: list[dict[str, Any]] = []
     for objective in objectives:
         for name in (*sorted({row["set"] for row in rows}), "all"):
-            asked = [row for row in rows if name in {"all", row["set"]}]
-            mine = [row for row in asked if row.get("objective", objective) == objective]
-            picked = [row for row in mine if row["picked"] is not None]
+            of_set = [row for row in rows if name in {"all", row["set"]}]
+            of_objective = [row for row in of_set if row.get("objective", objective) == objective]
+            picked = [row for row in of_objective if row["picked"] is not None]
             if not picked:
                 continue
             failed = [row["question"] for row in picked if row["failed"]]
             over = np.array([row["over"] for row in picked])
-            told.append(
+            figures.append(
                 {
                     "objective": objective, "set": name, "sizes": len(picked), "groups": len({row["group"] for row in picked}),
-                    "unanswered": len(mine) - len(picked), "failed": len(failed), "share": len(failed) / len(picked),
+                    "unanswered": len(of_objective) - len(picked), "failed": len(failed), "share": len(failed) / len(picked),
                     "over": float(over.mean()), "above": int(np.sum(over > 0)), "failures": failed,
                 }
             )  # fmt: skip
-    return told
+    return figures

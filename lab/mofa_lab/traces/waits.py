@@ -99,9 +99,9 @@ class Waits:
             bisect_right(self._ends, start + COINCIDENT),
         )
         fitting = (
-            (abs(self._ends[at] - start), other)
-            for at in range(low, high)
-            if (other := self._by_end[at]) != kernel
+            (abs(self._ends[position] - start), other)
+            for position in range(low, high)
+            if (other := self._by_end[position]) != kernel
             and self._lane[other] != lane
             and self._start[other] < start
             and self._launched_at[other] <= self._launched_at[kernel]

@@ -64,19 +64,19 @@ def odds_document(
 ) -> dict[str, Any]:
     """All figures of some cases; runs of sweeps are those with a group."""
     runs = measured_runs()
-    known = dict(zip(runs.names, runs.groups, strict=True))
-    group_of = {case.id: known.get(case.id, "") for case in cases}  # a run from outside has none
+    groups = dict(zip(runs.names, runs.groups, strict=True))
+    group_of = {case.id: groups.get(case.id, "") for case in cases}  # a run from outside has none
     published = [case for case in cases if not case.group]
     picked = picks(published, runs, group_of, advance)
     swept = list(questions([case for case in cases if case.group], runs, group_of))
     kinds = overstated([*published_pairs(published, runs), *_differing(swept)])
-    told = (
+    of_published = (
         {"picks": summed(picked, kinds), "published": apart(published)}
-        if any("gain" in one for one in picked)
+        if any("gain" in job for job in picked)
         else {}
     )
     return {
-        **told, "jobs": picked, "kinds": kinds, "trained": trained(cases), **_sweeps(swept),
+        **of_published, "jobs": picked, "kinds": kinds, "trained": trained(cases), **_sweeps(swept),
     }  # fmt: skip
 
 
@@ -84,45 +84,45 @@ def trained(cases: Sequence[Case]) -> dict[str, Any]:
     """The chance to fit of published runs, by what is said. Their estimates rest on fits that may
     have seen them, the width of their bands on fits without their publishers.
     """
-    some = [
+    counted = [
         case for case in cases if case.kind == "pretrain" and not case.group and _has_step(case)
     ]
-    if not some:
+    if not counted:
         return {"runs": 0}
-    found = predict(some).columns
-    at = [
+    predicted = predict(counted).columns
+    layouts = [
         replace(
             coordinates(case.workload, case.cluster, case.strategy, share), stack=case.key.stack
         )
-        for case, share in zip(some, found["estimated"].tolist(), strict=True)
+        for case, share in zip(counted, predicted["estimated"].tolist(), strict=True)
     ]
-    said = odds_of(measured_runs(), at).below("memory", np.exp(found["room"]))
-    return _reliability(said, np.ones(len(some), dtype=bool))
+    chances = odds_of(measured_runs(), layouts).below("memory", np.exp(predicted["room"]))
+    return _reliability(chances, np.ones(len(counted), dtype=bool))
 
 
 def _has_step(case: Case) -> bool:
-    return any(one.quantity == "step_time_s" for one in case.measured)
+    return any(measurement.quantity == "step_time_s" for measurement in case.measured)
 
 
-def _reliability(said: Array, fitted: Mask) -> dict[str, Any]:
+def _reliability(chances: Array, fitted: Mask) -> dict[str, Any]:
     """How often runs fitted, by the chance that was said; how many that did were said to be unsure,
     and how many that did not were refused.
     """
-    which = np.clip(np.digitize(said, CHANCES) - 1, 0, len(CHANCES) - 2)
+    bin_of_run = np.clip(np.digitize(chances, CHANCES) - 1, 0, len(CHANCES) - 2)
     bins = [
         {
-            "said": float(said[mine].mean()),
-            "was": float(fitted[mine].mean()),
-            "runs": int(mine.sum()),
+            "said": float(chances[in_bin].mean()),
+            "was": float(fitted[in_bin].mean()),
+            "runs": int(in_bin.sum()),
         }
-        for mine in (which == at for at in range(len(CHANCES) - 1))
-        if mine.any()
+        for in_bin in (bin_of_run == number for number in range(len(CHANCES) - 1))
+        if in_bin.any()
     ]
-    error = sum(row["runs"] * abs(row["said"] - row["was"]) for row in bins) / len(said)
+    error = sum(row["runs"] * abs(row["said"] - row["was"]) for row in bins) / len(chances)
     return {
-        "runs": len(said),
-        "unsure": float(np.mean(said[fitted] < SURELY)),
-        "refused": float(np.mean(said[~fitted] < SURELY)) if not fitted.all() else None,
+        "runs": len(chances),
+        "unsure": float(np.mean(chances[fitted] < SURELY)),
+        "refused": float(np.mean(chances[~fitted] < SURELY)) if not fitted.all() else None,
         "calibration_error": error,
         "bins": bins,
     }
@@ -134,35 +134,42 @@ def _differing(
     """The least estimate of each question beside its other runs: kinds, and the logarithms of the
     gain that is said and that was.
     """
-    for one in questions:
-        first = _least(one)
-        for at in (
-            np.flatnonzero(np.isfinite(one.measured)) if np.isfinite(one.measured[first]) else ()
+    for question in questions:
+        first = _least(question)
+        for other in (
+            np.flatnonzero(np.isfinite(question.measured))
+            if np.isfinite(question.measured[first])
+            else ()
         ):
-            said, was = (
-                float(np.log(times[at] / times[first])) for times in (one.predicted, one.measured)
+            predicted_gain, measured_gain = (
+                float(np.log(times[other] / times[first]))
+                for times in (question.predicted, question.measured)
             )
-            yield kinds_of(one.at[first], one.at[at]), said, was
+            yield kinds_of(question.at[first], question.at[other]), predicted_gain, measured_gain
 
 
-def _least(one: SweptQuestion) -> int:
+def _least(question: SweptQuestion) -> int:
     """Position of the run with the least estimated time among those that fit by the estimate."""
-    return int(np.argmin(np.where(one.may, one.predicted, np.inf)))
+    return int(np.argmin(np.where(question.may, question.predicted, np.inf)))
 
 
 def _sweeps(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "pairs": {}, "fits": {}, "regret": {}, "kept": {}, "gains": {}, "probes": {},
     }  # fmt: skip
-    for stack in sorted({one.stack for one in questions}):
-        every = [one for one in questions if one.stack == stack]
-        some = [one for one in every if np.isfinite(one.measured).sum() >= SMALLEST_GROUP]
-        told["pairs"][stack], told["regret"][stack] = _pairs(some), _regret(some)
-        told["kept"][stack] = _kept(some)
-        told["gains"][stack], told["probes"][stack] = _gains(some), replayed(some)
-        if not all(one.fitted.all() for one in every):
-            told["fits"][stack] = _fits(every)
-    return told
+    for stack in sorted({question.stack for question in questions}):
+        of_stack = [question for question in questions if question.stack == stack]
+        comparable = [
+            question
+            for question in of_stack
+            if np.isfinite(question.measured).sum() >= SMALLEST_GROUP
+        ]
+        figures["pairs"][stack], figures["regret"][stack] = _pairs(comparable), _regret(comparable)
+        figures["kept"][stack] = _kept(comparable)
+        figures["gains"][stack], figures["probes"][stack] = _gains(comparable), replayed(comparable)
+        if not all(question.fitted.all() for question in of_stack):
+            figures["fits"][stack] = _fits(of_stack)
+    return figures
 
 
 def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
@@ -173,24 +180,24 @@ def _pairs(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     """
     chances, won = [np.empty(0)], [np.empty(0, dtype=bool)]
     models = [np.empty(0, dtype=str)]
-    for one in questions:
-        places = np.flatnonzero(np.isfinite(one.measured) & (one.space >= 1.0))
-        for at in places:
-            others = places[one.predicted[places] > one.predicted[at]]
-            chances.append(one.seen.beats(int(at), one.predicted)[others])
-            won.append(one.measured[at] < one.measured[others])
-            models.append(np.full(len(others), one.model))
+    for question in questions:
+        places = np.flatnonzero(np.isfinite(question.measured) & (question.space >= 1.0))
+        for run in places:
+            others = places[question.predicted[places] > question.predicted[run]]
+            chances.append(question.seen.beats(int(run), question.predicted)[others])
+            won.append(question.measured[run] < question.measured[others])
+            models.append(np.full(len(others), question.model))
     chance, right, model = map(np.concatenate, (chances, won, models))
-    which = np.clip(np.digitize(chance, BINS) - 1, 0, len(BINS) - 2)
+    bin_of_pair = np.clip(np.digitize(chance, BINS) - 1, 0, len(BINS) - 2)
     bins = [
         {
-            "said": float(chance[mine].mean()),
-            "was": float(right[mine].mean()),
-            "pairs": int(mine.sum()),
-            "standard_error": _standard_error((right - chance)[mine], model[mine]),
+            "said": float(chance[in_bin].mean()),
+            "was": float(right[in_bin].mean()),
+            "pairs": int(in_bin.sum()),
+            "standard_error": _standard_error((right - chance)[in_bin], model[in_bin]),
         }
-        for mine in (which == at for at in range(len(BINS) - 1))
-        if mine.any()
+        for in_bin in (bin_of_pair == number for number in range(len(BINS) - 1))
+        if in_bin.any()
     ]
     error = sum(row["pairs"] * abs(row["said"] - row["was"]) for row in bins) / max(1, len(chance))
     bound = sum(row["pairs"] * row["was"] * (1.0 - row["was"]) for row in bins) / max(
@@ -222,26 +229,26 @@ def _gains(questions: Sequence[SweptQuestion]) -> list[dict[str, Any]]:
     """Gain of each question's least estimate over its other runs that fit: predicted and measured
     mean, by bins of the predicted gain.
     """
-    said, was = [np.empty(0)], [np.empty(0)]
-    for one in questions:
-        first = _least(one)
-        if one.gpus >= LARGE or not np.isfinite(one.measured[first]):
+    predicted, measured = [np.empty(0)], [np.empty(0)]
+    for question in questions:
+        first = _least(question)
+        if question.gpus >= LARGE or not np.isfinite(question.measured[first]):
             continue
         others = np.flatnonzero(
-            one.may & np.isfinite(one.measured) & (np.arange(len(one.at)) != first)
+            question.may & np.isfinite(question.measured) & (np.arange(len(question.at)) != first)
         )
-        said.append(np.log(one.predicted[others] / one.predicted[first]))
-        was.append(np.log(one.measured[others] / one.measured[first]))
-    by, true = np.concatenate(said), np.concatenate(was)
-    which = np.digitize(np.expm1(by), GAINS)
+        predicted.append(np.log(question.predicted[others] / question.predicted[first]))
+        measured.append(np.log(question.measured[others] / question.measured[first]))
+    predicted_gain, measured_gain = np.concatenate(predicted), np.concatenate(measured)
+    bin_of_pair = np.digitize(np.expm1(predicted_gain), GAINS)
     return [
         {
-            "said": float(np.expm1(by[mine].mean())),
-            "was": float(np.expm1(true[mine].mean())),
-            "pairs": int(mine.sum()),
+            "said": float(np.expm1(predicted_gain[in_bin].mean())),
+            "was": float(np.expm1(measured_gain[in_bin].mean())),
+            "pairs": int(in_bin.sum()),
         }
-        for mine in (which == at for at in range(len(GAINS) + 1))
-        if mine.any()
+        for in_bin in (bin_of_pair == number for number in range(len(GAINS) + 1))
+        if in_bin.any()
     ]
 
 
@@ -252,43 +259,43 @@ def _fits(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     An allocator that asks for the same memory again and again trains, slowly: `at_speed` counts
     such runs as what does not fit.
     """
-    fitted = np.concatenate([one.fitted for one in questions])
-    said = np.concatenate([one.fits for one in questions])
-    edge = np.concatenate([one.space >= 1.0 for one in questions])
-    longer = np.concatenate([one.measured / one.predicted for one in questions])
+    fitted = np.concatenate([question.fitted for question in questions])
+    chances = np.concatenate([question.fits for question in questions])
+    edge = np.concatenate([question.space >= 1.0 for question in questions])
+    longer = np.concatenate([question.measured / question.predicted for question in questions])
     beyond = fitted & ~edge
     slowed = beyond & (longer > SLOW)
     return {
-        **_reliability(said, fitted),
-        **_scores(said, edge, fitted),
-        "bound": _bound(said, fitted),
+        **_reliability(chances, fitted),
+        **_scores(chances, edge, fitted),
+        "bound": _bound(chances, fitted),
         "beyond": int(beyond.sum()),
         "slowed": sorted(longer[slowed].tolist()),
-        "at_speed": _scores(said, edge, fitted & ~slowed),
+        "at_speed": _scores(chances, edge, fitted & ~slowed),
     }
 
 
-def _scores(said: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
+def _scores(chances: Array, edge: Mask, fitted: Mask) -> dict[str, Any]:
     brier, constant = (
-        float(np.mean((said - fitted) ** 2)),
+        float(np.mean((chances - fitted) ** 2)),
         float(np.mean((1.0 * edge - fitted) ** 2)),
     )
     return {"runs": len(fitted), "brier": brier, "edge": constant, "better": 1.0 - brier / constant}
 
 
-def _bound(said: Array, fitted: Mask) -> float:
+def _bound(chances: Array, fitted: Mask) -> float:
     """The least Brier score that any rising function of the said chance could reach, with
     hindsight. Source: pool adjacent violators.
     """
-    order = np.argsort(said, kind="stable")
+    order = np.argsort(chances, kind="stable")
     blocks: list[tuple[float, int]] = []
-    for was in fitted[order].tolist():
-        block = (float(was), 1)
+    for did_fit in fitted[order].tolist():
+        block = (float(did_fit), 1)
         while blocks and blocks[-1][0] / blocks[-1][1] >= block[0] / block[1]:
             last = blocks.pop()
             block = (last[0] + block[0], last[1] + block[1])
         blocks.append(block)
-    return sum(fit * (1.0 - fit / runs) for fit, runs in blocks) / len(said)
+    return sum(fit * (1.0 - fit / runs) for fit, runs in blocks) / len(chances)
 
 
 def _kept(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
@@ -298,14 +305,14 @@ def _kept(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     (`gains`); counted is how often another one is advised then, and how often as Recommended.
     """
     gains = advised = recommended = 0
-    for one in questions:
-        first = one.pick()
-        slower = np.flatnonzero(one.measured > LEAST_GAIN * one.measured[first])
+    for question in questions:
+        first = question.pick()
+        slower = np.flatnonzero(question.measured > LEAST_GAIN * question.measured[first])
         gains += len(slower)
-        for now in map(int, slower):
-            found = one.pick(now)
-            advised += int(found != now)
-            recommended += int(found != now and one.fits[found] >= SURELY)
+        for current in map(int, slower):
+            pick = question.pick(current)
+            advised += int(pick != current)
+            recommended += int(pick != current and question.fits[pick] >= SURELY)
     return {"gains": gains, "advised": advised, "recommended": recommended}
 
 
@@ -315,14 +322,14 @@ def _regret(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     """
     lost: dict[str, list[float]] = {"rule": [], "estimate": []}
     failed = dict.fromkeys(lost, 0)
-    for one in questions:
-        for name, at in {"rule": one.pick(), "estimate": _least(one)}.items():
-            taken = one.measured[at]
+    for question in questions:
+        for name, run in {"rule": question.pick(), "estimate": _least(question)}.items():
+            taken = question.measured[run]
             if np.isfinite(taken):
-                lost[name].append(1.0 - float(np.nanmin(one.measured)) / float(taken))
+                lost[name].append(1.0 - float(np.nanmin(question.measured)) / float(taken))
             else:
                 failed[name] += 1
     return {
-        name: {"questions": len(questions), "mean": float(np.mean(found)), "failed": failed[name]}
-        for name, found in lost.items()
+        name: {"questions": len(questions), "mean": float(np.mean(shares)), "failed": failed[name]}
+        for name, shares in lost.items()
     }

@@ -65,17 +65,17 @@ def section(file: Path) -> str:
     """The section as markdown."""
     document = from_json(read_text(file), file)
     picture = "![What was, by what was said](validation/odds.svg)\n"
-    found = (f"**{table.title}**\n\n{as_markdown(_untitled(table))}" for table in tables(document))
-    return "\n".join([HEAD, picture, _notes(document), *found])
+    parts = (f"**{table.title}**\n\n{as_markdown(_untitled(table))}" for table in tables(document))
+    return "\n".join([HEAD, picture, _notes(document), *parts])
 
 
 def aims(file: Path) -> Iterator[tuple[Cell, ...]]:
     """Every figure of the record that has an aim, for the top of the page: figure, value,
     aim, met.
     """
-    for found in tables(from_json(read_text(file), file)):
-        if tuple(column.name for column in found.columns) == ("figure", "value", "aim", "met"):
-            yield from (row for row in found.rows if row[2] is not None)
+    for table in tables(from_json(read_text(file), file)):
+        if tuple(column.name for column in table.columns) == ("figure", "value", "aim", "met"):
+            yield from (row for row in table.rows if row[2] is not None)
 
 
 def _notes(document: Mapping[str, Any]) -> str:
@@ -114,65 +114,65 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     """The figures in tables."""
     heads = (Column("figure"), Column("value", align="right"), Column("aim"), Column("met"))
     odds: list[tuple[Any, ...]] = []
-    for stack, found in document["pairs"].items():
-        error = found["calibration_error"]
+    for stack, figures in document["pairs"].items():
+        error = figures["calibration_error"]
         odds.append(
             (
-                f"{stack}: calibration error of {found['pairs']} pairs",
+                f"{stack}: calibration error of {figures['pairs']} pairs",
                 _percent(error),
                 "5 %",
                 error <= 0.05,
             )
         )
-        off = max((_beyond(row) for row in found["bins"]), default=0.0)
-        what = f"{stack}: the farthest of {len(found['bins'])} bins of these, beyond its standard error"
+        off = max((_beyond(row) for row in figures["bins"]), default=0.0)
+        what = f"{stack}: the farthest of {len(figures['bins'])} bins of these, beyond its standard error"
         odds.append((what, _percent(off), "5 %", off <= 0.05))
-        if "brier" in found:
-            better, most = (1.0 - found[name] / found["edge"] for name in ("brier", "bound"))
+        if "brier" in figures:
+            better, most = (1.0 - figures[name] / figures["edge"] for name in ("brier", "bound"))
             what = (
-                f"{stack}: Brier score of these chances, against {found['edge']:.4f} where the estimate "
+                f"{stack}: Brier score of these chances, against {figures['edge']:.4f} where the estimate "
                 f"decides alone; chances that say of each bin what was are {_percent(most)} better"
             )
-            told = f"{found['brier']:.4f}, {_percent(better)} better"
-            odds.append((what, told, "25 % better", better >= 0.25))
+            value = f"{figures['brier']:.4f}, {_percent(better)} better"
+            odds.append((what, value, "25 % better", better >= 0.25))
     run = document["trained"]
-    for stack, found in document["fits"].items():
-        refused = found["refused"]
+    for stack, figures in document["fits"].items():
+        refused = figures["refused"]
         what = f"{stack}: runs out of memory, given less than 90 % to fit"
         odds.append((what, _percent(refused), "97 %", refused >= REFUSED))
-        error = found["calibration_error"]
-        what = f"{stack}: calibration error of {found['runs']} chances to fit"
+        error = figures["calibration_error"]
+        what = f"{stack}: calibration error of {figures['runs']} chances to fit"
         odds.append((what, _percent(error), "5 %", error <= 0.05))
-        better = found["better"]
-        what = f"{stack}: Brier score of {found['runs']} chances to fit, against {found['edge']:.4f} of a constant edge"
+        better = figures["better"]
+        what = f"{stack}: Brier score of {figures['runs']} chances to fit, against {figures['edge']:.4f} of a constant edge"
         odds.append(
             (
                 what,
-                f"{found['brier']:.4f}, {_percent(better)} better; the bound is {found['bound']:.4f}",
+                f"{figures['brier']:.4f}, {_percent(better)} better; the bound is {figures['bound']:.4f}",
                 "25 % better",
                 better >= BRIER,
             )
         )
-    for stack, found in document["regret"].items():
-        rule, least = found["rule"], found["estimate"]
+    for stack, figures in document["regret"].items():
+        rule, least = figures["rule"], figures["estimate"]
         what = f"{stack}: regret of {rule['questions']} picks, against {_percent(least['mean'])} of the least estimate"
-        told = f"{_percent(rule['mean'])}, {rule['failed']} failed (of the least estimate {least['failed']})"
-        odds.append((what, told, "1.1 times", rule["mean"] <= 1.1 * least["mean"]))
-    for stack, found in document["kept"].items():
-        what = f"{stack}: of {found['gains']} gains above 10 % over a run as today's another layout is advised"
-        share = found["advised"] / max(1, found["gains"])
+        value = f"{_percent(rule['mean'])}, {rule['failed']} failed (of the least estimate {least['failed']})"
+        odds.append((what, value, "1.1 times", rule["mean"] <= 1.1 * least["mean"]))
+    for stack, figures in document["kept"].items():
+        what = f"{stack}: of {figures['gains']} gains above 10 % over a run as today's another layout is advised"
+        share = figures["advised"] / max(1, figures["gains"])
         odds.append((what, _percent(share), "90 %", share >= 0.9))
-        share = found["recommended"] / max(1, found["gains"])
+        share = figures["recommended"] / max(1, figures["gains"])
         odds.append((f"{stack}: of these it is Recommended", _percent(share), "90 %", share >= 0.9))
     reliability = tuple(
         (stack, row["said"], row["was"], row["standard_error"], row["pairs"])
-        for stack, found in document["pairs"].items()
-        for row in found["bins"]
+        for stack, figures in document["pairs"].items()
+        for row in figures["bins"]
     )
     fitted = tuple(
         (name, row["said"], row["was"], row["runs"])
-        for name, found in (("published", run), *document["fits"].items())
-        for row in found.get("bins", ())
+        for name, figures in (("published", run), *document["fits"].items())
+        for row in figures.get("bins", ())
     )
     return [
         *(
@@ -194,8 +194,8 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
             "pairs",
             tuple(
                 (stack, row["said"], row["was"], row["pairs"])
-                for stack, found in document["gains"].items()
-                for row in found
+                for stack, figures in document["gains"].items()
+                for row in figures
             ),
         ),
         _said_and_was(
@@ -235,9 +235,9 @@ def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
     def none(words: str, count: int) -> tuple[Any, ...]:
         return (words, count, "0", count == 0)
 
-    def share(words: str, found: float, most: float | None) -> tuple[Any, ...]:
+    def share(words: str, value: float, most: float | None) -> tuple[Any, ...]:
         aim = None if most is None else _percent(most)
-        return (words, _percent(found), aim, None if most is None else found <= most)
+        return (words, _percent(value), aim, None if most is None else value <= most)
 
     return (
         ("jobs", p["jobs"], None, None),
@@ -256,19 +256,19 @@ def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def _trained(found: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+def _trained(figures: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
     """A row on how many runs that trained had been given less than 90 % to fit; none
     without runs.
     """
-    if not found["runs"]:
+    if not figures["runs"]:
         return ()
-    what = f"of {found['runs']} runs that trained, those given less than 90 % to fit"
-    return ((what, _percent(found["unsure"]), "20 %", found["unsure"] <= UNSURE),)
+    what = f"of {figures['runs']} runs that trained, those given less than 90 % to fit"
+    return ((what, _percent(figures["unsure"]), "20 %", figures["unsure"] <= UNSURE),)
 
 
 def _probed(document: Mapping[str, Any]) -> Table:
     """A table of the throughput lost after short runs, by how these were chosen."""
-    told = {
+    ways = {
         "steps": "as advised, one after another",
         "plan": "as advised, all at once",
         "top": "those of the least estimate",
@@ -277,14 +277,14 @@ def _probed(document: Mapping[str, Any]) -> Table:
     aim = PROBED
     rows = tuple(
         (
-            f"{stack}, {found['questions']} questions",
+            f"{stack}, {figures['questions']} questions",
             words,
-            *found[way],
-            found["failed"] if way == "plan" else None,
-            found[way][-1] <= aim if way in ADVISED else None,
+            *figures[way],
+            figures["failed"] if way == "plan" else None,
+            figures[way][-1] <= aim if way in ADVISED else None,
         )
-        for stack, found in document.items()
-        for way, words in told.items()
+        for stack, figures in document.items()
+        for way, words in ways.items()
     )
     heads = ("before", "after 1", "after 2", "after 3")
     return Table(
@@ -317,5 +317,5 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, Mapping):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value

@@ -74,14 +74,16 @@ def picks(
 ) -> list[dict[str, Any]]:
     """The default answers for every question that somebody published runs of."""
     asked = questions(cases)
-    told = []
-    for some in asked:
+    figures = []
+    for group in asked:
         advance(1.0 / len(asked))
-        case = min(some, key=_step)
+        case = min(group, key=_step)
         request = request_of(case, unseen(runs, group_of[case.id]))
         hidden = advise(replace(request, current=None))
-        told.append({"id": case.id, **_told(hidden, advise(replace(request, top=0)), case)})
-    return told
+        figures.append(
+            {"id": case.id, **_figures_of(hidden, advise(replace(request, top=0)), case)}
+        )
+    return figures
 
 
 def request_of(case: Case, runs: MeasuredRuns) -> Request:
@@ -101,14 +103,14 @@ def request_of(case: Case, runs: MeasuredRuns) -> Request:
 
 def apart(cases: Sequence[Case]) -> dict[str, Any]:
     """Measured gains between layouts that were published for one question."""
-    several = [some for some in questions(cases) if len({case.strategy for case in some}) > 1]
+    several = [group for group in questions(cases) if len({case.strategy for case in group}) > 1]
     pairs = [
-        abs(np.log(_step(one) / _step(other)))
-        for some in several
-        for one, other in combinations(some, 2)
-        if one.strategy != other.strategy
+        abs(np.log(_step(case) / _step(other)))
+        for group in several
+        for case, other in combinations(group, 2)
+        if case.strategy != other.strategy
     ]
-    slow = [max(map(_step, some)) / min(map(_step, some)) for some in several]
+    slow = [max(map(_step, group)) / min(map(_step, group)) for group in several]
     return {
         "questions": len(several),
         "pairs": len(pairs),
@@ -119,7 +121,7 @@ def apart(cases: Sequence[Case]) -> dict[str, Any]:
 
 def questions(cases: Sequence[Case]) -> list[list[Case]]:
     """Cases with a step by what is asked: model, batch, precision, stack, machines."""
-    found: dict[object, list[Case]] = {}
+    by_question: dict[object, list[Case]] = {}
     for case in cases:
         training, nodes = (
             case.workload.training,
@@ -129,8 +131,8 @@ def questions(cases: Sequence[Case]) -> list[list[Case]]:
             case.workload.model, training.sequence, training.global_batch, training.precision.name, case.key.stack, case.gpu, nodes,
         )  # fmt: skip
         if nodes == int(nodes) and np.isfinite(_step(case)):
-            found.setdefault(question, []).append(case)
-    return list(found.values())
+            by_question.setdefault(question, []).append(case)
+    return list(by_question.values())
 
 
 def published_pairs(
@@ -140,72 +142,78 @@ def published_pairs(
     logarithms of predicted and measured gain.
     """
     error = dict(zip(runs.names, runs.errors["step"].tolist(), strict=True))
-    found = []
-    for some in questions(cases):
-        known = [case for case in some if np.isfinite(error.get(case.id, np.nan))]
-        for one, other in combinations(known, 2):
-            said = [np.log(_step(case)) - error[case.id] for case in (one, other)]
-            fast, slow = (0, 1) if said[0] < said[1] else (1, 0)
-            pair, at = (one, other), [_coordinates(case) for case in (one, other)]
-            was = float(np.log(_step(pair[slow]) / _step(pair[fast])))
-            found.append((kinds_of(*at), float(said[slow] - said[fast]), was))
-    return found
+    pairs = []
+    for group in questions(cases):
+        judged = [case for case in group if np.isfinite(error.get(case.id, np.nan))]
+        for one, other in combinations(judged, 2):
+            steps = [np.log(_step(case)) - error[case.id] for case in (one, other)]
+            fast, slow = (0, 1) if steps[0] < steps[1] else (1, 0)
+            pair, layouts = (one, other), [_coordinates(case) for case in (one, other)]
+            measured_gain = float(np.log(_step(pair[slow]) / _step(pair[fast])))
+            pairs.append((kinds_of(*layouts), float(steps[slow] - steps[fast]), measured_gain))
+    return pairs
 
 
-def kinds_of(one: Coordinates, other: Coordinates) -> frozenset[str]:
+def kinds_of(layout: Coordinates, other: Coordinates) -> frozenset[str]:
     """The kinds in which two layouts differ."""
     return frozenset(
-        KINDS.get(key, "overlap and graphs") for key in WORDS if one.word(key) != other.word(key)
+        KINDS.get(key, "overlap and graphs") for key in WORDS if layout.word(key) != other.word(key)
     )
 
 
 def overstated(pairs: Iterable[tuple[frozenset[str], float, float]]) -> dict[str, dict[str, Any]]:
     """Mean predicted and mean measured gain of pairs that are predicted 20 % apart, by kind."""
-    every = [(kinds, said, was) for kinds, said, was in pairs if said > np.log(1.0 + LARGE)]
-    found = {}
-    for kind in sorted({kind for kinds, _, _ in every for kind in kinds}):
-        some = [(said, was) for kinds, said, was in every if kind in kinds]
-        said, was = (float(np.expm1(np.mean(column))) for column in zip(*some, strict=True))
-        found[kind] = {"said": said, "was": was, "pairs": len(some)}
-    return found
+    far_pairs = [(kinds, said, was) for kinds, said, was in pairs if said > np.log(1.0 + LARGE)]
+    by_kind = {}
+    for kind in sorted({kind for kinds, _, _ in far_pairs for kind in kinds}):
+        gains = [(said, was) for kinds, said, was in far_pairs if kind in kinds]
+        said, was = (float(np.expm1(np.mean(column))) for column in zip(*gains, strict=True))
+        by_kind[kind] = {"said": said, "was": was, "pairs": len(gains)}
+    return by_kind
 
 
 def _step(case: Case) -> float:
-    return next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))
+    steps = (figure.value for figure in case.measured if figure.quantity == "step_time_s")
+    return next(steps, float("nan"))
 
 
 def _coordinates(case: Case) -> Coordinates:
     return coordinates(case.workload, case.cluster, case.strategy)
 
 
-def _told(hidden: Advice, given: Advice, case: Case) -> dict[str, Any]:
+def _figures_of(hidden: Advice, as_today: Advice, case: Case) -> dict[str, Any]:
     """Figures of one job: the advice without its layout, and the advice with it as today's."""
-    told: dict[str, Any] = {"status": hidden.status.value, "doubts": hidden.doubts}
-    today = given.current
-    if given.strategy is None or given.odds is None or today is None or today.predicted is None:
-        return told
-    told |= {
+    figures: dict[str, Any] = {"status": hidden.status.value, "doubts": hidden.doubts}
+    today = as_today.current
+    if (
+        as_today.strategy is None
+        or as_today.odds is None
+        or today is None
+        or today.predicted is None
+    ):
+        return figures
+    figures |= {
         "published": format_strategy(case.strategy),
-        "given_status": given.status.value,
+        "given_status": as_today.status.value,
         "given_gain": float(today.gain),
-        "beats": given.odds.beats,
+        "beats": as_today.odds.beats,
     }
     if hidden.strategy is None or hidden.odds is None or hidden.predicted is None:
-        return told
+        return figures
     workload, cluster = case.workload, case.cluster
     kinds = kinds_of(_coordinates(case), coordinates(workload, cluster, hidden.strategy))
     return {
-        **told,
+        **figures,
         "strategy": format_strategy(hidden.strategy),
         "gain": _time(today.predicted) / _time(hidden.predicted) - 1.0,
         "kinds": sorted(kinds),
         "out_of_memory": 1.0 - float(hidden.odds.fits),
         "unmeasured": any("no measured run has" in text for text in hidden.doubts),
         "half": any(
-            one.odds.fits >= SURE
-            and (one.odds.beats or 0.0) >= SURE
-            and one.predicted.mfu.target > 2.0 * hidden.predicted.mfu.target
-            for one in hidden.alternatives
+            alternative.odds.fits >= SURE
+            and (alternative.odds.beats or 0.0) >= SURE
+            and alternative.predicted.mfu.target > 2.0 * hidden.predicted.mfu.target
+            for alternative in hidden.alternatives
         ),
     }
 
@@ -221,28 +229,28 @@ def _trainer(case: Case) -> str:
         return "any"
 
 
-def summed(told: Sequence[Mapping[str, Any]], pairs: Mapping[str, Any]) -> dict[str, Any]:
+def summed(jobs: Sequence[Mapping[str, Any]], pairs: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of all jobs; `pairs` are what `overstated` says of each kind."""
-    gains = np.array([one["gain"] for one in told if "gain" in one])
-    given = np.array([one["given_gain"] for one in told if "given_gain" in one])
-    risks = np.array([one["out_of_memory"] for one in told if "out_of_memory" in one])
+    gains = np.array([job["gain"] for job in jobs if "gain" in job])
+    given_gains = np.array([job["given_gain"] for job in jobs if "given_gain" in job])
+    risks = np.array([job["out_of_memory"] for job in jobs if "out_of_memory" in job])
     wrong = {
         kind
         for kind, row in pairs.items()
         if row["pairs"] >= SOME and row["was"] < 0.5 * row["said"]
     }
-    doubted = [one for one in told if one.get("gain", 0.0) > LARGE and wrong & {*one["kinds"]}]
-    slower = np.log1p(given)
+    doubted = [job for job in jobs if job.get("gain", 0.0) > LARGE and wrong & {*job["kinds"]}]
+    slower = np.log1p(given_gains)
     return {
-        "jobs": len(told),
+        "jobs": len(jobs),
         "answered": len(risks),
-        "recommended": sum(one["status"] == "Recommended" for one in told),
-        "unmeasured": sum(one.get("unmeasured", False) for one in told),
-        "half": sum(one.get("half", False) for one in told),
+        "recommended": sum(job["status"] == "Recommended" for job in jobs),
+        "unmeasured": sum(job.get("unmeasured", False) for job in jobs),
+        "half": sum(job.get("half", False) for job in jobs),
         "given_slower_2": int(np.sum(slower < -np.log(1.02))),
-        "given_recommended": sum(one.get("given_status") == "Recommended" for one in told),
+        "given_recommended": sum(job.get("given_status") == "Recommended" for job in jobs),
         "given_unlikely": sum(
-            one.get("given_status") == "Recommended" and (one["beats"] or 1.0) < 0.5 for one in told
+            job.get("given_status") == "Recommended" and (job["beats"] or 1.0) < 0.5 for job in jobs
         ),
         "slower_10": float(np.mean(np.log1p(gains) < -np.log(1.1))),
         "median_gain": float(np.median(gains)),

@@ -36,39 +36,50 @@ WAYS: Final = 10
 """Random choices of a question."""
 
 
-def replayed(some: Sequence[SweptQuestion]) -> dict[str, Any]:
+def replayed(questions: Sequence[SweptQuestion]) -> dict[str, Any]:
     """Mean regret after none, one, two and three runs, by how the runs were chosen; and how many of
     the planned runs failed.
     """
     curves: dict[str, list[float]] = {"steps": [], "plan": [], "top": [], "random": []}
     plans, steps, failed = (
-        [_planned(one, [], MOST) for one in some],
-        [_stepped(one) for one in some],
+        [_planned(question, [], MOST) for question in questions],
+        [_stepped(question) for question in questions],
         0,
     )
     for count in range(MOST + 1):
         for way, places in (("plan", plans), ("steps", steps)):
             curves[way].append(
-                _mean(_regret(one, ran[:count]) for one, ran in zip(some, places, strict=True))
+                _mean(
+                    _regret(question, ran[:count])
+                    for question, ran in zip(questions, places, strict=True)
+                )
             )
-        curves["top"].append(_mean(_regret(one, _by_pace(one)[:count]) for one in some))
-        curves["random"].append(
-            _mean(_regret(one, ran) for one in some for ran in _random(one, count))
+        curves["top"].append(
+            _mean(_regret(question, _by_pace(question)[:count]) for question in questions)
         )
-    failed = sum(int(np.sum(~one.fitted[ran])) for one, ran in zip(some, plans, strict=True))
-    even = [not one.odd[int(np.nanargmin(one.measured))] for one in some]
+        curves["random"].append(
+            _mean(
+                _regret(question, ran) for question in questions for ran in _random(question, count)
+            )
+        )
+    failed = sum(
+        int(np.sum(~question.fitted[ran])) for question, ran in zip(questions, plans, strict=True)
+    )
+    even = [not question.odd[int(np.nanargmin(question.measured))] for question in questions]
     without_odd = [
-        _regret(one, ran) for one, ran, kept in zip(some, steps, even, strict=True) if kept
+        _regret(question, ran)
+        for question, ran, kept in zip(questions, steps, even, strict=True)
+        if kept
     ]
-    planned = [_regret(one, ran) for one, ran in zip(some, plans, strict=True)]
+    planned = [_regret(question, ran) for question, ran in zip(questions, plans, strict=True)]
     worst = int(np.argmax(planned))
     return {
-        "questions": len(some),
+        "questions": len(questions),
         "failed": failed,
         **curves,
-        "odd": len(some) - len(without_odd),
+        "odd": len(questions) - len(without_odd),
         "without_odd": _mean(without_odd),
-        "worst_gpus": some[worst].gpus,
+        "worst_gpus": questions[worst].gpus,
         "plan_without_worst": _mean(np.delete(planned, worst)),
     }
 
@@ -77,32 +88,36 @@ def _mean(values: Any) -> float:
     return float(np.mean(list(values)))
 
 
-def _planned(one: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
+def _planned(question: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
     """The next runs by the plan of the advice, after some were run."""
-    seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
-    space, known = one.space.copy(), np.zeros(len(one.at), dtype=bool)
-    space[~one.may] = space[list(ran)] = NOTHING
+    seen, fine = _after(question, ran), [run for run in ran if question.fitted[run]]
+    space, known = question.space.copy(), np.zeros(len(question.at), dtype=bool)
+    space[~question.may] = space[list(ran)] = NOTHING
     known[fine] = True
-    pace = one.predicted * np.exp(seen.centres["step"])
+    pace = question.predicted * np.exp(seen.centres["step"])
     places = plan(seen, pace, space, count, RISK, known).indices
-    return [at for at in places if at not in ran]
+    return [run for run in places if run not in ran]
 
 
-def _stepped(one: SweptQuestion) -> list[int]:
+def _stepped(question: SweptQuestion) -> list[int]:
     """Runs chosen one after another, each after those before it were measured."""
     ran: list[int] = []
-    while len(ran) < MOST and (new := _planned(one, ran, 1)):
+    while len(ran) < MOST and (new := _planned(question, ran, 1)):
         ran += new
     return ran
 
 
-def _after(one: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
+def _after(question: SweptQuestion, ran: Sequence[int]) -> LayoutOdds:
     """The odds of all layouts after some were run; the error that all share is taken off all."""
-    steps = {at: math.log(one.measured[at] / one.predicted[at]) for at in ran if one.fitted[at]}
+    steps = {
+        run: math.log(question.measured[run] / question.predicted[run])
+        for run in ran
+        if question.fitted[run]
+    }
     if not steps:
-        return one.seen
+        return question.seen
     learned = math.log(system_factor(list(steps.values())).target)
-    return one.seen.after({"step": {at: error - learned for at, error in steps.items()}})
+    return question.seen.after({"step": {run: error - learned for run, error in steps.items()}})
 
 
 def _by_pace(question: SweptQuestion) -> list[int]:
@@ -112,20 +127,20 @@ def _by_pace(question: SweptQuestion) -> list[int]:
     return [int(run) for run in runs[np.argsort(pace, kind="stable")]]
 
 
-def _random(one: SweptQuestion, count: int) -> list[list[int]]:
-    may = _by_pace(one)
+def _random(question: SweptQuestion, count: int) -> list[list[int]]:
+    may = _by_pace(question)
     ways = (np.random.Generator(np.random.PCG64(way)).permutation(len(may)) for way in range(WAYS))
     return [[may[at] for at in way[:count]] for way in ways]
 
 
-def _regret(one: SweptQuestion, ran: Sequence[int]) -> float:
+def _regret(question: SweptQuestion, ran: Sequence[int]) -> float:
     """Throughput that the choice after some runs loses; all of it where it fails."""
-    may, weight = one.may.copy(), one.weight.copy()
-    may[list(ran)] = one.fitted[list(ran)]
-    seen, fine = _after(one, ran), [at for at in ran if one.fitted[at]]
-    complexity = one.complexity.copy()
+    may, weight = question.may.copy(), question.weight.copy()
+    may[list(ran)] = question.fitted[list(ran)]
+    seen, fine = _after(question, ran), [run for run in ran if question.fitted[run]]
+    complexity = question.complexity.copy()
     weight[fine], complexity[fine] = 1.0, 0.0
     places = np.flatnonzero(may)
-    pace = (one.predicted * weight * np.exp(seen.centres["step"]))[places]
-    taken = one.measured[places[simplest(seen.subset(places), pace, complexity[places])]]
-    return 1.0 - float(np.nanmin(one.measured)) / float(taken) if np.isfinite(taken) else 1.0
+    pace = (question.predicted * weight * np.exp(seen.centres["step"]))[places]
+    taken = question.measured[places[simplest(seen.subset(places), pace, complexity[places])]]
+    return 1.0 - float(np.nanmin(question.measured)) / float(taken) if np.isfinite(taken) else 1.0

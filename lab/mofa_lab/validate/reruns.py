@@ -105,14 +105,14 @@ def reruns(
     advance: Callable[[float], None] = lambda _: None,
 ) -> Iterator[Rerun]:
     """Every change of a scenario, for each seed."""
-    made = load_generator(generator, scenario)
+    generated = load_generator(generator, scenario)
     for seed in seeds:
-        base = made.settings(str(scenario))
+        base = generated.settings(str(scenario))
         base["seed"] = seed
         base["days"] = base["days"] if days is None else days
-        history = _made(made, base)
+        history = _made(generated, base)
         document = watched_document(*history)
-        kept = kept_hours(made, *history)
+        kept = kept_hours(generated, *history)
         for name, change in CHANGES.items():
             if name == "lemons" and not base["lemon"]["nodes"]:
                 continue
@@ -120,23 +120,23 @@ def reruns(
                 continue  # other nodes would be the lemons of a larger fleet
             changed = copy.deepcopy(base)
             change(changed)
-            gained = kept_hours(made, *_made(made, changed)) - kept
+            gained = kept_hours(generated, *_made(generated, changed)) - kept
             yield Rerun(
                 scenario=scenario.stem,
                 seed=seed,
                 change=name,
-                told=_told(name, document, base),
+                told=_predicted(name, document, base),
                 gained=gained,
             )
         advance(1.0)
 
 
-def _told(name: str, document: dict[str, Any], settings: dict[str, Any]) -> Remedy | None:
+def _predicted(name: str, document: dict[str, Any], settings: dict[str, Any]) -> Remedy | None:
     """The gain of one change, as the replay predicts it."""
     past = past_of(document, "a rerun")
     gpus = settings["fleet"]["gpus"]
-    asked = RemedySettings(gpus_per_node=gpus, intervals=(INTERVAL,), plans=_PLANS)
-    found = what_would_help(past, asked).remedies
+    remedy_settings = RemedySettings(gpus_per_node=gpus, intervals=(INTERVAL,), plans=_PLANS)
+    remedies = what_would_help(past, remedy_settings).remedies
     beginnings = {
         "policy": "restart in place",
         "interval": "a save every",
@@ -144,50 +144,58 @@ def _told(name: str, document: dict[str, Any], settings: dict[str, Any]) -> Reme
         "lemons": "out: ",
     }
     if name in beginnings:
-        return next((one for one in found if one.name.startswith(beginnings[name])), None)
-    now = next(
-        int(one.name.rpartition(" ")[2].rstrip(")")) for one in found if "(now as with" in one.name
+        return next(
+            (remedy for remedy in remedies if remedy.name.startswith(beginnings[name])), None
+        )
+    spares = next(
+        int(remedy.name.rpartition(" ")[2].rstrip(")"))
+        for remedy in remedies
+        if "(now as with" in remedy.name
     )
-    more = what_would_help(past, replace(asked, spares=(now + 2,))).remedies
-    return next(one for one in more if "(now as with" in one.name)
+    with_spares = what_would_help(past, replace(remedy_settings, spares=(spares + 2,))).remedies
+    return next(remedy for remedy in with_spares if "(now as with" in remedy.name)
 
 
-def _made(made: SimpleNamespace, settings: dict[str, Any]) -> tuple[Any, Any, Any]:
-    history = made.History(settings, datetime.fromisoformat(settings["end"]).timestamp())
-    fleet = made.Fleet(history)
-    return history, fleet, made.Jobs(history, fleet)
+def _made(generated: SimpleNamespace, settings: dict[str, Any]) -> tuple[Any, Any, Any]:
+    history = generated.History(settings, datetime.fromisoformat(settings["end"]).timestamp())
+    fleet = generated.Fleet(history)
+    return history, fleet, generated.Jobs(history, fleet)
 
 
-def kept_hours(made: SimpleNamespace, history: Any, fleet: Any, jobs: Any) -> float:
+def kept_hours(generated: SimpleNamespace, history: Any, fleet: Any, jobs: Any) -> float:
     """GPU-hours that the jobs of a history kept. [h]"""
     del fleet
-    every = (made.ettr(job, history) for job in jobs.every)
-    node_seconds = sum(one["kept_seconds"] * one["nodes"] for one in every)
+    accounts = (generated.ettr(job, history) for job in jobs.every)
+    node_seconds = sum(account["kept_seconds"] * account["nodes"] for account in accounts)
     return float(node_seconds / HOUR * history.s["fleet"]["gpus"])
 
 
 def watched_document(history: Any, fleet: Any, jobs: Any) -> dict[str, Any]:
     """What `mofa incidents --account -o json` would say of a history, were all of it seen."""
-    by_id = {one["id"]: one for one in history.incidents}
+    by_id = {incident["id"]: incident for incident in history.incidents}
     by_key = {job.key: job for job in jobs.every}
-    cordoned = {id(by): until - begin for node in fleet.pool for begin, until, by in node.bad}
+    cordoned = {
+        id(incident_of_node): until - begin
+        for node in fleet.pool
+        for begin, until, incident_of_node in node.bad
+    }
     incidents = []
-    for one in sorted(history.incidents, key=lambda one: float(one["start"])):
-        if not history.T0 <= one["start"] < history.T1 or one["cause"] == "other-pool":
+    for incident in sorted(history.incidents, key=lambda incident: float(incident["start"])):
+        if not history.T0 <= incident["start"] < history.T1 or incident["cause"] == "other-pool":
             continue
-        if one["kind"] == "node":
+        if incident["kind"] == "node":
             incidents.append(
                 {
                     "kind": "node",
-                    "node": one["node"],
-                    "start": one["start"],
-                    "end": one["end"],
-                    "cause": _word(one["cause"]),
-                    "in_use_seconds": cordoned.get(id(one), 0.0),
+                    "node": incident["node"],
+                    "start": incident["start"],
+                    "end": incident["end"],
+                    "cause": _word(incident["cause"]),
+                    "in_use_seconds": cordoned.get(id(incident), 0.0),
                 }
             )
-        elif one["kind"] == "job" and one["job"] in by_key:
-            incidents.append(_stopped(by_key[one["job"]], one, by_id))
+        elif incident["kind"] == "job" and incident["job"] in by_key:
+            incidents.append(_stopped(by_key[incident["job"]], incident, by_id))
     return {
         "start": history.T0,
         "end": history.T1,
@@ -267,8 +275,8 @@ def _rows(
     held = 0.0
     for job in jobs.every:
         nodes, save = job.c["size"], job.c["checkpoint_minutes"] * MINUTE
-        stops = [one for one in incidents if one.get("job") == job.key]
-        starts = [one["start"] for one in stops]
+        stops = [incident for incident in incidents if incident.get("job") == job.key]
+        starts = [incident["start"] for incident in stops]
         sums: defaultdict[tuple[str, str], float] = defaultdict(float)
         for begin, end in job.up:
             a, b = max(begin, history.T0), min(end, history.T1)
@@ -328,23 +336,27 @@ class Agreement:
 def agreements(found: Sequence[Rerun]) -> list[Agreement]:
     """One row a change."""
     rows = []
-    for name in dict.fromkeys(one.change for one in found):
-        own = [one for one in found if one.change == name]
-        said = [(one.told.gain.target, one.gained, one.held) for one in own if one.told]
-        told, gained, held = (
-            (np.array(some) for some in zip(*said, strict=True)) if said else 3 * (np.zeros(0),)
+    for name in dict.fromkeys(rerun.change for rerun in found):
+        of_change = [rerun for rerun in found if rerun.change == name]
+        gains = [
+            (rerun.told.gain.target, rerun.gained, rerun.held) for rerun in of_change if rerun.told
+        ]
+        predicted, gained, held = (
+            (np.array(column) for column in zip(*gains, strict=True))
+            if gains
+            else 3 * (np.zeros(0),)
         )
         rows.append(
             Agreement(
                 change=name,
-                histories=len(said),
-                told=float(told.mean()) if said else 0.0,
+                histories=len(gains),
+                told=float(predicted.mean()) if gains else 0.0,
                 gained=float(gained.mean())
-                if said
-                else float(np.mean([one.gained for one in own])),
-                noise=float((told - gained).std(ddof=1)) if len(said) > 1 else 0.0,
-                held=float(held.mean()) if said else 0.0,
-                not_advised=len(own) - len(said),
+                if gains
+                else float(np.mean([rerun.gained for rerun in of_change])),
+                noise=float((predicted - gained).std(ddof=1)) if len(gains) > 1 else 0.0,
+                held=float(held.mean()) if gains else 0.0,
+                not_advised=len(of_change) - len(gains),
             )
         )
     return rows
