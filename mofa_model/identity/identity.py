@@ -208,13 +208,13 @@ def _seen(
     devices = devices_of(pods, beside, _processes(settings))
     if not devices.vendor and "clusterSelector" in spec:
         devices = elsewhere(pods, contents.variables)
-    by = trainer_clue(evidence)
+    best = trainer_clue(evidence)
     sft = any(re.match(r"sft(_args|_config)?\.", setting.path) for setting in settings)
     sft = sft or any(clue.trainer == "trl" for clue in evidence)
-    if by is not None and by.trainer == "accelerate" and sft:
-        by = by._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
-    if by is not None and by.trainer == "custom" and by.where.endswith(".image"):
-        by = None  # an image for tuning does not say with what
+    if best is not None and best.trainer == "accelerate" and sft:
+        best = best._replace(trainer="trl")  # what is called SFT under Accelerate is TRL's
+    if best is not None and best.trainer == "custom" and best.where.endswith(".image"):
+        best = None  # an image for tuning does not say with what
     launchers = {word for command in contents.program_calls for word in command.texts[:2]}
     starts = [word for command in contents.program_calls for word in command.texts[:8]]
     whole = [*programs(contents), *programs(others)]
@@ -225,9 +225,9 @@ def _seen(
         words=[pair for command in whole for pair in started(command)] + _configured(contents),
         fetched=[pair for command in whole for pair in _fetched(command)],
         device_request=devices,
-        trainer=by.trainer if by else _own_trainer(settings, launchers, contents),
+        trainer=best.trainer if best else _own_trainer(settings, launchers, contents),
         torch=any(_PROCESS_LAUNCHER.search(word) for word in starts),
-        image=(by.found, by.where) if by else ("", first),
+        image=(best.found, best.where) if best else ("", first),
         elsewhere="clusterSelector" in spec or devices.unread or lacks_runtime(spec, beside),
     )
 

@@ -39,9 +39,9 @@ def table(columns: tuple[Column, ...], rows: Iterable[tuple[Cell, ...]]) -> str:
     return as_markdown(Table(columns=columns, rows=tuple(rows)))
 
 
-def published(found: CampaignResult) -> Iterator[str]:
+def published(result: CampaignResult) -> Iterator[str]:
     """Published runs by publisher, stack and GPU, each without its publisher."""
-    if "publisher" not in found.time.validated:
+    if "publisher" not in result.time.validated:
         return
     yield "## Published runs, their publisher left out"
     yield "![Predicted against measured by stack](validation/by-stack.svg)"
@@ -61,13 +61,13 @@ def published(found: CampaignResult) -> Iterator[str]:
                 Column("bias", unit="%"),
                 Column("median, fitted", unit="%"),
             ),
-            _by(found, key),
+            _by(result, key),
         )
 
 
-def _by(found: CampaignResult, key: Callable[[FitRow], str]) -> Iterator[tuple[Cell, ...]]:
+def _by(result: CampaignResult, key: Callable[[FitRow], str]) -> Iterator[tuple[Cell, ...]]:
     """Rows of errors of published steps in groups by `key`: left out, and with all runs fitted."""
-    part = found.time
+    part = result.time
 
     def chosen(row: FitRow) -> bool:
         return (
@@ -81,22 +81,22 @@ def _by(found: CampaignResult, key: Callable[[FitRow], str]) -> Iterator[tuple[C
     for index, error in errors(part, left_out_values(part, "published"), chosen).items():
         groups.setdefault(key(part.evidence.rows[index]), []).append((index, error))
     for name, rows in sorted(groups.items()):
-        told = spread(error for _, error in rows)
+        figures = spread(error for _, error in rows)
         yield (
             name,
             len({KEYS["group"](part.evidence.rows[index]) for index, _ in rows}),
-            told["n"],
-            told["median_ape"],
-            told["mape"],
-            told["p90_ape"],
+            figures["n"],
+            figures["median_ape"],
+            figures["mape"],
+            figures["p90_ape"],
             float(np.median([error for _, error in rows])),
             float(np.median([abs(fitted[index]) for index, _ in rows])),
         )
 
 
-def large(found: CampaignResult) -> Iterator[str]:
+def large(result: CampaignResult) -> Iterator[str]:
     """Every run of many GPUs by itself."""
-    if "publisher" not in found.time.validated:
+    if "publisher" not in result.time.validated:
         return
     yield f"### Runs of {LARGE:,} GPUs and more"
 
@@ -107,7 +107,7 @@ def large(found: CampaignResult) -> Iterator[str]:
             and bool(row.case.cluster.gpus >= LARGE)
         )
 
-    part = found.time
+    part = result.time
     without = errors(part, left_out_values(part, "published"), many)
     fitted = errors(part, part.values, many)
     yield table(
@@ -124,7 +124,7 @@ def large(found: CampaignResult) -> Iterator[str]:
     )  # fmt: skip
 
 
-def sweeps(found: CampaignResult) -> Iterator[str]:
+def sweeps(result: CampaignResult) -> Iterator[str]:
     """What the picks of sweeps lose, by the least estimate alone."""
     yield "## Sweeps: does the fastest estimate hold?"
     yield (
@@ -141,33 +141,33 @@ def sweeps(found: CampaignResult) -> Iterator[str]:
             Column("p90", unit="%"),
             Column("the pick is the best"),
         ),
-        _picks(found),
+        _picks(result),
     )
 
 
-def _picks(found: CampaignResult) -> Iterator[tuple[Cell, ...]]:
+def _picks(result: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     for name in ("nanotron", "vtrain"):
-        told = regret(found.time, left_out_values(found.time, name), name)
-        best = sum(not loss for loss in told["by_group"].values())
-        yield (name, told["groups"], told["mean"], told["p90"], best)
-        part = told["below_512_gpus"]
+        figures = regret(result.time, left_out_values(result.time, name), name)
+        best = sum(not loss for loss in figures["by_group"].values())
+        yield (name, figures["groups"], figures["mean"], figures["p90"], best)
+        part = figures["below_512_gpus"]
         yield (f"{name}, below 512 GPUs", part["groups"], part["mean"], part["p90"], None)
 
 
-def odd(found: CampaignResult) -> Iterator[str]:
+def odd(result: CampaignResult) -> Iterator[str]:
     """Runs that look wrong, with the reason, and how many are far off without one."""
     yield "## Runs that look wrong"
     yield "They are counted in every figure above. Errors with all runs fitted."
-    told = list(suspects(found.time))
+    suspected = list(suspects(result.time))
     by_reason: dict[str, list[float]] = {}
-    for one in told:
-        by_reason.setdefault(one.reason, []).append(one.error)
-    known = {id(one.row) for one in told}
-    part = found.time
+    for suspect in suspected:
+        by_reason.setdefault(suspect.reason, []).append(suspect.error)
+    suspected_rows = {id(suspect.row) for suspect in suspected}
+    part = result.time
     by_reason[f"more than {100 * LARGE_ERROR:.0f} % off without an explanation"] = [
         error
         for index, error in errors(part, part.values, lambda row: row.figure is not None).items()
-        if abs(error) > LARGE_ERROR and id(part.evidence.rows[index]) not in known
+        if abs(error) > LARGE_ERROR and id(part.evidence.rows[index]) not in suspected_rows
     ]
     yield table(
         (

@@ -55,11 +55,11 @@ def order_for(layout: Layout) -> Order:
 class _Writer:
     def __init__(self, rewrite: Rewrite) -> None:
         self._learned, self._new = rewrite.learned, rewrite.new
-        self._was, self._is = prices(rewrite.old), prices(rewrite.new)
+        self._old_prices, self._new_prices = prices(rewrite.old), prices(rewrite.new)
         self._data, self._hop = _data_factor(rewrite), _hop_factor(rewrite)
         self._layer = {work: self._rescaled(work) for work in (Work.FORWARD, Work.BACKWARD)}
         self._update = max(self._learned.update, default=0.0) * _ratio(
-            self._is.update, self._was.update
+            self._new_prices.update, self._old_prices.update
         )
         self._drawing = Drawing(int(rewrite.new.strategy.pp))
         self._overlap = self._learned.overlapped or float(rewrite.old.strategy.dp) <= 1
@@ -127,12 +127,17 @@ class _Writer:
         for _ in range(self._new.chunk):
             stage.play(self._layer[work], share)
             if last and float(self._new.strategy.dp) > 1 and self._overlap:
-                stage.side("data", self._is.reduce * self._data, self._launch, Class.REDUCE_SCATTER)
+                stage.side(
+                    "data", self._new_prices.reduce * self._data, self._launch, Class.REDUCE_SCATTER
+                )
         if outer_last:
             self._outer(stage, after[work], share)
             if last and not forward and float(self._new.strategy.dp) > 1:
                 stage.side(
-                    "data", self._is.reduce_outer * self._data, self._launch, Class.REDUCE_SCATTER
+                    "data",
+                    self._new_prices.reduce_outer * self._data,
+                    self._launch,
+                    Class.REDUCE_SCATTER,
                 )
         if sends and 0 <= go < depth and home[go, o.microbatch] != device:
             stage.meet(
@@ -153,17 +158,19 @@ class _Writer:
         return forward, source, target, microbatch
 
     def _hop_seconds(self) -> float:
-        return self._is.hop * self._hop
+        return self._new_prices.hop * self._hop
 
     def _outer(self, stage: Stage, template: Template, share: float) -> None:
         """Embedding or head, rescaled."""
         heads = any(piece.kind is Class.GEMM for piece in template)
         moved = (
-            _ratio(self._is.head[Class.ELEMENTWISE], self._was.head[Class.ELEMENTWISE])
+            _ratio(
+                self._new_prices.head[Class.ELEMENTWISE], self._old_prices.head[Class.ELEMENTWISE]
+            )
             if heads
-            else _ratio(self._is.embedding, self._was.embedding)
+            else _ratio(self._new_prices.embedding, self._old_prices.embedding)
         )
-        product = _ratio(self._is.head[Class.GEMM], self._was.head[Class.GEMM])
+        product = _ratio(self._new_prices.head[Class.GEMM], self._old_prices.head[Class.GEMM])
         scaled = (
             replace(p, seconds=p.seconds * (product if p.kind is Class.GEMM else moved))
             for p in template
@@ -178,15 +185,20 @@ class _Writer:
         )
         if parallel and not self._overlap:
             for _ in range(layers):
-                stage.side("data", self._is.reduce * self._data, self._launch, Class.REDUCE_SCATTER)
+                stage.side(
+                    "data", self._new_prices.reduce * self._data, self._launch, Class.REDUCE_SCATTER
+                )
         if parallel and device == int(self._new.strategy.pp) - 1:
             stage.side(
-                "data", self._is.reduce_outer * self._data, self._launch, Class.REDUCE_SCATTER
+                "data",
+                self._new_prices.reduce_outer * self._data,
+                self._launch,
+                Class.REDUCE_SCATTER,
             )
         stage.join("data")
         stage.compute("optimizer", Class.OPTIMIZER, self._update, self._launch)
         if parallel:
-            stage.side("data", self._is.gather * self._data, self._launch, Class.ALL_GATHER)
+            stage.side("data", self._new_prices.gather * self._data, self._launch, Class.ALL_GATHER)
             stage.join("data")
 
     def _rescaled(self, work: Work) -> Template:
@@ -198,24 +210,28 @@ class _Writer:
         for p in template:
             if p.axis:
                 one, other = (
-                    (self._is.tensor, self._was.tensor)
+                    (self._new_prices.tensor, self._old_prices.tensor)
                     if p.axis == "tensor"
-                    else (self._is.expert, self._was.expert)
+                    else (self._new_prices.expert, self._old_prices.expert)
                 )
                 if one > 0:
                     pieces.append(replace(p, seconds=p.seconds * _ratio(one, other)))
                 else:
                     pieces.append(replace(p, seconds=0.0, axis="gone"))
                 continue
-            ratio = _layer_ratio(self._is, self._was, work, p.kind)
+            ratio = _layer_ratio(self._new_prices, self._old_prices, work, p.kind)
             pieces.append(replace(p, seconds=p.seconds * ratio))
         made = _without_gone(pieces)
         had = {p.axis for p in template}
-        if self._is.expert > 0 and "expert" not in had:
-            made = _with_experts(made, self._is.expert, self._launch)
-        if self._is.tensor > 0 and "tensor" not in had:
+        if self._new_prices.expert > 0 and "expert" not in had:
+            made = _with_experts(made, self._new_prices.expert, self._launch)
+        if self._new_prices.tensor > 0 and "tensor" not in had:
             made = _with_tensor(
-                made, self._is.tensor, self._launch, work, self._is.tensor_count // 2
+                made,
+                self._new_prices.tensor,
+                self._launch,
+                work,
+                self._new_prices.tensor_count // 2,
             )
         return tuple(made)
 
