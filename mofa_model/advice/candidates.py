@@ -497,7 +497,7 @@ class _TrainerSearch:
         )
 
     def _by_odds(self, advance: Callable[[float], None]) -> TrainerResult:
-        """Candidates by their expected time: from a search over everything where that is quick, else
+        """Candidates by their expected time: of a search over everything where that is quick, else
         over what measured runs have, and over everything on the best number of nodes.
         """
         request, asked = self._request, self._question

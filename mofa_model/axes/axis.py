@@ -345,7 +345,7 @@ class Recomputed(Choice):
         return mode
 
     def alone(self) -> dict[str, str]:
-        """None: its words are another key's as well."""
+        """None: recomputation is written with its key, since another key has its words too."""
         return {}
 
 

@@ -189,7 +189,9 @@ class Encoder(Block):
         )
 
     def context_messages(self) -> ContextMessages:
-        """Keys and values of every layer go around; queries and outputs turn with them."""
+        """Keys and values of every layer go around a ring; an all-to-all moves queries and outputs
+        as well.
+        """
         return ContextMessages(
             ring_elements=2 * self.width * self.layers,
             all_to_all_elements=2 * self.width * self.layers,

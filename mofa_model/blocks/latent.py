@@ -158,7 +158,7 @@ class LatentAttention(Block):
         )
 
     def context_messages(self) -> ContextMessages:
-        """Keys and values of all heads go around; as much turns with them."""
+        """Keys and values of all heads go around a ring; an all-to-all moves as much again."""
         width = self.heads * (self.nope_dim + self.rope_dim + self.value_dim)
         return ContextMessages(ring_elements=width, all_to_all_elements=width)
 

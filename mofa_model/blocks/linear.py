@@ -177,7 +177,7 @@ class LinearAttention(Block):
         )
 
     def context_messages(self) -> ContextMessages:
-        """A rank hands the states to the next; an all-to-all turns what goes in and comes out."""
+        """A rank hands its states to the next, or an all-to-all moves inputs and outputs."""
         return ContextMessages(
             all_to_all_elements=2 * self.keys + 3 * self.values,
             state_elements=self.value_heads * self.key_dim * self.value_dim,

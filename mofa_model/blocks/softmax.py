@@ -176,7 +176,7 @@ class SoftmaxAttention(Block):
         )
 
     def context_messages(self) -> ContextMessages:
-        """Keys and values go around; queries and outputs turn with them."""
+        """Keys and values go around a ring; an all-to-all moves queries and outputs as well."""
         both = self.head_dim + self.values
         return ContextMessages(
             ring_elements=self.kv_heads * both, all_to_all_elements=self.heads * both

@@ -113,7 +113,7 @@ class StateSpace(Block):
         )
 
     def context_messages(self) -> ContextMessages:
-        """A rank hands the state of each head to the next; an all-to-all turns what goes in and
+        """A rank hands the state of each head to the next, or an all-to-all moves what goes in and
         comes out.
         """
         return ContextMessages(
@@ -193,7 +193,7 @@ class SelectiveScan(Block):
         )
 
     def context_messages(self) -> ContextMessages:
-        """A rank hands the state to the next; an all-to-all turns what goes in and comes out."""
+        """A rank hands its state to the next, or an all-to-all moves inputs and outputs."""
         return ContextMessages(
             all_to_all_elements=3 * self.inner, state_elements=self.inner * self.state
         )

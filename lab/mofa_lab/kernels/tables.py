@@ -69,8 +69,8 @@ class Calls:
 
 Number = Callable[[str], Floats]
 """A column of the rows as numbers."""
-Said = tuple[str, str, Mapping[str, float], Mapping[str, Floats]]
-"""Operator, form, shared sizes, other sizes."""
+CallShape = tuple[str, str, Mapping[str, float], Mapping[str, Floats]]
+"""What a call is: operator, form, sizes that all rows share, sizes by row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class KernelTable:
     """Columns with sizes of a call."""
     family: tuple[str, ...]
     """Columns that make a family of shapes."""
-    call: Callable[[Mapping[str, str], Number], Said | None]
+    call: Callable[[Mapping[str, str], Number], CallShape | None]
     """What the rows of one combination are; None where no surface is made of such rows."""
     seconds: Mapping[str, str] = field(default_factory=lambda: {"seconds_best": ""})
     """Columns of time, with the operator that each is of; "" for what `call` says."""
@@ -206,11 +206,11 @@ def _width(form: str) -> dict[str, float]:
     return {"width": WIDTHS[format_of(form)]}
 
 
-def _gemm(row: Mapping[str, str], number: Number) -> Said:
+def _gemm(row: Mapping[str, str], number: Number) -> CallShape:
     return "gemm", row["recipe"], _width(row["recipe"]), _named(number, "m", "n", "k")
 
 
-def _sustained(row: Mapping[str, str], number: Number) -> Said | None:
+def _sustained(row: Mapping[str, str], number: Number) -> CallShape | None:
     """Operands that were never initialised are no training's."""
     if row["operands"] != "random":
         return None
@@ -222,7 +222,7 @@ def _sustained(row: Mapping[str, str], number: Number) -> Said | None:
     )
 
 
-def _attention(row: Mapping[str, str], number: Number) -> Said:
+def _attention(row: Mapping[str, str], number: Number) -> CallShape:
     """A head of 192 for keys has 128 for values, as in every model that has one."""
     form, head = f"{row['dtype']} {row['head_dim']}", float(row["head_dim"])
     sizes = _named(number, "batch", "sequence", "heads")
@@ -240,25 +240,25 @@ def _attention(row: Mapping[str, str], number: Number) -> Said:
     return "window-attention", form, given, {**sizes, "window": window}
 
 
-def _latent(row: Mapping[str, str], number: Number) -> Said:
+def _latent(row: Mapping[str, str], number: Number) -> CallShape:
     sizes = _named(number, "batch", "sequence", "heads")
     if row["what"] == "attention":
         return "latent-attention", "bf16", {}, sizes
     return "latent-block", row["gemm"], _width(row["gemm"]), sizes
 
 
-def _sparse(row: Mapping[str, str], number: Number) -> Said:
+def _sparse(row: Mapping[str, str], number: Number) -> CallShape:
     sizes = _named(number, "batch", "sequence", "heads")
     return "sparse-block", f"{row['gemm']} {row['block']}", _width(row["gemm"]), sizes
 
 
-def _experts(row: Mapping[str, str], number: Number) -> Said:
+def _experts(row: Mapping[str, str], number: Number) -> CallShape:
     sizes = _named(number, "tokens", "hidden", "intermediate", "topk", "experts", "tp", "ep")
     sizes["matrices"] = 2.0 + number("gated")
     return "grouped-gemm", f"{row['recipe']} {row['distribution']}", _width(row["recipe"]), sizes
 
 
-def _recurrent(row: Mapping[str, str], number: Number) -> Said:
+def _recurrent(row: Mapping[str, str], number: Number) -> CallShape:
     form = f"bf16 {row['op']} {row['kernel']}"
     sizes = _named(number, "batch", "sequence")
     heads = _named(number, "k_heads", "k_dim", "v_heads", "v_dim")
@@ -268,17 +268,17 @@ def _recurrent(row: Mapping[str, str], number: Number) -> Said:
     return "convolution", form, {}, {**sizes, "channels": channels}
 
 
-def _movement(row: Mapping[str, str], number: Number) -> Said:
+def _movement(row: Mapping[str, str], number: Number) -> CallShape:
     cast = row["op"].startswith("cast")
     sizes = _named(number, "tokens", "width")
     return ("cast" if cast else "hyper-connection"), row["kernel"], {}, sizes
 
 
-def _collective(row: Mapping[str, str], number: Number) -> Said:
+def _collective(row: Mapping[str, str], number: Number) -> CallShape:
     return row["op"].replace("_", "-"), f"nccl {row['nccl']}", {}, _transfer(number)
 
 
-def _custom(row: Mapping[str, str], number: Number) -> Said:
+def _custom(row: Mapping[str, str], number: Number) -> CallShape:
     return "all-reduce", f"{row['implementation']} {row['launch']}", {}, _transfer(number)
 
 
@@ -286,9 +286,9 @@ def _transfer(number: Number) -> dict[str, Floats]:
     return {"size": number("bytes"), "ranks": number("ranks")}
 
 
-def _exchange(row: Mapping[str, str], number: Number) -> Said:
-    """DeepEP sends FP8 out; what comes back, and all of the others, is BF16: a factor that the
-    law's share of the link takes.
+def _exchange(row: Mapping[str, str], number: Number) -> CallShape:
+    """Tokens on their way to experts and back, taken as two bytes a number. DeepEP sends FP8 out,
+    which is less: what the surface says of the link makes up for it.
     """
     sizes = _named(number, "hidden", "topk", "ranks", "multiprocessors")
     return (
