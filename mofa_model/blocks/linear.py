@@ -140,8 +140,11 @@ class LinearAttention(Block):
         return (2 * self.keys + self.values) * self.kernel + decays + norm
 
     def cores(self) -> tuple[Core, ...]:
-        """Inside a chunk scores and values, and of the delta rule a triangular system with both its
-        right sides; into the state, out of it, and what the delta rule takes back.
+        """Work inside a chunk, then of a chunk on the state.
+
+        Inside: scores and values; with the delta rule also a triangular system of scores between
+        keys, whose right sides are as wide as a key and as a value. The state is written and read;
+        with the delta rule it is read once more, for what it holds of a key.
         """
         inside = self.key_dim + self.value_dim
         if self.delta:

@@ -175,7 +175,9 @@ def _field_names(model: type[Part], location: Sequence[int | str]) -> list[str]:
 
 
 def _example(model: type[Part], location: Sequence[int | str]) -> str:
-    """What such a field looks like, or the mapping that a key is of, where it has an example."""
+    """The example of the field at a location, as a phrase; empty where it has none. The example of
+    a wrong key is that of its mapping.
+    """
     field = _field(model, location[:-2] if location[-1:] == ("[key]",) else location)
     if field is None:
         return ""

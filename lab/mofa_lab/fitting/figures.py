@@ -172,23 +172,25 @@ class ErrorRow:
         )
 
 
-def lines(found: CampaignResult) -> list[ErrorRow]:
+def lines(result: CampaignResult) -> list[ErrorRow]:
     """Every subject by everything that it is cross-validated by, then in-sample."""
-    made = []
+    rows = []
     for subject in SUBJECTS:
-        part = part_of(found, subject)
+        part = part_of(result, subject)
         for by in (*(name for name in subject.by if name in part.validated), ""):
             values = part.validated[by].values if by else part.values
-            told = errors(part, values, subject.chosen)
-            made.append(
+            errors_by_run = errors(part, values, subject.chosen)
+            rows.append(
                 ErrorRow(
                     subject,
                     by,
-                    spread(told.values(), [part.evidence.weights[i] for i in told]),
-                    len({KEYS["group"](part.evidence.rows[i]) for i in told}),
+                    spread(
+                        errors_by_run.values(), [part.evidence.weights[i] for i in errors_by_run]
+                    ),
+                    len({KEYS["group"](part.evidence.rows[i]) for i in errors_by_run}),
                 )
             )
-    return made
+    return rows
 
 
 def left_out_values(part: Calibrated, row_set: str) -> Array:

@@ -124,14 +124,14 @@ def _ops(trace: Trace, rows: Array, called: Array) -> list[Op]:
     operators = trace.of(EventKind.OPERATOR)
     detail = dict(zip(operators.operator.tolist(), operators.detail.tolist(), strict=True))
     parsed: dict[int, About] = {}
-    found = []
+    ops = []
     for i in range(len(rows)):
         kind = CLASSES[numbers[i]]
         own = int(events.detail[i])
         if own not in parsed:
             parsed[own] = about(trace.details[own])
         dims = trace.details[detail.get(int(events.operator[i]), 0)].get("Input Dims")
-        found.append(
+        ops.append(
             Op(
                 name=trace.names[events.name[i]],
                 kind=kind,
@@ -143,7 +143,7 @@ def _ops(trace: Trace, rows: Array, called: Array) -> list[Op]:
                 dims=dims if kind in {Class.GEMM, Class.GROUPED, Class.ATTENTION} else None,
             )
         )
-    return found
+    return ops
 
 
 def _labels(trace: Trace, where: Any, inside: Array) -> list[int]:

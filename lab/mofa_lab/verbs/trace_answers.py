@@ -28,16 +28,16 @@ def inspected(traces: Sequence[Trace]) -> Answer:
     document = {
         "ranks": [
             {
-                "file": one.trace.path,
-                "rank": one.trace.rank,
-                "gpu": one.trace.gpu,
-                "events": len(one.trace.events),
-                "dropped": one.trace.dropped,
+                "file": rank.trace.path,
+                "rank": rank.trace.rank,
+                "gpu": rank.trace.gpu,
+                "events": len(rank.trace.events),
+                "dropped": rank.trace.dropped,
                 "steps": [
                     {f: getattr(step, f) for f in step.__slots__} | {"span": step.span}
-                    for step in one.steps
+                    for step in rank.steps
                 ],
-                "streams": one.streams,
+                "streams": rank.streams,
                 "classes": [
                     {
                         "class": kind.value,
@@ -45,15 +45,15 @@ def inspected(traces: Sequence[Trace]) -> Answer:
                         "seconds": time,
                         "exposed_seconds": alone,
                     }
-                    for kind, count, time, alone in one.by_class
+                    for kind, count, time, alone in rank.by_class
                 ],
-                "communication": one.talks,
+                "communication": rank.talks,
                 "collectives": [
                     {f: getattr(m, f) for f in m.__slots__} | {"bandwidth": m.bandwidth}
-                    for m in one.messages
+                    for m in rank.messages
                 ],
             }
-            for one in ranks
+            for rank in ranks
         ],
         "slowest_rank": _slowest(ranks),
     }
@@ -63,25 +63,25 @@ def inspected(traces: Sequence[Trace]) -> Answer:
 def _slowest(ranks: Sequence[Account]) -> int:
     """The rank that computes longest: the others wait for it in collectives."""
     return max(
-        ranks, key=lambda one: sum(step.compute - step.hidden for step in one.steps)
+        ranks, key=lambda rank: sum(step.compute - step.hidden for step in rank.steps)
     ).trace.rank
 
 
 def _steps(ranks: Sequence[Account]) -> Table:
     seconds = ("span", "compute", "exposed", "hidden", "host-bound", "waiting")
     notes = [f"Rank {_slowest(ranks)} computes longest."] if len(ranks) > 1 else []
-    if any(one.trace.host_only for one in ranks):
+    if any(rank.trace.host_only for rank in ranks):
         notes.append("No device activity: the operators of the host stand in the place of kernels.")
-    dropped = sum(one.trace.dropped for one in ranks)
+    dropped = sum(rank.trace.dropped for rank in ranks)
     if dropped:
         notes.append(f"{dropped} events without a usable time or name were left out.")
     return Table(
         title="Steps",
         columns=(Column("rank"), Column("step"), *(Column(name, unit="s") for name in seconds)),
         rows=tuple(
-            (one.trace.rank, s.name, s.span, s.compute, s.exposed, s.hidden, s.host, s.waiting)
-            for one in ranks
-            for s in one.steps
+            (rank.trace.rank, s.name, s.span, s.compute, s.exposed, s.hidden, s.host, s.waiting)
+            for rank in ranks
+            for s in rank.steps
         ),
         notes=tuple(notes),
     )
@@ -96,9 +96,9 @@ def _streams(ranks: Sequence[Account]) -> Table:
             *(Column(name, unit="s") for name in seconds),
         ),
         rows=tuple(
-            (one.trace.rank, s.step, s.stream, s.kernels, s.span, s.compute, s.exposed, s.hidden, s.idle)
-            for one in ranks
-            for s in one.streams
+            (rank.trace.rank, s.step, s.stream, s.kernels, s.span, s.compute, s.exposed, s.hidden, s.idle)
+            for rank in ranks
+            for s in rank.streams
         ),
     )  # fmt: skip
 
@@ -114,9 +114,9 @@ def _classes(ranks: Sequence[Account]) -> Table:
             Column("exposed", unit="s"),
         ),
         rows=tuple(
-            (one.trace.rank, kind.value, count, time, alone)
-            for one in ranks
-            for kind, count, time, alone in one.by_class
+            (rank.trace.rank, kind.value, count, time, alone)
+            for rank in ranks
+            for kind, count, time, alone in rank.by_class
         ),
     )
 
@@ -130,11 +130,11 @@ def _talks(ranks: Sequence[Account]) -> Table:
         ),
         rows=tuple(
             (
-                one.trace.rank, t.kind.value, t.place or "-", "backward" if t.backward else "forward", t.count,
+                rank.trace.rank, t.kind.value, t.place or "-", "backward" if t.backward else "forward", t.count,
                 t.time, t.exposed, t.hidden,
             )
-            for one in ranks
-            for t in one.talks
+            for rank in ranks
+            for t in rank.talks
         ),
     )  # fmt: skip
 
@@ -147,9 +147,9 @@ def _messages(ranks: Sequence[Account]) -> Table:
             Column("fastest", unit="s"), Column("median", unit="s"), Column("bus bandwidth", unit="B/s"),
         ),
         rows=tuple(
-            (one.trace.rank, m.kind.value, m.members, m.size, m.count, m.fastest, m.median, m.bandwidth)
-            for one in ranks
-            for m in one.messages
+            (rank.trace.rank, m.kind.value, m.members, m.size, m.count, m.fastest, m.median, m.bandwidth)
+            for rank in ranks
+            for m in rank.messages
         ),
         notes=("Bandwidth is of the fastest of each kind: the one that waited least for other ranks.",),
     )  # fmt: skip
@@ -203,7 +203,7 @@ def predicted(traces: Sequence[Trace], old: Layout, new: Layout) -> Answer:
     analytical estimate.
     """
     source = source_of(traces, old)
-    told = predict(source, new)
+    prediction = predict(source, new)
     layouts = [format_strategy(layout.strategy) for layout in (old, new)]
     tables = [
         Table(
@@ -217,9 +217,9 @@ def predicted(traces: Sequence[Trace], old: Layout, new: Layout) -> Answer:
             rows=(
                 ("traced layout, measured", source.seconds, None, None),
                 ("traced layout, from its own templates", source.rebuilt, None, None),
-                ("asked for", told.seconds, told.lower, told.upper),
-                ("asked for, analytical with learned constants", told.analytical, None, None),
-                ("asked for, analytical with shipped constants", told.untaught, None, None),
+                ("asked for", prediction.seconds, prediction.lower, prediction.upper),
+                ("asked for, analytical with learned constants", prediction.analytical, None, None),
+                ("asked for, analytical with shipped constants", prediction.untaught, None, None),
             ),
             notes=(f"traced: {layouts[0]}", f"asked for: {layouts[1]}"),
         ),
@@ -227,7 +227,8 @@ def predicted(traces: Sequence[Trace], old: Layout, new: Layout) -> Answer:
             title="Critical path of the layout asked for",
             columns=(Column("spent on"), Column("time", unit="s"), Column("share", unit="%")),
             rows=tuple(
-                (what, time, time / sum(told.path.values())) for what, time in told.path.items()
+                (what, time, time / sum(prediction.path.values()))
+                for what, time in prediction.path.items()
             ),
         ),
         Table(
@@ -250,12 +251,12 @@ def predicted(traces: Sequence[Trace], old: Layout, new: Layout) -> Answer:
         },
         "predicted": {
             "strategy": layouts[1],
-            "seconds": told.seconds,
-            "lower": told.lower,
-            "upper": told.upper,
-            "analytical_seconds": told.analytical,
-            "analytical_untaught_seconds": told.untaught,
-            "critical_path_seconds": told.path,
+            "seconds": prediction.seconds,
+            "lower": prediction.lower,
+            "upper": prediction.upper,
+            "analytical_seconds": prediction.analytical,
+            "analytical_untaught_seconds": prediction.untaught,
+            "critical_path_seconds": prediction.path,
         },
         "constants": source.findings,
     }

@@ -62,7 +62,7 @@ async def step_edges(prometheus: Prometheus, pool: Pool, stretch: Span) -> list[
     namespace has its own grid, so that what one publishes changes nothing of another; namespaces
     with equal grids share queries.
     """
-    end, span = stretch.end, max(stretch.seconds, DAY)  # a seam changes no pace
+    end, span = stretch.end, max(stretch.seconds, DAY)  # a pace is that of a day or more
     sample_counts = await prometheus.query(TRAINER.most_samples(pool, span), end)
     gaps = {s.label(NAMESPACE): 3600 / s.value for s in sample_counts.samples if s.value > 0}
     if not gaps:
