@@ -66,23 +66,25 @@ def path(name: str) -> Path:
 def paths(names: Iterable[str]) -> list[Path]:
     """The programs of these names: found, or built now, those of one Go module at once."""
     names = list(names)
-    found = {name: find(name) for name in names}
+    existing = {name: find(name) for name in names}
     groups: dict[str, list[Tool]] = {}
-    for name in (name for name, where in found.items() if where is None):
+    for name in (name for name, where in existing.items() if where is None):
         module = tool(name).module
         group = module.folder if isinstance(module, Module) else module.name
         groups.setdefault(group, []).append(tool(name))
-    built = {one.name: where for group in groups.values() for one, where in build(*group).items()}
-    return [found[name] or built[name] for name in names]
+    built = {
+        member.name: where for group in groups.values() for member, where in build(*group).items()
+    }
+    return [existing[name] or built[name] for name in names]
 
 
 def find(name: str) -> Path | None:
     """The program `name` where it exists already."""
     wanted = tool(name)
     for place in (_asset, _on_path, _cached):
-        found = place(wanted)
-        if found is not None:
-            return found
+        program = place(wanted)
+        if program is not None:
+            return program
     return None
 
 
@@ -94,14 +96,15 @@ def build(*wanted: Tool) -> dict[Tool, Path]:
     compiles in the order of the tools, so the largest stands first, and another core has the
     rest meanwhile.
     """
-    places = {one: cache() / one.module.key / one.name for one in wanted}
+    places = {member: cache() / member.module.key / member.name for member in wanted}
     for place in places.values():
         place.parent.mkdir(parents=True, exist_ok=True)
     module = wanted[0].module
     kubectl = path("kubectl") if isinstance(module, Published) else None
-    with _only_one(", ".join(one.name for one in wanted)):
+    with _only_one(", ".join(member.name for member in wanted)):
         missing = sorted(
-            (one for one in wanted if _cached(one) is None), key=lambda one: -one.seconds
+            (member for member in wanted if _cached(member) is None),
+            key=lambda member: -member.seconds,
         )
         if not missing:
             return places
@@ -111,17 +114,17 @@ def build(*wanted: Tool) -> dict[Tool, Path]:
         try:
             with module.source(command, kept, kubectl) as source:
                 _compile(command, missing, source, unfinished)
-            for one in missing:
-                (unfinished / _called_by_go(one) if len(missing) > 1 else unfinished).replace(
-                    places[one]
+            for member in missing:
+                (unfinished / _called_by_go(member) if len(missing) > 1 else unfinished).replace(
+                    places[member]
                 )
         finally:
             if unfinished.is_dir():
                 shutil.rmtree(unfinished)
             unfinished.unlink(missing_ok=True)
-        for one in missing:
-            _say_what_is_here(one.module)
-            _tidy(one.module)
+        for member in missing:
+            _say_what_is_here(member.module)
+            _tidy(member.module)
         return places
 
 
@@ -138,42 +141,42 @@ def _asset(wanted: Tool) -> Path | None:
         return None
     variable = f"TEST_ASSET_{wanted.name.upper().replace('-', '_')}"
     for name, suffix in ((variable, ""), ("KUBEBUILDER_ASSETS", wanted.name)):
-        if given := os.environ.get(name):
-            found = Path(given) / suffix if suffix else Path(given)
-            if not os.access(found, os.X_OK):
+        if value := os.environ.get(name):
+            program = Path(value) / suffix if suffix else Path(value)
+            if not os.access(program, os.X_OK):
                 raise LocalStackError(
-                    f"{name}={given}: {found} is not a program; correct the variable or unset it"
+                    f"{name}={value}: {program} is not a program; correct the variable or unset it"
                 )
-            return found.resolve()
+            return program.resolve()
     return None
 
 
 def _on_path(wanted: Tool) -> Path | None:
-    found = shutil.which(wanted.name) if wanted.name in QUESTIONS else None
-    if found is None:
+    program = shutil.which(wanted.name) if wanted.name in QUESTIONS else None
+    if program is None:
         return None
-    question = [found, *QUESTIONS[wanted.name]]
+    question = [program, *QUESTIONS[wanted.name]]
     try:
         done = subprocess.run(question, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = re.search(r"v?(\d+)\.(\d+)\.\d+", done.stdout + done.stderr)
-    if said is None:
+    version = re.search(r"v?(\d+)\.(\d+)\.\d+", done.stdout + done.stderr)
+    if version is None:
         return None
-    major, minor = int(said[1]), int(said[2])
+    major, minor = int(version[1]), int(version[2])
     right, ours, _ = wanted.module.version
     near = (
         wanted.name != "kubectl" or abs(minor - ours) <= 1
     )  # kubectl's promise is one minor version
-    return Path(found) if major == right and near else None
+    return Path(program) if major == right and near else None
 
 
 def _cached(wanted: Tool) -> Path | None:
-    found = cache() / wanted.module.key / wanted.name
-    if not os.access(found, os.X_OK):
+    program = cache() / wanted.module.key / wanted.name
+    if not os.access(program, os.X_OK):
         return None
-    os.utime(found.parent)  # the sign of use that `_tidy` reads
-    return found
+    os.utime(program.parent)  # the sign of use that `_tidy` reads
+    return program
 
 
 @contextmanager
@@ -191,14 +194,14 @@ def _only_one(name: str) -> Iterator[None]:
 def _compile(command: Path, wanted: list[Tool], place: Path, target: Path) -> None:
     """Build one tool into the file `target`, several into the folder of that name."""
     name = _named(wanted)
-    seconds = sum(one.seconds for one in wanted)
+    seconds = sum(member.seconds for member in wanted)
     usual = f"usually {span(seconds)} on two cores, more where modules have to be fetched"
-    versions = ", ".join(f"{one.name} {_version(one.module)}" for one in wanted)
+    versions = ", ".join(f"{member.name} {_version(member.module)}" for member in wanted)
     _say(f"{versions}: building once from Go modules ({usual})")
     environment = os.environ | go.ENVIRONMENT
     log = target.with_suffix(".log")
     start = time.monotonic()
-    flags, packages = wanted[0].module.flags, [one.package for one in wanted]
+    flags, packages = wanted[0].module.flags, [member.package for member in wanted]
     total = progress.to_build(command, flags, packages, place, environment)
     into = str(target) if len(wanted) == 1 else f"{target}{os.sep}"
     with log.open("w+", encoding="utf-8") as output:
@@ -213,10 +216,12 @@ def _compile(command: Path, wanted: list[Tool], place: Path, target: Path) -> No
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        said = _last_lines(output)
+        last_lines = _last_lines(output)
     log.unlink()
     if process.returncode:
-        raise LocalStackError(f"{name}: `go build` failed in {place}; its last lines:\n{said}")
+        raise LocalStackError(
+            f"{name}: `go build` failed in {place}; its last lines:\n{last_lines}"
+        )
     _say(f"{versions}: built in {span(time.monotonic() - start)}")
 
 
@@ -266,7 +271,9 @@ def _tidy(module: Module | Published) -> None:
     """Remove folders of this module's older recipes that nothing has used for a month."""
     ours = re.compile(rf"{re.escape(module.name)}-[0-9a-f]{{12}}")
     others = [
-        one for one in cache().iterdir() if ours.fullmatch(one.name) and one.name != module.key
+        folder
+        for folder in cache().iterdir()
+        if ours.fullmatch(folder.name) and folder.name != module.key
     ]
     for folder in others:
         if time.time() - folder.stat().st_mtime > UNUSED:
@@ -285,7 +292,7 @@ build in another one.
 
 def main(names: list[str]) -> int:
     """Print the path of each named tool, or of all that are not built apart."""
-    tools = [name for name, one in TOOLS.items() if not one.apart]
+    tools = [name for name, program in TOOLS.items() if not program.apart]
     try:
         if names == [FOR_TESTS]:
             _for_tests(tools)

@@ -74,7 +74,7 @@ class Running:
 
     def start(self) -> None:
         """Start the controller, and wait until it reports that it is ready."""
-        words, told = self._words, answers(self._neighbour.ready.format(**self._words))
+        words, is_ready = self._words, answers(self._neighbour.ready.format(**self._words))
         if not self._neighbour.rotates:
             self._write_certificate()
         temporary = self._folder / "tmp"
@@ -87,7 +87,7 @@ class Running:
             environment={"KUBECONFIG": words["kubeconfig"], "TMPDIR": str(temporary),
                 "POD_NAMESPACE": self._namespace},
             ready=lambda: (
-                (not self._neighbour.rotates or self._mount()) and self._listens() and told()
+                (not self._neighbour.rotates or self._mount()) and self._listens() and is_ready()
             ),
             deadline=_START,
         )  # fmt: skip
@@ -100,22 +100,29 @@ class Running:
         """Kill the controller at once."""
         self._processes.kill(self.name)
 
-    def _is_wanted(self, one: Object) -> bool:
-        is_here = one["apiVersion"].partition("/")[0] not in _LEFT_OUT and one["kind"] not in _PODS
-        return is_here and one["metadata"]["name"] not in self._neighbour.without
+    def _is_wanted(self, body: Object) -> bool:
+        is_here = (
+            body["apiVersion"].partition("/")[0] not in _LEFT_OUT and body["kind"] not in _PODS
+        )
+        return is_here and body["metadata"]["name"] not in self._neighbour.without
 
     def _install(self, wanted: list[Object], port: int) -> None:
-        reached = {(at["namespace"], at["name"]) for one in wanted for at in _services(one)}
+        reached = {
+            (service["namespace"], service["name"])
+            for body in wanted
+            for service in _services(body)
+        }
         self._reached = sorted(f"{name}.{place}.svc" for place, name in reached)
         bundle = base64.b64encode(self._authority.pem.encode()).decode()
-        made = [
-            _here(one, reached, port, "" if self._neighbour.rotates else bundle) for one in wanted
+        local = [
+            _local(body, reached, port, "" if self._neighbour.rotates else bundle)
+            for body in wanted
         ]
         place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
-        first = [place, *(one for kind in _FIRST for one in made if one["kind"] == kind)]
+        first = [place, *(body for kind in _FIRST for body in local if body["kind"] == kind)]
         self._cluster.apply(*first)
-        self._cluster.await_served(*(one for one in first if one["kind"] == _FIRST[1]))
-        self._cluster.apply(*(one for one in made if one not in first))
+        self._cluster.await_served(*(body for body in first if body["kind"] == _FIRST[1]))
+        self._cluster.apply(*(body for body in local if body not in first))
         volumes = self._workload["spec"]["template"]["spec"].get("volumes", ())
         self._secret = next((v["secret"]["secretName"] for v in volumes if "secret" in v), "")
 
@@ -126,8 +133,8 @@ class Running:
         if not self._neighbour.config:
             return
         texts = (
-            text for one in installed if one["kind"] == "ConfigMap"
-            for name, text in one["data"].items() if name.endswith("config.yaml")
+            text for body in installed if body["kind"] == "ConfigMap"
+            for name, text in body["data"].items() if name.endswith("config.yaml")
         )  # fmt: skip
         published = YAML(typ="safe").load(next(texts))
         merged = _merged(published, _worded(self._neighbour.config, self._words))
@@ -167,47 +174,47 @@ def start(cluster: Cluster, processes: Processes, *names: str) -> dict[str, Runn
     for neighbour in chosen(names):
         if neighbour.tool.name in processes and neighbour.tool.name not in names:
             continue
-        one = started[neighbour.tool.name] = Running(neighbour, cluster, processes)
-        one.start()
+        running = started[neighbour.tool.name] = Running(neighbour, cluster, processes)
+        running.start()
     return started
 
 
-def _clients(one: Object) -> Iterator[Object]:
+def _clients(body: Object) -> Iterator[Object]:
     """Fields of an object that say how a webhook is reached."""
-    if one["kind"] in _HOOKS:
-        yield from (hook["clientConfig"] for hook in one.get("webhooks") or ())
-    elif one["kind"] == _FIRST[1]:
-        webhook = one["spec"].get("conversion", {}).get("webhook", {})
+    if body["kind"] in _HOOKS:
+        yield from (hook["clientConfig"] for hook in body.get("webhooks") or ())
+    elif body["kind"] == _FIRST[1]:
+        webhook = body["spec"].get("conversion", {}).get("webhook", {})
         yield from [webhook["clientConfig"]] if "clientConfig" in webhook else []
 
 
-def _services(one: Object) -> Iterator[Mapping[str, str]]:
-    for client in _clients(one):
+def _services(body: Object) -> Iterator[Mapping[str, str]]:
+    for client in _clients(body):
         if "service" in client:
             yield client["service"]
 
 
-def _here(one: Object, reached: set[tuple[str, str]], port: int, bundle: str) -> Object:
+def _local(body: Object, reached: set[tuple[str, str]], port: int, bundle: str) -> Object:
     """An object as it stands on this machine: webhooks by a port, their Services as names of the
     loopback interface.
     """
-    made: Object = json.loads(json.dumps(one))
-    made.get("metadata", {}).pop("creationTimestamp", None)
-    made.pop("status", None)
-    for client in _clients(made):
+    local: Object = json.loads(json.dumps(body))
+    local.get("metadata", {}).pop("creationTimestamp", None)
+    local.pop("status", None)
+    for client in _clients(local):
         client["service"]["port"] = port
         if bundle:
             client["caBundle"] = bundle
-    place = made["metadata"].get("namespace", ""), made["metadata"]["name"]
-    if made["kind"] == "Service" and place in reached:
-        made["spec"] = {"type": "ExternalName", "externalName": _LOOPBACK}
-    return made
+    place = local["metadata"].get("namespace", ""), local["metadata"]["name"]
+    if local["kind"] == "Service" and place in reached:
+        local["spec"] = {"type": "ExternalName", "externalName": _LOOPBACK}
+    return local
 
 
 def _worded(value: Any, words: Mapping[str, str]) -> Any:
     """A configuration with its words filled in; a port that stands alone is a number."""
     if isinstance(value, Mapping):
-        return {key: _worded(one, words) for key, one in value.items()}
+        return {key: _worded(inner, words) for key, inner in value.items()}
     if not isinstance(value, str):
         return value
     text = value.format(**words)
@@ -218,7 +225,7 @@ def _merged(below: Any, above: Any) -> Any:
     """Merge two nested configurations; values of `above` win."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
-    return below | {key: _merged(below.get(key), one) for key, one in above.items()}
+    return below | {key: _merged(below.get(key), inner) for key, inner in above.items()}
 
 
 def missing(*names: str) -> str:
@@ -228,8 +235,8 @@ def missing(*names: str) -> str:
     from mofa_local.published import NotFetched
 
     try:
-        for one in chosen(names):
-            binaries.path(one.tool.name)
+        for neighbour in chosen(names):
+            binaries.path(neighbour.tool.name)
     except NotFetched as error:
         return str(error)
     return ""
@@ -237,10 +244,10 @@ def missing(*names: str) -> str:
 
 def check(names: str) -> tuple[str, ...]:
     """Names that a person gives, as `jobset,kueue`."""
-    found = tuple(name.strip() for name in names.split(",") if name.strip())
-    if not found:
+    wanted = tuple(name.strip() for name in names.split(",") if name.strip())
+    if not wanted:
         raise LocalStackError(
             "--with: is empty; names of neighbours would be right, as jobset,kueue"
         )
-    chosen(found)
-    return found
+    chosen(wanted)
+    return wanted

@@ -74,8 +74,8 @@ class LeftGroup:
 
     def ends(self, numbers: Mapping[str, Array]) -> Array:
         """Errors over half the width of their bands: at most 1 is inside the band. [1]"""
-        found: Array = np.abs(self.errors) / END / np.sqrt(sum(self.variance(numbers)))
-        return found
+        ratio: Array = np.abs(self.errors) / END / np.sqrt(sum(self.variance(numbers)))
+        return ratio
 
 
 class _Likelihood:
@@ -83,13 +83,13 @@ class _Likelihood:
 
     def __init__(self, groups: Sequence[LeftGroup]) -> None:
         def joined(name: str) -> Array:
-            return np.concatenate([getattr(one, name) for one in groups])
+            return np.concatenate([getattr(group, name) for group in groups])
 
         names = ("errors", "logs", "distance", "shared", "related", "mixture")
         self._all = LeftGroup("", "", *map(joined, names))
-        self._sizes = np.array([len(one.errors) for one in groups])
+        self._sizes = np.array([len(group.errors) for group in groups])
         self._which = np.repeat(np.arange(len(groups)), self._sizes)
-        self._middles = np.array([np.median(one.errors) for one in groups])
+        self._middles = np.array([np.median(group.errors) for group in groups])
         self._each = (self._sizes**-CROWD)[self._which]
 
     def __call__(self, numbers: Mapping[str, Array]) -> float:
@@ -105,45 +105,45 @@ class _Likelihood:
         return float(log_density(self._middles, of_middles).sum() + runs.sum() + whole.sum())
 
     def _mean(self, values: Array) -> Array:
-        found: Array = np.bincount(self._which, values) / self._sizes
-        return found
+        means: Array = np.bincount(self._which, values) / self._sizes
+        return means
 
 
 def log_density(errors: Array, variance: Array) -> Array:
     """Logarithm of the density of errors by Student's law, as in `bands.odds`, without its constant. [1]"""
-    found: Array = -0.5 * np.log(variance) - 2.0 * np.log1p(np.square(errors) / variance / 3.0)
-    return found
+    density: Array = -0.5 * np.log(variance) - 2.0 * np.log1p(np.square(errors) / variance / 3.0)
+    return density
 
 
-def variance_of(found: CampaignResult) -> Variance:
+def variance_of(result: CampaignResult) -> Variance:
     """The variances fitted to errors of a calibration's left-out runs."""
-    groups = list(groups_left_out(found))
+    groups = list(groups_left_out(result))
     return widened(groups, likeliest(groups))
 
 
-def held_share(groups: Sequence[LeftGroup], known: Variance) -> float:
+def held_share(groups: Sequence[LeftGroup], variance: Variance) -> float:
     """Share of runs that bands of these numbers hold, a group counted as the root of its size. [1]"""
-    numbers = arrays_of(known)
-    held = [float(np.mean(one.ends(numbers) <= 1.0)) for one in groups]
-    sizes = [len(one.errors) ** (1.0 - CROWD) for one in groups]
+    numbers = arrays_of(variance)
+    held = [float(np.mean(group.ends(numbers) <= 1.0)) for group in groups]
+    sizes = [len(group.errors) ** (1.0 - CROWD) for group in groups]
     return float(np.average(held, weights=sizes))
 
 
-def unseen_scale(known: Variance) -> float:
+def unseen_scale(variance: Variance) -> float:
     """Scale of the error of a mixture of experts on a system that nobody measured. [1]
 
     >>> from mofa_model.bands.variance import Variance
     >>> unseen_scale(Variance(noise=0.03, system=0.04, mixture=0.12, layout=0, told=0, slopes={}))
     0.13
     """
-    return math.hypot(known.noise, known.system, known.mixture)
+    return math.hypot(variance.noise, variance.system, variance.mixture)
 
 
 def widened(groups: Sequence[LeftGroup], numbers: Mapping[str, Array]) -> Variance:
     """Numbers, widened until bands of systems that were left out hold their share."""
-    systems = [one for one in groups if one.by == BY] or groups
-    ends = [one.ends(numbers) for one in systems]
-    weights = [np.full(len(one.errors), len(one.errors) ** -CROWD) for one in systems]
+    systems = [group for group in groups if group.by == BY] or groups
+    ends = [group.ends(numbers) for group in systems]
+    weights = [np.full(len(group.errors), len(group.errors) ** -CROWD) for group in systems]
     factor = _quantile(np.concatenate(ends), np.concatenate(weights))
     slopes = dict(zip(SLOPES, (factor * numbers["slopes"]).tolist(), strict=True))
     scales = {name: float(factor * numbers[name]) for name in SCALES}
@@ -155,23 +155,23 @@ def held_by_others(groups: Sequence[LeftGroup]) -> tuple[int, float]:
     without errors of the system's publisher. [1]
     """
     shares: list[float] = []
-    for publisher in dict.fromkeys(one.publisher for one in groups):
-        seen = [one for one in groups if one.publisher != publisher]
+    for publisher in dict.fromkeys(group.publisher for group in groups):
+        seen = [group for group in groups if group.publisher != publisher]
         if not seen:
             continue
         numbers = arrays_of(widened(seen, likeliest(seen)))
         shares += [
-            float(np.mean(one.ends(numbers) <= 1.0))
-            for one in groups
-            if one.publisher == publisher and one.by == BY
+            float(np.mean(group.ends(numbers) <= 1.0))
+            for group in groups
+            if group.publisher == publisher and group.by == BY
         ]
     return len(shares), float(np.mean(shares))
 
 
-def arrays_of(known: Variance) -> dict[str, Array]:
+def arrays_of(variance: Variance) -> dict[str, Array]:
     """The variances as arrays, for the likelihood."""
-    scales = {name: np.array(getattr(known, name)) for name in (*SCALES, "told")}
-    return {**scales, "slopes": np.array([known.slopes[name] for name in SLOPES])}
+    scales = {name: np.array(getattr(variance, name)) for name in (*SCALES, "told")}
+    return {**scales, "slopes": np.array([variance.slopes[name] for name in SLOPES])}
 
 
 def likeliest(groups: Sequence[LeftGroup]) -> dict[str, Array]:
@@ -202,17 +202,17 @@ def _quantile(values: Array, weights: Array) -> float:
     return float(np.interp(SHARE * weights.sum(), below, values[order]))
 
 
-def groups_left_out(found: CampaignResult) -> Iterator[LeftGroup]:
+def groups_left_out(result: CampaignResult) -> Iterator[LeftGroup]:
     """Every group in every way of leaving out."""
-    rows = bare_rows(found)
-    for by in found.time.validated:
+    rows = bare_rows(result)
+    for by in result.time.validated:
         together: dict[tuple[str, str], list[tuple[Coordinates, float]]] = {}
         hidden = {}
-        for row, error, fold, unseen in judged(found.time, "step", by):
+        for row, error, fold, unseen in judged(result.time, "step", by):
             key = fold, KEYS["group"](row)
             together.setdefault(key, []).append((coordinates_of(row), error))
             hidden[fold] = unseen
-        seen = {fold: without(rows, found.time, unseen) for fold, unseen in hidden.items()}
+        seen = {fold: without(rows, result.time, unseen) for fold, unseen in hidden.items()}
         for (fold, _), runs in together.items():
             yield group_of(by, seen[fold], runs)
 
@@ -236,9 +236,9 @@ def group_of(by: str, seen: MeasuredRuns, runs: list[tuple[Coordinates, float]])
     )
 
 
-def as_toml(numbers: Variance, found: CampaignResult) -> str:
+def as_toml(numbers: Variance, result: CampaignResult) -> str:
     """The text of variance.toml."""
-    runs = [(row, fold) for row, _, fold, _ in judged(found.time, "step", BY)]
+    runs = [(row, fold) for row, _, fold, _ in judged(result.time, "step", BY)]
     lines = [
         HEADER.format(
             runs=len(runs),

@@ -51,13 +51,15 @@ def job_of(traces: Sequence[Trace]) -> RankGraph:
     ]
     if len(traces) == 1:
         return RankGraph(graph=graphs[0], shifts=(0.0,), meetings=0, inferred=0)
-    told = [_told(trace, graph) for trace, graph in zip(traces, graphs, strict=True)]
-    known = _by_name(graphs, told)
-    offsets = _offsets(graphs, known)
+    by_rank = [_told(trace, graph) for trace, graph in zip(traces, graphs, strict=True)]
+    members = _by_name(graphs, by_rank)
+    offsets = _offsets(graphs, members)
     graphs = [_moved(graph, by) for graph, by in zip(graphs, offsets, strict=True)]
     begin = np.cumsum([0, *(len(graph) for graph in graphs)])
-    meetings = [[int(begin[r]) + task for r, task in who] for who in known.values() if len(who) > 1]
-    together = [] if known else _by_end(graphs, begin)
+    meetings = [
+        [int(begin[r]) + task for r, task in who] for who in members.values() if len(who) > 1
+    ]
+    together = [] if members else _by_end(graphs, begin)
     graph = meet(joined(graphs), [*meetings, *together])
     shifted = tuple(s + o for s, o in zip(shifts, offsets, strict=True))
     return RankGraph(
@@ -80,11 +82,11 @@ def meet(graph: Graph, meetings: Iterable[Sequence[int]]) -> Graph:
 
 def _numbered(traces: Sequence[Trace]) -> list[int]:
     """Traces by rank: the rank that a file says, or the order given where ranks lack or repeat."""
-    said = [trace.rank for trace in traces]
-    if len(set(said)) == len(said):
-        return said
-    if any(said) and any(trace.world > 1 for trace in traces):
-        twice = next(rank for rank in said if said.count(rank) > 1)
+    ranks = [trace.rank for trace in traces]
+    if len(set(ranks)) == len(ranks):
+        return ranks
+    if any(ranks) and any(trace.world > 1 for trace in traces):
+        twice = next(rank for rank in ranks if ranks.count(rank) > 1)
         paths = [trace.path for trace in traces if trace.rank == twice]
         raise InputError(
             f"{paths[1]}: is of rank {twice}, as {paths[0]} is; give one file for each rank"
@@ -115,59 +117,59 @@ def _talking(graph: Graph) -> Array:
 
 
 def _by_name(
-    graphs: Sequence[Graph], told: Sequence[dict[int, About]]
+    graphs: Sequence[Graph], by_rank: Sequence[dict[int, About]]
 ) -> dict[Key, list[tuple[int, int]]]:
     """Members of each collective that says its group, as (place of the rank, task)."""
-    found: dict[Key, list[tuple[int, int]]] = {}
+    members: dict[Key, list[tuple[int, int]]] = {}
     ranks = {int(graph.rank[0]): r for r, graph in enumerate(graphs) if len(graph)}
     point = CLASSES.index(Class.POINT)
-    for r, (graph, says) in enumerate(zip(graphs, told, strict=True)):
+    for r, (graph, collectives) in enumerate(zip(graphs, by_rank, strict=True)):
         seen: dict[tuple[int, str, tuple[int, ...]], int] = {}
         own = int(graph.rank[0]) if len(graph) else 0
         host = (
-            bool(says)
-            and not any(one.group or one.ranks for one in says.values())
+            bool(collectives)
+            and not any(collective.group or collective.ranks for collective in collectives.values())
             and _on_host(graph)
         )
-        for task in sorted(says, key=lambda t: float(graph.start[t])):
-            said, kind = says[task], int(graph.kind[task])
-            group = said.ranks
-            if kind == point and said.peer >= 0:
-                group = (own, said.peer) if said.sends else (said.peer, own)
-            if not group and not said.group and not host:
+        for task in sorted(collectives, key=lambda t: float(graph.start[t])):
+            collective, kind = collectives[task], int(graph.kind[task])
+            group = collective.ranks
+            if kind == point and collective.peer >= 0:
+                group = (own, collective.peer) if collective.sends else (collective.peer, own)
+            if not group and not collective.group and not host:
                 continue
-            here = (kind, said.group, group)
-            seen[here] = seen.get(here, -1) + 1
-            number = said.number if said.number >= 0 else seen[here]
+            key = (kind, collective.group, group)
+            seen[key] = seen.get(key, -1) + 1
+            number = collective.number if collective.number >= 0 else seen[key]
             if group and sum(rank in ranks for rank in group) < 2:
                 continue
-            found.setdefault((*here, number), []).append((r, task))
-    return {key: who for key, who in found.items() if len({r for r, _ in who}) == len(who)}
+            members.setdefault((*key, number), []).append((r, task))
+    return {key: who for key, who in members.items() if len({r for r, _ in who}) == len(who)}
 
 
 def _on_host(graph: Graph) -> bool:
     return not any(" stream " in lane for lane in graph.lanes)
 
 
-def _offsets(graphs: Sequence[Graph], known: dict[Key, list[tuple[int, int]]]) -> list[float]:
+def _offsets(graphs: Sequence[Graph], members: dict[Key, list[tuple[int, int]]]) -> list[float]:
     """What to add to each clock so that members of collectives end together; the first rank keeps
     its own. [s]
     """
     pairs: dict[tuple[int, int], list[float]] = {}
-    for who in known.values():
+    for who in members.values():
         r, task = who[0]
-        for other, its in who[1:]:
+        for other, other_task in who[1:]:
             pairs.setdefault((r, other), []).append(
-                float(graphs[r].end[task] - graphs[other].end[its])
+                float(graphs[r].end[task] - graphs[other].end[other_task])
             )
     offsets = {0: 0.0}
     medians = {pair: float(np.median(apart)) for pair, apart in pairs.items()}
     for _ in range(len(graphs)):
-        for (one, other), apart in medians.items():
-            if one in offsets and other not in offsets:
-                offsets[other] = offsets[one] + apart
-            elif other in offsets and one not in offsets:
-                offsets[one] = offsets[other] - apart
+        for (rank, other), apart in medians.items():
+            if rank in offsets and other not in offsets:
+                offsets[other] = offsets[rank] + apart
+            elif other in offsets and rank not in offsets:
+                offsets[rank] = offsets[other] - apart
     return [offsets.get(r, 0.0) for r in range(len(graphs))]
 
 
@@ -182,14 +184,14 @@ def _by_end(graphs: Sequence[Graph], begin: Array) -> list[list[int]]:
         for r, graph in enumerate(graphs)
         for t in np.flatnonzero(_talking(graph))
     ]
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     present: set[int] = set()
     last = (-1, -np.inf)
     for kind, end, r, task in sorted(rows):
         if kind != last[0] or end - last[1] > TOGETHER or r in present:
-            found.append([])
+            groups.append([])
             present = set()
             last = (kind, end)
-        found[-1].append(task)
+        groups[-1].append(task)
         present.add(r)
-    return [members for members in found if len(members) > 1]
+    return [members for members in groups if len(members) > 1]

@@ -88,54 +88,55 @@ class _Record:
 
     def account(self) -> dict[tuple[str, str], float]:
         """Node-days by state and cause."""
-        found: defaultdict[tuple[str, str], float] = defaultdict(float)
+        node_days: defaultdict[tuple[str, str], float] = defaultdict(float)
         claims = self._claims()
         for node in self._nodes:
             begin, end = max(node.born, self._from), min(node.gone, self._until)
-            at = begin + GRID / 2
-            mine = claims[node.name]
+            moment = begin + GRID / 2
+            of_node = claims[node.name]
             unfit = [(a, b) for a, b in node.unfit if a < end]
             if getattr(node, "elastic", False):  # kept free before it goes: nobody cordons it
                 unfit = [(a, b) for a, b in unfit if b < self._until + DAY]
             unfit += [(a, b) for a, b, _ in node.bad]  # broken, and not cordoned yet
-            while at < end:
-                found[self._at(node, at, mine, unfit)] += GRID / DAY
-                at += GRID
-        return dict(found)
+            while moment < end:
+                node_days[self._at(node, moment, of_node, unfit)] += GRID / DAY
+                moment += GRID
+        return dict(node_days)
 
     def _at(
         self,
         node: Any,
-        at: float,
+        moment: float,
         claims: Sequence[tuple[float, float, str, str]],
         unfit: Sequence[tuple[float, float]],
     ) -> tuple[str, str]:
         """State and cause of a node at a moment."""
-        here = [one for one in claims if one[0] <= at < one[1]]
-        is_dark = any(a <= at < b + 60.0 for a, b in node.dark)
+        present = [claim for claim in claims if claim[0] <= moment < claim[1]]
+        is_dark = any(a <= moment < b + 60.0 for a, b in node.dark)
         if not is_dark:
-            for _, _, state, cause in here:
+            for _, _, state, cause in present:
                 if state in ("kept", "redone"):
                     return state, cause
-        if is_dark or any(a <= at < b for a, b in unfit):
-            by = [
-                one
-                for one in self._node_incidents[node.name]
-                if one["start"] - 5.0 <= at <= one["end"] + 600.0 and one["cause"] != "flap"
+        if is_dark or any(a <= moment < b for a, b in unfit):
+            incidents = [
+                incident
+                for incident in self._node_incidents[node.name]
+                if incident["start"] - 5.0 <= moment <= incident["end"] + 600.0
+                and incident["cause"] != "flap"
             ]
-            return "repair", self._cause(by[-1]) if by else "planned-drain"
-        for _, _, state, cause in here:
+            return "repair", self._cause(incidents[-1]) if incidents else "planned-drain"
+        for _, _, state, cause in present:
             return state, cause
         return "idle", ""
 
     def _claims(self) -> dict[str, list[tuple[float, float, str, str]]]:
         """The time of each node that jobs hold, as (from, to, state, cause)."""
-        found: defaultdict[str, list[tuple[float, float, str, str]]] = defaultdict(list)
+        claims: defaultdict[str, list[tuple[float, float, str, str]]] = defaultdict(list)
         for job in self._jobs:
             for node, start, end, state, cause in self._of(job):
                 if end > start:
-                    found[node].append((start, end, state, cause))
-        return found
+                    claims[node].append((start, end, state, cause))
+        return claims
 
     def _of(self, job: Any) -> Iterator[Claim]:
         """What one job makes of its nodes."""
@@ -145,10 +146,10 @@ class _Record:
                 yield pod.node.name, pod.created, trains, "waiting", "start"
                 yield pod.node.name, trains, self._end(job, pod), "kept", ""
             return
-        stops = sorted(self._job_incidents[job.key], key=lambda one: float(one["start"]))
+        stops = sorted(self._job_incidents[job.key], key=lambda stop: float(stop["start"]))
         yield from self._trained(job, stops)
-        for one in stops:
-            yield from self._stopped(job, one)
+        for stop in stops:
+            yield from self._stopped(job, stop)
         first = job.up[0][0] if job.up else self._until
         for pod in job.every:
             if pod.created < first:
@@ -159,7 +160,7 @@ class _Record:
         after it.
         """
         save = job.c["checkpoint_minutes"] * 60.0
-        starts = [one["start"] for one in stops]
+        starts = [stop["start"] for stop in stops]
         for begin, end in job.up:
             number = bisect_right(starts, end + 1.0) - 1
             cut = number >= 0 and abs(starts[number] - end) < 30.0
@@ -170,29 +171,29 @@ class _Record:
                 yield pod.node.name, a, min(b, saved), "kept", ""
                 yield pod.node.name, max(a, saved), b, "redone", cause
 
-    def _stopped(self, job: Any, one: Mapping[str, Any]) -> Iterator[Claim]:
+    def _stopped(self, job: Any, stop: Mapping[str, Any]) -> Iterator[Claim]:
         """Its nodes in one standstill."""
-        start, end, cause = one["start"], one["end"], self._cause(one)
+        start, end, cause = stop["start"], stop["end"], self._cause(stop)
         for pod in job.every:
             until = self._end(job, pod)
             if pod.running <= end < until + 1.0:  # its place stays its own while it waits
-                begin = pod.created if one["cause"] == "resubmission" else start
+                begin = pod.created if stop["cause"] == "resubmission" else start
                 yield pod.node.name, max(start, begin), end, "waiting", cause
             yield pod.node.name, max(start, pod.created), min(end, until), "waiting", cause
 
     def _cause(self, incident: Mapping[str, Any]) -> str:
         """The cause; a job that is moved off a node for its repair was stopped by the fault."""
-        by = [self._by_id[name] for name in incident.get("caused_by", ())]
-        word = str(next((one["cause"] for one in by if one["counts"]), incident["cause"]))
-        unseen = incident.get("visible") is False or (incident.get("ambiguous") and not by)
+        faults = [self._by_id[name] for name in incident.get("caused_by", ())]
+        word = str(next((fault["cause"] for fault in faults if fault["counts"]), incident["cause"]))
+        unseen = incident.get("visible") is False or (incident.get("ambiguous") and not faults)
         return f"({word})" if unseen else _SAME.get(word, word)
 
     def _end(self, job: Any, pod: Any) -> float:
         """When a pod ended, or the next of its place was made."""
         ends = [float(pod.deleted or math.inf), float(pod.ended[0] if pod.ended else math.inf)]
         if id(job) not in self._short:
-            later = [one.created for one in job.every if one.slot == pod.slot]
-            ends += [at for at in later if at > pod.created]
+            later = [other.created for other in job.every if other.slot == pod.slot]
+            ends += [created for created in later if created > pod.created]
         return min(ends)
 
 
@@ -219,12 +220,12 @@ class Row:
 
 def told(document: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     """Node-days by state and cause in a document of `mofa incidents --account`."""
-    found: defaultdict[tuple[str, str], float] = defaultdict(float)
+    node_days: defaultdict[tuple[str, str], float] = defaultdict(float)
     for row in document["account"]["rows"]:
         state = row["state"]
         state = state if state in STATES else "waiting"
-        found[state, row["cause"] if state not in ("kept", "idle") else ""] += row["node_days"]
-    return dict(found)
+        node_days[state, row["cause"] if state not in ("kept", "idle") else ""] += row["node_days"]
+    return dict(node_days)
 
 
 def scored(scenario: str, true: By, ours: By) -> list[Row]:
@@ -238,7 +239,7 @@ def scored(scenario: str, true: By, ours: By) -> list[Row]:
     whole = sum(losses.values())
     rows += [
         Row(scenario=scenario, what=f"lost to {cause}", true=time, told=seen.get(cause, 0.0))
-        for cause, time in sorted(losses.items(), key=lambda one: -one[1])
+        for cause, time in sorted(losses.items(), key=lambda loss: -loss[1])
         if time > LARGE * whole and not cause.startswith("(")
     ]
     return rows
@@ -250,19 +251,19 @@ def _sum(by: By, state: str = "") -> float:
 
 def _losses(by: By) -> dict[str, float]:
     """Lost node-days by cause."""
-    found: defaultdict[str, float] = defaultdict(float)
+    lost: defaultdict[str, float] = defaultdict(float)
     for (state, cause), time in by.items():
         if state not in ("kept", "idle"):
-            found[cause] += time
-    return dict(found)
+            lost[cause] += time
+    return dict(lost)
 
 
 def read(answers: Iterable[Path]) -> dict[str, Mapping[str, Any]]:
     """Answers by the name of their file."""
-    found = {}
+    documents = {}
     for path in answers:
         document = json.loads(path.read_text(encoding="utf-8"))
         if "account" not in document:
             raise BadFile(str(path), "has no account; write it by mofa incidents --account -o json")
-        found[path.stem] = document
-    return found
+        documents[path.stem] = document
+    return documents

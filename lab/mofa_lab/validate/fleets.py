@@ -58,10 +58,10 @@ class _System:
 
 def fleet_scores(folder: str) -> list[FleetScore]:
     """Scores of every fleet of a folder with `fleets.toml` and `failures.csv`."""
-    found, plain = _fleets(Path(folder)), _plain(Path(folder) / "plain.csv")
+    fleets, plain = _fleets(Path(folder)), _plain(Path(folder) / "plain.csv")
     return [
         _score(name, systems, ahead, plain.get((name, ahead), ()))
-        for name, systems in found.items()
+        for name, systems in fleets.items()
         for ahead in AHEAD
     ]
 
@@ -69,7 +69,7 @@ def fleet_scores(folder: str) -> list[FleetScore]:
 def daily_counts(folder: str) -> dict[str, list[NDArray[Any]]]:
     """Failures a day of each system, by fleet; fleets that are counted by week are left out."""
     return {
-        fleet: [one.failures for one in systems if one.span == 1]
+        fleet: [system.failures for system in systems if system.span == 1]
         for fleet, systems in _fleets(Path(folder)).items()
     }
 
@@ -78,8 +78,8 @@ def _fleets(folder: Path) -> dict[str, list[_System]]:
     try:
         return _read(folder)
     except (KeyError, TypeError, ValueError) as error:
-        told = "fleets.toml and failures.csv must agree in fleets, systems and days"
-        raise BadFile(folder, f"{told}: {type(error).__name__} {error}") from error
+        right = "fleets.toml and failures.csv must agree in fleets, systems and days"
+        raise BadFile(folder, f"{right}: {type(error).__name__} {error}") from error
 
 
 def _read(folder: Path) -> dict[str, list[_System]]:
@@ -89,10 +89,10 @@ def _read(folder: Path) -> dict[str, list[_System]]:
         counts.setdefault((row["fleet"], row["system"]), {})[int(row["day"])] = int(row["failures"])
     return {
         fleet: [
-            _system(told["span_days"], one["days"], one["nodes"], counts[fleet, name])
-            for name, one in told["systems"].items()
+            _system(fields["span_days"], system["days"], system["nodes"], counts[fleet, name])
+            for name, system in fields["systems"].items()
         ]
-        for fleet, told in about.items()
+        for fleet, fields in about.items()
     }
 
 
@@ -102,11 +102,11 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 def _plain(file: Path) -> dict[tuple[str, int], list[tuple[float, float]]]:
     """Mean width and log score of simple laws, forecast from the same days, by fleet and length."""
-    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    by_fleet: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for _, row in _rows(file) if file.exists() else ():
-        one = float(row["width"]), float(row["log_score"])
-        found.setdefault((row["fleet"], int(row["days"])), []).append(one)
-    return found
+        figures = float(row["width"]), float(row["log_score"])
+        by_fleet.setdefault((row["fleet"], int(row["days"])), []).append(figures)
+    return by_fleet
 
 
 def _system(span: int, days: int, nodes: Any, counts: dict[int, int]) -> _System:
@@ -121,12 +121,12 @@ def _system(span: int, days: int, nodes: Any, counts: dict[int, int]) -> _System
 def _score(
     fleet: str, systems: list[_System], ahead: int, plain: Sequence[tuple[float, float]]
 ) -> FleetScore:
-    made = np.array([row for one in systems for row in _forecasts(one, ahead)])
-    covered, width, log = made.mean(axis=0)
+    figures = np.array([row for system in systems for row in _forecasts(system, ahead)])
+    covered, width, log = figures.mean(axis=0)
     return FleetScore(
         fleet=fleet,
         days=ahead,
-        forecasts=len(made),
+        forecasts=len(figures),
         covered=float(covered),
         width=float(width),
         plain_width=min((width for width, _ in plain), default=None),
@@ -135,23 +135,24 @@ def _score(
     )
 
 
-def _forecasts(one: _System, ahead: int) -> Iterator[tuple[float, float, float]]:
+def _forecasts(system: _System, ahead: int) -> Iterator[tuple[float, float, float]]:
     """For each forecast: whether its band held, its width, and its log score."""
-    step = ahead // one.span
-    for origin in range(FIRST // one.span, len(one.failures) - step + 1, step):
-        if not one.failures[:origin].any():
+    step = ahead // system.span
+    for origin in range(FIRST // system.span, len(system.failures) - step + 1, step):
+        if not system.failures[:origin].any():
             continue
-        said = mixture(
-            np.full(origin, float(one.span)),
-            one.exposure[:origin],
-            one.failures[:origin],
+        mixed = mixture(
+            np.full(origin, float(system.span)),
+            system.exposure[:origin],
+            system.failures[:origin],
             ahead=ahead,
         )
-        exposure = float(one.exposure[origin : origin + step].sum())
-        came = int(one.failures[origin : origin + step].sum())
-        band = outlook(said, ahead, exposure)
+        exposure = float(system.exposure[origin : origin + step].sum())
+        came = int(system.failures[origin : origin + step].sum())
+        band = outlook(mixed, ahead, exposure)
         chance = (
-            np.exp(log_chance(came, exposure, said.shape, said.scale, said.spread)) @ said.weight
+            np.exp(log_chance(came, exposure, mixed.shape, mixed.scale, mixed.spread))
+            @ mixed.weight
         )
         yield (
             float(band.lower <= came <= band.upper),

@@ -94,17 +94,17 @@ def digest(content: Mapping[str, Any]) -> str:
 
 def forecast_of(path: Path | str, today: date | None = None) -> dict[str, Any]:
     """The forecast of a file of questions, as it stands today."""
-    given = from_json(read_text(path), path)
-    rows = given.get("questions") if isinstance(given, Mapping) else None
+    document = from_json(read_text(path), path)
+    rows = document.get("questions") if isinstance(document, Mapping) else None
     if not isinstance(rows, list) or not rows:
         raise BadFile(path, "must hold an object with `name` and a list of `questions`")
     names = [str(row.get("id") or "") if isinstance(row, Mapping) else "" for row in rows]
     if len(set(names)) < len(names) or "" in names:
         raise BadFile(path, "every question needs an `id` of its own")
-    publishers = given.get("publishers", [])
-    if not isinstance(publishers, list) or not all(isinstance(one, str) for one in publishers):
+    publishers = document.get("publishers", [])
+    if not isinstance(publishers, list) or not all(isinstance(name, str) for name in publishers):
         raise BadValue("publishers", publishers, "give a list of names, as cases have them")
-    about = Record({name: value for name, value in given.items() if name != "questions"})
+    about = Record({name: value for name, value in document.items() if name != "questions"})
     runs = measured_runs()
     content = {
         "name": about.text("name"),
@@ -130,19 +130,19 @@ def _prediction(row: Mapping[str, Any], position: int) -> dict[str, Any]:
     """One question with what is predicted of it."""
     case = _job(row, position)
     cluster = replace(case.cluster, calibration=shipped(case.key))
-    found = estimate(case.workload, cluster, case.strategy)
-    estimated = float(found.footprint.estimated)
-    here = replace(
+    priced = estimate(case.workload, cluster, case.strategy)
+    estimated = float(priced.footprint.estimated)
+    place = replace(
         coordinates(case.workload, case.cluster, case.strategy, estimated),
         stack=case.key.stack,
         publisher=case.publisher,
     )
     runs = measured_runs()
-    step, peak = float(found.step_time), float(np.max(found.footprint.peak))
+    step, peak = float(priced.step_time), float(np.max(priced.footprint.peak))
     limit = float(device_memory_limit(cluster))
-    bands = {name: band_of(runs, here, name) for name in ("step", "memory")}
-    room = odds_of(runs, [here]).below("memory", limit / peak)
-    host = float(np.max(found.footprint.host)) <= host_memory_limit(cluster)
+    bands = {name: band_of(runs, place, name) for name in ("step", "memory")}
+    room = odds_of(runs, [place]).below("memory", limit / peak)
+    host = float(np.max(priced.footprint.host)) <= host_memory_limit(cluster)
     return {
         "question": dict(row),
         "step_s": _rounded(step),
@@ -202,15 +202,15 @@ def results_of(path: Path | str, content: Mapping[str, Any]) -> dict[str, dict[s
     takes them, or cases of the lab.
     """
     asked = {job["question"]["id"]: job["question"] for job in content["jobs"]}
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     for values in read(path)[0]:
         name = values.get("id") if isinstance(values, Mapping) else None
         if name in asked:
             try:
-                found[str(name)] = _measured(values, _job(asked[name]))
+                results[str(name)] = _measured(values, _job(asked[name]))
             except InputError as error:
                 raise BadFile(path, f"{name}: {error}") from None
-    return found
+    return results
 
 
 def _measured(values: Mapping[str, Any], asked: Case) -> dict[str, Any]:
@@ -240,7 +240,7 @@ def _measured(values: Mapping[str, Any], asked: Case) -> dict[str, Any]:
 
 def _require_same_job(case: Case, asked: Case) -> None:
     """Refuse a run of another job than the one that was asked about."""
-    for name, one, other in (
+    for name, value, other in (
         ("gpus", int(case.cluster.gpus), int(asked.cluster.gpus)),
         ("gpu", case.cluster.device.name, asked.cluster.device.name),
         ("global_batch", case.workload.training.global_batch, asked.workload.training.global_batch),
@@ -251,8 +251,8 @@ def _require_same_job(case: Case, asked: Case) -> None:
         ),
         ("strategy", format_strategy(case.strategy), format_strategy(asked.strategy)),
     ):
-        if one != other:
-            raise BadValue(name, one, f"the forecast is of {other}")
+        if value != other:
+            raise BadValue(name, value, f"the forecast is of {other}")
 
 
 def outcomes_of(
@@ -261,19 +261,19 @@ def outcomes_of(
     """Forecast jobs whose results are known."""
     outcomes_known = []
     for job in content["jobs"]:
-        found = results.get(job["question"]["id"])
-        if found is None:
+        result = results.get(job["question"]["id"])
+        if result is None:
             continue
-        step = found.get("step_s")
+        step = result.get("step_s")
         outcomes_known.append(
             ForecastOutcome(
                 id=job["question"]["id"],
                 predicted_s=job["step_s"],
                 measured_s=step,
                 inside=_inside(step, job["step_band_s"]),
-                memory_inside=_inside(found.get("memory_gib"), job["memory_band_gib"]),
+                memory_inside=_inside(result.get("memory_gib"), job["memory_band_gib"]),
                 fits=job["fits"],
-                trained=bool(found["trained"]),
+                trained=bool(result["trained"]),
             )
         )
     return outcomes_known
@@ -289,11 +289,11 @@ def scores(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome]) -> d
     """
     from scipy.stats import binomtest
 
-    errors = [abs(one.error) for one in outcomes if one.error is not None]
-    inside = [one.inside for one in outcomes if one.inside is not None]
-    memory = [one.memory_inside for one in outcomes if one.memory_inside is not None]
-    said = np.array([one.fits for one in outcomes])
-    trained = np.array([one.trained for one in outcomes], dtype=float)
+    errors = [abs(outcome.error) for outcome in outcomes if outcome.error is not None]
+    inside = [outcome.inside for outcome in outcomes if outcome.inside is not None]
+    memory = [outcome.memory_inside for outcome in outcomes if outcome.memory_inside is not None]
+    chances = np.array([outcome.fits for outcome in outcomes])
+    trained = np.array([outcome.trained for outcome in outcomes], dtype=float)
     return {
         "jobs": len(content["jobs"]),
         "scored": len(outcomes),
@@ -306,26 +306,26 @@ def scores(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome]) -> d
         else None,
         "memory_scored": len(memory),
         "memory_inside": sum(memory),
-        "fits_reliability": _reliability(said, trained),
-        "fits_said": float(said.mean()) if len(outcomes) else None,
+        "fits_reliability": _reliability(chances, trained),
+        "fits_said": float(chances.mean()) if len(outcomes) else None,
         "fits_was": float(trained.mean()) if len(outcomes) else None,
-        "fits_brier": float(np.mean((said - trained) ** 2)) if len(outcomes) else None,
+        "fits_brier": float(np.mean((chances - trained) ** 2)) if len(outcomes) else None,
     }
 
 
-def _reliability(said: Array, trained: Array) -> list[dict[str, Any]]:
+def _reliability(chances: Array, trained: Array) -> list[dict[str, Any]]:
     """Chances to fit in three classes: what was said of each on average, and how many of
     them trained.
     """
-    which = np.digitize(said, LIKELY)
+    class_of_job = np.digitize(chances, LIKELY)
     return [
         {
-            "said": float(said[which == place].mean()),
-            "was": float(trained[which == place].mean()),
-            "jobs": int((which == place).sum()),
+            "said": float(chances[class_of_job == place].mean()),
+            "was": float(trained[class_of_job == place].mean()),
+            "jobs": int((class_of_job == place).sum()),
         }
         for place in range(len(LIKELY) + 1)
-        if (which == place).any()
+        if (class_of_job == place).any()
     ]
 
 

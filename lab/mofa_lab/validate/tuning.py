@@ -133,20 +133,20 @@ def runs_of(path: Path | str) -> tuple[list[TuningRun], list[dict[str, str]]]:
         rows = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadFile(str(path), str(error)) from None
-    found, refused = list[TuningRun](), list[dict[str, str]]()
+    runs, refused = list[TuningRun](), list[dict[str, str]]()
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadFile(str(path), "it must be a list of runs, each with its fields by name")
-    for number, given in enumerate(rows, start=1):
-        row = {field: value for field, value in given.items() if value is not None}
+    for number, fields in enumerate(rows, start=1):
+        row = {field: value for field, value in fields.items() if value is not None}
         name = str(row.get("id", f"run {number}"))
         if absent := [field for field in NEEDED if field not in row]:
             refused.append({"id": name, "reason": f"it must give {', '.join(absent)}"})
             continue
         try:
-            found.append(_run(row))
+            runs.append(_run(row))
         except InputError as error:
             refused.append({"id": name, "reason": str(error)})
-    return found, refused
+    return runs, refused
 
 
 def _run(row: Mapping[str, Any]) -> TuningRun:
@@ -285,27 +285,27 @@ def regrets(runs: Sequence[TuningRun], unseen: Mapping[str, float]) -> list[dict
             settings = [run.row.get(name) for name in ("device_preset", "gpus", "compile")]
             key = f"{settings} {run.case.workload.model.name} {run.case.workload.training}"
             questions.setdefault(key, []).append(run)
-    found = []
-    for some in questions.values():
+    rows = []
+    for group in questions.values():
         layouts: dict[str, list[tuple[float, float]]] = {}
-        for run in some:
+        for run in group:
             measured = run.row["step_seconds"]
             error = unseen.get(run.row["id"])
-            said = float(run.priced().step_time) if error is None else measured * (1.0 + error)
-            layouts.setdefault(format_strategy(run.layout), []).append((said, measured))
+            predicted = float(run.priced().step_time) if error is None else measured * (1.0 + error)
+            layouts.setdefault(format_strategy(run.layout), []).append((predicted, measured))
         if len(layouts) < 2:
             continue
-        steps = [tuple(np.median(one, axis=0).tolist()) for one in layouts.values()]
-        row = some[0].row
-        found.append(
+        steps = [tuple(np.median(times, axis=0).tolist()) for times in layouts.values()]
+        row = group[0].row
+        rows.append(
             {
                 "question": f"{row['model']} {row['method']} on {row['gpus']} {row['device_preset']}",
                 "layouts": len(layouts),
-                "runs": len(some),
+                "runs": len(group),
                 "regret": min(steps)[1] / min(measured for _, measured in steps) - 1.0,
             }
         )
-    return found
+    return rows
 
 
 def tuning_scores(path: Path | str) -> dict[str, Any]:
@@ -332,11 +332,11 @@ def tuning_scores(path: Path | str) -> dict[str, Any]:
                 "out_of_memory": _out_of_memory(run, memory) if "memory" in row["use"] else None,
             }
         )
-    groups = {"adapters": [one for one in rows if one["method"] != "full"]}
-    for one in rows:
-        groups.setdefault(f"{one['round']}, {one['method']}", []).append(one)
+    groups = {"adapters": [figures for figures in rows if figures["method"] != "full"]}
+    for figures in rows:
+        groups.setdefault(f"{figures['round']}, {figures['method']}", []).append(figures)
     return {
-        "groups": [{"runs": name, **_figures(some)} for name, some in groups.items()],
+        "groups": [{"runs": name, **_figures(group)} for name, group in groups.items()],
         "regret": regrets(runs, unseen),
         "cases": rows,
         "unsupported": refused,
@@ -376,15 +376,15 @@ def _chance_to_fit(run: TuningRun, footprint: Footprint) -> float:
 
 
 def _figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
-    found: dict[str, float | int | None] = {"n": len(rows)}
+    figures: dict[str, float | int | None] = {"n": len(rows)}
     for name in ("step", "left_out", "memory"):
-        errors = np.abs([one[name] for one in rows if one[name] is not None])
-        found[f"{name}_median"] = float(np.median(errors)) if errors.size else None
-        found[f"{name}_p90"] = float(np.quantile(errors, 0.9)) if errors.size else None
-    held = [one["in_band"] for one in rows if one["in_band"] is not None]
-    found["in_band"] = sum(held) / len(held) if held else None
-    found["below_nine_tenths"] = sum(one["chance_to_fit"] < _SURE for one in rows)
-    found["said_not_to_fit"] = sum(not one["fits"] for one in rows)
-    devices = [one["out_of_memory"] for one in rows if one["out_of_memory"] is not None]
-    found |= {"devices": len(devices), "out_of_memory": sum(devices)}
-    return found
+        errors = np.abs([row[name] for row in rows if row[name] is not None])
+        figures[f"{name}_median"] = float(np.median(errors)) if errors.size else None
+        figures[f"{name}_p90"] = float(np.quantile(errors, 0.9)) if errors.size else None
+    held = [row["in_band"] for row in rows if row["in_band"] is not None]
+    figures["in_band"] = sum(held) / len(held) if held else None
+    figures["below_nine_tenths"] = sum(row["chance_to_fit"] < _SURE for row in rows)
+    figures["said_not_to_fit"] = sum(not row["fits"] for row in rows)
+    devices = [row["out_of_memory"] for row in rows if row["out_of_memory"] is not None]
+    figures |= {"devices": len(devices), "out_of_memory": sum(devices)}
+    return figures
