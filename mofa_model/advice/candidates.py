@@ -402,12 +402,12 @@ def searched(request: Request, advance: Callable[[float], None]) -> list[Trainer
     memory of which nobody spoke is missing, it is taken for as large as needed. Where nothing fits
     anywhere, the only result is that of the trainer that is nearest to fitting.
     """
-    found = _searched(request, advance)
-    if not found[0].candidates and found[0].ranking.rejected.get(Rejection.OUT_OF_HOST_MEMORY):
+    results = _searched(request, advance)
+    if not results[0].candidates and results[0].ranking.rejected.get(Rejection.OUT_OF_HOST_MEMORY):
         roomy = _with_room_in_hosts(request)
         if roomy is not request and (other := _searched(roomy, advance))[0].candidates:
             return other
-    return found
+    return results
 
 
 def _with_room_in_hosts(request: Request) -> Request:

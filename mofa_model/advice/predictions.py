@@ -547,9 +547,9 @@ def _predicted(
     )
 
 
-def _together(one: float, other: float) -> float:
+def _together(bound: float, other: float) -> float:
     """One bound as a factor, from the bounds of two independent errors. [1]"""
-    return math.exp(math.hypot(math.log(max(1.0, one)), math.log(max(1.0, other))))
+    return math.exp(math.hypot(math.log(max(1.0, bound)), math.log(max(1.0, other))))
 
 
 def basis(request: Request, priced_layout: PricedLayout, predictions: Predicted) -> Basis:

@@ -203,11 +203,11 @@ class Expander:
         in brackets.
         """
         current = list[Traced]()
-        some = False
+        is_begun = False
         for piece in self._pieces(word.get("Parts") or (), quoted=False):
             if piece.quoted:
                 current.append(piece.value)
-                some = some or not piece.ends or bool(piece.value.text)
+                is_begun = is_begun or not piece.ends or bool(piece.value.text)
             else:
                 text, start, open_ = piece.value, 0, 0
                 for at, sign in enumerate(text.text):
@@ -218,13 +218,13 @@ class Expander:
                     if sign in BLANKS and not open_:
                         if at > start or current:
                             yield joined((*current, text.slice(start, at)))
-                        current, start, some = [], at + 1, False
+                        current, start, is_begun = [], at + 1, False
                 if start < len(text.text):
                     current.append(text.slice(start))
-            if piece.ends and (some or current):
+            if piece.ends and (is_begun or current):
                 yield joined(current)
-                current, some = [], False
-        if current or some:
+                current, is_begun = [], False
+        if current or is_begun:
             yield joined(current)
 
     def _pieces(self, parts: Iterable[Any], *, quoted: bool) -> Iterator[_Piece]:

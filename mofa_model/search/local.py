@@ -74,15 +74,17 @@ class LocalShapes:
 
     def __init__(self, workload: Workload, cluster: Cluster, table: Rows) -> None:
         self._workload, self._cluster = workload, cluster
-        self._some = bool(np.any(table["chunk_layers"]))  # not all layers of a stage run in chunks
+        self._has_chunks = bool(
+            np.any(table["chunk_layers"])
+        )  # not all layers of a stage run in chunks
         self.position = groups([table["mode"], *(table[name] for name in LOCAL)])
         """The local shape of every row."""
         first = row_of_each(self.position)
         # `groups` goes by the first column first: one mode stands behind the other.
         self._shapes = [
-            varied(Strategy(), **{name: table[name][some] for name in LOCAL}, context_mode=mode)
-            for at, mode in enumerate(ContextMode)
-            if len(some := first[table["mode"][first] == at])
+            varied(Strategy(), **{name: table[name][rows] for name in LOCAL}, context_mode=mode)
+            for number, mode in enumerate(ContextMode)
+            if len(rows := first[table["mode"][first] == number])
         ]
         """One family for each mode of context parallelism: it changes the messages of blocks."""
         self._priced: dict[Hashable, Any] = {}
@@ -132,7 +134,7 @@ class LocalShapes:
         known = self._once(WORK_FEATURES, work, self._works)
         stored, many = self._every_stored(work) if work.offload else None, len(w.model.kinds)
         layers = layer_times(w, c, work, known[:many], stored and stored[:many])
-        if self._some:
+        if self._has_chunks:
             whole = varied(work, chunks=1)
             layers += layer_times(w, c, whole, known[many:], stored and stored[many:])
         rows = [*(getattr(layer, name) for layer in layers for name in _SUMS), self._head]
@@ -145,7 +147,7 @@ class LocalShapes:
         w, c, parts = self._workload, self._cluster, []
         for family, blocks, whole_blocks in self._families:
             works = layer_works(w, c, varied(family, **features), blocks)
-            if self._some:
+            if self._has_chunks:
                 whole = varied(family, chunks=1, **features)
                 works += layer_works(w, c, whole, whole_blocks)
             parts.append(works)
@@ -157,7 +159,7 @@ class LocalShapes:
         for family, *_ in self._families:
             work = varied(family, **features)
             layers = stored_layers(self._workload, constants, work)
-            if self._some:
+            if self._has_chunks:
                 layers += stored_layers(self._workload, constants, varied(work, chunks=1))
             parts.append(layers)
         sizes = [len(family) for family, *_ in self._families]
@@ -181,7 +183,7 @@ class LocalShapes:
             (
                 _together(family),
                 self._blocks(family),
-                self._blocks(family, chunks=1) if self._some else (),
+                self._blocks(family, chunks=1) if self._has_chunks else (),
             )
             for family in families
         ]

@@ -223,7 +223,11 @@ def _ruled_out(
     for first, second in framework.apart:
         (own, is_first), (other, is_second) = _WORDS[first], _WORDS[second]
         if own == axis and is_first(value):
-            out |= {(other, at) for at, one in enumerate(axes[other]) if is_second(one)}
+            out |= {
+                (other, position)
+                for position, option in enumerate(axes[other])
+                if is_second(option)
+            }
     return frozenset(out)
 
 
@@ -271,8 +275,8 @@ def _sorts(
     """The sort of each shape: those of one sort are idle and violated alike, [rows]."""
     against = (bad for values in violations.values() for value in values for _, bad in value)
     masks = {id(mask): mask for mask in (*idle.values(), *against) if np.ndim(mask)}
-    told = [mask for mask in masks.values() if mask.any() and not mask.all()]
-    columns: list[NDArray[Any]] = [np.zeros(shapes), *told]
+    differing = [mask for mask in masks.values() if mask.any() and not mask.all()]
+    columns: list[NDArray[Any]] = [np.zeros(shapes), *differing]
     return groups(columns)
 
 
@@ -344,13 +348,13 @@ def _in_bundle(
     for axis in FEATURES:
         name = axis.name
         left //= bundle.size(name, axes[name])
-        found = ruling(name, bundle.only.get(name), tuple(bundle.barred.get(name, {}).items()))
-        for reason, gone in found.fallen:
+        rules = ruling(name, bundle.only.get(name), tuple(bundle.barred.get(name, {}).items()))
+        for reason, gone in rules.fallen:
             rejected[reason] += int(strategies[gone].sum()) * left
-        if found.worse is not None:
-            pruned[name] += int(strategies[found.worse].sum()) * left
-        strategies *= found.allowed.sum(axis=0)
-        allowed[name] = found.allowed
+        if rules.worse is not None:
+            pruned[name] += int(strategies[rules.worse].sum()) * left
+        strategies *= rules.allowed.sum(axis=0)
+        allowed[name] = rules.allowed
     return allowed
 
 

@@ -84,8 +84,12 @@ class Cluster:
         A plain `get … -o json` of the administrator is answered here, without a process: tests ask
         it all the time.
         """
-        if as_ is None and (found := self._got([str(one) for one in arguments])) is not None:
-            return found
+        if (
+            as_ is None
+            and (answer := self._answer_to_get([str(argument) for argument in arguments]))
+            is not None
+        ):
+            return answer
         # kubectl remembers what a server serves: by default for all clusters that ever had this
         # port.
         options = [
@@ -93,7 +97,7 @@ class Cluster:
             f"--cache-dir={self.folder / 'kubectl'}",
         ]
         done = subprocess.run(
-            [str(self._program), *options, *(str(one) for one in arguments)],
+            [str(self._program), *options, *(str(argument) for argument in arguments)],
             input=input or "", capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -104,9 +108,9 @@ class Cluster:
         """Server-side apply of files and objects, in this order; an object that is refused
         is `Refused`.
         """
-        for one in manifests:
-            if isinstance(one, dict):
-                self._apply(one)
+        for manifest in manifests:
+            if isinstance(manifest, dict):
+                self._apply(manifest)
             else:
                 self.kubectl(
                     "apply",
@@ -114,7 +118,7 @@ class Cluster:
                     "--force-conflicts",
                     f"--field-manager={MANAGER}",
                     "-f",
-                    one,
+                    manifest,
                 )
 
     def delete(
@@ -141,8 +145,8 @@ class Cluster:
         the operator.
         """
         for path, resource in self._held():
-            found = self._client.items(f"{path}/{resource}") or ()
-            for namespace in {one["metadata"]["namespace"] for one in found} - OWN:
+            objects = self._client.items(f"{path}/{resource}") or ()
+            for namespace in {item["metadata"]["namespace"] for item in objects} - OWN:
                 self._delete(f"{path}/namespaces/{namespace}/{resource}")
 
     def _held(self) -> set[tuple[str, str]]:
@@ -150,11 +154,11 @@ class Cluster:
         without events.
         """
         return {
-            (path, told["resource"])
-            for path, told in self._kinds.values()
-            if told["scope"] == "Namespaced"
-            and "deletecollection" in told["verbs"]
-            and told["resource"] != "events"
+            (path, kind["resource"])
+            for path, kind in self._kinds.values()
+            if kind["scope"] == "Namespaced"
+            and "deletecollection" in kind["verbs"]
+            and kind["resource"] != "events"
         }
 
     def _delete(self, path: str, labels: str = "", fields: str = "") -> None:
@@ -168,7 +172,7 @@ class Cluster:
         failed = 0
         while page is not None:
             try:
-                said = self._client.ask(
+                answer = self._client.ask(
                     "DELETE", f"{path}?{chosen}&continue={quote(page)}", options
                 )
             except LocalStackError as error:
@@ -179,11 +183,11 @@ class Cluster:
                     raise
                 page = ""  # from the start: what is gone is in no page
             else:
-                page = said["metadata"].get("continue") or None
+                page = answer["metadata"].get("continue") or None
 
     def await_served(self, *definitions: dict[str, Any]) -> None:
         """Wait until what these CustomResourceDefinitions define is served."""
-        names = {one["metadata"]["name"] for one in definitions}
+        names = {definition["metadata"]["name"] for definition in definitions}
         end = time.monotonic() + SERVED
         while not names <= self._established():
             if time.monotonic() > end:
@@ -255,9 +259,9 @@ class Cluster:
         """
         if kind not in self._kinds:
             self._kinds.update(self._client.resources())
-        path, told = self._kinds[kind]
-        within = f"/namespaces/{namespace}" if told["scope"] == "Namespaced" and namespace else ""
-        return f"{path}{within}/{told['resource']}" + (f"/{name}" if name else "")
+        path, entry = self._kinds[kind]
+        within = f"/namespaces/{namespace}" if entry["scope"] == "Namespaced" and namespace else ""
+        return f"{path}{within}/{entry['resource']}" + (f"/{name}" if name else "")
 
     def _apply(self, body: dict[str, Any]) -> None:
         metadata = body["metadata"]
@@ -269,19 +273,19 @@ class Cluster:
     def _established(self) -> set[str]:
         """Names of definitions that are served; none while a busy API server does not answer."""
         try:
-            found = self._client.items(self._path("customresourcedefinitions", "")) or ()
+            definitions = self._client.items(self._path("customresourcedefinitions", "")) or ()
         except Refused:
             raise
         except LocalStackError:
             return set()
         return {
-            one["metadata"]["name"]
-            for one in found
-            for told in one.get("status", {}).get("conditions") or ()
-            if (told["type"], told["status"]) == ("Established", "True")
+            definition["metadata"]["name"]
+            for definition in definitions
+            for condition in definition.get("status", {}).get("conditions") or ()
+            if (condition["type"], condition["status"]) == ("Established", "True")
         }
 
-    def _got(self, arguments: list[str]) -> str | None:
+    def _answer_to_get(self, arguments: list[str]) -> str | None:
         """The answer to `get KIND [NAME] [-n NAMESPACE | -A] -o json`, without a process; None for
         other words, and for errors, which kubectl then tells.
         """

@@ -40,7 +40,7 @@ _COLORS: Final = (
 )  # fmt: skip
 
 
-def write(found: CampaignResult, folder: Path) -> list[str]:
+def write(result: CampaignResult, folder: Path) -> list[str]:
     """Draw every plot into a folder; the result is the names of the files."""
     import matplotlib as mpl
 
@@ -51,7 +51,7 @@ def write(found: CampaignResult, folder: Path) -> list[str]:
     names = []
     with plt.rc_context(_STYLE):  # type: ignore[arg-type]
         for name, draw in PLOTS.items():
-            figure = draw(found)
+            figure = draw(result)
             figure.savefig(folder / name, metadata={"Date": None}, bbox_inches="tight", dpi=110)
             plt.close(figure)
             names.append(name)
@@ -70,18 +70,18 @@ def _against(key: Callable[[FitRow], str]) -> Callable[[CampaignResult], Figure]
     the run.
     """
 
-    def draw(found: CampaignResult) -> Figure:
-        part = found.time
+    def draw(result: CampaignResult) -> Figure:
+        part = result.time
         figure, axes = _panels(3)
         for ax, name in zip(axes, SETS, strict=True):
             values = left_out_values(part, name)
             rows = [i for i, row in enumerate(part.evidence.rows) if _is_step(row, name)]
             kinds = sorted({key(part.evidence.rows[i]) for i in rows})
             for number, kind in enumerate(kinds):
-                here = [i for i in rows if key(part.evidence.rows[i]) == kind]
+                of_kind = [i for i in rows if key(part.evidence.rows[i]) == kind]
                 measured, predicted = (
-                    np.exp(part.evidence.measured[here]),
-                    np.exp(values[here]),
+                    np.exp(part.evidence.measured[of_kind]),
+                    np.exp(values[of_kind]),
                 )
                 color = _COLORS[number % len(_COLORS)]
                 ax.scatter(
@@ -116,17 +116,17 @@ def _diagonal(ax: Axes, values: Any) -> None:
         ax.plot(ends, factor * ends, color="#222222", lw=0.4, ls=":")
 
 
-def _residuals(found: CampaignResult) -> Figure:
+def _residuals(result: CampaignResult) -> Figure:
     """Histogram of errors, with the publisher or the group left out and in-sample."""
     figure, axes = _panels(3, height=2.6)
     edges = np.linspace(-0.5, 0.5, 51).tolist()
     for ax, name in zip(axes, SETS, strict=True):
-        told: Mapping[str, Any] = {
-            "left out": left_out_values(found.time, name),
-            "fitted": found.time.values,
+        by_fit: Mapping[str, Any] = {
+            "left out": left_out_values(result.time, name),
+            "fitted": result.time.values,
         }
-        for number, (label, values) in enumerate(told.items()):
-            inside = [e for e in _step_errors(found.time, values, name) if np.isfinite(e)]
+        for number, (label, values) in enumerate(by_fit.items()):
+            inside = [e for e in _step_errors(result.time, values, name) if np.isfinite(e)]
             clipped = np.clip(inside, edges[0], edges[-1])
             ax.hist(clipped, edges, histtype="step", color=_COLORS[number], lw=1.2, label=label)
         ax.axvline(0, color="#222222", lw=0.6)
@@ -140,20 +140,20 @@ def _step_errors(part: Calibrated, values: Any, name: str) -> list[float]:
     return list(errors(part, values, lambda row: _is_step(row, name)).values())
 
 
-def _regrets(found: CampaignResult) -> Figure:
+def _regrets(result: CampaignResult) -> Figure:
     """Throughput that the pick of each group loses, in-sample and with the group left out."""
     figure, axes = _panels(2, width=5.1, height=3.8)
     for ax, name in zip(axes, ("nanotron", "vtrain"), strict=True):
-        told = {"all runs fitted": regret(found.time, found.time.values, name)["by_group"]}
-        if "group" in found.time.validated:
-            told["group left out"] = regret(found.time, found.time.validated["group"].values, name)[
-                "by_group"
-            ]
-        known = told["all runs fitted"]
+        by_fit = {"all runs fitted": regret(result.time, result.time.values, name)["by_group"]}
+        if "group" in result.time.validated:
+            by_fit["group left out"] = regret(
+                result.time, result.time.validated["group"].values, name
+            )["by_group"]
+        in_sample = by_fit["all runs fitted"]
         groups = sorted(
-            group for group in known if any(losses.get(group) for losses in told.values())
+            group for group in in_sample if any(losses.get(group) for losses in by_fit.values())
         )
-        for number, (label, losses) in enumerate(told.items()):
+        for number, (label, losses) in enumerate(by_fit.items()):
             places = np.arange(len(groups)) + 0.4 * number
             ax.barh(
                 places,
@@ -166,24 +166,24 @@ def _regrets(found: CampaignResult) -> Figure:
             np.arange(len(groups)) + 0.2, [g.split("-", 1)[1] for g in groups], fontsize=5
         )
         ax.set(
-            title=f"{name}: {len(groups)} of {len(known)} groups lose",
+            title=f"{name}: {len(groups)} of {len(in_sample)} groups lose",
             xlabel="throughput lost by the pick [%]",
         )
         ax.legend(frameon=False, fontsize=7)
     return figure
 
 
-def _validated(found: CampaignResult) -> Figure:
+def _validated(result: CampaignResult) -> Figure:
     """Median errors of every subject, cross-validated and in-sample."""
     figure, axes = _panels(1, width=8.0, height=3.6)
     ax, place = axes[0], 0.0
     places, labels = [], []
     for subject in SUBJECTS:
-        part = part_of(found, subject)
-        told = {by: part.validated[by].values for by in subject.by if by in part.validated} | {
+        part = part_of(result, subject)
+        by_fit = {by: part.validated[by].values for by in subject.by if by in part.validated} | {
             "": part.values
         }
-        for number, (by, values) in enumerate(told.items()):
+        for number, (by, values) in enumerate(by_fit.items()):
             sizes = np.abs(list(errors(part, values, subject.chosen).values()))
             if sizes.size:
                 ax.barh(place, 100 * np.median(sizes), 0.8, color=_COLORS[number])
@@ -204,9 +204,11 @@ def _odds(_: CampaignResult) -> Figure:
     figure, (ax,) = _panels(1)
     ax.plot((50, 100), (50, 100), color="#222222", lw=0.6)
     pairs = from_json(read_text(RECORD), RECORD)["pairs"] if RECORD.exists() else {}
-    for number, (stack, found) in enumerate(sorted(pairs.items())):
-        said, was = ([100 * row[name] for row in found["bins"]] for name in ("said", "was"))
-        ax.plot(said, was, "o-", ms=3, lw=1, color=_COLORS[number], label=stack)
+    for number, (stack, figures) in enumerate(sorted(pairs.items())):
+        predicted, observed = (
+            [100 * row[name] for row in figures["bins"]] for name in ("said", "was")
+        )
+        ax.plot(predicted, observed, "o-", ms=3, lw=1, color=_COLORS[number], label=stack)
     ax.set(xlabel="said to be faster with [%]", ylabel="was faster [%]")
     ax.legend(frameon=False, fontsize=7)
     return figure

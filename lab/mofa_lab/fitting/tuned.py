@@ -51,9 +51,9 @@ def tuned_runs(path: Path = TUNED) -> tuple[Tuned, ...]:
     """Every fine-tuning run with a step."""
     if not path.exists():
         return ()
-    runs = [one for one in runs_of(path)[0] if "step" in one.row["use"]]
-    said = left_out(runs)
-    return tuple(Tuned(run, place_of(run), _error(run, said.get(run.row["id"]))) for run in runs)
+    runs = [run for run in runs_of(path)[0] if "step" in run.row["use"]]
+    errors = left_out(runs)
+    return tuple(Tuned(run, place_of(run), _error(run, errors.get(run.row["id"]))) for run in runs)
 
 
 def place_of(run: TuningRun) -> Coordinates:
@@ -62,15 +62,15 @@ def place_of(run: TuningRun) -> Coordinates:
     return replace(at, publisher=run.publisher)
 
 
-def _error(run: TuningRun, said: float | None) -> float:
-    if said is not None:
-        return -math.log1p(said)
+def _error(run: TuningRun, left_out_error: float | None) -> float:
+    if left_out_error is not None:
+        return -math.log1p(left_out_error)
     return math.log(run.row["step_seconds"] / float(run.priced().step_time))
 
 
 def with_tuned(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     """Rows of the table with those of the fine-tuning runs, by name."""
-    return sorted((*rows, *(one.row for one in tuned_runs())), key=lambda row: row["id"])
+    return sorted((*rows, *(run.row for run in tuned_runs())), key=lambda row: row["id"])
 
 
 def groups_left_out(runs: Sequence[Tuned]) -> Iterator[LeftGroup]:
@@ -78,9 +78,9 @@ def groups_left_out(runs: Sequence[Tuned]) -> Iterator[LeftGroup]:
     without the publisher.
     """
     together: dict[tuple[str, ...], list[Tuned]] = {}
-    for one in runs:
-        key = (one.group, one.place.stack, one.place.format, one.place.method)
-        together.setdefault(key, []).append(one)
-    for some in together.values():
-        seen = unseen(measured_runs(), some[0].group)
-        yield group_of(BY, seen, [(one.place, one.error) for one in some])
+    for run in runs:
+        key = (run.group, run.place.stack, run.place.format, run.place.method)
+        together.setdefault(key, []).append(run)
+    for group in together.values():
+        seen = unseen(measured_runs(), group[0].group)
+        yield group_of(BY, seen, [(run.place, run.error) for run in group])

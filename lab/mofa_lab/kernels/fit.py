@@ -72,16 +72,18 @@ def surface(calls: Calls, sheet: Sheet, source: str) -> Surface:
         rows=len(calls.seconds),
         source=source,
     )
-    found = _table(blank, work, calls, sheet)
-    return replace(blank, corrections=np.rint(found * UNIT).reshape(blank.corrections.shape) / UNIT)
+    corrections = _table(blank, work, calls, sheet)
+    return replace(
+        blank, corrections=np.rint(corrections * UNIT).reshape(blank.corrections.shape) / UNIT
+    )
 
 
 def law(work: CallWork, seconds: Floats, sheet: Sheet, halved: int) -> Law:
     """The law nearest to the calls, by robust least squares of logarithms."""
     from scipy.optimize import least_squares
 
-    some = np.linspace(0, len(seconds) - 1, min(len(seconds), LAWFUL)).astype(int)
-    few, logs = _chosen(work, some), np.log(seconds[some])
+    rows = np.linspace(0, len(seconds) - 1, min(len(seconds), LAWFUL)).astype(int)
+    few, logs = _chosen(work, rows), np.log(seconds[rows])
     first = {"start": float(np.min(seconds)), "sharpness": 2.0}
     bounds = dict(BOUNDS)
     if np.any(np.greater(work.flops, 0.0)):
@@ -143,8 +145,8 @@ def _sought(places: Floats, left: Floats, most: int) -> tuple[float, ...]:
         knots = logs[sorted(chosen)]
         hats = np.stack([np.interp(logs, knots, hat) for hat in np.eye(len(knots))], axis=1)
         weight = np.sqrt(calls)
-        found = np.linalg.lstsq(hats * weight[:, None], middles * weight, rcond=None)[0]
-        return float(np.sum(calls * np.abs(hats @ found - middles)))
+        heights = np.linalg.lstsq(hats * weight[:, None], middles * weight, rcond=None)[0]
+        return float(np.sum(calls * np.abs(hats @ heights - middles)))
 
     chosen = [0, len(values) - 1]
     while len(chosen) < most:
@@ -172,34 +174,34 @@ def _table(blank: Surface, work: CallWork, calls: Calls, sheet: Sheet) -> Floats
     bends = _bends(blank.corrections.shape)
     small = ROUNDS.get(calls.operator, ROUND)
     still = SMOOTH * bends.T @ bends + SMALL * np.eye(size)
-    found: Floats = np.zeros(size)
+    corrections: Floats = np.zeros(size)
     for _ in range(PASSES):
-        left = target - np.sum(weight * found[index], axis=0)
+        left = target - np.sum(weight * corrections[index], axis=0)
         squares, sides = _normal(
             index, weight, target, small / np.maximum(np.abs(left), small), size
         )
-        found = np.asarray(np.linalg.solve(squares + still, sides), dtype=float)
+        corrections = np.asarray(np.linalg.solve(squares + still, sides), dtype=float)
     squares += still
     drawn, clean = np.random.default_rng(0), 0
     rows, least = np.zeros((0, size)), np.zeros(0)
     for _ in range(HELD):
-        more, wanted = _shrunk(calls, blank, sheet, found, drawn)
+        more, wanted = _shrunk(calls, blank, sheet, corrections, drawn)
         clean = 0 if len(wanted) else clean + 1
         if clean == CLEAN:
             break
         rows, least = np.concatenate([rows, more]), np.concatenate([least, wanted])
         for _ in range(STEPS):
-            short = rows @ found < least
+            short = rows @ corrections < least
             held = STIFF * rows[short]
-            found = np.asarray(
+            corrections = np.asarray(
                 np.linalg.solve(squares + held.T @ rows[short], sides + held.T @ least[short]),
                 dtype=float,
             )
-    return found
+    return corrections
 
 
 def _shrunk(
-    calls: Calls, blank: Surface, sheet: Sheet, found: Floats, drawn: np.random.Generator
+    calls: Calls, blank: Surface, sheet: Sheet, corrections: Floats, drawn: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Calls of a fresh sample that the table prices less once a size grows, as rows and sides of
     equations: the row times the table must be at least the side.
@@ -215,10 +217,10 @@ def _shrunk(
         gain = np.log2(blank.law.seconds(after, sheet) / blank.law.seconds(before, sheet))
         ends = [_corners(blank, work) for work in (before, after)]
         first, last = (
-            sum(part * found[place] for place, part in zip(*end, strict=True)) for end in ends
+            sum(part * corrections[place] for place, part in zip(*end, strict=True)) for end in ends
         )
         short = np.flatnonzero(last - first + gain < 0.0)
-        change = _dense(ends[1], short, found.size) - _dense(ends[0], short, found.size)
+        change = _dense(ends[1], short, corrections.size) - _dense(ends[0], short, corrections.size)
         rows.append(change / octaves[short, None])
         wanted.append(RISE - gain[short] / octaves[short])
     return np.concatenate(rows), np.concatenate(wanted)
@@ -229,21 +231,21 @@ def _covering(calls: Calls, drawn: np.random.Generator, count: int) -> dict[str,
     its own.
     """
     picked = drawn.integers(len(calls.seconds), size=count)
-    found: dict[str, Floats] = {}
+    sizes: dict[str, Floats] = {}
     for name, values in calls.sizes.items():
         if np.any(values < 1.0):
-            found[name] = values[picked]
+            sizes[name] = values[picked]
             continue
         near = values[picked] * np.exp2(drawn.uniform(-0.5, 0.5, count))
         anywhere = np.exp2(drawn.uniform(np.log2(values.min()), np.log2(values.max()), count))
-        found[name] = (
+        sizes[name] = (
             np.where(np.arange(count) % 2, near, anywhere)
             if name in OPERATORS[calls.operator].slower_with
             else values[picked]
         )
-    if "kv_heads" in found:
-        found["kv_heads"] = np.minimum(found["kv_heads"], found["heads"])
-    return found
+    if "kv_heads" in sizes:
+        sizes["kv_heads"] = np.minimum(sizes["kv_heads"], sizes["heads"])
+    return sizes
 
 
 def _dense(corners: tuple[list[Places], list[Floats]], chosen: Places, size: int) -> Floats:

@@ -46,12 +46,12 @@ def compared(
     files: Iterable[str], left_out: str | None = None, told: Callable[[str], None] = lambda _: None
 ) -> list[KernelComparison]:
     """All calls of the tables beside their predictions."""
-    found = []
+    comparisons = []
     for calls in calls_of(files):
         way = {None: _shipped, "family": _folds, "device": _relative}[left_out]
-        found.append(way(calls))
+        comparisons.append(way(calls))
         told(f"{calls.device} {calls.operator} {calls.form}")
-    return found
+    return comparisons
 
 
 def _shipped(calls: Calls) -> KernelComparison:
@@ -112,38 +112,44 @@ def _none(calls: Calls, reason: str) -> KernelComparison:
     )
 
 
-def document(found: Sequence[KernelComparison]) -> dict[str, Any]:
+def document(comparisons: Sequence[KernelComparison]) -> dict[str, Any]:
     """Summary and cases, as `mofa validate kernels` answers them."""
     cases: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []
-    for one in found:
-        op = f"{one.calls.operator} {one.calls.form}"
+    for comparison in comparisons:
+        op = f"{comparison.calls.operator} {comparison.calls.form}"
         rows = zip(
-            one.calls.ids.tolist(), one.predicted.tolist(), one.calls.seconds.tolist(), strict=True
+            comparison.calls.ids.tolist(),
+            comparison.predicted.tolist(),
+            comparison.calls.seconds.tolist(),
+            strict=True,
         )
         for name, predicted, measured in rows:
-            case = {"id": name, "device": one.calls.device, "op": op}
+            case = {"id": name, "device": comparison.calls.device, "op": op}
             if np.isnan(predicted):
-                missing.append(case | {"reason": one.reason})
+                missing.append(case | {"reason": comparison.reason})
             else:
                 cases.append(case | {"predicted_s": predicted, "measured_s": measured})
     groups = [
         {"device": device, "op": op, **spread}
-        for (device, op), spread in sorted(grouped(found).items())
+        for (device, op), spread in sorted(grouped(comparisons).items())
     ]
     return {
-        "summary": {**_spread(np.concatenate([_errors(one) for one in found])), "groups": groups},
+        "summary": {
+            **_spread(np.concatenate([_errors(comparison) for comparison in comparisons])),
+            "groups": groups,
+        },
         "cases": cases,
         "unsupported": missing,
     }
 
 
-def grouped(found: Sequence[KernelComparison]) -> Mapping[tuple[str, str], dict[str, Any]]:
+def grouped(comparisons: Sequence[KernelComparison]) -> Mapping[tuple[str, str], dict[str, Any]]:
     """Errors by device and group of operators."""
     parts: dict[tuple[str, str], list[Floats]] = {}
-    for one in found:
-        for group, rows in _groups(one.calls):
-            parts.setdefault((one.calls.device, group), []).append(_errors(one, rows))
+    for comparison in comparisons:
+        for group, rows in _groups(comparison.calls):
+            parts.setdefault((comparison.calls.device, group), []).append(_errors(comparison, rows))
     joined = {key: np.concatenate(errors) for key, errors in parts.items()}
     return {key: _spread(errors) for key, errors in joined.items() if len(errors)}
 
@@ -179,8 +185,8 @@ def _groups(calls: Calls) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         yield calls.operator, whole
 
 
-def _errors(one: KernelComparison, rows: NDArray[np.bool_] | None = None) -> Floats:
-    errors = np.abs(one.predicted / one.calls.seconds - 1.0)
+def _errors(comparison: KernelComparison, rows: NDArray[np.bool_] | None = None) -> Floats:
+    errors = np.abs(comparison.predicted / comparison.calls.seconds - 1.0)
     chosen = ~np.isnan(errors) if rows is None else rows & ~np.isnan(errors)
     return errors[chosen]
 

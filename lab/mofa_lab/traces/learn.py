@@ -54,25 +54,25 @@ class Finding:
 
 
 def findings(
-    steps: Sequence[StepPasses], made: StepTemplates, layout: Layout
+    steps: Sequence[StepPasses], templates: StepTemplates, layout: Layout
 ) -> tuple[Finding, ...]:
     """Everything that the traced steps say of the constants."""
     ops = [op for step in steps for p in step.passes for op in p.ops]
-    found = [*_products(ops, layout)]
-    now = replace(layout, cluster=learned_cluster(layout.cluster, found))
-    found += _layer_rates(made, now)
-    found += _links(made, now)
-    found += _host(made, layout)
-    found += _head(made, now)
-    found += _update(steps, made, now)
-    return tuple(f for f in found if math.isfinite(f.value) and 0.0 <= f.value < _LARGEST)
+    learned = [*_products(ops, layout)]
+    learned_layout = replace(layout, cluster=learned_cluster(layout.cluster, learned))
+    learned += _layer_rates(templates, learned_layout)
+    learned += _links(templates, learned_layout)
+    learned += _host(templates, layout)
+    learned += _head(templates, learned_layout)
+    learned += _update(steps, templates, learned_layout)
+    return tuple(f for f in learned if math.isfinite(f.value) and 0.0 <= f.value < _LARGEST)
 
 
-def learned_cluster(cluster: Cluster, found: Iterable[Finding]) -> Cluster:
+def learned_cluster(cluster: Cluster, constants: Iterable[Finding]) -> Cluster:
     """A cluster with these constants in the place of its own."""
     calibration = cluster.calibration
-    for one in found:
-        calibration = calibration.stated(one.path, one.value)
+    for finding in constants:
+        calibration = calibration.stated(finding.path, finding.value)
     return replace(cluster, calibration=calibration)
 
 
@@ -81,23 +81,23 @@ def _products(ops: list[Op], layout: Layout) -> list[Finding]:
     c, device = layout.cluster.calibration.compute, layout.cluster.device
     peak = float(device.peak_rate(layout.workload.training.precision.gemm))
     seen = products(ops, Class.GEMM)
-    found: list[Finding] = []
+    learned: list[Finding] = []
     half = float(c.gemm_half_m * c.gemm_shape)
     if seen:
         weight = sum(len(p.seconds) for p in seen)
         fitted = half_size(seen)
         if fitted is not None:
             half = fitted
-            found += [
+            learned += [
                 _finding(f"compute.gemm_half_{a}", half, [], "slope over shapes", count=weight)
                 for a in "mnk"
             ]
-            found.append(
+            learned.append(
                 _finding("compute.gemm_shape", 1.0, [], "taken into the half sizes", count=weight)
             )
         seen = [p for p in seen if min(p.m, p.n, p.k) >= SMALLEST] or seen
         samples = [(1.0 + half * p.narrowness) / (p.inverse_rate * peak) for p in seen]
-        found.append(
+        learned.append(
             _finding(
                 "compute.gemm_efficiency", median(samples), samples, "matrix products by shape"
             )
@@ -108,33 +108,33 @@ def _products(ops: list[Op], layout: Layout) -> list[Finding]:
             penalty = [
                 max(p.inverse_rate * rate - 1.0, 0.0) / (half * p.narrowness) for p in grouped
             ]
-            found.append(
+            learned.append(
                 _finding(
                     "compute.grouped_penalty", median(penalty), penalty, "grouped products by shape"
                 )
             )
-    return found
+    return learned
 
 
-def _layer_rates(made: StepTemplates, layout: Layout) -> list[Finding]:
+def _layer_rates(templates: StepTemplates, layout: Layout) -> list[Finding]:
     """Rates of attention and of elementwise work, from the sums over a layer."""
     bare = replace(layout.cluster.calibration.compute, **dict.fromkeys(TAKEN_IN, 1.0))
     calibration = replace(layout.cluster.calibration, compute=bare)
     layout = replace(layout, cluster=replace(layout.cluster, calibration=calibration))
     c, priced = bare, prices(layout)
-    found = []
-    forward = _time(made.layer[Work.FORWARD], Class.ATTENTION)
-    backward = _time(made.layer[Work.BACKWARD], Class.ATTENTION)
+    learned = []
+    forward = _time(templates.layer[Work.FORWARD], Class.ATTENTION)
+    backward = _time(templates.layer[Work.BACKWARD], Class.ATTENTION)
     if forward > 0:
         value = (
             float(c.attention_efficiency) * priced.layer[Work.FORWARD, Class.ATTENTION] / forward
         )
-        found.append(
+        learned.append(
             _finding("compute.attention_efficiency", value, [], "fused attention, forward", count=1)
         )
         if backward > 0:
             ratio = backward / forward
-            found.append(
+            learned.append(
                 _finding(
                     "compute.attention_backward",
                     ratio,
@@ -144,34 +144,35 @@ def _layer_rates(made: StepTemplates, layout: Layout) -> list[Finding]:
                 )
             )
     moved = {
-        work: _time(t, Class.ELEMENTWISE) + _time(t, Class.COPY) for work, t in made.layer.items()
+        work: _time(t, Class.ELEMENTWISE) + _time(t, Class.COPY)
+        for work, t in templates.layer.items()
     }
     if min(moved.values()) > 0:
-        told = [
+        rates = [
             float(c.memory_efficiency) * priced.layer[work, Class.ELEMENTWISE] / moved[work]
             for work in moved
         ]
-        value = float(np.sqrt(told[0] * told[1]))
-        found.append(
-            _finding("compute.memory_efficiency", value, told, "elementwise work of a layer")
+        value = float(np.sqrt(rates[0] * rates[1]))
+        learned.append(
+            _finding("compute.memory_efficiency", value, rates, "elementwise work of a layer")
         )
-        found += [
+        learned += [
             _finding(f"compute.{name}", 1.0, [], "taken into what its operators reach", count=1)
             for name in TAKEN_IN
         ]
-    return found
+    return learned
 
 
 def _time(template: Template, kind: Class) -> float:
     return sum(piece.seconds for piece in template if piece.kind is kind)
 
 
-def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
+def _links(templates: StepTemplates, layout: Layout) -> list[Finding]:
     """Collectives by their sizes: bandwidth and start where sizes differ, bandwidth alone where
     they do not.
     """
-    k, s, found = layout.cluster.calibration.links, layout.strategy, []
-    tensor = [p for t in made.layer.values() for p in t if p.axis == "tensor" and p.size > 0]
+    k, s, learned = layout.cluster.calibration.links, layout.strategy, []
+    tensor = [p for t in templates.layer.values() for p in t if p.axis == "tensor" and p.size > 0]
     inside = {True: list[tuple[float, float, float]](), False: list[tuple[float, float, float]]()}
     if float(s.tp) > 1:
         near = bool(float(s.tp) <= float(layout.cluster.domain))
@@ -179,9 +180,9 @@ def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
         inside[near] += [_sample(p.size, p.seconds, float(s.tp), path) for p in tensor]
     if float(s.dp) > 1:
         path = collectives.path_between(layout.cluster, s.data_ranks, s.tp)
-        sizes = {op.said.size for op in made.data if op.said.size > 0}
+        sizes = {op.said.size for op in templates.data if op.said.size > 0}
         for size in sorted(sizes):
-            least = min(op.seconds for op in made.data if op.said.size == size)
+            least = min(op.seconds for op in templates.data if op.said.size == size)
             inside[data_inside(layout)].append(_sample(size, least, float(s.data_ranks), path))
     for near, name, value in (
         (True, "links.scale_up_efficiency", float(k.scale_up_efficiency)),
@@ -194,8 +195,8 @@ def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
         if line is not None:
             start = line[0] - median([fixed for *_, fixed in inside[near]]) + float(k.collective)
             efficiency = _finding(name, value / line[1], samples, "collectives by size", stack=True)
-            found.append(replace(efficiency, line=True))
-            found.append(
+            learned.append(replace(efficiency, line=True))
+            learned.append(
                 _finding(
                     "links.collective",
                     max(start, 0.0),
@@ -206,18 +207,18 @@ def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
                 )
             )
         elif samples:
-            found.append(
+            learned.append(
                 _finding(name, median(samples), samples, "collectives by size", stack=True)
             )
-    exchange = [p for t in made.layer.values() for p in t if p.axis == "expert"]
-    priced = prices(replace(layout, cluster=learned_cluster(layout.cluster, found)))
+    exchange = [p for t in templates.layer.values() for p in t if p.axis == "expert"]
+    priced = prices(replace(layout, cluster=learned_cluster(layout.cluster, learned)))
     if exchange and priced.expert > 0:
         samples = [
             float(k.all_to_all_efficiency) * priced.expert / p.seconds
             for p in exchange
             if p.seconds > 0
         ]
-        found.append(
+        learned.append(
             _finding(
                 "links.all_to_all_efficiency",
                 median(samples),
@@ -226,7 +227,7 @@ def _links(made: StepTemplates, layout: Layout) -> list[Finding]:
                 stack=True,
             )
         )
-    return found + _points(made, layout)
+    return learned + _points(templates, layout)
 
 
 def _sample(size: float, seconds: float, members: float, path: Any) -> tuple[float, float, float]:
@@ -237,13 +238,13 @@ def _sample(size: float, seconds: float, members: float, path: Any) -> tuple[flo
     return (members - 1.0) / members * size / float(path.bandwidth), seconds, fixed
 
 
-def _points(made: StepTemplates, layout: Layout) -> list[Finding]:
+def _points(templates: StepTemplates, layout: Layout) -> list[Finding]:
     """Transfers between stages, by the fastest: the others waited for their partner."""
-    said = [op for op in made.hops if op.said.size > 0]
-    if not said:
+    sized = [op for op in templates.hops if op.said.size > 0]
+    if not sized:
         return []
     k = layout.cluster.calibration.links
-    fastest = min(said, key=lambda op: op.seconds / op.said.size)
+    fastest = min(sized, key=lambda op: op.seconds / op.said.size)
     link = layout.cluster.scale_up if hop_inside(layout) else layout.cluster.scale_out
     fixed = min(float(k.point_latency), 0.5 * fastest.seconds)
     value = fastest.said.size / (float(link.bandwidth) * (fastest.seconds - fixed))
@@ -253,11 +254,11 @@ def _points(made: StepTemplates, layout: Layout) -> list[Finding]:
             fixed,
             [],
             "at most half of the fastest hop",
-            count=len(said),
+            count=len(sized),
             stack=True,
         ),
         _finding(
-            "links.point_efficiency", value, [], "the fastest hop", count=len(said), stack=True
+            "links.point_efficiency", value, [], "the fastest hop", count=len(sized), stack=True
         ),
     ]
 
@@ -325,24 +326,24 @@ def overheads(measured: float, rebuilt: float) -> tuple[Finding, ...]:
     )
 
 
-def _update(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) -> list[Finding]:
+def _update(steps: Sequence[StepPasses], templates: StepTemplates, layout: Layout) -> list[Finding]:
     """Constants of the update, on the fullest stage, and of exposed tensor-parallel collectives."""
-    c, found = layout.cluster.calibration.compute, []
-    longest = max(made.update, default=0.0)
+    c, learned = layout.cluster.calibration.compute, []
+    longest = max(templates.update, default=0.0)
     if longest > 0:
         value = float(c.optimizer_efficiency) * prices(layout).update / longest
-        found.append(
+        learned.append(
             _finding("compute.optimizer_efficiency", value, [], "the update", count=len(steps))
         )
     for work, name in ((Work.FORWARD, "tensor"), (Work.BACKWARD, "tensor_backward")):
-        pieces = made.layer[work]
+        pieces = templates.layer[work]
         sent = [(i, p) for i, p in enumerate(pieces) if p.axis == "tensor"]
         if not sent:
             continue
         total = sum(p.seconds for _, p in sent)
         beside = [sum(q.seconds for q in pieces[i + 1 : i + p.join] if not q.axis) for i, p in sent]
         exposed = sum(max(p.seconds - b, 0.0) for (_, p), b in zip(sent, beside, strict=True))
-        found.append(
+        learned.append(
             _finding(
                 f"overlap.{name}",
                 exposed / total,
@@ -352,7 +353,7 @@ def _update(steps: Sequence[StepPasses], made: StepTemplates, layout: Layout) ->
                 stack=True,
             )
         )
-    return found
+    return learned
 
 
 def _finding(

@@ -34,30 +34,32 @@ def pooled(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     every = tuple(step for source in sources for step in source.steps)
     for source in sources:
         base = replace(source.layout, cluster=learned_cluster(source.layout.cluster, shared))
-        given = findings(every, source.learned, base)  # products of all runs, the rest of this one
-        known = {one.path for one in shared}
-        given += overheads(source.seconds, source.rebuilt)
-        for one in given:
-            if one.path not in known:
-                by_path.setdefault(one.path, []).append(one)
+        learned = findings(
+            every, source.learned, base
+        )  # products of all runs, the rest of this one
+        shared_paths = {finding.path for finding in shared}
+        learned += overheads(source.seconds, source.rebuilt)
+        for finding in learned:
+            if finding.path not in shared_paths:
+                by_path.setdefault(finding.path, []).append(finding)
     for path in ("links.scale_up_efficiency", "links.scale_out_efficiency"):
         by_line = [
-            one for one in by_path.get(path, []) if one.line
+            finding for finding in by_path.get(path, []) if finding.line
         ]  # a start that was measured beats an assumed one
         by_path |= {path: by_line} if by_line else {}
-    return (*shared, *(_merged(found) for _, found in sorted(by_path.items())))
+    return (*shared, *(_merged(of_path) for _, of_path in sorted(by_path.items())))
 
 
-def _merged(found: list[Finding]) -> Finding:
-    values = [one.value for one in found]
+def _merged(of_path: list[Finding]) -> Finding:
+    values = [finding.value for finding in of_path]
     logs = np.log([v for v in values if v > 0] or [1.0])
     apart = float(np.std(logs)) if len(logs) > 1 else 0.0
-    inside = max(one.scatter for one in found)
+    inside = max(finding.scatter for finding in of_path)
     return replace(
-        found[0],
+        of_path[0],
         value=median(values),
         scatter=float(np.hypot(apart, inside)),
-        samples=sum(one.samples for one in found),
+        samples=sum(finding.samples for finding in of_path),
     )
 
 
@@ -90,13 +92,16 @@ def _attention(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     if level <= 0 or slope < 0:
         return ()
     left = float(np.std(np.log((level + slope * x) / y)))
-    told = {"compute.attention_efficiency": 1.0 / level, "compute.attention_half": slope / level}
+    constants = {
+        "compute.attention_efficiency": 1.0 / level,
+        "compute.attention_half": slope / level,
+    }
     return tuple(
         Finding(
             path=path, value=float(value), scatter=left, samples=count, where="device",
             what="fused attention over heads and tokens",
         )
-        for path, value in told.items()
+        for path, value in constants.items()
     )  # fmt: skip
 
 
@@ -106,7 +111,7 @@ def _hops(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
     """
     for near in (True, False):
         least: dict[float, float] = {}
-        for source in (one for one in sources if hop_inside(one.layout) is near):
+        for source in (run for run in sources if hop_inside(run.layout) is near):
             for op in source.learned.hops:
                 if op.said.size > 0:
                     least[op.said.size] = min(least.get(op.said.size, np.inf), op.seconds)
@@ -114,7 +119,7 @@ def _hops(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
         link = float((cluster.scale_up if near else cluster.scale_out).bandwidth)
         line = fitted_line([(size / link, seconds) for size, seconds in sorted(least.items())])
         if line is not None:
-            told = {"links.point_latency": line[0], "links.point_efficiency": 1.0 / line[1]}
+            constants = {"links.point_latency": line[0], "links.point_efficiency": 1.0 / line[1]}
             return tuple(
                 Finding(
                     path=p,
@@ -124,6 +129,6 @@ def _hops(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
                     where="stack",
                     what="fastest hops by size",
                 )
-                for p, v in told.items()
+                for p, v in constants.items()
             )
     return ()

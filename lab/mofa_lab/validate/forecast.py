@@ -395,7 +395,7 @@ def _is_later(row: Record, day: str) -> bool:
 
 def forecast_table(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcome] = ()) -> Table:
     """The jobs of a forecast, with what came of them."""
-    known = {one.id: one for one in outcomes}
+    by_job = {outcome.id: outcome for outcome in outcomes}
     return Table(
         title=f"{content['name']}, written {content['written']}",
         columns=(
@@ -415,11 +415,11 @@ def forecast_table(content: Mapping[str, Any], outcomes: Sequence[ForecastOutcom
                 *job["step_band_s"],
                 job["memory_gib"],
                 job["fits"],
-                None if came is None else came.measured_s,
-                None if came is None else came.error,
+                None if result is None else result.measured_s,
+                None if result is None else result.error,
             )
             for job in content["jobs"]
-            for came in [known.get(job["question"]["id"])]
+            for result in [by_job.get(job["question"]["id"])]
         ),
     )
 
@@ -433,17 +433,17 @@ def section(folder: Path) -> Iterator[str]:
     for path in sorted(folder.glob(f"*{ENDING}")):
         content = load(path)
         outcomes = outcomes_of(content, kept_results(path))
-        found = scores(content, outcomes)
+        figures = scores(content, outcomes)
         rows.append(
             (
                 content["name"],
                 content["written"],
                 digest(content)[:12],
-                found["jobs"],
-                found["scored"],
-                found["median_error"],
-                found["share_inside"],
-                found["chance_of_share"],
+                figures["jobs"],
+                figures["scored"],
+                figures["median_error"],
+                figures["share_inside"],
+                figures["chance_of_share"],
             )
         )
     if not rows:

@@ -36,7 +36,7 @@ def parsed_question(question: Question) -> JobQuestion:
 
 def example() -> Request:
     """A request with hardly anything to search, which loads all that later questions need."""
-    one = {"values": [1]}
+    only_one = {"values": [1]}
     job = {
         "model": {"preset": "llama3.1-8b"},
         "training": {
@@ -46,7 +46,7 @@ def example() -> Request:
             "framework": "megatron",
         },
         "cluster": {"profile": "warm", "nodes": 1},
-        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), one) | {"recompute": ["none"]},
+        "constraints": dict.fromkeys(("tp", "pp", "cp", "mbs"), only_one) | {"recompute": ["none"]},
     }
     profile = Profile(name="warm", spec=ClusterProfileSpec(gpu="h100"))
     return to_inputs(TrainingJobSpec.model_validate(job), profile)
