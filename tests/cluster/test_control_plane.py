@@ -453,5 +453,5 @@ def test_what_is_answered_in_the_place_of_kubectl_is_what_it_prints(cluster, wor
     )  # with a kubeconfig it is kubectl itself
     if printed["kind"] == "List":
         del printed["metadata"]
-    assert cluster._got(asked) is not None
+    assert cluster._answer_to_get(asked) is not None
     assert json.loads(cluster.kubectl(*asked)) == printed

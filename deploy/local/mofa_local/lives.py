@@ -52,20 +52,22 @@ def lives(past: Past) -> list[Life]:
         for (name, slot), node in seating(past).items()
     }
     every = list(now.values())
-    for one, (_, node) in zip(past.incidents, moves(past), strict=True):
-        for seat in [seat for seat in now if seat[0] == one.job]:
+    for incident, (_, node) in zip(past.incidents, moves(past), strict=True):
+        for seat in [seat for seat in now if seat[0] == incident.job]:
             life = now[seat]
-            if one.level == "process":
-                life.restarts.append((one.at, round(one.at + CONTAINER_SHARE * one.recovery)))
-            elif one.level == "job" or seat[1] == one.slot:
-                life.died = one.at
+            if incident.level == "process":
+                life.restarts.append(
+                    (incident.at, round(incident.at + CONTAINER_SHARE * incident.recovery))
+                )
+            elif incident.level == "job" or seat[1] == incident.slot:
+                life.died = incident.at
                 now[seat] = Life(
                     job=life.job,
-                    attempt=life.attempt + (one.level == "job"),
+                    attempt=life.attempt + (incident.level == "job"),
                     slot=life.slot,
-                    node=life.node if one.level == "job" else node,
-                    born=one.at + 1.0,
-                    ready=round(one.at + POD_SHARE * one.recovery),
+                    node=life.node if incident.level == "job" else node,
+                    born=incident.at + 1.0,
+                    ready=round(incident.at + POD_SHARE * incident.recovery),
                 )
                 every.append(now[seat])
     return every

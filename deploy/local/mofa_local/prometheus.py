@@ -133,7 +133,7 @@ class Prometheus:
                 "evaluation_interval": "15s",
             },
             "rule_files": [str(rule.resolve()) for rule in rules],
-            "scrape_configs": [_scrape_config(one) for one in scrape],
+            "scrape_configs": [_scrape_config(target) for target in scrape],
         }
         self._file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
@@ -187,7 +187,7 @@ class Prometheus:
         answer = self._post("/api/v1/query", form)["data"]
         if answer["resultType"] == "scalar":
             return [({}, float(answer["result"][1]))]
-        return [(one["metric"], float(one["value"][1])) for one in answer["result"]]
+        return [(series["metric"], float(series["value"][1])) for series in answer["result"]]
 
     @property
     def _file(self) -> Path:
@@ -198,21 +198,23 @@ class Prometheus:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(f"{self.url}{path}", data=body, timeout=120) as answer:
-                said = answer.read()
+                text = answer.read()
         except urllib.error.HTTPError as error:
             with error:
                 raise LocalStackError(
                     f"{self.name}: {path}: {error.read().decode('utf-8', 'replace')}"
                 ) from error
-        return json.loads(said) if said else None
+        return json.loads(text) if text else None
 
 
-def _scrape_config(one: Scrape) -> dict[str, Any]:
-    labels = dict(one.labels) | ({} if one.instance is None else {"instance": one.instance})
+def _scrape_config(scrape: Scrape) -> dict[str, Any]:
+    labels = dict(scrape.labels) | (
+        {} if scrape.instance is None else {"instance": scrape.instance}
+    )
     return {
-        "job_name": one.job,
-        "scrape_interval": one.interval,
-        "scrape_timeout": one.interval,
-        "honor_labels": one.honor,
-        "static_configs": [{"targets": [one.target], "labels": labels}],
-    } | ({} if one.proxy is None else {"proxy_url": one.proxy})
+        "job_name": scrape.job,
+        "scrape_interval": scrape.interval,
+        "scrape_timeout": scrape.interval,
+        "honor_labels": scrape.honor,
+        "static_configs": [{"targets": [scrape.target], "labels": labels}],
+    } | ({} if scrape.proxy is None else {"proxy_url": scrape.proxy})

@@ -115,7 +115,7 @@ def _nodes(past: Past) -> Iterator[Series]:
         named = {"node": node} | EXPORTER
         yield Series("kube_node_info", named | {"kubelet_version": "v1.36.3"}, past.pod_step, whole)
         yield Series("kube_node_labels", named | labels, past.pod_step, whole)
-        away = [(one.at, one.until) for one in past.planned if one.node == node]
+        away = [(outage.at, outage.until) for outage in past.planned if outage.node == node]
         yield Series(
             "kube_node_spec_unschedulable", named, past.step, tuple(_switched(past, away, 0, 1))
         )
@@ -193,7 +193,7 @@ def _trainer(job: Job, past: Past) -> Iterator[Series]:
         "training_job": job.name,
     }
     labels = whose | TRAINER
-    incidents = [one for one in past.incidents if one.job == job.name]
+    incidents = [incident for incident in past.incidents if incident.job == job.name]
     spans = tuple(steps(job, incidents, past))
     rate = job.tokens / job.step_seconds
     speed = tuple(Span(span.start, span.stop, rate if span.slope else 0.0) for span in spans)
@@ -208,11 +208,11 @@ def _trainer(job: Job, past: Past) -> Iterator[Series]:
 def steps(job: Job, incidents: list[Incident], past: Past) -> Iterator[Span]:
     """Steps climb, stand still while a recovery lasts, and go on from the last checkpoint."""
     at, base = float(past.start), 0
-    for one in incidents:
-        yield Span(at, one.at, base, 1 / job.step_seconds)
-        reached = base + int((one.at - at) / job.step_seconds)
-        yield Span(one.at, one.at + one.recovery, reached)
-        at, base = one.at + one.recovery, reached - reached % job.checkpoint_steps
+    for incident in incidents:
+        yield Span(at, incident.at, base, 1 / job.step_seconds)
+        reached = base + int((incident.at - at) / job.step_seconds)
+        yield Span(incident.at, incident.at + incident.recovery, reached)
+        at, base = incident.at + incident.recovery, reached - reached % job.checkpoint_steps
     yield Span(at, past.end, base, 1 / job.step_seconds)
 
 

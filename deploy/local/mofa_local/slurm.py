@@ -53,7 +53,7 @@ PATIENCE: Final = 240.0
 
 def missing() -> str:
     """Why no Slurm can run here, in one line; empty where it can."""
-    lacking = [one for one in PROGRAMS if shutil.which(one, path=_path()) is None]
+    lacking = [program for program in PROGRAMS if shutil.which(program, path=_path()) is None]
     if lacking:
         return (
             f"no Slurm here: {', '.join(lacking)} missing; `make test-slurm` installs "
@@ -100,7 +100,9 @@ class SlurmSite:
         short = Path(tempfile.mkdtemp(prefix="slurm-"))
         weakref.finalize(self, shutil.rmtree, short, ignore_errors=True)
         if self.bounds_memory:
-            weakref.finalize(self, _without_groups, [MEMORY / f"slurm_{one}" for one in self.names])
+            weakref.finalize(
+                self, _without_groups, [MEMORY / f"slurm_{node}" for node in self.names]
+            )
         self.near = short / "site"
         self.near.symlink_to(self.folder)
         for name in ("spool", "state", "database", "temporary", "log"):
@@ -166,7 +168,7 @@ class SlurmSite:
                 command = (entry / "cmdline").read_bytes()
                 environment = (entry / "environ").read_bytes().split(b"\0")
                 is_step = command.startswith(b"slurmstepd") and any(
-                    str(one.readlink()) == log for one in (entry / "fd").iterdir()
+                    str(descriptor.readlink()) == log for descriptor in (entry / "fd").iterdir()
                 )
             except OSError:
                 continue
@@ -177,8 +179,8 @@ class SlurmSite:
                 and f"SLURM_CONF={self.folder}/slurm.conf".encode() in environment
             ):
                 programs.append(int(entry.name))
-        for one in programs:
-            _end(one)
+        for process in programs:
+            _end(process)
 
     def ask(self, *words: str | Path, text: str | None = None) -> str:
         """The output of a command of Slurm, which has to succeed."""
@@ -190,7 +192,7 @@ class SlurmSite:
     def run(self, *words: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm, which may fail."""
         return subprocess.run(
-            [str(one) for one in words], input=text, capture_output=True, text=True, check=False,
+            [str(word) for word in words], input=text, capture_output=True, text=True, check=False,
             timeout=PATIENCE, env={**os.environ, **self.environment}, cwd=self.folder,
         )  # fmt: skip
 
@@ -220,9 +222,9 @@ class SlurmSite:
             f"{log.name}: {line}"
             for log in sorted((self.folder / "log").iterdir())
             for line in [
-                one
-                for one in log.read_text("utf-8", "replace").splitlines()
-                if "error:" in one or "fatal:" in one
+                line_of_log
+                for line_of_log in log.read_text("utf-8", "replace").splitlines()
+                if "error:" in line_of_log or "fatal:" in line_of_log
             ][-5:]
         ]
         return "\n".join((jobs, nodes, *errors))
@@ -230,9 +232,9 @@ class SlurmSite:
     # --- its parts ----------------------------------------------------------------------------
 
     def _listens(self, name: str) -> bool:
-        with socket.socket() as one:
-            one.settimeout(0.5)
-            return one.connect_ex((HOST, self.ports[name])) == 0
+        with socket.socket() as probe:
+            probe.settimeout(0.5)
+            return probe.connect_ex((HOST, self.ports[name])) == 0
 
     def _start_munge(self) -> None:
         key = self.folder / "munge.key"
@@ -400,9 +402,9 @@ def _device(path: Path) -> None:
 
 def _without_groups(groups: list[Path]) -> None:
     for group in groups:
-        for one in sorted((*group.rglob("*/"), group), reverse=True):
+        for inner in sorted((*group.rglob("*/"), group), reverse=True):
             with contextlib.suppress(OSError):  # gone, or something still runs in it
-                one.rmdir()
+                inner.rmdir()
 
 
 def _end(process: int) -> None:

@@ -206,7 +206,9 @@ def draw(
         nodes=node_names(nodes),
         labels=labels or {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
         jobs=jobs,
-        incidents=_blame_nodes(sorted(incidents, key=lambda one: one.at), node_caused, end, source),
+        incidents=_blame_nodes(
+            sorted(incidents, key=lambda incident: incident.at), node_caused, end, source
+        ),
         pod_step=pod_step,
     )
 
@@ -219,7 +221,7 @@ def _recoveries(
     """
     raw = [source.gammavariate(4.0, 0.25) + 0.1 for _ in levels]
     total = {
-        level: sum(time for one, time in zip(levels, raw, strict=True) if one == level)
+        level: sum(time for other, time in zip(levels, raw, strict=True) if other == level)
         for level in levels
     }
     return [
@@ -234,7 +236,7 @@ def _blame_nodes(
     """The incidents, of which a share of those of pods is now caused by nodes, whose repair takes
     one to three hours.
     """
-    pods = [number for number, one in enumerate(incidents) if one.level == "pod"]
+    pods = [number for number, incident in enumerate(incidents) if incident.level == "pod"]
     blamed = set(source.sample(pods, round(share * len(pods))))
     repair = {
         number: min(source.uniform(1, 3) * HOUR, end - incidents[number].at)
@@ -242,22 +244,25 @@ def _blame_nodes(
     }
     return tuple(
         Incident(
-            at=one.at,
-            job=one.job,
-            level=one.level,
-            recovery=one.recovery,
-            slot=one.slot,
+            at=incident.at,
+            job=incident.job,
+            level=incident.level,
+            recovery=incident.recovery,
+            slot=incident.slot,
             repair=repair.get(number),
         )
-        for number, one in enumerate(incidents)
+        for number, incident in enumerate(incidents)
     )
 
 
 def truth(past: Past) -> Truth:
     """What should be found in this past, from its events alone."""
-    failures = {level: sum(one.level == level for one in past.incidents) for level in CLASSES}
+    failures = {
+        level: sum(incident.level == level for incident in past.incidents) for level in CLASSES
+    }
     times = {
-        level: [one.recovery for one in past.incidents if one.level == level] for level in CLASSES
+        level: [incident.recovery for incident in past.incidents if incident.level == level]
+        for level in CLASSES
     }
     down, by_node = outages(past)
     grid = range(past.start, past.end, past.step)
@@ -301,15 +306,15 @@ def moves(past: Past) -> list[tuple[str, str]]:
     """
     seats = seating(past)
     spare = [(float(past.start), name) for name in past.nodes[len(seats) :]]
-    found = []
+    pairs = []
     for incident in past.incidents:
         seat = (incident.job, incident.slot)
         before = seats[seat]
         if incident.repair is not None:  # it is spare again once it is repaired
             heapq.heappush(spare, (incident.at + incident.repair, before))
             seats[seat] = heapq.heappop(spare)[1]
-        found.append((before, seats[seat]))
-    return found
+        pairs.append((before, seats[seat]))
+    return pairs
 
 
 def seating(past: Past) -> dict[tuple[str, int], str]:

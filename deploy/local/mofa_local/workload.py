@@ -157,10 +157,10 @@ class Workload(Collector):
     def interrupt(self, job: str, kind: str, seconds: float) -> None:
         """Let a job stand still for a while."""
         with self._lock:
-            known = next((one for one in KINDS if one == kind), None)
-            if known is None:
+            meant = next((name for name in KINDS if name == kind), None)
+            if meant is None:
                 raise UnknownName("kind", kind, KINDS)
-            self._trainer(job).interrupt(self.clock(), known, seconds)
+            self._trainer(job).interrupt(self.clock(), meant, seconds)
 
     def inject(self, job: str, kind: str, seconds: float) -> str:
         """Interrupt a job as a cluster does: its pods show it, and it goes on from its last
@@ -172,8 +172,8 @@ class Workload(Collector):
                 raise BadValue("job", job, "name a TrainingJob; the others have no pods here")
             node = self._gangs[job].interrupt(kind, now)
             redone = trainer.interrupt(now, "restart", seconds)
-            told = {"job": job, "kind": kind, "at": now, "seconds": seconds, "node": node}
-            self.truth.append(told | {"redone": redone, "step_seconds": trainer.real_step_seconds})
+            event = {"job": job, "kind": kind, "at": now, "seconds": seconds, "node": node}
+            self.truth.append(event | {"redone": redone, "step_seconds": trainer.real_step_seconds})
             return node
 
     def pace(self, job: str, fraction: float) -> None:
@@ -275,11 +275,11 @@ def serve(workload: Workload, port: int) -> ThreadingHTTPServer:
             }
             try:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                said = actions[self.path](**asked) or ""
+                answer = actions[self.path](**asked) or ""
             except (KeyError, TypeError, ValueError, MofaError) as error:
                 self._say(400, str(error).encode())
             else:
-                self._say(200, said.encode())
+                self._say(200, answer.encode())
 
         def _say(self, status: int, body: bytes) -> None:
             self.send_response(status)
@@ -301,8 +301,8 @@ def ask(url: str, action: str, **what: object) -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/{action}", data=json.dumps(what).encode(), timeout=10) as answer:
-            said: bytes = answer.read()
-            return said.decode()
+            text: bytes = answer.read()
+            return text.decode()
     except urllib.error.HTTPError as error:
         with error:
             raise LocalStackError(f"{action}: {error.read().decode()}") from error
@@ -315,8 +315,12 @@ def ask(url: str, action: str, **what: object) -> str:
 def nodes_of(client: Client, training_job: Mapping[str, Any]) -> list[str]:
     """Names of the nodes of a TrainingJob's profile."""
     wanted = training_job["spec"]["cluster"]["profile"]
-    found = (one for one in client.items(PROFILES) or () if one["metadata"]["name"] == wanted)
-    selector: Mapping[str, str] = next((one["spec"].get("nodeSelector", {}) for one in found), {})
+    profiles = (
+        profile for profile in client.items(PROFILES) or () if profile["metadata"]["name"] == wanted
+    )
+    selector: Mapping[str, str] = next(
+        (profile["spec"].get("nodeSelector", {}) for profile in profiles), {}
+    )
     return sorted(
         node["metadata"]["name"]
         for node in client.items(NODES) or ()
@@ -338,7 +342,9 @@ def _run(arguments: argparse.Namespace) -> None:
             with contextlib.suppress(LocalStackError):  # the API server is away: training goes on
                 every = client.items(TRAINING_JOBS) or []
                 faked = [
-                    one for one in every if APART not in (one["metadata"].get("annotations") or {})
+                    job_body
+                    for job_body in every
+                    if APART not in (job_body["metadata"].get("annotations") or {})
                 ]
                 workload.follow(faked, partial(nodes_of, client))
     server.shutdown()
@@ -367,9 +373,9 @@ def main(words: list[str] | None = None) -> int:
     )
     interrupting = verbs.add_parser("interrupt", help="stop a job for a while")
     pacing = verbs.add_parser("pace", help="train a job at another fraction of its full rate")
-    for one in (interrupting, pacing):
-        one.add_argument("job", metavar="NAMESPACE/NAME")
-        one.add_argument(
+    for verb in (interrupting, pacing):
+        verb.add_argument("job", metavar="NAMESPACE/NAME")
+        verb.add_argument(
             "--url", default=os.environ.get("TRAINER_URL"), help="default: $TRAINER_URL"
         )
     interrupting.add_argument("--kind", choices=KINDS, default="restart")

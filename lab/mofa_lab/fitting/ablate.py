@@ -44,16 +44,16 @@ def effects() -> dict[str, dict[str, Any]]:
 
 
 def ablate(
-    found: CampaignResult, progress: Callable[[str], None] = lambda _: None
+    result: CampaignResult, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[Ablated]:
     """Errors of the fit without each effect in turn: first with all else as it is, then fitted
     anew; the first row is with all effects.
     """
-    part = found.time
+    part = result.time
     yield _judged(NONE, part.values, part, refitted=False)
     entries = part.evidence.entries
     for name, changes in effects().items():
-        evidence = times(found.cases, without(entries, changes), change=switch(changes))
+        evidence = times(result.cases, without(entries, changes), change=switch(changes))
         logs = np.where(
             [entry.spread > 0 for entry in evidence.entries], part.logs, evidence.prior_logarithms
         )
@@ -102,11 +102,11 @@ def switch(changes: Mapping[str, Any]) -> Change:
 
 
 def _judged(name: str, values: Array, part: Calibrated, *, refitted: bool) -> Ablated:
-    found: dict[str, tuple[float, float]] = {}
+    by_subject: dict[str, tuple[float, float]] = {}
     for subject in SUBJECTS:
         if subject.quantity == "time":
-            told = spread(errors(part, values, subject.chosen).values())
-            if told["n"]:
-                found[subject.name] = (told["median_ape"], told["mape"])
+            figures = spread(errors(part, values, subject.chosen).values())
+            if figures["n"]:
+                by_subject[subject.name] = (figures["median_ape"], figures["mape"])
     regrets = {sweep: regret(part, values, sweep)["mean"] for sweep in ("nanotron", "vtrain")}
-    return Ablated(name, refitted, found, {k: v for k, v in regrets.items() if v is not None})
+    return Ablated(name, refitted, by_subject, {k: v for k, v in regrets.items() if v is not None})

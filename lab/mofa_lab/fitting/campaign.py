@@ -103,10 +103,10 @@ def calibrate(
             for by in names
             if by != SPREADS or not parts  # the first problem is of time
         }
-        counted = [one for by, one in validated.items() if by != SPREADS]
-        found = written(entries, evidence, whole.logs, counted)
-        logs = rounded(found, evidence.entries)
-        constants.append(found)
+        counted = [folds for by, folds in validated.items() if by != SPREADS]
+        fitted_entries = written(entries, evidence, whole.logs, counted)
+        logs = rounded(fitted_entries, evidence.entries)
+        constants.append(fitted_entries)
         parts.append(
             Calibrated(
                 evidence=evidence,
@@ -135,16 +135,16 @@ def objective(evidence: Evidence, logs: Array, values: Array | None = None) -> f
     return float(np.sum(evidence.weights[here] * rho) + np.sum(np.square(distance)))
 
 
-def shipped_loss(found: CampaignResult) -> float:
+def shipped_loss(result: CampaignResult) -> float:
     """Robust loss with priors of the shipped constants; an entry that they lack has its
     prior. [1]
     """
     shipped = {entry.name: entry for entry in entries_of(tables.table("constants"))}
     loss = 0.0
-    for part in (found.time, found.memory):
-        known = [shipped.get(entry.name, entry) for entry in part.evidence.entries]
+    for part in (result.time, result.memory):
+        entries = [shipped.get(entry.name, entry) for entry in part.evidence.entries]
         with np.errstate(divide="ignore"):
-            logs = np.log(np.array([entry.prior for entry in known]))
+            logs = np.log(np.array([entry.prior for entry in entries]))
         loss += objective(part.evidence, logs)
     return loss
 
@@ -153,7 +153,7 @@ def independent(cases: Iterable[Case]) -> dict[str, int]:
     """Independent runs of each set; composed step times are lines in the number of micro-batches,
     each counted once.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     slopes: dict[str, set[tuple[object, ...]]] = {}
     for case in cases:
         if not any(figure.quantity.endswith("_s") for figure in case.measured):
@@ -162,7 +162,7 @@ def independent(cases: Iterable[Case]) -> dict[str, int]:
         if case.composed:
             slopes.setdefault(name, set()).add((case.workload.model.name, s.tp, s.pp, s.mbs))
         else:
-            found[name] = found.get(name, 0) + 1
+            counts[name] = counts.get(name, 0) + 1
     for name, lines in slopes.items():
-        found[name] = found.get(name, 0) + len(lines)
-    return found
+        counts[name] = counts.get(name, 0) + len(lines)
+    return counts

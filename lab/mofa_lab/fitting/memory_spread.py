@@ -59,25 +59,25 @@ class Errors:
         return float(weights @ logs)
 
 
-def errors_of(found: CampaignResult) -> list[Errors]:
+def errors_of(result: CampaignResult) -> list[Errors]:
     """Memory errors of all runs of a calibration, measured and left out."""
-    columns = predict(found.cases).columns
-    names = [case.id for case in found.cases]
+    columns = predict(result.cases).columns
+    names = [case.id for case in result.cases]
     share = dict(zip(names, columns["estimated"].tolist(), strict=True))
     room = dict(zip(names, columns["room"].tolist(), strict=True))
     measured = [
         (row.case, error)
         for swept, by in LEFT_OUT.items()
-        for row, error, _, _ in judged(found.memory, "memory", by)
+        for row, error, _, _ in judged(result.memory, "memory", by)
         if bool(row.case.group) is swept
     ]
-    known = {case.id for case, _ in measured}
+    measured_ids = {case.id for case, _ in measured}
     trained = [
         case
-        for case in found.cases
-        if case.kind == "pretrain" and not case.group and case.id not in known
+        for case in result.cases
+        if case.kind == "pretrain" and not case.group and case.id not in measured_ids
     ]
-    failed = [case for case in found.cases if case.out_of_memory]
+    failed = [case for case in result.cases if case.out_of_memory]
 
     def errors(cases: Sequence[Case], values: Sequence[float], sign: int) -> Errors:
         names = [KEYS["group"](FitRow(case, None, 1.0)) for case in cases]
@@ -91,12 +91,12 @@ def errors_of(found: CampaignResult) -> list[Errors]:
     ]
 
 
-def likeliest(told: Sequence[Errors]) -> float:
+def likeliest(kinds: Sequence[Errors]) -> float:
     """The likeliest half width of a memory that is all estimated. [1]"""
     from scipy.optimize import minimize_scalar
 
     best = minimize_scalar(
-        lambda width: -sum(one.likelihood(width) for one in told),
+        lambda width: -sum(kind.likelihood(width) for kind in kinds),
         bounds=(0.01, 1.0),
         method="bounded",
     )

@@ -48,19 +48,19 @@ def written(
     _, slope = evidence.derivatives(logs)
     touched = np.abs(slope) > _SEEN
     spreads = scatter(evidence, logs, list(validated), touched)
-    found = []
+    rows = []
     for entry in entries:
         index = place.get(entry.name)
         if index is None or not entry.spread:
-            found.append(Written(entry=entry, value=entry.prior))
+            rows.append(Written(entry=entry, value=entry.prior))
             continue
         seen = _runs(evidence, touched[:, index])
         value = significant(float(np.exp(logs[index]))) if seen else entry.prior
         spread = significant(float(spreads[index]), 2)
-        found.append(
+        rows.append(
             Written(entry=entry, value=value, scatter=spread if seen else 0.0, run_counts=seen)
         )
-    return found
+    return rows
 
 
 def _runs(evidence: Evidence, touched: NDArray[np.bool_]) -> tuple[tuple[str, int], ...]:

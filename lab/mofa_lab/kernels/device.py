@@ -25,13 +25,13 @@ FEWEST: Final = 8
 
 def calls_of(files: Iterable[str]) -> list[Calls]:
     """Calls of all tables, those of one operator in one form on one device together."""
-    found: dict[tuple[str, str, str], list[Calls]] = {}
+    by_surface: dict[tuple[str, str, str], list[Calls]] = {}
     for file in files:
         for calls in read(file):
             if calls.device not in names("devices"):
                 raise UnknownName(f"{file}: device", calls.device, names("devices"))
-            found.setdefault((calls.device, calls.operator, calls.form), []).append(calls)
-    return [_together(parts) for parts in found.values()]
+            by_surface.setdefault((calls.device, calls.operator, calls.form), []).append(calls)
+    return [_together(parts) for parts in by_surface.values()]
 
 
 def surfaces_of(
@@ -41,11 +41,11 @@ def surfaces_of(
     `told` is called with what was done.
     """
     devices: dict[str, dict[tuple[str, str], Surface]] = {}
-    for some in calls:
-        if len(some.seconds) >= FEWEST:
-            found = fit.surface(some, sheet(some.device, some.format), source)
-            devices.setdefault(some.device, {})[some.operator, some.form] = found
-        told(f"{some.device} {some.operator} {some.form}")
+    for group in calls:
+        if len(group.seconds) >= FEWEST:
+            surface = fit.surface(group, sheet(group.device, group.format), source)
+            devices.setdefault(group.device, {})[group.operator, group.form] = surface
+        told(f"{group.device} {group.operator} {group.form}")
     return dict(devices)
 
 
@@ -56,17 +56,17 @@ def write(devices: dict[str, Surfaces], folder: str) -> list[str]:
     except OSError as error:
         raise BadFile(folder, f"cannot be a folder: {error.strerror}") from None
     written = []
-    for device, found in devices.items():
+    for device, surfaces in devices.items():
         written.append(str(Path(folder) / f"{device}.json"))
-        write_text(written[-1], as_text(device, found))
+        write_text(written[-1], as_text(device, surfaces))
     return written
 
 
-def as_text(device: str, found: Surfaces) -> str:
+def as_text(device: str, surfaces: Surfaces) -> str:
     """The document of a device."""
     lines = [
         json.dumps(_plain(*name, surface), separators=(",", ":"))
-        for name, surface in sorted(found.items())
+        for name, surface in sorted(surfaces.items())
     ]
     return f'{{"device":{json.dumps(device)},"surfaces":[\n' + ",\n".join(lines) + "\n]}\n"
 

@@ -215,18 +215,18 @@ class _Work:
         computing = intervals.union(
             self.start[inside & ~self.talks], self.end[inside & ~self.talks]
         )
-        found = []
+        rows = []
         for lane in np.unique(self.lane[inside]):
-            here = inside & (self.lane == lane)
-            start, end, talks = self.start[here], self.end[here], self.talks[here]
+            on_lane = inside & (self.lane == lane)
+            start, end, talks = self.start[on_lane], self.end[on_lane], self.talks[on_lane]
             talk = intervals.union(start[talks], end[talks])
             hidden = intervals.length(intervals.common(talk, computing))
             span = float(end.max() - start.min())
-            found.append(
+            rows.append(
                 Stream(
                     step=step,
                     stream=self.names[lane].name,
-                    kernels=int(here.sum()),
+                    kernels=int(on_lane.sum()),
                     span=span,
                     compute=intervals.length(intervals.union(start[~talks], end[~talks])),
                     exposed=intervals.length(talk) - hidden,
@@ -234,50 +234,52 @@ class _Work:
                     idle=span - intervals.length(intervals.union(start, end)),
                 )
             )
-        return found
+        return rows
 
     def by_class(self) -> tuple[tuple[Class, int, float, float], ...]:
         computing = intervals.union(self.start[~self.talks], self.end[~self.talks])
         rows = []
         for number, kind in enumerate(CLASSES):
-            mine = self.numbers == number
-            if not np.any(mine):
+            of_class = self.numbers == number
+            if not np.any(of_class):
                 continue
-            time = float(np.sum(self.end[mine] - self.start[mine]))
+            time = float(np.sum(self.end[of_class] - self.start[of_class]))
             alone = time
             if kind in COMMUNICATION:
-                here = intervals.union(self.start[mine], self.end[mine])
-                alone = intervals.length(here) - intervals.length(intervals.common(here, computing))
-            rows.append((kind, int(mine.sum()), time, alone))
+                talking = intervals.union(self.start[of_class], self.end[of_class])
+                alone = intervals.length(talking) - intervals.length(
+                    intervals.common(talking, computing)
+                )
+            rows.append((kind, int(of_class.sum()), time, alone))
         return tuple(sorted(rows, key=lambda row: -row[2]))
 
     def by_place(self, trace: Trace) -> tuple[Talk, ...]:
         """Collectives by annotation and direction, most time first."""
         computing = intervals.union(self.start[~self.talks], self.end[~self.talks])
-        mine = np.flatnonzero(self.talks)
-        where = places(trace, self.events.rows(mine))
+        talking = np.flatnonzero(self.talks)
+        where = places(trace, self.events.rows(talking))
         named = [trace.names[n] for n in where.marks.name.tolist()]
         rows: dict[tuple[int, str, bool], list[int]] = {}
         for i, mark, backward in zip(
-            mine.tolist(), where.mark.tolist(), where.backward.tolist(), strict=True
+            talking.tolist(), where.mark.tolist(), where.backward.tolist(), strict=True
         ):
             name = re.sub(r"[\s#:_]*\d+", "", named[mark]) if mark >= 0 else ""
             rows.setdefault((int(self.numbers[i]), name, bool(backward)), []).append(i)
-        found = []
+        talks = []
         for (number, place, backward), members in rows.items():
-            here = intervals.union(self.start[members], self.end[members])
-            time = intervals.length(here)
-            found.append(
+            busy = intervals.union(self.start[members], self.end[members])
+            time = intervals.length(busy)
+            talks.append(
                 Talk(
                     kind=CLASSES[number],
                     place=place,
                     backward=backward,
                     count=len(members),
                     time=time,
-                    exposed=time - intervals.length(intervals.common(here, computing)),
+                    exposed=time - intervals.length(intervals.common(busy, computing)),
                 )
             )
-        return tuple(sorted(found, key=lambda talk: -talk.time))
+        return tuple(sorted(talks, key=lambda talk: -talk.time))
 
 
 def _launched(trace: Trace, correlation: Array) -> Array:

@@ -103,20 +103,20 @@ class _Columns:
                 else:
                     continue
                 start, name = event["ts"], event["name"]
-                said = event.get("args") or {}
+                fields = event.get("args") or {}
                 place = names.get(name)
                 if place is None:
                     place = names[str(name)] = len(names)
                 lane = (event["pid"], event["tid"], kind <= 1)
                 where = places.get(lane)
                 if where is None:
-                    where = places[lane] = self._lane(lane, said)
+                    where = places[lane] = self._lane(lane, fields)
                 row = (float(start), float(duration))
                 if kind == 3:
-                    correlation = _sequence(said)
+                    correlation = _sequence(fields)
                 else:
-                    correlation = int(event["id"] if kind >= 6 else said.get("correlation") or 0)
-                operator = int(said.get("External id") or said.get("external id") or 0)
+                    correlation = int(event["id"] if kind >= 6 else fields.get("correlation") or 0)
+                operator = int(fields.get("External id") or fields.get("external id") or 0)
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
                 self.dropped += 1
                 continue
@@ -129,21 +129,21 @@ class _Columns:
                 self.correlated = True
             self.correlation.append(correlation if kind == 3 else correlation & _LARGEST)
             self.operator.append(operator & _LARGEST)
-            self.detail.append(keep(kind, said) if kind != 2 else 0)
+            self.detail.append(keep(kind, fields) if kind != 2 else 0)
 
-    def _lane(self, lane: tuple[Any, Any, bool], said: Mapping[str, Any]) -> int:
+    def _lane(self, lane: tuple[Any, Any, bool], fields: Mapping[str, Any]) -> int:
         process, thread, device = lane
-        stream = said.get("stream", thread) if device else thread
-        key = (device, str(said.get("device", process)) if device else str(process), str(stream))
+        stream = fields.get("stream", thread) if device else thread
+        key = (device, str(fields.get("device", process)) if device else str(process), str(stream))
         return self.lanes.setdefault(key, len(self.lanes))
 
-    def _keep(self, kind: int, said: Mapping[str, Any]) -> int:
+    def _keep(self, kind: int, fields: Mapping[str, Any]) -> int:
         """The number under which details of an event are kept, equal ones once; 0 where nothing
         is kept.
         """
-        if not said or (kind <= 1 and not any(key in said for key in _COMMUNICATION)):
+        if not fields or (kind <= 1 and not any(key in fields for key in _COMMUNICATION)):
             return 0
-        kept = {key: said[key] for key in _DETAILS if key in said}
+        kept = {key: fields[key] for key in _DETAILS if key in fields}
         if not kept:
             return 0
         text = repr(kept)
@@ -161,8 +161,8 @@ class _Columns:
             raise BadFile(document.path, _nothing(document))
         first = float(start[sound].min())
         order = np.flatnonzero(sound)[np.argsort(start[sound], kind="stable")]
-        said = document.head.get("distributedInfo")
-        about: Mapping[str, Any] = said if isinstance(said, dict) else {}
+        distributed = document.head.get("distributedInfo")
+        about: Mapping[str, Any] = distributed if isinstance(distributed, dict) else {}
         return Trace(
             path=document.path,
             rank=_whole(about.get("rank")),
@@ -187,12 +187,12 @@ class _Columns:
         )
 
 
-def _sequence(said: Mapping[str, Any]) -> int:
-    number = said.get("Sequence number")
+def _sequence(fields: Mapping[str, Any]) -> int:
+    number = fields.get("Sequence number")
     if number is None:
         return 0
     place = (int(number) + 1) & 0x7FFFFFFF
-    return -place if said.get("Fwd thread id") else place
+    return -place if fields.get("Fwd thread id") else place
 
 
 def _nothing(document: Document) -> str:

@@ -24,18 +24,20 @@ HEADER: Final = """\
 
 def constants_of(sources: Sequence[TracedRun], stack: str) -> tuple[tuple[Finding, ...], str]:
     """Constants that the traced runs of one stack say, and the text of the file that holds them."""
-    found = pooled(sources)
+    findings = pooled(sources)
     device = presets.device_class(sources[0].layout.cluster.device.name)
     section = f"stack.{stack}.device.{device}"
-    return found, as_toml([_written(one, section, sources) for one in found], HEADER)
+    return findings, as_toml([_written(finding, section, sources) for finding in findings], HEADER)
 
 
-def _written(one: Finding, section: str, sources: Sequence[TracedRun]) -> Written:
+def _written(finding: Finding, section: str, sources: Sequence[TracedRun]) -> Written:
     ranks = sum(len(source.steps) for source in sources)
-    source = f"{one.samples} samples in traces of {ranks} ranks, {len(sources)} runs: {one.what}"
-    value = significant(one.value)
-    entry = Free(
-        section=section, path=one.path, prior=value, spread=0.0, factor=False, source=source
+    source = (
+        f"{finding.samples} samples in traces of {ranks} ranks, {len(sources)} runs: {finding.what}"
     )
-    scatter = significant(one.scatter, 2) if one.scatter > NEGLIGIBLE else 0.0
+    value = significant(finding.value)
+    entry = Free(
+        section=section, path=finding.path, prior=value, spread=0.0, factor=False, source=source
+    )
+    scatter = significant(finding.scatter, 2) if finding.scatter > NEGLIGIBLE else 0.0
     return Written(entry=entry, value=value, scatter=scatter)

@@ -263,19 +263,19 @@ def _points(templates: StepTemplates, layout: Layout) -> list[Finding]:
     ]
 
 
-def _host(made: StepTemplates, layout: Layout) -> list[Finding]:
+def _host(templates: StepTemplates, layout: Layout) -> list[Finding]:
     """Host time of the launches of a layer, forward and backward."""
     name = "host.layer" if float(layout.strategy.tp) > 1 else "host.layer_unsharded"
     if layout.workload.model.experts is not None:
         name = "host.layer_experts"
-    launch = sum(piece.host for t in made.layer.values() for piece in t)
+    launch = sum(piece.host for t in templates.layer.values() for piece in t)
     return [
         _finding(
             name,
             launch,
             [],
             "launches of a layer",
-            count=sum(map(len, made.layer.values())),
+            count=sum(map(len, templates.layer.values())),
             stack=True,
         )
     ]

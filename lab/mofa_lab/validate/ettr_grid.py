@@ -121,12 +121,12 @@ def compare(regime: Regime) -> Compared:
     )
 
 
-def told(found: Sequence[Compared]) -> str:
+def told(rows: Sequence[Compared]) -> str:
     """Three sentences on how far the exact model and the paper's form are from the simulator."""
-    z = np.array([row.z for row in found])
-    off = 100 * np.abs(np.array([float(row.paper - row.simulated) for row in found]))
+    z = np.array([row.z for row in rows])
+    off = 100 * np.abs(np.array([float(row.paper - row.simulated) for row in rows]))
     return (
-        f"{len(found)} regimes, each simulated to a standard error of at most {100 * ERROR:g} points. "
+        f"{len(rows)} regimes, each simulated to a standard error of at most {100 * ERROR:g} points. "
         f"Exact model: largest |z| {np.max(np.abs(z)):.2f}, root mean square {np.sqrt(np.mean(z * z)):.2f}. "
         f"Paper's form: median error {np.median(off):.2f} points, largest {np.max(off):.1f}."
     )
@@ -134,15 +134,15 @@ def told(found: Sequence[Compared]) -> str:
 
 def markdown(rows: Iterable[Compared]) -> str:
     """The table of a comparison, with its summary above."""
-    found = list(rows)
+    compared = list(rows)
     head = ("nodes", "per node-day", "save", "mode", "tiers", "law", "every")
     lines = [
-        told(found),
+        told(compared),
         "",
         f"| {' | '.join(head)} | simulated | exact | z | paper | paper's error |",
         f"| {' | '.join('---' for _ in head)} | --: | --: | --: | --: | --: |",
     ]
-    for row in found:
+    for row in compared:
         every = f"{row.regime.steps * STEP:g} s"
         figures = (
             f"{100 * row.simulated:.2f} %",
@@ -166,16 +166,16 @@ def _regime(
     job_rate = NODES[nodes] * RATES[rate] / 86400
     far = FACTORS[number % len(FACTORS)] * float(young_interval(cost, job_rate))
     steps = max(1, round(far / every[-1] / STEP))
-    parts = list(zip([one for one in RecoveryClass if one.share], READS[tiers], strict=True))
+    parts = list(zip([level for level in RecoveryClass if level.share], READS[tiers], strict=True))
     slowdown = 0.02 if mode else 0.0
     classes = tuple(
         FailureMode(
-            name=one.value,
-            rate=FailureRate.assumed(one.share * RATES[rate], np.inf),
-            recovery=RecoveryTime(mean=one.seconds, cv=1.0),
+            name=level.value,
+            rate=FailureRate.assumed(level.share * RATES[rate], np.inf),
+            recovery=RecoveryTime(mean=level.seconds, cv=1.0),
             tier=tier,
         )
-        for one, tier in parts
+        for level, tier in parts
     )
     return Regime(
         number=number,
@@ -199,12 +199,12 @@ def _regime(
             rate=job_rate,
             causes=tuple(
                 Cause(
-                    name=one.value,
-                    share=one.share,
-                    recovery_laws=(RecoveryTime(mean=one.seconds, cv=1.0),),
+                    name=level.value,
+                    share=level.share,
+                    recovery_laws=(RecoveryTime(mean=level.seconds, cv=1.0),),
                     tier=tier,
                 )
-                for one, tier in parts
+                for level, tier in parts
             ),
             work=steps * STEP,
             every=every,

@@ -123,11 +123,11 @@ def _simulated_job(case: Record) -> model.Job:
     classes = tuple(
         FailureMode(
             name=f"class-{i}",
-            rate=FailureRate.assumed(one.number("p") * rate * DAY, float("inf")),
-            recovery=_recovery(one.inner("recovery")),
-            tier=one.count("tier"),
+            rate=FailureRate.assumed(fields.number("p") * rate * DAY, float("inf")),
+            recovery=_recovery(fields.inner("recovery")),
+            tier=fields.count("tier"),
         )
-        for i, one in enumerate(Record(c) for c in case.get("classes"))
+        for i, fields in enumerate(Record(c) for c in case.get("classes"))
     )
     return model.Job(
         nodes=1.0,
@@ -204,8 +204,8 @@ def _rate_check(case: Record) -> Any:
     implied = DAY / HOUR / case.number("observed_mttf_hours") / _nodes(case)
     ratio = implied / assumed
     outside = Verdict.HIGHER if ratio > 1 else Verdict.LOWER
-    told = outside if max(ratio, 1 / ratio) >= FLAG_RATIO else Verdict.CONSISTENT
-    return {"implied_rate_per_node_day": implied, "ratio": ratio, "verdict": _WORDS[told]}
+    verdict = outside if max(ratio, 1 / ratio) >= FLAG_RATIO else Verdict.CONSISTENT
+    return {"implied_rate_per_node_day": implied, "ratio": ratio, "verdict": _WORDS[verdict]}
 
 
 def _posterior(case: Record) -> rates.Posterior:
@@ -224,13 +224,13 @@ def _exposure(case: Record) -> Mapping[str, Any]:
     samples = [
         exposure.ScrapeSample(time=t, up=bool(up), boot=boot) for t, up, boot in case.get("samples")
     ]
-    found = exposure.exposure_of(
+    watched = exposure.exposure_of(
         samples, scrape=case.number("scrape_s"), stale=case.number("stale_s")
     )
     return {
-        "exposure_s": found.seconds,
-        "exact_failures": found.failures,
-        "censored_gaps_s": found.gaps,
+        "exposure_s": watched.seconds,
+        "exact_failures": watched.failures,
+        "censored_gaps_s": watched.gaps,
     }
 
 
@@ -257,8 +257,10 @@ def _interval_of(case: Record) -> Any:
 
 
 def _garwood(case: Record) -> Any:
-    found = _posterior(case)
-    return rates.garwood_interval(found.failures, found.exposure, case.number("level", rates.LEVEL))
+    posterior = _posterior(case)
+    return rates.garwood_interval(
+        posterior.failures, posterior.exposure, case.number("level", rates.LEVEL)
+    )
 
 
 KINDS: Final[dict[str, Callable[[Record], Any]]] = {

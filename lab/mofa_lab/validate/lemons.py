@@ -61,11 +61,11 @@ class _Fleet:
 
 def lemon_scores(folder: Path) -> list[LemonScore]:
     """Scores of the search for bad nodes, of every fleet of a folder."""
-    found: defaultdict[str, list[tuple[int, float, float, float]]] = defaultdict(list)
+    by_fleet: defaultdict[str, list[tuple[int, float, float, float]]] = defaultdict(list)
     for fleet in _fleets(folder):
         origin = fleet.begin + 2 * AHEAD
         while origin + AHEAD <= fleet.end:
-            found[fleet.name].append(_judged(fleet, origin))
+            by_fleet[fleet.name].append(_judged(fleet, origin))
             origin += AHEAD
     return [
         LemonScore(
@@ -76,7 +76,7 @@ def lemon_scores(folder: Path) -> list[LemonScore]:
             came=sum(row[2] for row in rows),
             usual=sum(row[3] for row in rows),
         )
-        for name, rows in found.items()
+        for name, rows in by_fleet.items()
     ]
 
 
@@ -87,9 +87,9 @@ def _judged(fleet: _Fleet, origin: float) -> tuple[int, float, float, float]:
     begin = max(fleet.begin, origin - PAST)
     spans = max(2, int((origin - begin) / _FORTNIGHT))
     seen = (fleet.times >= begin) & (fleet.times < origin)
-    at = ((fleet.times[seen] - begin) / (origin - begin) * spans).astype(int)
+    span_of_failure = ((fleet.times[seen] - begin) / (origin - begin) * spans).astype(int)
     counts = np.zeros((fleet.nodes, spans))
-    np.add.at(counts, (fleet.who[seen], np.minimum(at, spans - 1)), 1)
+    np.add.at(counts, (fleet.who[seen], np.minimum(span_of_failure, spans - 1)), 1)
     spread = clustering(counts)
     failed = counts.sum(axis=1) / spread
     exposure = np.full(fleet.nodes, (origin - begin) / spread)
@@ -97,11 +97,11 @@ def _judged(fleet: _Fleet, origin: float) -> tuple[int, float, float, float]:
     if not chosen:
         return 0, 0.0, 0.0, 0.0
     shape, scale = prior(failed, exposure)
-    told = ((failed[chosen] + shape) / (exposure[chosen] + scale) * AHEAD).sum()
+    forecast = ((failed[chosen] + shape) / (exposure[chosen] + scale) * AHEAD).sum()
     after = (fleet.times >= origin) & (fleet.times < origin + AHEAD)
     came = np.bincount(fleet.who[after], minlength=fleet.nodes)
     usual = np.delete(came, chosen).mean() * len(chosen)
-    return len(chosen), float(told), float(came[chosen].sum()), float(usual)
+    return len(chosen), float(forecast), float(came[chosen].sum()), float(usual)
 
 
 def _fleets(folder: Path) -> Iterator[_Fleet]:
@@ -117,10 +117,12 @@ def _fleets(folder: Path) -> Iterator[_Fleet]:
     for row in _rows(folder / "lanl_outages.csv"):
         if row["cause"] != "facility":
             by_system[row["system"]].append((row["node"], float(row["start_min"]) * MINUTE / DAY))
-    for name, one in systems.items():
-        if one["nodes"] >= _LEAST_NODES:
-            begin, end = (one[f"exposure_{at}_min"] * MINUTE / DAY for at in ("from", "to"))
-            yield _fleet("lanl", by_system[name], one["nodes"], begin, end)
+    for name, system in systems.items():
+        if system["nodes"] >= _LEAST_NODES:
+            begin, end = (
+                system[f"exposure_{end_name}_min"] * MINUTE / DAY for end_name in ("from", "to")
+            )
+            yield _fleet("lanl", by_system[name], system["nodes"], begin, end)
     cabinets = {
         row["cabinet"]: int(row["last_week"]) for row in _rows(folder / "titan_exposure.csv")
     }

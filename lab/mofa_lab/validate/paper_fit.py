@@ -140,18 +140,18 @@ def _scale(
 def _shared(dense: Dense, runs: Any, hopping: Any) -> dict[str, float]:
     """Constants of the columns that both pipelines share: updates, tensor and data parallelism."""
     s = dense.shared
-    found: dict[str, float] = {}
+    constants: dict[str, float] = {}
     for name, on_host in (("host_update", True), ("device_update", False)):
-        mine = [(row, run) for row, run in runs if run.host_optimizer == on_host]
-        found |= _solved(
+        chosen = [(row, run) for row, run in runs if run.host_optimizer == on_host]
+        constants |= _solved(
             {name: getattr(s, name)},
-            [[float(dense_table.parameters(dense, run))] for _, run in mine],
-            [row.number("opt_s") for row, _ in mine],
+            [[float(dense_table.parameters(dense, run))] for _, run in chosen],
+            [row.number("opt_s") for row, _ in chosen],
         )
-    one = replace(dense, shared=replace(s, tensor=1.0))
-    found |= _solved(
+    unit = replace(dense, shared=replace(s, tensor=1.0))
+    constants |= _solved(
         {"tensor": s.tensor},
-        [[_passed(dense, run) * float(dense_table.tensor(one, run))] for _, run in hopping],
+        [[_passed(dense, run) * float(dense_table.tensor(unit, run))] for _, run in hopping],
         [row.number("tp_s") for row, _ in hopping],
     )
     sharing = [(row, run) for row, run in runs if run.d > 1]
@@ -167,7 +167,7 @@ def _shared(dense: Dense, runs: Any, hopping: Any) -> dict[str, float]:
         ],
         relative=False,
     )
-    return found | {name: float(np.exp(value)) for name, value in logs.items()}
+    return constants | {name: float(np.exp(value)) for name, value in logs.items()}
 
 
 def _passed(dense: Dense, run: dense_table.DenseColumns) -> float:
@@ -205,20 +205,20 @@ def _physical(dense: Dense, runs: Any) -> dict[str, float]:
     def pipeline(
         run: dense_table.DenseColumns, layer: float, layer_half: float, head: float
     ) -> Seconds:
-        mine = layer if run.t == node else layer_half
+        layer_time = layer if run.t == node else layer_half
         return dense_table.physical_pipeline(
-            dense, run, layer=mine, head=head * node / run.t, hop=0.0
+            dense, run, layer=layer_time, head=head * node / run.t, hop=0.0
         )
 
     def hops(run: dense_table.DenseColumns, hop: float) -> Seconds:
         return dense_table.physical_pipeline(dense, run, layer=c.layer, head=0.0, hop=hop)
 
     linear = {"layer": c.layer, "layer_half": c.layer_half, "head": c.head}
-    known = [(row, run) for row, run in runs if run.t in {node, node / 2}]
+    near = [(row, run) for row, run in runs if run.t in {node, node / 2}]
     computed = _solved(
         linear,
-        [_slopes(pipeline, run, linear) for _, run in known],
-        [row.number("compute_s") for row, _ in known],
+        [_slopes(pipeline, run, linear) for _, run in near],
+        [row.number("compute_s") for row, _ in near],
     )
     alone = {"hop": c.hop}
     return computed | _solved(

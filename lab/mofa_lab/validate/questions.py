@@ -43,10 +43,10 @@ class SweptQuestion:
         self.model = group or cases[0].group
         self.odd = np.array([case.composed and _layer(case) in odd for case in cases])
         self.gpus = int(cases[0].cluster.gpus)
-        found = predict(cases).columns
+        priced = predict(cases).columns
         self.at: list[Coordinates] = [
             _coordinates(case, share)
-            for case, share in zip(cases, found["estimated"].tolist(), strict=True)
+            for case, share in zip(cases, priced["estimated"].tolist(), strict=True)
         ]
         self.seen: LayoutOdds = odds_of(others, self.at)
         have = support(others, self.stack, experts=False)
@@ -58,11 +58,11 @@ class SweptQuestion:
                 for case in cases
             ]
         )
-        self.space: Array = limit / found["peak"]
+        self.space: Array = limit / priced["peak"]
         self.measured: Array = np.array([_step(case) for case in cases])
         left = np.array([error.get(case.id, np.nan) for case in cases])
         self.predicted: Array = np.where(
-            np.isfinite(left), self.measured * np.exp(-np.nan_to_num(left)), found["step"]
+            np.isfinite(left), self.measured * np.exp(-np.nan_to_num(left)), priced["step"]
         )
         self.fits: Array = self.seen.below("memory", self.space)
         unproven = np.array([len(have.unmeasured(at.layout)) for at in self.at])
@@ -73,8 +73,8 @@ class SweptQuestion:
         """Runs that the search would find: those that have room by the estimate, or else
         the surest.
         """
-        found: NDArray[np.bool_] = self.space >= 1.0
-        return found if found.any() else self.fits == self.fits.max()
+        has_room: NDArray[np.bool_] = self.space >= 1.0
+        return has_room if has_room.any() else self.fits == self.fits.max()
 
     def pick(self, now: int | None = None) -> int:
         """What the rule picks; `now` is the layout that runs today, if one does."""
@@ -115,19 +115,19 @@ def odd_layers(cases: Iterable[Case]) -> frozenset[Layer]:
         s = case.strategy
         if case.composed and s.pp == 1:
             batch = int(case.workload.training.global_batch)
-            at = steps.setdefault((_layer(case), int(s.dp), batch), {})
-            at[int(case.workload.model.layers)] = _step(case) * float(s.dp * s.mbs) / batch
+            by_depth = steps.setdefault((_layer(case), int(s.dp), batch), {})
+            by_depth[int(case.workload.model.layers)] = _step(case) * float(s.dp * s.mbs) / batch
     times: dict[Any, list[float]] = {}
-    for (layer, *_), of in steps.items():
-        pairs = combinations(sorted(of.items()), 2)
+    for (layer, *_), by_depth in steps.items():
+        pairs = combinations(sorted(by_depth.items()), 2)
         times.setdefault(layer, []).extend(
             (b - a) / (deep - flat) for (flat, a), (deep, b) in pairs
         )
-    known = {layer: float(np.median(found)) for layer, found in times.items() if found}
+    medians = {layer: float(np.median(values)) for layer, values in times.items() if values}
     return frozenset(
         (width, tp, mbs)
-        for (width, tp, mbs), time in known.items()
-        if time < known.get((width, tp, mbs // 2), 0.0)
+        for (width, tp, mbs), time in medians.items()
+        if time < medians.get((width, tp, mbs // 2), 0.0)
     )
 
 
@@ -146,4 +146,6 @@ def _coordinates(case: Case, estimated: float) -> Coordinates:
 
 
 def _step(case: Case) -> float:
-    return next((one.value for one in case.measured if one.quantity == "step_time_s"), float("nan"))
+    return next(
+        (figure.value for figure in case.measured if figure.quantity == "step_time_s"), float("nan")
+    )

@@ -61,16 +61,18 @@ def predict(
         try:
             _fill(columns, batch, resolve, price)
         except InputError:
-            for one in singles(batch, cases):
+            for single in singles(batch, cases):
                 try:
-                    _fill(columns, one, resolve, price)
+                    _fill(columns, single, resolve, price)
                 except InputError as error:
-                    refused.append(Unsupported(id=cases[int(one.indices[0])].id, reason=str(error)))
-    known = {item.id for item in refused}
+                    refused.append(
+                        Unsupported(id=cases[int(single.indices[0])].id, reason=str(error))
+                    )
+    refused_ids = {item.id for item in refused}
     refused += [
         Unsupported(id=case.id, reason="the model gives no finite step time")
         for case, step in zip(cases, columns["step"], strict=True)
-        if not np.isfinite(step) and case.id not in known
+        if not np.isfinite(step) and case.id not in refused_ids
     ]
     return Predictions(columns, tuple(refused))
 
@@ -83,9 +85,9 @@ def singles(batch: Batch, cases: Sequence[Case]) -> Iterator[Batch]:
 
 def calibrated(batch: Batch, resolve: Resolve) -> Batch:
     """The batch with each case's own constants, which `resolve` finds by its key."""
-    found = {key: resolve(key) for key in dict.fromkeys(batch.keys)}
+    by_key = {key: resolve(key) for key in dict.fromkeys(batch.keys)}
     constants = (
-        found[batch.keys[0]] if len(found) == 1 else stacked([found[key] for key in batch.keys])
+        by_key[batch.keys[0]] if len(by_key) == 1 else stacked([by_key[key] for key in batch.keys])
     )
     return replace(batch, cluster=replace(batch.cluster, calibration=constants))
 
@@ -115,12 +117,12 @@ def _fill(
 
 def scored(
     cases: Sequence[Case],
-    found: Predictions,
+    predictions: Predictions,
     resolve: Resolve = shipped,
     price: Estimator = estimate,
 ) -> list[Scored]:
     """Every measured figure of every supported case beside its prediction."""
-    refused = {item.id for item in found.unsupported}
+    refused = {item.id for item in predictions.unsupported}
     rows: list[Scored] = []
     for index, case in enumerate(cases):
         if case.id in refused:
@@ -141,7 +143,7 @@ def scored(
                 "layer_backward_s": "layer_backward",
             }.get(figure.quantity)
             if column is not None:
-                predicted = float(found.columns[column][index])
+                predicted = float(predictions.columns[column][index])
             elif figure.basis in ratios:
                 predicted = ratios[figure.basis]
             else:
@@ -169,19 +171,19 @@ def validate_steps(paths: Sequence[Path | str]) -> dict[str, Any]:
     reasons, summary.
     """
     read = [load(path) for path in paths]
-    cases = [case for found, _ in read for case in found]
+    cases = [case for readable, _ in read for case in readable]
     unread = [item for _, refused in read for item in refused]
-    found = predict(cases)
-    rows = scored(cases, found)
+    predictions = predict(cases)
+    rows = scored(cases, predictions)
     figures = summary(rows)
     if any(case.group for case in cases):
         figures["pick_regret"] = pick_regret(rows)
-        figures["oom"] = out_of_memory(cases, found.oversized())
-    fits = dict(zip((case.id for case in cases), (~found.oversized()).tolist(), strict=True))
+        figures["oom"] = out_of_memory(cases, predictions.oversized())
+    fits = dict(zip((case.id for case in cases), (~predictions.oversized()).tolist(), strict=True))
     return {
         "cases": [{**row.row(), "fits": fits[row.case.id]} for row in rows],
         "unsupported": [
-            {"id": item.id, "reason": item.reason} for item in (*unread, *found.unsupported)
+            {"id": item.id, "reason": item.reason} for item in (*unread, *predictions.unsupported)
         ],
         "summary": figures,
     }

@@ -76,27 +76,27 @@ def run(arguments: Namespace) -> int:
     cases = _without(_read(arguments.files), arguments.without)
     asked = () if arguments.quick else tuple(campaign.JUDGED)
     with _told("calibrating") as progress:
-        found = campaign.calibrate(cases, priors(text), leave_out=asked, progress=progress)
-        shipped = campaign.shipped_loss(found)
+        result = campaign.calibrate(cases, priors(text), leave_out=asked, progress=progress)
+        shipped = campaign.shipped_loss(result)
     written: list[str] = []
     if arguments.to:
-        written += _write(Path(arguments.to), Path(arguments.to), found, narrower=True)
+        written += _write(Path(arguments.to), Path(arguments.to), result, narrower=True)
     if arguments.write:
-        if found.loss > shipped * (1.0 + campaign.WORSE) and not arguments.force:
+        if result.loss > shipped * (1.0 + campaign.WORSE) and not arguments.force:
             raise BadValue(
                 "--write",
-                found.loss,
+                result.loss,
                 f"the shipped constants have a loss of {shipped:.6g}; --force writes",
             )
-        written += _write(_presets(), _bands(), found, narrower=arguments.force)
+        written += _write(_presets(), _bands(), result, narrower=arguments.force)
     if arguments.report:
         from mofa_lab.fitting import report
 
         with _told("reporting") as progress:
-            written += report.write(found, Path(arguments.report), progress=progress)
-    tables = _summary(found, written)
+            written += report.write(result, Path(arguments.report), progress=progress)
+    tables = _summary(result, written)
     document = {
-        "loss": found.loss,
+        "loss": result.loss,
         "shipped_loss": shipped,
         "written": written,
         **_document(tables),
@@ -113,14 +113,14 @@ def _read(files: Iterable[str]) -> list[Case]:
     cases: list[Case] = []
     for file in files:
         refuse_unscored(file, read(file)[0])
-        found, refused = load(file)
+        readable, refused = load(file)
         if refused:
             raise BadValue(
                 f"{file}: {refused[0].id}",
                 refused[0].reason,
                 "every case of a fit must be readable",
             )
-        cases += found
+        cases += readable
     return cases
 
 
@@ -141,7 +141,7 @@ def _without(cases: list[Case], given: Iterable[str]) -> list[Case]:
     return cases
 
 
-def _write(constants: Path, runs: Path, found: CampaignResult, *, narrower: bool) -> list[str]:
+def _write(constants: Path, runs: Path, result: CampaignResult, *, narrower: bool) -> list[str]:
     """constants.toml; where there was a cross-validation the measured runs, and how far steps vary.
 
     Bands get narrower only where `narrower` says so.
@@ -153,18 +153,18 @@ def _write(constants: Path, runs: Path, found: CampaignResult, *, narrower: bool
 
     constants.mkdir(parents=True, exist_ok=True)
     texts = [constants / "constants.toml"]
-    write_text(texts[0], writer.as_toml(found.constants))
-    if "group" in found.time.validated:
+    write_text(texts[0], writer.as_toml(result.constants))
+    if "group" in result.time.validated:
         texts.append(runs / FILE)
-        rows = tuned.with_tuned(coverage.bare_rows(found))
+        rows = tuned.with_tuned(coverage.bare_rows(result))
         texts[1].write_bytes(coverage.as_bytes(rows))
-    if spreads.BY in found.time.validated:
-        numbers = spreads.variance_of(found)
+    if spreads.BY in result.time.validated:
+        numbers = spreads.variance_of(result)
         # Laws are chosen with these same runs in view, so errors that a better law leaves are
         # smaller than those of runs that nobody has seen.
         if narrower or spreads.unseen_scale(numbers) >= spreads.unseen_scale(variance.shipped()):
             texts.append(runs / VARIANCE)
-            write_text(texts[-1], spreads.as_toml(numbers, found))
+            write_text(texts[-1], spreads.as_toml(numbers, result))
     entries.table.cache_clear()  # what is shipped may be what was just written
     variance.shipped.cache_clear()
     return [str(name) for name in texts]
@@ -182,7 +182,7 @@ def _bands() -> Path:
     return Path(bands.__file__).parent
 
 
-def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
+def _summary(result: CampaignResult, written: Sequence[str]) -> list[Table]:
     from mofa_lab.fitting import figures, memory_spread
     from mofa_model.bands.variance import ESTIMATED
 
@@ -201,12 +201,12 @@ def _summary(found: CampaignResult, written: Sequence[str]) -> list[Table]:
             line.errors["mape"],
             line.errors["p90_ape"],
         )
-        for line in figures.lines(found)
+        for line in figures.lines(result)
         if line.errors["n"]
     )
     notes = tuple(f"written: {name}" for name in written)
-    if "publisher" in found.memory.validated:
-        likeliest = memory_spread.likeliest(memory_spread.errors_of(found))
+    if "publisher" in result.memory.validated:
+        likeliest = memory_spread.likeliest(memory_spread.errors_of(result))
         notes += (f"variance.ESTIMATED is {ESTIMATED}; the likeliest is {likeliest:.3f}",)
     return [
         Table(

@@ -304,17 +304,19 @@ def _paper_runs(arguments: Namespace) -> None:
 def _assumptions(arguments: Namespace) -> None:
     from mofa_lab.validate.promises import promise
 
-    given = {name: _whole(getattr(arguments, name), f"--{name}") for name in ("nodes", "batch")}
+    sizes = {name: _whole(getattr(arguments, name), f"--{name}") for name in ("nodes", "batch")}
     (pools,) = _whole(str(arguments.pools), "--pools")
     if not 0 <= arguments.wander <= _MOST_WANDER:
         raise BadValue("--wander", arguments.wander, f"give a number from 0 to {_MOST_WANDER:g}")
-    found = [
+    promises = [
         output.as_data(promise(nodes, batch, arguments.wander, pools=pools))
-        for batch in given["batch"]
-        for nodes in given["nodes"]
+        for batch in sizes["batch"]
+        for nodes in sizes["nodes"]
     ]
     output.emit(
-        arguments.output, [_rows("Looked at every hour", tuple(found[0]), found)], {"pools": found}
+        arguments.output,
+        [_rows("Looked at every hour", tuple(promises[0]), promises)],
+        {"pools": promises},
     )
 
 
@@ -322,12 +324,12 @@ def _fleets(arguments: Namespace) -> None:
     from mofa_lab.validate.fleets import fleet_scores
     from mofa_lab.validate.promises import fleet_years
 
-    found = [output.as_data(one) for one in fleet_scores(arguments.folder)]
-    years = [output.as_data(one) for one in fleet_years(arguments.folder)]
-    tables = [_rows("Rolling origins", tuple(found[0]), found)]
+    fleets = [output.as_data(row) for row in fleet_scores(arguments.folder)]
+    years = [output.as_data(row) for row in fleet_years(arguments.folder)]
+    tables = [_rows("Rolling origins", tuple(fleets[0]), fleets)]
     if years:
         tables.append(_rows("Years at their own mean", tuple(years[0]), years))
-    output.emit(arguments.output, tables, {"fleets": found, "years": years})
+    output.emit(arguments.output, tables, {"fleets": fleets, "years": years})
 
 
 def _tuning(arguments: Namespace) -> None:
@@ -352,7 +354,7 @@ def _tuning(arguments: Namespace) -> None:
     rows = tuple(tuple(row.values()) for row in document["groups"])
     tables = [Table(title="Fine-tuning runs", columns=columns, rows=rows)]
     kinds = (Column("question"), Column("layouts"), Column("runs"), Column("regret", unit="%"))
-    several = tuple(tuple(one.values()) for one in document["regret"])
+    several = tuple(tuple(row.values()) for row in document["regret"])
     tables.append(Table(title="Measured in several layouts", columns=kinds, rows=several))
     if document["unsupported"]:
         tables.append(_rows("Unsupported", ("id", "reason"), document["unsupported"]))
@@ -374,8 +376,8 @@ def _kernels(arguments: Namespace) -> None:
     from mofa_lab.kernels import score
 
     with output.progress("comparing") as advance:
-        found = score.compared(arguments.files, arguments.left_out, lambda _: advance(1.0))
-    document = score.document(found)
+        comparisons = score.compared(arguments.files, arguments.left_out, lambda _: advance(1.0))
+    document = score.document(comparisons)
     summary = document["summary"]
     if arguments.record:
         score.record(arguments.record, arguments.left_out or "fitted", summary["groups"])
@@ -403,17 +405,17 @@ def _kernels(arguments: Namespace) -> None:
 
 def _spreads(title: str, name: str, groups: Mapping[str, Any]) -> Table:
     rows = tuple(
-        (key, found["n"], found["mape"], found["median_ape"], found["p90_ape"])
-        for key, found in groups.items()
+        (key, figures["n"], figures["mape"], figures["median_ape"], figures["p90_ape"])
+        for key, figures in groups.items()
     )
     return Table(title=title, columns=(Column(name), *_SPREAD), rows=rows)
 
 
-def _regrets(found: Mapping[str, Any]) -> Table:
+def _regrets(regret: Mapping[str, Any]) -> Table:
     rows = tuple(
         (f"of {least} and more{words}", part["groups"], part["mean"], part["p90"])
-        for least, every in (("five", found), ("two", found["every_choice"]))
-        for words, part in (("", every), (", below 512 GPUs", every["below_512_gpus"]))
+        for least, figures in (("five", regret), ("two", regret["every_choice"]))
+        for words, part in (("", figures), (", below 512 GPUs", figures["below_512_gpus"]))
     )
     columns = (
         Column("groups of runs"),
@@ -424,8 +426,8 @@ def _regrets(found: Mapping[str, Any]) -> Table:
     return Table(title="Throughput lost by the pick", columns=columns, rows=rows)
 
 
-def _memory(found: Mapping[str, int]) -> Table:
-    rows = tuple((name.replace("_", " "), count) for name, count in found.items())
+def _memory(counts: Mapping[str, int]) -> Table:
+    rows = tuple((name.replace("_", " "), count) for name, count in counts.items())
     return Table(
         title="Out of memory: predicted not to fit",
         columns=(Column("outcome"), Column("runs")),

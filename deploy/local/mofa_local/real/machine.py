@@ -80,17 +80,17 @@ class Machine:
         (self.folder / "ready").unlink(missing_ok=True)
         for place in _PLACES:
             Path(place).mkdir(parents=True, exist_ok=True)
-        held = [one / self.cgroup / "init" for one in _hierarchies()]
-        for one in held:
-            one.mkdir(parents=True)
-            _fill_cpuset(one)
+        cgroups = [cgroup / self.cgroup / "init" for cgroup in _hierarchies()]
+        for cgroup in cgroups:
+            cgroup.mkdir(parents=True)
+            _fill_cpuset(cgroup)
         self.processes.start(
             INIT,
             [
                 "unshare", "--fork", "--kill-child", "--pid", "--mount", "--net", "--mount-proc",
                 "--",
                 sys.executable, "-I", "-S", Path(__file__).with_name("init.py"),
-                self.folder, ",".join(str(one) for one in held), ADDRESS, SERVICES,
+                self.folder, ",".join(str(cgroup) for cgroup in cgroups), ADDRESS, SERVICES,
             ],
             ready=(self.folder / "ready").exists,
         )  # fmt: skip
@@ -114,10 +114,12 @@ class Machine:
 
     def run(self, *command: str | Path) -> str:
         """The output of a command that runs in the machine."""
-        words = [str(one) for one in self.inside(*command)]
+        words = [str(word) for word in self.inside(*command)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise LocalStackError(f"{' '.join(str(one) for one in command)}: {done.stderr.strip()}")
+            raise LocalStackError(
+                f"{' '.join(str(word) for word in command)}: {done.stderr.strip()}"
+            )
         return done.stdout
 
 
@@ -126,13 +128,13 @@ def sweep() -> None:
     they are empty.
     """
     for hierarchy in _hierarchies():
-        for one in hierarchy.glob(f"{PREFIX}*"):
-            if not _is_used(one):
-                for folder in sorted(one.rglob("*/"), key=lambda path: -len(path.parts)):
+        for cgroup in hierarchy.glob(f"{PREFIX}*"):
+            if not _is_used(cgroup):
+                for folder in sorted(cgroup.rglob("*/"), key=lambda path: -len(path.parts)):
                     with contextlib.suppress(OSError):
                         folder.rmdir()
                 with contextlib.suppress(OSError):
-                    one.rmdir()
+                    cgroup.rmdir()
     if not any(True for hierarchy in _hierarchies() for _ in hierarchy.glob(f"{PREFIX}*")):
         for place in _PLACES:
             with contextlib.suppress(OSError):
@@ -159,14 +161,14 @@ def _fill_cpuset(cgroup: Path) -> None:
     """Give a new cpuset cgroup its parent's cores and memory nodes: the kernel admits no process
     before it has some.
     """
-    for one in (cgroup.parent, cgroup):
+    for level in (cgroup.parent, cgroup):
         for name in ("cpuset.cpus", "cpuset.mems"):
-            above, here = one.parent / name, one / name
-            if above.exists() and here.exists() and not here.read_text(encoding="ascii").strip():
+            above, own = level.parent / name, level / name
+            if above.exists() and own.exists() and not own.read_text(encoding="ascii").strip():
                 with contextlib.suppress(OSError):
-                    here.write_text(above.read_text(encoding="ascii"), encoding="ascii")
+                    own.write_text(above.read_text(encoding="ascii"), encoding="ascii")
 
 
 def words(command: Sequence[str | Path]) -> str:
     """A command as one line of a shell."""
-    return " ".join(str(one) for one in command)
+    return " ".join(str(word) for word in command)

@@ -75,21 +75,21 @@ class Border:
         an `OSError`.
         """
         labels = b"".join(
-            bytes([len(one)]) + one for one in name.rstrip(".").encode("ascii").split(b".")
+            bytes([len(label)]) + label for label in name.rstrip(".").encode("ascii").split(b".")
         )
-        with self.socket(there=True, kind=socket.SOCK_DGRAM) as asked:
-            asked.settimeout(PATIENCE)
-            asked.connect((self._names, 53))
-            asked.send(
+        with self.socket(there=True, kind=socket.SOCK_DGRAM) as query:
+            query.settimeout(PATIENCE)
+            query.connect((self._names, 53))
+            query.send(
                 struct.pack(">6H", 1, 0x0100, 1, 0, 0, 0)
                 + labels
                 + b"\0"
                 + struct.pack(">2H", 1, 1)
             )
-            said = asked.recv(4096)
-        if not struct.unpack(">H", said[6:8])[0]:
+            answer = query.recv(4096)
+        if not struct.unpack(">H", answer[6:8])[0]:
             raise OSError(f"{name}: nobody has this name")
-        return socket.inet_ntoa(said[-4:])  # of one answer, or the last of several
+        return socket.inet_ntoa(answer[-4:])  # of one answer, or the last of several
 
     @contextmanager
     def _in(self, network: int) -> Iterator[None]:
@@ -128,7 +128,7 @@ def proxy(border: Border) -> Carrier:
             where = urlsplit(target if "://" in target else f"//{target}")
             host, port = where.hostname or "", where.port or 80
             try:
-                found = await border.connected(host, port, there=host not in LOCAL)
+                connection = await border.connected(host, port, there=host not in LOCAL)
             except (OSError, TimeoutError) as error:
                 writer.write(
                     "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nX-Why: "
@@ -141,26 +141,26 @@ def proxy(border: Border) -> Carrier:
                 else:
                     path = f"{where.path or '/'}{'?' + where.query if where.query else ''}"
                     rest = [
-                        one
-                        for one in head.split(b"\r\n")[1:]
-                        if not one.lower().startswith((b"connection:", b"proxy-"))
+                        header
+                        for header in head.split(b"\r\n")[1:]
+                        if not header.lower().startswith((b"connection:", b"proxy-"))
                     ]
-                    found[1].write(
+                    connection[1].write(
                         f"{method} {path} {version}\r\nConnection: close\r\n".encode()
                         + b"\r\n".join(rest)
                     )
-                await _join((reader, writer), found)
+                await _join((reader, writer), connection)
         writer.close()
 
     return carry
 
 
 async def _join(
-    one: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    pair: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     other: tuple[asyncio.StreamReader, asyncio.StreamWriter],
 ) -> None:
     """Carry bytes both ways until both sides have ended."""
-    await asyncio.gather(_pour(one[0], other[1]), _pour(other[0], one[1]), return_exceptions=True)
+    await asyncio.gather(_pour(pair[0], other[1]), _pour(other[0], pair[1]), return_exceptions=True)
     other[1].close()
 
 
