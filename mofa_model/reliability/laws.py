@@ -234,7 +234,9 @@ class ExponentialRun:
         return total
 
     def lattice(self, t: Seconds, period: Seconds) -> Ratio:
-        """Expected number of lattice times reached: a geometric series per component. [1]"""
+        """How many of the times t, t + period, t + 2 periods, … the run is expected to reach: a
+        geometric series for each component. [1]
+        """
         total: Ratio = 0.0
         for share, rate in self.terms:
             total = total + share * np.exp(-rate * t) / -np.expm1(
@@ -247,7 +249,7 @@ class ExponentialRun:
         period: float,
         longest: float,  # noqa: ARG002
     ) -> Callable[[Seconds], Ratio]:
-        """`lattice` at one period. []"""
+        """`lattice` at one period, as a function of t. []"""
         return lambda t: self.lattice(t, period)
 
 
@@ -264,7 +266,9 @@ class GeneralRun:
         return self.curve(np.asarray(t, dtype=float))
 
     def lattice(self, t: Seconds, period: Seconds) -> Ratio:
-        """Expected number of lattice times reached: first terms, then Euler-Maclaurin. [1]"""
+        """How many of the times t, t + period, t + 2 periods, … the run is expected to reach: first
+        terms one by one, then Euler-Maclaurin. [1]
+        """
         t, period = np.broadcast_arrays(np.asarray(t, dtype=float), np.asarray(period, dtype=float))
         direct = np.sum(self.curve(np.add.outer(_FIRST, np.zeros(t.shape)) * period + t), axis=0)
         a = t + len(_FIRST) * period
@@ -275,7 +279,7 @@ class GeneralRun:
         return total
 
     def lattice_of(self, period: float, longest: float) -> Callable[[Seconds], Ratio]:
-        """`lattice` at one period as a series, for t up to `longest`. []"""
+        """`lattice` at one period, as a cheap function of t, for t up to `longest`. []"""
         # The series resolves times from a thousandth of the period on.
         series = _series(lambda t: np.asarray(self.lattice(t, period)), 1e-3 * period, longest)
         return lambda t: series(np.asarray(t, dtype=float))

@@ -308,10 +308,11 @@ def stages_timed(
     local: LocalShapes,
     by_work: Sequence[tuple[Strategy, Array]],
 ) -> StageTime:
-    """Stages of a family, all timed at once.
+    """Times of all stages of a family of layouts, computed at once.
 
-    Its parts, one behind the other, differ in the work of their micro-batches: each is a strategy
-    with it, and its rows in the table of `local`.
+    The family is in parts, one behind the other; layouts of a part do the same work in a
+    micro-batch. `by_work` has for each part a strategy with that work, and the part's rows in the
+    table of `local`.
     """
     sizes = [len(rows) for _, rows in by_work]
     timed, effects = [], []

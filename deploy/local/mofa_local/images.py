@@ -151,10 +151,12 @@ def base_image(platform: str = NATIVE) -> str:
             check=False,
         )
         if done.returncode:
-            said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise NoImages(f"mmdebstrap ended with {done.returncode}; its last lines:\n{said}")
-        told = ("--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", f"--arch={platform}")
-        podman("import", *told, "--os=linux", str(archive), name)
+            last_lines = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+            raise NoImages(
+                f"mmdebstrap ended with {done.returncode}; its last lines:\n{last_lines}"
+            )
+        settings = ("--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", f"--arch={platform}")
+        podman("import", *settings, "--os=linux", str(archive), name)
     return name
 
 

@@ -143,11 +143,11 @@ def _median(runs: MeasuredRuns, mask: Mask) -> float:
 
 
 def _answer(options: str) -> str:
-    said = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-m", "mofa_model", "explain", "--evidence", *shlex.split(options)],
         env={**os.environ, VARIABLE: "", "COLUMNS": "100"},
         capture_output=True,
         text=True,
         check=True,
     )
-    return f"```console\n$ mofa explain --evidence {options}\n{said.stdout.rstrip()}\n```"
+    return f"```console\n$ mofa explain --evidence {options}\n{answer.stdout.rstrip()}\n```"

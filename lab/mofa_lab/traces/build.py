@@ -81,7 +81,7 @@ class _Rank:
         """The launch of each kernel without correlation ids: the n-th kernel belongs to the
         n-th launch.
         """
-        found = np.full(len(self.kernels), -1)
+        launch_of_kernel = np.full(len(self.kernels), -1)
         launches = matching(self.trace, LAUNCH)[self.calls.name]
         copying = np.array(["mem" in name.lower() for name in self.trace.names] + [False])[
             self.calls.name
@@ -89,16 +89,19 @@ class _Rank:
         for copies in (True, False):
             wanted = np.flatnonzero(launches & (copying == copies))
             wanted = wanted[np.argsort(self.calls.start[wanted], kind="stable")]
-            mine = np.flatnonzero((self.kernels.kind == EventKind.COPY) == copies)
-            mine = mine[np.argsort(self.kernels.start[mine], kind="stable")]
-            if len(wanted) < len(mine):
+            kernels = np.flatnonzero((self.kernels.kind == EventKind.COPY) == copies)
+            kernels = kernels[np.argsort(self.kernels.start[kernels], kind="stable")]
+            if len(wanted) < len(kernels):
                 continue
-            free, at = list(wanted), 0
-            for kernel in mine:
-                if at < len(free) and self.calls.start[free[at]] <= self.kernels.start[kernel]:
-                    found[kernel] = free[at]
-                    at += 1
-        return found
+            free, position = list(wanted), 0
+            for kernel in kernels:
+                if (
+                    position < len(free)
+                    and self.calls.start[free[position]] <= self.kernels.start[kernel]
+                ):
+                    launch_of_kernel[kernel] = free[position]
+                    position += 1
+        return launch_of_kernel
 
     def graph(self) -> Graph:
         latency, gap = self._latency(), self._gap()
