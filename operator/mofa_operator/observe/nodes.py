@@ -304,10 +304,10 @@ class Pools:
         )
         if was_seen and was_there != is_there:
             attendance.note_turn(name, is_there=is_there, known_since=self._known_since)
-        is_member = after is not None and after.counts_as(selector) is not None
-        if was_seen or not is_member or is_there != after.ready:
+        if was_seen or after is None or is_there != after.ready:
             return
-        if (since := moment_of(after.turned)) is not None:
+        since = moment_of(after.turned)
+        if since is not None and after.counts_as(selector) is not None:
             attendance.note_listed(name, is_there=is_there, since=since)
 
     def _changed(self, before: NodeFacts | None, after: NodeFacts | None) -> set[str]:
