@@ -274,9 +274,7 @@ def _manifest(question: AdviceQuestion) -> JobQuestion | None:
         )
         raise BadValue(", ".join(flags), question.file, right)
     if pool and job_question.profile.name != pool:
-        right = (
-            f"{question.file} means the profile {job_question.profile.name}; leave the option out"
-        )
+        right = f"{question.file} names the profile {job_question.profile.name}; leave --gpu out"
         raise BadValue("--gpu", pool, right)
     return job_question
 

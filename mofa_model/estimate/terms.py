@@ -90,7 +90,7 @@ class Footprint:
     )
     logits: Bytes = term("Table 2", "head and loss", default=0.0)
     update: Bytes = term(
-        "ours", "the update and its gather, above activations", default=0.0, states=True
+        "ours", "what the optimizer's update takes beyond activations", default=0.0, states=True
     )
     fragmentation: Bytes = term("ours", "reserved beyond what is allocated", default=0.0)
     graphs: Bytes = term("ours", "held by CUDA graphs", default=0.0)

@@ -36,7 +36,7 @@ _RIGHT: Final = {
     "too_short": "give at least {min_length}",
     "too_long": "give at most {max_length}",
     "literal_error": "one of {expected}",
-    "string_pattern_mismatch": "write it as it has to be",
+    "string_pattern_mismatch": "give text that matches {pattern}",
 }
 
 

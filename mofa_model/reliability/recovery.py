@@ -382,7 +382,7 @@ def _with_peers(job: Job, plan: RecoveryPlan, of_layout: Replicas) -> Job:
             classes.append(
                 replace(
                     mode,
-                    name=f"{mode.name}, two of a group",
+                    name=f"{mode.name}, two of a peer group",
                     rate=_scaled(mode.rate, share_lost),
                     tier=mode.tier + 1,
                 )

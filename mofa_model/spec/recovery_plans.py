@@ -94,7 +94,9 @@ class RecoveryPlan:
             raise BadValue("peers", self.peers, "give the nodes of a group, 2 or more, or 0")
         if self.whole and (self.attempts or self.spares or self.others is not Others.STOP):
             raise BadValue(
-                "plan", self.name, "a job that starts again whole tries and replaces nothing first"
+                "plan",
+                self.name,
+                "the whole job starts again; leave out attempts, spares and others",
             )
 
 

@@ -184,7 +184,7 @@ def run(arguments: Namespace) -> int:
         raise BadValue(
             "--node-days",
             0,
-            f"{failures} failures were counted; give the node-days in which that was, above 0",
+            f"{failures} failures were counted; give the node-days in which they came, above 0",
         )
     assumed, recovery, weight = _assumptions(arguments, observed)
     if arguments.prometheus is None and arguments.slurm is None:

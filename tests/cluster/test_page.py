@@ -92,7 +92,7 @@ def test_a_job_is_on_the_page_with_its_strategy_its_breakdown_and_its_profile(
     assert "No Prometheus is configured, so there is no history" in page
     asked = until(
         lambda: (
-            (found := get(advisor, f"{address}?nodes=1")[2]).find("Advice, if it were so") > 0
+            (found := get(advisor, f"{address}?nodes=1")[2]).find("Advice with your changes") > 0
             and found
         ),
         what="the answer to what if",

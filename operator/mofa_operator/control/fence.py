@@ -37,7 +37,7 @@ class Fence:
         self._api = api
         self._exporter = exporter
         self._is_wanted = settings.fence
-        self.failure: str | None = "it was not asked yet" if settings.fence else None
+        self.failure: str | None = "the API server was not asked yet" if settings.fence else None
         """Why the fence does not hold; None where it does."""
 
     async def wait_until_proven(self) -> None:

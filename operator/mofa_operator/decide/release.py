@@ -327,7 +327,7 @@ def _gated(
         launch, why = (), f"the longest wait, {settings.gate_longest:g} s, is over"
     note = _applied(launch, answer)
     if why:
-        message = sentence(f"let go without arguments: {why}")
+        message = sentence(f"the job starts without advised arguments: {why}")
         note = Note(reason=Happened.GATE_RELEASED, message=message, warning=True)
     return Release(
         key=job.key,

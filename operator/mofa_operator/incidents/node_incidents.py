@@ -553,7 +553,9 @@ def _xids(node: NodeTimeline, stated: Mapping[str, str]) -> Iterator[Incident]:
             if run.value and run.start <= rise.at <= run.end + gap
         )
         if held and all(abs(rise.at - other.at) > near for other, _ in xids):
-            yield _fault(node, rise, causes.GPU_FATAL, _DETECTOR, "a GPU holds one of before")
+            yield _fault(
+                node, rise, causes.GPU_FATAL, _DETECTOR, "a GPU still shows an earlier XID"
+            )
         elif blind and (
             any(0 < cordon.start - rise.at <= TO_CORDON for cordon in node.cordons)
             or ended(node.pod_timelines, rise.clean - _PODS_END[0], rise.at + near + _PODS_END[1])

@@ -124,7 +124,7 @@ def job_page(
         errors = view.why if isinstance(view, Refusal) else {}
         sections += what_if_sections(changes, errors, address(shown))
     if isinstance(view, AdviceView):
-        heading = "Advice, if it were so" if changes else "Advice"
+        heading = "Advice with your changes" if changes else "Advice"
         sections += [el("h2", heading), *advice_sections(view, without_status=not changes)]
     else:
         sections += [el("p", view)] if isinstance(view, str) else []

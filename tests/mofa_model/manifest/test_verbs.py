@@ -169,7 +169,7 @@ def test_a_manifest_that_says_no_gpu_is_answered_for_the_one_that_is_given(capsy
 
 
 @pytest.mark.parametrize(
-    "gpu, said", [("h1000", "h1000"), ("h200", "means the profile a100-lab; leave the option out")]
+    "gpu, said", [("h1000", "h1000"), ("h200", "names the profile a100-lab; leave --gpu out")]
 )
 def test_a_gpu_beside_a_manifest_is_one_that_exists_and_that_it_does_not_contradict(
     capsys, small, gpu, said

@@ -457,5 +457,5 @@ async def untrusted(ask: Callable[[str], Awaitable[QueryResult]], pool: Pool) ->
     return (
         f"series of nodes and pods from {shown}"
         f"{' and others' if len(names) > _SHOWN else ''} were left out; "
-        "who is believed, spec.prometheus.exporterNamespaces says"
+        "spec.prometheus.exporterNamespaces says which namespaces are believed"
     )
