@@ -276,7 +276,8 @@ AXES: Final = (
     degree(
         "etp", tried.of_experts(*tried.EXPERT_TENSOR), 7,
         about="Tensor-parallel size inside an expert.", example="etp=1", feature="etp",
-        local=True, shape_rules=rules.EXPERTS, stuck="experts go with no layout of the devices",
+        local=True, shape_rules=rules.EXPERTS,
+        stuck="no expert- and tensor-parallel size of the experts fits the devices",
     ),
     degree(
         "chunks", tried.of_experts(*tried.CHUNKS), 15, example="chunks=1", feature="chunks",

@@ -424,8 +424,8 @@ def _believed(question: AdviceQuestion, notes: list[str], *, is_whole: bool) -> 
         return question
     may = "" if question.current else "it cannot start, or "
     notes.append(
-        f"{layout} alone needs {needs} of {limit}: {may}not all of its layout is told; the answer"
-        " leaves it out"
+        f"{layout} alone needs {needs}, and a device has {limit}: {may}part of the layout is not"
+        " stated; the answer leaves this layout out"
     )
     return without_layout(question)
 

@@ -197,7 +197,7 @@ def doubt_of(helps: WhatWouldHelp) -> str:
     """Why an answer is not Recommended, as a sentence; empty where it is."""
     evidence = f"{helps.standstills} standstills in {helps.window_days:.3g} days"
     if not helps.best(MOST_TOLD):
-        return f"No change is told apart from nothing by {evidence}."
+        return f"{evidence} show no change with a sure gain."
     return f"The past is short ({evidence}); the next weeks may differ." if helps.is_short else ""
 
 
@@ -297,7 +297,7 @@ def effective_line(paid: float, effective: float, window_days: float) -> str:
 def verdict_of(remedy: Remedy) -> str:
     """Whether a change surely helps, may help, or does not, by its band."""
     if not remedy.excludes_zero:
-        return "not told apart from nothing"
+        return "no sure gain"
     if remedy.gain.upper < 0:
         return "loses less than it saves" if remedy.paid < remedy.gain.lower else "loses"
     return "gains less than it costs" if remedy.paid > remedy.gain.upper else "gains"

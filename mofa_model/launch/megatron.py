@@ -164,8 +164,8 @@ def read_features(
         layout["graphs"] = Graphs.FULL if is_whole else Graphs.PARTIAL
         if not is_whole and {*graphed} not in ({*GRAPHED}, {*GRAPHED_EXPERTS}):
             right = (
-                f"priced are graphs of {' '.join(GRAPHED)}, "
-                f"and with experts of {' '.join(GRAPHED_EXPERTS)}"
+                f"capture {' '.join(GRAPHED)}, or with experts {' '.join(GRAPHED_EXPERTS)}; "
+                "other graphs are not modelled"
             )
             raise BadValue("cuda graph modules", " ".join(graphed) or "the whole layer", right)
     return layout

@@ -410,8 +410,8 @@ class WhatWouldHelpPart(Part):
     atomic = True
 
     outcome: Literal["Recommended", "LowConfidence", "NoRecommendation"]
-    """Recommended; LowConfidence where the past is short; NoRecommendation where no change is told
-    apart from nothing."""
+    """Recommended; LowConfidence where the past is short; NoRecommendation where no change has a
+    sure gain."""
     doubt: Annotated[str, Field(max_length=400)] | None = None
     """Why it is not Recommended, as a sentence."""
     days: Decimal

@@ -244,7 +244,9 @@ def _measured(arguments: Namespace) -> str:
         gpu = presets.resolve("devices", name, field="--measure")
     except UnknownName as error:
         sheet = f'name = "{name}", memory = "{memory} MiB", memory_bandwidth and peak_bf16'
-        raise InputError(f"{error}, with {sheet}: --device-file of `mofa advise`") from None
+        raise InputError(
+            f"{error}; `mofa advise --device-file FILE` takes a file with {sheet}"
+        ) from None
     arguments.host_memory = arguments.host_memory or _main_memory()
     per_node = arguments.gpus_per_node or count
     terminal.tell(

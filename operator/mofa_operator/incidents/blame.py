@@ -28,7 +28,7 @@ PRIOR: Final = 0.5
 SIGNS: Final[Mapping[str, tuple[float, str]]] = {
     "by_signal": (1.7, "the first container was killed"),
     "own_code": (-2.0, "the first container exited by itself"),
-    "waited": (4.0, "all had waited for something"),
+    "waited": (4.0, "all processes hung before they ended"),
     "together": (0.0, "all ended at once"),
     "alike": (-2.9, "runs beside it were as long"),
     "looping": (-2.6, "again and again"),

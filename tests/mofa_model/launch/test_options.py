@@ -76,7 +76,7 @@ def test_what_is_refused_or_has_only_one_price_is_an_option_or_was_one(trainer):
         (f"{MEGATRON} --optimizer-cpu-offload --optimizer-offload-fraction 0.5", "optimizer-offload-fraction: '0.5' .* only 1 or 1.0"),
         (f"{MEGATRON} --recompute-granularity full --recompute-method uniform --recompute-num-layers 4", "recompute num layers: 4 .* say 1"),
         (f"{MEGATRON} --recompute-granularity selective --recompute-modules shared_experts", "recomputed modules: 'shared_experts'"),
-        (f"{MEGATRON} --cuda-graph-impl transformer_engine --cuda-graph-scope attn mlp", "cuda graph modules: 'attn mlp' .* priced are graphs of attn"),
+        (f"{MEGATRON} --cuda-graph-impl transformer_engine --cuda-graph-scope attn mlp", "cuda graph modules: 'attn mlp' .* capture attn"),
         (f"{MEGATRON} --enable-cuda-graph", "cuda graph modules: 'the whole layer'"),
         (f"{MEGATRON} --decoder-first-pipeline-num-layers 3", "say --pipeline-model-parallel-layout"),
         (f"{MEGATRON} --use-mp-args-from-checkpoint-args", "say the sizes in the command"),

@@ -297,7 +297,7 @@ def test_a_layout_of_a_file_that_is_not_here_is_not_compared_and_a_name_that_say
     )
     for file, said in (
         ("ds.json", "ds.json says how ranks share their states and is not here"),
-        ("zero2-offload.json", "it cannot start, or not all of its layout is told"),
+        ("zero2-offload.json", "it cannot start, or part of the layout is not stated"),
     ):
         found = answered(PasteQuestion(gpu="h100"), [Pasted(script.replace("FILE", file), "x.sh")])
         assert found.answer.advice.current is None, file
