@@ -32,6 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = tuple(str(ROOT / part) + "/" for part in ("mofa_model", "operator"))
 RECORDS = str(ROOT / "mofa_model/records.py")
+ERRORS = str(ROOT / "mofa_model/errors.py")
 ANONYMOUS = re.compile(r"^(tuple\[(?!.*\.\.\.\]$).+,.+\]|(dict|Mapping)\[str, (object|Any)\])$")
 """How an annotation writes a tuple of unlike parts, or a dict that stands for a record."""
 
@@ -66,6 +67,9 @@ class Walk:
             or (code.co_name == "fill" and code.co_filename == RECORDS)
         ):
             self._made(frame)
+        # A trainer that cannot do what is asked is passed over by its error, which is no fact.
+        if code.co_filename == ERRORS:
+            return
         if code in self.seen or not code.co_filename.startswith(PRODUCT):
             return
         self.seen.add(code)

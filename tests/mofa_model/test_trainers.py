@@ -157,16 +157,16 @@ def test_adapters_are_trained_by_a_trainer_that_trains_them_and_the_others_are_r
             f"'{trainer}' cannot be right; it has no low-rank adapters beside frozen weights"
             in told
         )
-        assert "megatron-bridge, torchtitan, deepspeed, accelerate have" in told
+        assert "megatron-bridge, torchtitan, deepspeed, accelerate" in told.partition("; ")[2]
 
 
 @each(
     [
-        ({"optimizer": "muon", "framework": "nanotron"}, "it has no optimizer muon", "torchtitan, deepspeed have"),
-        ({"documents": "512:3,2k", "framework": "llm-foundry"}, "packed documents end", "accelerate have"),
+        ({"optimizer": "muon", "framework": "nanotron"}, "it has no optimizer muon", "torchtitan, deepspeed"),
+        ({"documents": "512:3,2k", "framework": "llm-foundry"}, "packed documents end", "deepspeed, accelerate"),
         ({"constraints": ("chunks=2",), "framework": "megatron"}, "megatron has no argument for it", "no trainer has"),
         ({"constraints": ("cp-mode=usp",), "framework": "megatron"}, "megatron has no argument", "no trainer has"),
-        ({"constraints": ("tp=2",), "framework": "llm-foundry"}, "llm-foundry has no argument", "nanotron, maxtext have"),
+        ({"constraints": ("tp=2",), "framework": "llm-foundry"}, "llm-foundry has no argument", "nanotron, maxtext"),
         ({"constraints": ("dp-overlap=false",), "framework": "torchtitan"}, "no argument for it", "nanotron, llm-foundry"),
     ]
 )  # fmt: skip
