@@ -192,20 +192,13 @@ def _classes(question: ReliabilityQuestion, tiers: int) -> tuple[FailureMode, ..
     return tuple(
         FailureMode(
             name=name,
-            rate=_part(total, part),
+            rate=total.scaled(part),
             recovery=recovery,
             tier=tier,
             queues=name not in _KEEPING_PODS,
         )
         for name, part, recovery, tier in classes
     )
-
-
-def _part(total: FailureRate, part: float) -> FailureRate:
-    """A class's share of the total rate; the parts' posteriors add to the total's."""
-    if total.exactly is not None or part == 0:
-        return FailureRate(failures=0.0, exposure=1.0, exactly=total.mean * part)
-    return FailureRate(failures=total.failures * part, exposure=total.exposure)
 
 
 def _times(question: ReliabilityQuestion) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -233,13 +233,6 @@ def needs_node(name: str) -> bool:
     return not _keeps_pods(name) and not stops_job(name)
 
 
-def _scaled(rate: FailureRate, part: float) -> FailureRate:
-    """A part of a rate; the parts' posteriors add to the whole's. Source: Poisson thinning."""
-    if rate.exactly is not None or part == 0:
-        return FailureRate(failures=0.0, exposure=1.0, exactly=rate.mean * part)
-    return replace(rate, failures=rate.failures * part)
-
-
 def _fixed(time: Seconds) -> RecoveryTime:
     return RecoveryTime(mean=float(time), law="deterministic")
 
@@ -280,13 +273,13 @@ def _hung_apart(classes: Iterable[FailureMode], hangs: Hangs) -> Iterable[Failur
     """Each class split in two: failures that end processes, and hangs. Source: Poisson thinning."""
     for mode in classes:
         if hangs.share < 1:
-            yield replace(mode, rate=_scaled(mode.rate, 1 - hangs.share))
+            yield replace(mode, rate=mode.rate.scaled(1 - hangs.share))
         if hangs.share > 0:
             before = 0.0 if mode.wait is None else mode.wait.mean
             yield replace(
                 mode,
                 name=f"{mode.name}, hung",
-                rate=_scaled(mode.rate, hangs.share),
+                rate=mode.rate.scaled(hangs.share),
                 wait=_fixed(hangs.timeout + before),
             )
 
@@ -333,7 +326,7 @@ def _restarted_in_place(
         for number in range(plan.attempts):
             mended = FailureMode(
                 name=f"{RecoveryClass.PROCESS.value}, in place of {mode.name}",
-                rate=_scaled(mode.rate, share_left * plan.success),
+                rate=mode.rate.scaled(share_left * plan.success),
                 recovery=_fixed(attempt * (number + 1)),
                 tier=0,
             )
@@ -341,7 +334,7 @@ def _restarted_in_place(
             share_left *= 1 - plan.success
         if share_left > _SELDOM:
             yield replace(
-                mode, rate=_scaled(mode.rate, share_left), wait=_fixed(plan.attempts * attempt)
+                mode, rate=mode.rate.scaled(share_left), wait=_fixed(plan.attempts * attempt)
             )
 
 
@@ -356,12 +349,12 @@ def _replaced(reliability: Reliability, plan: RecoveryPlan, nodes: float) -> Ite
         yield replace(
             mode,
             name=f"{mode.name}, by a spare",
-            rate=_scaled(mode.rate, 1 - none_left),
+            rate=mode.rate.scaled(1 - none_left),
             recovery=_fixed(plan.takeover),
             queues=False,
         )
         if none_left > _SELDOM:
-            yield replace(mode, rate=_scaled(mode.rate, none_left))
+            yield replace(mode, rate=mode.rate.scaled(none_left))
 
 
 def _with_peers(job: Job, plan: RecoveryPlan, of_layout: Replicas) -> Job:
@@ -377,13 +370,13 @@ def _with_peers(job: Job, plan: RecoveryPlan, of_layout: Replicas) -> Job:
             classes.append(replace(mode, tier=mode.tier + 1))
             continue
         share_lost = 0.0 if _keeps_pods(mode.name) else pair_chance
-        classes.append(replace(mode, rate=_scaled(mode.rate, 1 - share_lost), tier=0))
+        classes.append(replace(mode, rate=mode.rate.scaled(1 - share_lost), tier=0))
         if share_lost > _SELDOM:
             classes.append(
                 replace(
                     mode,
                     name=f"{mode.name}, two of a peer group",
-                    rate=_scaled(mode.rate, share_lost),
+                    rate=mode.rate.scaled(share_lost),
                     tier=mode.tier + 1,
                 )
             )
@@ -424,7 +417,7 @@ def _by_replicas(
     if not replica_modes and not small_domains:
         return job, 1.0, 1.0
     # A reliability has at least one class, if need be one that never fails.
-    never = replace(reliability.classes[0], rate=_scaled(reliability.classes[0].rate, 0))
+    never = replace(reliability.classes[0], rate=reliability.classes[0].rate.scaled(0))
     of_replica = replace(reliability, classes=replica_modes or (never,), domains=small_domains)
     replica_rate = nodes * (node_rate(of_replica) * float(np.max(job.rate_scale))) / count
     if replica_rate == 0:
@@ -435,7 +428,7 @@ def _by_replicas(
     none_left = away.present * (1 - away.present) ** (count - 1)
     job_modes = tuple(mode for mode in reliability.classes if stops_job(mode.name))
     last_replica = tuple(
-        replace(mode, name=f"{mode.name}, {model.NO_REPLICA}", rate=_scaled(mode.rate, none_left))
+        replace(mode, name=f"{mode.name}, {model.NO_REPLICA}", rate=mode.rate.scaled(none_left))
         for mode in replica_modes
     )
     if plan.others is Others.GO_ON:
@@ -449,7 +442,7 @@ def _by_replicas(
         shrinking = tuple(
             replace(
                 mode,
-                rate=_scaled(mode.rate, 1 - none_left),
+                rate=mode.rate.scaled(1 - none_left),
                 recovery=_fixed(plan.stall),
                 queues=False,
                 wait=None,
@@ -462,7 +455,7 @@ def _by_replicas(
         domains = reliability.domains
     reliability = replace(
         reliability,
-        classes=tuple(replace(mode, rate=_scaled(mode.rate, away.present)) for mode in stopping),
+        classes=tuple(replace(mode, rate=mode.rate.scaled(away.present)) for mode in stopping),
         domains=domains,
     )
     return replace(job, reliability=reliability), kept, moving

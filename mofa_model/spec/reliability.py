@@ -70,6 +70,14 @@ class FailureRate:
         """Posterior mean. [1/s per node]"""
         return self.failures / self.exposure if self.exactly is None else self.exactly
 
+    def scaled(self, share: float) -> FailureRate:
+        """A part of the rate; the posteriors of all parts add to the whole's. Source: Poisson
+        thinning.
+        """
+        if self.exactly is not None or share == 0:
+            return FailureRate(failures=0.0, exposure=1.0, exactly=self.mean * share)
+        return FailureRate(failures=self.failures * share, exposure=self.exposure)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryTime:

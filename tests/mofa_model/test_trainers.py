@@ -3,6 +3,7 @@ its own stack, and no trainer is named for what it cannot train or be told.
 """
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -157,16 +158,16 @@ def test_adapters_are_trained_by_a_trainer_that_trains_them_and_the_others_are_r
             f"'{trainer}' cannot be right; it has no low-rank adapters beside frozen weights"
             in told
         )
-        assert "megatron-bridge, torchtitan, deepspeed, accelerate" in told.partition("; ")[2]
+        assert re.search("megatron-bridge, torchtitan, deepspeed, accelerate.* have", told)
 
 
 @each(
     [
-        ({"optimizer": "muon", "framework": "nanotron"}, "it has no optimizer muon", "torchtitan, deepspeed"),
-        ({"documents": "512:3,2k", "framework": "llm-foundry"}, "packed documents end", "deepspeed, accelerate"),
+        ({"optimizer": "muon", "framework": "nanotron"}, "it has no optimizer muon", "torchtitan, deepspeed.* have"),
+        ({"documents": "512:3,2k", "framework": "llm-foundry"}, "packed documents end", "deepspeed, accelerate.* have"),
         ({"constraints": ("chunks=2",), "framework": "megatron"}, "megatron has no argument for it", "no trainer has"),
         ({"constraints": ("cp-mode=usp",), "framework": "megatron"}, "megatron has no argument", "no trainer has"),
-        ({"constraints": ("tp=2",), "framework": "llm-foundry"}, "llm-foundry has no argument", "nanotron, maxtext"),
+        ({"constraints": ("tp=2",), "framework": "llm-foundry"}, "llm-foundry has no argument", "nanotron, maxtext.* have"),
         ({"constraints": ("dp-overlap=false",), "framework": "torchtitan"}, "no argument for it", "nanotron, llm-foundry"),
     ]
 )  # fmt: skip
@@ -177,7 +178,7 @@ def test_what_a_trainer_cannot_train_or_be_told_is_refused_with_who_can(words, w
     mixture = {**WORDS, "model": "mixtral-8x7b"}
     with pytest.raises(BadValue, match=why) as caught:
         ask.of(AdviceQuestion(**mixture, **words))
-    assert who in str(caught.value)
+    assert re.search(who, str(caught.value))
 
 
 def test_what_no_trainer_can_be_told_is_for_whom_builds_it():

@@ -26,6 +26,7 @@ from mofa_model.units import DAY
 from mofa_operator.incidents.incident import Incident, JobFacts
 from mofa_operator.incidents.job_incidents import LOADING
 from mofa_operator.incidents.job_outages import by_job, places
+from mofa_operator.incidents.lasting import ONE_START
 from mofa_operator.incidents.timelines import (
     NodeTimeline,
     PodTimeline,
@@ -39,8 +40,6 @@ from mofa_operator.incidents.timelines import (
 Item = TypeVar("Item")
 _NAMED: Final = 3
 """Most incidents that are named with a sum. [1]"""
-_TOGETHER: Final = 600.0
-"""Pods that start within this time of a job's first belong to one start. Ours. [s]"""
 USUAL_SAVES: Final = 1800.0
 """Time between two saves of a job where it is not known. Ours. [s]"""
 _DEAD: Final = (causes.NODE_DOWN, causes.REBOOT, causes.NODE_LOST, causes.RACK_OUTAGE)
@@ -229,8 +228,8 @@ class _JobTime:
         stood = _Index((span, None) for span in standing)
         starts = []
         for begin, end in running:
-            near = held.near(Span(begin - _TOGETHER, begin + _TOGETHER))
-            runs = [run for _, run in near if abs(run[1].start - begin) < _TOGETHER]
+            near = held.near(Span(begin - ONE_START, begin + ONE_START))
+            runs = [run for _, run in near if abs(run[1].start - begin) < ONE_START]
             made = min((pod.created or begin for pod, _ in runs), default=begin)
             last = max((span.start for _, span in runs), default=begin)
             if made and not stood.near(Span(begin - 1.0, begin + 1.0)):
@@ -273,7 +272,7 @@ class _JobTime:
         """Whether the pods after an interruption are another run: they came late, and nobody says
         that the job saves.
         """
-        return self._facts.saves_every is None and stop.phases.get("queue", 0.0) > _TOGETHER
+        return self._facts.saves_every is None and stop.phases.get("queue", 0.0) > ONE_START
 
     def _standing(
         self, stop: Incident, held: _Index[tuple[PodTimeline, Span]], *, waited_on: bool

@@ -21,8 +21,8 @@ MOST: Final = 1000
 _BY_LEDGER: Final = "it had begun before, by the ledger"
 _LINGER: Final = 900.0
 """How long before a job was said to be out its pods may have gone. Ours. [s]"""
-_TOGETHER: Final = 600.0
-"""Pods that start within this time of the first are of one start. Ours. [s]"""
+ONE_START: Final = 600.0
+"""Pods that start within this time of a job's first belong to one start. Ours. [s]"""
 
 
 def lasting(
@@ -120,7 +120,7 @@ def out_before(
             continue
         running = until
         if starts:
-            running = max(start for start in starts if start - starts[0] <= _TOGETHER)
+            running = max(start for start in starts if start - starts[0] <= ONE_START)
             made = min(made, *(pod.created for pod in job_pods if pod.started == starts[0]))
         phases = {"queue": max(0.0, made - earlier.since)}
         if job_pods:

@@ -399,7 +399,7 @@ class Store:
         return _NONE
 
     def _link_later(self, namespace: str) -> None:
-        """Note that the jobs of a namespace are to be linked again: its policy or label changed."""
+        """Mark the jobs of a namespace to be linked again, because its policy or label changed."""
         waiting = self._unlinked.get(namespace, {})
         waiting |= dict.fromkeys(self._dependents.existing_in(namespace) - waiting.keys())
         if waiting:
@@ -445,7 +445,7 @@ class Store:
         return self._dependents.dependencies(key)
 
     def link_all(self) -> frozenset[Key]:
-        """Link all jobs that are to be linked again; returns the keys that this concerns."""
+        """Link all marked jobs again; returns the keys that this concerns."""
         concerned = set[Key]()
         while not self.is_linked:
             concerned |= self.link_some()

@@ -73,7 +73,7 @@ class _Memory:
 
 
 class _Identity(NamedTuple):
-    """A job, told apart from a later one of the same name."""
+    """What identifies a job: a later one of the same name has another of these."""
 
     namespace: str
     name: str
