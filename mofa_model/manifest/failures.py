@@ -130,8 +130,9 @@ def _class(
     )
     if counted is not None and counted.mean_recovery is not None:
         waited = 0.0 if (hangs := _hangs(failures)) is None else hangs.share * float(hangs.timeout)
-        # A counted recovery begins with the wait for a hang.
-        recovery = max(0.0, _two_digits(counted.mean_recovery) - waited)
+        # A status has whole seconds, so a server's time is rounded to them first: 145.04 s would
+        # be 150 s, where 145 s is 140 s. A counted recovery begins with the wait for a hang.
+        recovery = max(0.0, _two_digits(round(counted.mean_recovery)) - waited)
     return FailureMode(
         name=base.name,
         rate=_rate(rate, counted, _weight(base, failures), blend=assumed.source == "Blend"),

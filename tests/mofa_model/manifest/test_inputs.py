@@ -127,6 +127,15 @@ def test_history_and_assumption_are_blended_by_their_weights():
     assert question.reliability.classes[1].recovery.mean == 300
 
 
+@pytest.mark.parametrize("mean", [144.6, 145.0, 145.04, 145.4])
+def test_a_recovery_that_a_server_timed_is_the_one_that_a_status_writes(mean):
+    """A status has 145 s for each of these, and two digits of 145 are 140 (to the even one)."""
+    seen = {
+        "pod": FailureEvidence(failures=1, node_days=9.0, recoveries=10, recovery_seconds=10 * mean)
+    }
+    assert ask(evidence=seen).reliability.classes[1].recovery.mean == 140
+
+
 def test_live_takes_counts_alone_and_assumed_takes_none():
     status = {
         "failures": [
