@@ -8,8 +8,8 @@ which offers the functions.
     answer     the Python function of a question, and the methods of every answer
     training   search cases and request of a question; shared by `advise`, `explain` and `sweep`
     job        failures and checkpoints of a question; shared by `ettr` and `simulate`
-    given      files and servers that such questions name
-    advise  explain  ettr  simulate  sweep  which  check
+    given      files and servers that such questions name; failure_files CSV files of failures
+    advise  explain  ettr  simulate  sweep  which  check  rates  profile
                one module each: the function, its answer, its tables
     pasted     the answer to pasted texts; paste_gaps facts that they leave open, paste_question
                the question that they ask, paste_script the script with the launch in it

@@ -13,10 +13,10 @@ from __future__ import annotations
 import shlex
 from argparse import ArgumentParser, Namespace, _ArgumentGroup
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, field
+from dataclasses import MISSING, Field, field
 from numbers import Integral
 from numbers import Real as AnyReal
-from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, dataclass_transform
 
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.records import dataclass
@@ -44,7 +44,7 @@ class Option:
     text: str
     """What it means, in one sentence without capital and full stop."""
     default: Any
-    """The value of a question that does not mention the field."""
+    """The value of a question that does not mention the field; MISSING where each has to."""
     group: str
     """Heading of the command's help under which it stands."""
     choices: tuple[str, ...]
@@ -62,7 +62,7 @@ class Option:
     @property
     def is_repeated(self) -> bool:
         """Whether the command takes the option several times."""
-        return self.reader is names and self.default == ()
+        return self.reader is names and self.default in ((), MISSING)
 
     def read(self, value: Any) -> Any:
         """A value in the field's own type; raises BadValue where it cannot be right."""
@@ -81,10 +81,14 @@ class Option:
         if self.reader is switch:
             return [self.flag]
         values = value if isinstance(value, tuple) else (value,)
-        if self.reader is variations:
+        if self.reader in (variations, files):
             return [self.flag, *values]
         flag = [self.flag] if self.flag.startswith("-") else []
         return [word for item in values for word in (*flag, str(item))]
+
+
+_PARTS: Final = tuple(part for part in Option.__dataclass_fields__ if part != "name")
+"""What `option` says of a field, besides its name."""
 
 
 def option(
@@ -117,6 +121,18 @@ def option(
         "presets": presets,
     }
     return field(default=default, kw_only=kw_only, metadata=metadata)
+
+
+def as_in(kind: type[UserQuestion], name: str, text: str = "", **changes: Any) -> Any:
+    """A field that another question declares: the same flags, reader, bounds and presets.
+
+    `text` says what the value is for here, and `changes` are the other parts of `option` that
+    differ. Without a `group` it stands in the group of the field before it.
+    """
+    declared = kind.options[name]
+    metadata = {part: getattr(declared, part) for part in _PARTS}
+    metadata |= {"text": text or declared.text, "group": None, **changes}
+    return field(default=metadata["default"], kw_only=True, metadata=metadata)
 
 
 def argument(
@@ -189,12 +205,13 @@ def add_options(
         else:
             extra["metavar"] = option.metavar or option.flag
         if not option.flag.startswith("-"):
-            group.add_argument(name, nargs="*" if option.is_repeated else "?", **extra)
+            several = "+" if option.default is MISSING else "*"
+            group.add_argument(name, nargs=several if option.is_repeated else "?", **extra)
             continue
         if option.is_repeated:
             extra["action"] = "append"
-        elif option.reader is variations:
-            extra["nargs"] = "+"
+        elif option.reader in (variations, files):
+            extra["nargs"] = "+" if option.reader is variations else "*"
         group.add_argument(*option.flags, dest=name, **extra)
     return groups
 
@@ -203,7 +220,7 @@ def _help(option: Option) -> str:
     """What the command's help says of an option."""
     text = f"{option.text}; may be repeated" if option.is_repeated else option.text
     default = option.default
-    if default not in (None, (), False):
+    if default not in (None, (), False, MISSING):
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         text += f" (default: {shown:g})" if isinstance(shown, float) else f" (default: {shown})"
     return text.replace("%", "%%")
@@ -258,6 +275,11 @@ def names(value: Any, field: str) -> tuple[str, ...]:
     if not all(isinstance(text, str) for text in texts):
         raise BadValue(field, value, "give text, or a list of it")
     return texts
+
+
+def files(value: Any, field: str) -> tuple[str, ...]:
+    """Files behind one option; none of them is a value as well: `--slurm` alone asks Slurm."""
+    return names(value, field)
 
 
 def variations(value: Any, field: str) -> tuple[str, ...]:

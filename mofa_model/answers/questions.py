@@ -16,6 +16,8 @@ from mofa_model.answers.options import (
     UserQuestion,
     Variations,
     argument,
+    as_in,
+    files,
     names,
     number,
     option,
@@ -25,7 +27,9 @@ from mofa_model.answers.options import (
     variations,
     whole,
 )
+from mofa_model.spec.recovery_classes import RecoveryClass, listed
 
+_SHARES: Final = ",".join(f"{kind}={kind.share:g}" for kind in RecoveryClass if kind.share)
 _JOB: Final = "job"
 _MACHINES: Final = "machines"
 _SOFTWARE: Final = "software"
@@ -36,15 +40,6 @@ _CHECKPOINTS: Final = "checkpoints; lists by commas, nearest tier first"
 _RUNS: Final = "short runs"
 _SIMULATION: Final = "simulation"
 _POOL: Final = "several jobs in one pool"
-_HANG: Final = (
-    "failures that end no process until this timeout, and their share of all, for example"
-    " 15min:0.3; PAUSES:MEAN[:LAW[:CV]] after that are pauses of a day that look alike, as 24:5min"
-)
-_PLANS: Final = (
-    "recovery plans to choose from, NAME[:KEY=VALUE…][+NAME]: restart, in-place, retry, stand-in,"
-    " warm, cold, peer, replica, shrink; or any (docs/reliability.md)"
-)
-_MOST_STEPS: Final = (1, 1e9)
 
 
 class TrainingQuestion(UserQuestion):
@@ -281,9 +276,19 @@ class LayoutQuestion(TrainingQuestion):
         group=_FAILING,
     )
     hang: str | None = option(
-        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)"
+        text,
+        "--hang TIMEOUT[:SHARE]",
+        "failures that end no process until this timeout, and their share of all, for example"
+        " 15min:0.3; PAUSES:MEAN[:LAW[:CV]] after that are pauses of a day that look alike, as"
+        " 24:5min (default: none; a share of 1)",
     )
-    recovery: Names = option(names, "--recovery PLAN[,…]", _PLANS, default=())
+    recovery: Names = option(
+        names,
+        "--recovery PLAN[,…]",
+        "recovery plans to choose from, NAME[:KEY=VALUE…][+NAME]: restart, in-place, retry,"
+        " stand-in, warm, cold, peer, replica, shrink; or any (docs/reliability.md)",
+        default=(),
+    )
     checkpoint_bandwidth: str | None = option(
         text, "--checkpoint-bandwidth BW", "what a node writes to storage (default: 2 GB/s)"
     )
@@ -349,12 +354,10 @@ class PasteQuestion(LayoutQuestion):
         default=(),
         kw_only=False,
     )
-    top: int = option(
-        whole, "--top K", "alternatives to find", default=5, bounds=(0, 100), group=_ANSWER
-    )
-    launch: str | None = option(
-        text,
-        "--launch TRAINER",
+    top: int = as_in(AdviceQuestion, "top", group=_ANSWER)
+    launch: str | None = as_in(
+        AdviceQuestion,
+        "launch",
         "trainer whose arguments or files are printed (default: the one that was read)",
     )
 
@@ -386,9 +389,9 @@ class SweepQuestion(LayoutQuestion):
         default=(),
         group="",
     )
-    strategy: str | None = option(
-        text,
-        "--strategy TEXT",
+    strategy: str | None = as_in(
+        ExplainQuestion,
+        "strategy",
         "price this layout everywhere (default: search the best at each point)",
     )
 
@@ -396,15 +399,9 @@ class SweepQuestion(LayoutQuestion):
 class WhichQuestion(UserQuestion):
     """Which GPUs a fine-tune needs, how long it takes and what it costs."""
 
-    model: str | None = option(
-        text,
-        "--model MODEL",
-        "preset, a model hub's config.json, or its id there: ORG/NAME",
-        group=_JOB,
-        presets="models",
-    )
-    tokens: Number | None = option(
-        number, "--tokens T", "tokens of the data set, for example 15M; or --examples"
+    model: str | None = as_in(TrainingQuestion, "model", group=_JOB)
+    tokens: Number | None = as_in(
+        TrainingQuestion, "tokens", "tokens of the data set, for example 15M; or --examples"
     )
     examples: Number | None = option(
         number, "--examples N", "examples of the data set, for example 52k; or --tokens"
@@ -415,14 +412,11 @@ class WhichQuestion(UserQuestion):
     epochs: float = option(
         real, "--epochs E", "how often the data set is seen", default=1.0, bounds=(1e-3, 1e6)
     )
-    sequence_length: Number = option(
-        number, "--seq S", "tokens of a packed sequence", default="2048"
+    sequence_length: Number = as_in(
+        TrainingQuestion, "sequence_length", "tokens of a packed sequence", default="2048"
     )
-    global_batch_size: Number = option(
-        number,
-        "--batch-size --global-batch B",
-        "sequences in an optimizer step",
-        default="16",
+    global_batch_size: Number = as_in(
+        TrainingQuestion, "global_batch_size", "sequences in an optimizer step", default="16"
     )
     method: Names = option(
         names,
@@ -430,8 +424,8 @@ class WhichQuestion(UserQuestion):
         "what is trained: lora, qlora or full; of several the best",
         default=("lora", "qlora", "full"),
     )
-    adapter_rank: int = option(
-        whole, "--lora RANK", "rank of adapters", default=16, bounds=(1, 1e6)
+    adapter_rank: int = as_in(
+        TrainingQuestion, "adapter_rank", "rank of adapters", default=16, bounds=(1, 1e6)
     )
     gpu: Names = option(
         names,
@@ -441,8 +435,8 @@ class WhichQuestion(UserQuestion):
         group=_MACHINES,
         presets="devices",
     )
-    device_file: str | None = option(
-        text, "--device-file FILE", "data sheet of a device that is no preset, .toml or .yaml"
+    device_file: str | None = as_in(
+        TrainingQuestion, "device_file", "data sheet of a device that is no preset, .toml or .yaml"
     )
     most_gpus: int = option(
         whole, "--max-gpus N", "most GPUs of one machine", default=8, bounds=(1, 16)
@@ -450,12 +444,8 @@ class WhichQuestion(UserQuestion):
     price: str | None = option(
         text, "--price PRICE", "what one GPU costs, for example '2.5 USD/h' (default: the cloud's)"
     )
-    framework: str = option(
-        text,
-        "--framework NAME",
-        "trainer that is searched",
-        default="trl",
-        group=_SOFTWARE,
+    framework: str = as_in(
+        TrainingQuestion, "framework", "trainer that is searched", default="trl", group=_SOFTWARE
     )
     by: str = option(
         text,
@@ -543,10 +533,8 @@ class ReliabilityQuestion(UserQuestion):
     queue: str | None = option(
         text, "--queue MEAN[:LAW[:CV]]", "queue that recoveries of pods and jobs wait in"
     )
-    hang: str | None = option(
-        text, "--hang TIMEOUT[:SHARE]", f"{_HANG} (default: none; a share of 1)"
-    )
-    recovery: Names = option(names, "--recovery PLAN[,…]", _PLANS, default=())
+    hang: str | None = as_in(LayoutQuestion, "hang")
+    recovery: Names = as_in(LayoutQuestion, "recovery")
     replicas: int = option(
         whole,
         "--replicas N",
@@ -587,14 +575,13 @@ class ReliabilityQuestion(UserQuestion):
         " asynchronous",
         default=(),
     )
-    checkpoint_size: str | None = option(
-        text, "--checkpoint-size BYTES", "size of a checkpoint, for --storage"
+    checkpoint_size: str | None = as_in(
+        LayoutQuestion, "checkpoint_size", "size of a checkpoint, for --storage"
     )
-    model: str | None = option(
-        text,
-        "--model MODEL",
+    model: str | None = as_in(
+        TrainingQuestion,
+        "model",
         "preset or config.json whose size gives the checkpoint's, in place of --checkpoint-size",
-        presets="models",
     )
     precision: str = option(
         text, "--precision P", "training recipe of --model", default="bf16", presets="precisions"
@@ -602,8 +589,8 @@ class ReliabilityQuestion(UserQuestion):
     shards: int | None = option(
         whole, "--shards N", "ranks that write distinct shards (default: all GPUs)", bounds=(1, 1e9)
     )
-    gpus_per_node: int = option(
-        whole, "--gpus-per-node N", "GPUs in a node", default=8, bounds=(1, 1e6)
+    gpus_per_node: int = as_in(
+        TrainingQuestion, "gpus_per_node", "GPUs in a node", default=8, bounds=(1, 1e6)
     )
 
 
@@ -614,7 +601,7 @@ class EttrQuestion(ReliabilityQuestion):
         whole,
         "--interval K",
         "steps between saves (default: the best)",
-        bounds=_MOST_STEPS,
+        bounds=(1, 1e9),
         group=_ANSWER,
     )
     every: str | None = option(
@@ -665,12 +652,8 @@ class SimulateQuestion(ReliabilityQuestion):
     seed: int = option(
         whole, "--seed N", "seed of the random numbers", default=1, bounds=(0, math.inf)
     )
-    interval: int | None = option(
-        whole, "--interval K", "steps between saves (default: the best)", bounds=_MOST_STEPS
-    )
-    every: str | None = option(
-        text, "--every 1,M,N", "saves of the nearest tier for one of each tier (default: the best)"
-    )
+    interval: int | None = as_in(EttrQuestion, "interval")
+    every: str | None = as_in(EttrQuestion, "every")
     timeline: int = option(
         whole,
         "--timeline N",
@@ -678,3 +661,161 @@ class SimulateQuestion(ReliabilityQuestion):
         default=0,
         bounds=(0, 100_000),
     )
+
+
+class RatesQuestion(UserQuestion):
+    """Whether observed failures contradict the assumed rates, or what would have helped a pool."""
+
+    failures: int | None = as_in(
+        ReliabilityQuestion, "failures", "failures in all", group="observed"
+    )
+    count: str | None = option(
+        text, "--count CLASS=K[,…]", "failures by class, in place of --failures"
+    )
+    node_days: float | None = as_in(
+        ReliabilityQuestion,
+        "node_days",
+        "node-days in which the failures were counted",
+        bounds=(0, 1e15),
+    )
+    possible_node_days: float | None = option(
+        real,
+        "--possible-node-days D",
+        "node-days of the whole window; --node-days divided by them is the coverage",
+        bounds=(0, 1e15),
+    )
+    events: str | None = option(text, "--events FILE", "failure events, CSV; - is standard input")
+    exposure: str | None = option(text, "--exposure FILE", "node-days by node, CSV, with --events")
+    prometheus: str | None = as_in(ReliabilityQuestion, "prometheus", "a live server")
+    slurm: Names | None = option(
+        files,
+        "--slurm FILE",
+        "a Slurm site: what scontrol show node, sacct and sacctmgr show event printed; without a"
+        " file they are asked here",
+    )
+    profile: str | None = as_in(
+        ReliabilityQuestion,
+        "profile",
+        "with --prometheus or --slurm: the pool to ask about, a bundled profile or a manifest",
+    )
+    assumed: float | None = option(
+        real,
+        "--assumed R",
+        "failures per node-day (default: as --profile assumes, else 0.005)",
+        bounds=(0, 1e4),  # more is a slip of the pen
+        group="assumed",
+    )
+    shares: str | None = option(
+        text,
+        "--shares CLASS=P[,…]",
+        f"class shares (default: the paper's {_SHARES})",
+    )
+    prior_weight: float | None = as_in(
+        ReliabilityQuestion,
+        "prior_weight",
+        "weight of the assumed rate, as a number of failures (default: as --profile says, else 0)",
+        bounds=(0, 1e15),
+    )
+    level: float = as_in(EttrQuestion, "level", "level of intervals", group=_ANSWER)
+    alarm: float = option(
+        real,
+        "--alarm P",
+        "chance of a false verdict within a year of constant checking",
+        default=0.05,
+    )
+    check: bool = option(
+        switch, "--check", "exit 5 when an assumption is contradicted", default=False
+    )
+    what_would_help: str | None = option(
+        text,
+        "--what-would-help FILE",
+        "in place of the rates: the past that mofa incidents --account -o json wrote, replayed"
+        " through other time-outs, spares, intervals and ways to recover; - is standard input",
+        group="what would help",
+    )
+    gpus_per_node: int = as_in(
+        ReliabilityQuestion, "gpus_per_node", "GPUs of a node, for GPU-hours"
+    )
+    replicas: int = as_in(
+        ReliabilityQuestion,
+        "replicas",
+        "replicas of a job that each hold all of its state",
+        default=2,
+    )
+    recovery: Names = as_in(
+        ReliabilityQuestion,
+        "recovery",
+        "recovery plans to replay, as mofa ettr --recovery takes them (default: watchdogs of 2"
+        " to 30 min, in-place, peer, stand-in, replica, shrink)",
+    )
+    save: str | None = option(
+        text,
+        "--save TIME",
+        "what a save stops training for (default: nothing is taken off for more saves)",
+    )
+
+
+class ProfileQuestion(UserQuestion):
+    """Which ClusterProfile describes these machines."""
+
+    from_cluster: bool = option(
+        switch,
+        "--from-cluster",
+        "one profile for each kind of GPU node of the cluster (needs mofa-advisor[operator])",
+        default=False,
+    )
+    slurm: Names | None = as_in(
+        RatesQuestion,
+        "slurm",
+        "one profile for each kind of GPU node of a Slurm site, with the failures that were"
+        " counted; of what scontrol show node, sacct and sacctmgr show event printed, or asked"
+        " here",
+    )
+    measure: bool = option(
+        switch,
+        "--measure",
+        "the GPUs and the main memory of this machine, by nvidia-smi and the kernel",
+        default=False,
+    )
+    show: str | None = option(
+        text, "--show NAME", "print a profile that comes with the package, and nothing else"
+    )
+    name: str | None = option(text, "--name NAME", "name of the profile (default: that of the GPU)")
+    gpu: str | None = as_in(
+        TrainingQuestion, "gpu", "GPU preset, or the node label nvidia.com/gpu.product"
+    )
+    gpus_per_node: int | None = as_in(
+        TrainingQuestion, "gpus_per_node", "GPUs of a node (default: the preset's)"
+    )
+    nodes: int | None = option(
+        whole,
+        "--nodes N",
+        "number of nodes, for use without a cluster; it is written to the status",
+    )
+    scale_up: str | None = as_in(
+        TrainingQuestion,
+        "scale_up",
+        "fabric preset, or bandwidth of one device inside the scale-up domain",
+    )
+    scale_out: str | None = as_in(
+        TrainingQuestion,
+        "scale_out",
+        "bandwidth of one device between nodes, for example '400 Gbit/s'",
+    )
+    domain: int | None = as_in(
+        TrainingQuestion, "domain", "number of devices that the scale-up link joins"
+    )
+    host_memory: str | None = as_in(TrainingQuestion, "host_memory")
+    storage: Names = option(
+        names,
+        "--storage TIER=NODE[:TOTAL[:SNAPSHOT]]",
+        "a checkpoint tier (Local, Peer, Remote) by its bandwidths, nearest first",
+        default=(),
+    )
+    classes: Names = option(
+        names,
+        "--class NAME=RATE:SECONDS",
+        f"{listed()}: failures in a thousand node-days and mean recovery",
+        default=(),
+    )
+    labels: Names = option(names, "--label KEY=VALUE", "node selector", default=())

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mofa_model.advice.answer import Status
-from mofa_model.errors import BadFile
+from mofa_model.errors import BadFile, BadValue
 from mofa_model.files import read_text
 from mofa_model.spec import incident_causes as causes
 from mofa_model.spec.account import NodeState, NodeTime
@@ -21,12 +21,33 @@ from mofa_model.tables import Column, Table
 from mofa_model.units import DAY
 
 if TYPE_CHECKING:
+    from mofa_model.answers.questions import RatesQuestion
     from mofa_model.reliability.remedies import Remedy, WhatWouldHelp
 
 _COLLECTIVE: Final = 600.0
 """Usual timeout of a collective, assumed where no sample shows when training stopped. [s]"""
 _NO_STANDSTILL: Final = frozenset(cause.word for cause in (causes.SIDECAR, causes.COMPLETED))
 _RIGHT: Final = "write it by mofa incidents --prometheus URL --account -o json"
+
+
+def replayed(question: RatesQuestion) -> WhatWouldHelp:
+    """The changes that would have helped the pool whose past the question names."""
+    from mofa_model.answers.job import time_of
+    from mofa_model.reliability.remedies import RemedySettings, what_would_help
+    from mofa_model.spec.recovery_plans import plans_of
+
+    path = str(question.what_would_help)
+    others = (question.prometheus, question.events, question.count, question.failures)
+    if any(other is not None for other in others):
+        right = "give it alone: the file has failures and exposure"
+        raise BadValue("--what-would-help", path, right)
+    save = None if question.save is None else time_of(question.save, "--save", least=0.0)
+    settings = RemedySettings(
+        gpus_per_node=question.gpus_per_node, replicas=question.replicas, save=save
+    )
+    if question.recovery:
+        settings = replace(settings, plans=plans_of(tuple(question.recovery)))
+    return what_would_help(read_past(path), settings)
 
 
 def read_past(path: str) -> PoolPast:

@@ -72,7 +72,7 @@ MISTAKES = [  # words, what is wrong, its value, what would be right
     (f"simulate {RUN} --every 0", "--every", "0", "1 or more"),
     ("rates --failures 5 --node-days 0", "--node-days", "0", "5 failures"),
     ("rates --failures 5", "--node-days", "", "node-days"),
-    ("rates --failures -5 --node-days 9", "--failures", "-5", "zero or more"),
+    ("rates --failures -5 --node-days 9", "--failures", "-5", "from 0"),
     ("rates --failures 5 --node-days 9 --level 90", "--level", "90", "between 0 and 1"),
     ("rates --count pod:3 --node-days 9", "--count", "pod:3", "CLASS=NUMBER"),
     (f"sweep {JOB} --vary gpuss=8,16", "--vary", "gpuss", "gpus"),

@@ -103,6 +103,17 @@ def test_three_verbs_read_the_files(capsys) -> None:
     assert "total: 8" in said
 
 
+def test_a_profile_of_each_kind_of_node_has_the_memory_of_its_own_nodes(tmp_path, capsys) -> None:
+    text = (SEEN / TEXT[0]).read_text()
+    node = text[: text.index("NodeName=", 1)]
+    other = node.replace("gpu01", "lab01").replace("gpu:h100:8", "gpu:a100:4")
+    file = tmp_path / "nodes.txt"
+    file.write_text(node + other.replace("RealMemory=64000", "RealMemory=128000"))
+    assert main(["profile", "--slurm", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert ("memory: 62 GiB" in said, "memory: 125 GiB" in said) == (True, True)
+
+
 def test_without_slurm_one_line_says_so(monkeypatch, capsys) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert main(["incidents", "--slurm"]) == 4
