@@ -46,16 +46,38 @@ give."""
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Fit:
-    """Which states fit beside an option of a micro-batch."""
+    """Which states fit beside an option of a micro-batch, for some rows of a block."""
 
+    rows: Array
+    """Positions of the rows in the block."""
+    strategy: Strategy
+    """The layouts of the rows with the option, without their states."""
+    index: Array
+    """Raw index of each row with the option, without its state."""
     fits: Array
     """[states, rows]"""
     near_bytes: Array | None
     """Bytes where it almost fits, else zero, [states, rows]; None where nothing does. [B]"""
     peak: Array
     """Bytes on the fullest device, infinite where it is not legal, [states, rows]. [B]"""
+
+    def beside(self, overlap: FeatureValues, columns: Array) -> Fit:
+        """The same beside a choice of overlap too, for those of some columns that can have it."""
+        columns = columns[overlap.ok[columns]]
+        features = dict(overlap.fields)
+        if np.ndim(layers := self.strategy.recompute_layers):
+            features["recompute_layers"] = np.asarray(layers)[columns]
+        near = self.near_bytes
+        return Fit(
+            rows=self.rows[columns],
+            strategy=varied(self.strategy, **features),
+            index=self.index[columns] + overlap.offset[columns],
+            fits=self.fits.take(columns, axis=1),
+            near_bytes=None if near is None else near.take(columns, axis=1),
+            peak=self.peak.take(columns, axis=1),
+        )
 
 
 def with_room(
@@ -98,9 +120,16 @@ class BlockMemory:
     """
 
     def __init__(
-        self, context: AxisContext, block: ShapeBlock, states: OptimizerStates, local: LocalShapes
+        self,
+        context: AxisContext,
+        block: ShapeBlock,
+        rows: Array,
+        states: OptimizerStates,
+        local: LocalShapes,
     ) -> None:
+        """`block` has these `rows` of a larger one."""
         self._context, self._block, self._states, self._local = context, block, states, local
+        self._rows = rows
         self._chunks = in_flight(context.workload, block.layout, block.stage_kinds)
         self._heads: dict[Hashable, Footprint] = {}
         # Of activations and loss nothing depends on the level, but on whether weights are sharded,
@@ -148,13 +177,15 @@ class BlockMemory:
                 moving = np.maximum(states.fresh[alike] + loss.ending, moving)
             _largest_sum(states.device_bytes[alike], moving, peak[alike])
         host = _host_bytes(context, block, states, self._parked(activations))
-        fits: list[Fit | None] = []
+        index, fits = block.index + option.offset, list[Fit | None]()
         has_rows = np.any(option.ok, axis=1).tolist()
         for overlaps in block.overlaps:
             bundles = [at for at in overlaps.bundles if has_rows[at]]
             legal = [states.ok[at] & option.ok[at] for at in bundles]
             fits.append(
-                _fit(context, reduce(or_, legal), peak, host, overlaps, rejected) if legal else None
+                self._fit(s, index, reduce(or_, legal), peak, host, overlaps, rejected)
+                if legal
+                else None
             )
         return fits
 
@@ -175,35 +206,44 @@ class BlockMemory:
             ]
         )
 
+    def _fit(
+        self,
+        strategy: Strategy,
+        index: Array,
+        legal: Array,
+        peak: Array,
+        host: Array | None,
+        overlaps: Overlaps,
+        rejected: Counter[Rejection],
+    ) -> Fit:
+        """What fits of a strategy with an option, by its memory; counts what does not."""
+        cluster = self._context.cluster
+        limit = device_memory_limit(cluster) * self._context.memory_share
+        fits = legal & (peak <= limit)
+        near = (peak <= limit * NEAR) & legal
+        near ^= fits  # what fits is near as well
+        left = overlaps.strategies(fits)
+        rejected[Rejection.OUT_OF_MEMORY] += overlaps.strategies(legal) - left
+        if host is not None:
+            roomy = host <= host_memory_limit(cluster)
+            fits, near = fits & roomy, near & roomy
+            rejected[Rejection.OUT_OF_HOST_MEMORY] += left - overlaps.strategies(fits)
+        return Fit(
+            rows=self._rows,
+            strategy=strategy,
+            index=index,
+            fits=fits,
+            near_bytes=np.where(near, peak, 0.0) if near.any() else None,
+            # Where something fits nobody asks for the leanest.
+            peak=peak if fits.any() else np.where(legal, peak, np.inf),
+        )
+
     def _head(self, s: Strategy) -> Footprint:
         key = s.sharding, s.sequence_parallel
         if key not in self._heads:
             context, kinds = self._context, self._block.stage_kinds
             self._heads[key] = head_memory(context.workload, context.cluster, s, kinds)
         return self._heads[key]
-
-
-def _fit(
-    context: AxisContext,
-    legal: Array,
-    peak: Array,
-    host: Array | None,
-    overlaps: Overlaps,
-    rejected: Counter[Rejection],
-) -> Fit:
-    limit = device_memory_limit(context.cluster) * context.memory_share
-    fits = legal & (peak <= limit)
-    near = (peak <= limit * NEAR) & legal
-    near ^= fits  # what fits is near as well
-    left = overlaps.strategies(fits)
-    rejected[Rejection.OUT_OF_MEMORY] += overlaps.strategies(legal) - left
-    if host is not None:
-        roomy = host <= host_memory_limit(context.cluster)
-        fits, near = fits & roomy, near & roomy
-        rejected[Rejection.OUT_OF_HOST_MEMORY] += left - overlaps.strategies(fits)
-    # Where something fits nobody asks for the leanest.
-    bare = peak if fits.any() else np.where(legal, peak, np.inf)
-    return Fit(fits, np.where(near, peak, 0.0) if near.any() else None, bare)
 
 
 def _host_bytes(

@@ -39,11 +39,10 @@ from mofa_model.estimate.step import (
     step_time,
 )
 from mofa_model.placement import Stages, joined, picked, stages_of
-from mofa_model.records import dataclass, varied
+from mofa_model.records import varied
 from mofa_model.schedules import Flow, Schedule
 from mofa_model.search.axes import Axes, within
 from mofa_model.search.blocks import (
-    FeatureValues,
     OptimizerStates,
     Overlaps,
     ShapeBlock,
@@ -61,25 +60,6 @@ from mofa_model.spec import Cluster, Workload
 from mofa_model.strategy import Strategy
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class FittingColumns:
-    """Columns of a block in which something fits, beside one option and one choice of overlap."""
-
-    rows: Array
-    """Those of the block."""
-    strategy: Strategy
-    """What they have in common, with the layers that are recomputed; nothing of degrees and
-    states."""
-    index: Array
-    """Their raw indices, without their states."""
-    fits: Array
-    """Which states fit, [states, columns]."""
-    peak: Array
-    """Bytes on the fullest device, likewise. [B]"""
-    near_bytes: Array
-    """The same where it almost fits, else zero. [B]"""
 
 
 BLOCK: Final = 2048
@@ -158,10 +138,10 @@ def _price_block(
     states = states.only(np.flatnonzero(room.any(axis=1)))
     exchange = states.exchange()
     # Columns of all options wait until TOGETHER of them can be timed in one go.
-    waiting: dict[Hashable, list[FittingColumns]] = {}
+    waiting: dict[Hashable, list[Fit]] = {}
     for rows, part in by_sequence_parallelism(block, alive):
         beside = states.of(part.origin)
-        memory = BlockMemory(context, part, beside, local)
+        memory = BlockMemory(context, part, rows, beside, local)
         for option in micro_batch_options(axes, part):
             leaders.effort.spend(WORK)
             every = memory.fits_of(option, leaders.rejected)
@@ -172,7 +152,7 @@ def _price_block(
                 leaders.searched += overlaps.strategies(fit.fits)
                 # Where nothing fits at all, the answer names the strategy that needs least.
                 if not leaders.searched:
-                    _remember_leanest(part, beside, option, overlaps, fit, leaders)
+                    _remember_leanest(beside, overlaps, fit, leaders)
                 wanted = fit.fits if fit.near_bytes is None else fit.fits | (fit.near_bytes > 0)
                 columns = np.flatnonzero(wanted.any(axis=0))
                 if len(columns):
@@ -180,59 +160,25 @@ def _price_block(
                     # What cannot beat the leaders was counted above, and is not timed.
                     columns = columns[beatable[columns]]
                 for overlap in overlaps.values if len(columns) else ():
-                    choice = _fitting(rows, part, option, overlap, fit, columns)
                     apart = tuple(overlap.fields[name] for name in OF_STEPS)
                     choices = waiting.setdefault(apart, [])
-                    choices.append(choice)
-                    if sum(len(columns.rows) for columns in choices) >= TOGETHER:
+                    choices.append(fit.beside(overlap, columns))
+                    if sum(len(choice.rows) for choice in choices) >= TOGETHER:
                         _time(context, block, states, exchange, waiting.pop(apart), local, leaders)
     for choices in waiting.values():
         _time(context, block, states, exchange, choices, local, leaders)
 
 
-def _fitting(
-    rows: Array,
-    part: ShapeBlock,
-    option: FeatureValues,
-    overlap: FeatureValues,
-    fit: Fit,
-    columns: Array,
-) -> FittingColumns:
-    """What fits of some columns of a part beside an option, under a choice of overlap; `rows` are
-    those of the part in its block.
-    """
-    columns = columns[overlap.ok[columns]]
-    features = {**option.fields, **overlap.fields}
-    if np.ndim(layers := features["recompute_layers"]):
-        features["recompute_layers"] = layers[columns]
-    near = fit.near_bytes
-    return FittingColumns(
-        rows=rows[columns],
-        strategy=varied(part.layout, **features),
-        index=part.index[columns] + (option.offset + overlap.offset[columns]),
-        fits=fit.fits.take(columns, axis=1),
-        peak=fit.peak.take(columns, axis=1),
-        near_bytes=np.zeros((len(fit.peak), len(columns)))
-        if near is None
-        else near.take(columns, axis=1),
-    )
-
-
 def _remember_leanest(
-    block: ShapeBlock,
-    states: OptimizerStates,
-    option: FeatureValues,
-    overlaps: Overlaps,
-    fit: Fit,
-    leaders: Leaders,
+    states: OptimizerStates, overlaps: Overlaps, fit: Fit, leaders: Leaders
 ) -> None:
     """The strategy that needs the least device memory, for the case that none fits."""
     state, row = np.unravel_index(int(np.argmin(fit.peak)), fit.peak.shape)
     least = float(fit.peak[state, row])
     if least < leaders.leanest_memory:
-        offset = states.offset[state, 0] + option.offset + overlaps.values[0].offset[row]
+        offset = states.offset[state, 0] + overlaps.values[0].offset[row]
         leaders.leanest_memory = least
-        leaders.leanest_index = int(block.index[row] + offset)
+        leaders.leanest_index = int(fit.index[row] + offset)
 
 
 def _time(
@@ -240,7 +186,7 @@ def _time(
     block: ShapeBlock,
     states: OptimizerStates,
     exchange: GradientExchange,
-    choices: list[FittingColumns],
+    choices: list[Fit],
     local: LocalShapes,
     leaders: Leaders,
 ) -> None:
@@ -261,10 +207,13 @@ def _time(
     hops = exposed_hops(s, flow, pipeline, hop_times(w, c, s, parts))
     least = np.asarray(pipeline + hops)
     index = np.concatenate([choice.index for choice in choices])
-    fits, peak, near = (
-        np.concatenate([getattr(choice, name) for choice in choices], axis=1)
-        for name in ("fits", "peak", "near_bytes")
+    fits = np.concatenate([choice.fits for choice in choices], axis=1)
+    peak = np.concatenate([choice.peak for choice in choices], axis=1)
+    near_parts = (
+        np.zeros_like(choice.peak) if choice.near_bytes is None else choice.near_bytes
+        for choice in choices
     )
+    near = np.concatenate([*near_parts], axis=1)
     rising = np.argsort(least, kind="stable")
     for first in range(0, len(rising), AT_ONCE):
         timed = rising[first : first + AT_ONCE]
