@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import field
 
-from mofa_model.advice.request import LearnedMemory
+from mofa_model.advice.request import UNTAUGHT
 from mofa_model.bands.evidence import Basis
 from mofa_model.records import dataclass
 from mofa_model.spec.reliability import FailureMode
@@ -206,7 +206,7 @@ class Advice:
     """Factor on every step that running jobs taught, and that the predictions contain. [1]"""
     learned_memory: Ratio = 1.0
     """The same on device memory."""
-    learned_spread: Ratio = LearnedMemory().spread
+    learned_spread: Ratio = UNTAUGHT.spread
     """Logarithm by which four of five jobs differ from that at most. [1]"""
     memory_limit_bytes: Bytes
     """Device memory that a strategy may take. [B]"""
@@ -222,10 +222,9 @@ class Advice:
     @property
     def taught(self) -> Mapping[str, float]:
         """Factors that running jobs taught, where they are not 1: step, memory, spread."""
-        untaught = LearnedMemory()
         factors = {
             "step": (float(self.learned), 1.0),
-            "memory": (float(self.learned_memory), untaught.ratio),
-            "spread": (float(self.learned_spread), untaught.spread),
+            "memory": (float(self.learned_memory), UNTAUGHT.ratio),
+            "spread": (float(self.learned_spread), UNTAUGHT.spread),
         }
         return {name: factor for name, (factor, default) in factors.items() if factor != default}

@@ -45,9 +45,11 @@ from mofa_model.advice.choice import (
 from mofa_model.advice.predictions import (
     PricedLayout,
     basis,
+    best_interval,
     caveats_of,
+    expected_job,
     missing_host_memory,
-    predicted_run,
+    predicted_figures,
     priced,
     recovery_words,
     watchdog_words,
@@ -176,7 +178,9 @@ def _answered(
 ) -> Advice:
     """The advice with its first choice, where some layout fits."""
     request, best = result.request, first.exact
-    job, interval, figures = predicted_run(request, best, first.nodes, ran=first.ran)
+    job = expected_job(request, best, first.nodes)
+    interval = best_interval(request, job)
+    figures = predicted_figures(request, best, job, interval, ran=first.ran)
     rests_on = basis(request, best, figures)
     sure = confidence(request, rests_on)
     pace = _pace(request, figures, first.nodes)
@@ -339,7 +343,9 @@ def _alternative(
     be faster.
     """
     layout, base = other.exact, best.exact
-    _, interval, figures = predicted_run(request, layout, other.nodes, ran=other.ran)
+    job = expected_job(request, layout, other.nodes)
+    interval = best_interval(request, job)
+    figures = predicted_figures(request, layout, job, interval, ran=other.ran)
     reason = why_not(request.objective, layout, figures.ettr.target, base, of_best.ettr.target)
     if layout.strategy == base.strategy and other.nodes == best.nodes:
         reason = "the same layout"
@@ -374,13 +380,14 @@ def _frontier(request: Request, candidates: Sequence[WeighedCandidate]) -> tuple
     frontier: list[Frontier] = []
     for nodes, candidate in sorted(best.items()) if len(best) > 1 else ():
         layout = candidate.exact
-        run = predicted_run(request, layout, nodes, ran=candidate.ran)
+        job = expected_job(request, layout, nodes)
+        interval = best_interval(request, job)
         point = Frontier(
             nodes=nodes,
             gpus=int(layout.strategy.gpus),
             strategy=layout.strategy,
-            predicted=run.predictions,
-            checkpoint_interval_steps=run.advised_interval.steps,
+            predicted=predicted_figures(request, layout, job, interval, ran=candidate.ran),
+            checkpoint_interval_steps=interval.steps,
         )
         if not frontier or _time(point.predicted) < _time(frontier[-1].predicted):
             frontier.append(point)
@@ -409,7 +416,8 @@ def _today(request: Request, runs: WeighedCandidate | None = None) -> Current | 
             strategy=strategy, predicted=None, reason=reason, gain=0.0, is_planned=is_planned
         )
     layout = priced(problem, strategy) if runs is None else runs.exact
-    figures = predicted_run(request, layout, nodes_of(problem)).predictions
+    job = expected_job(request, layout, nodes_of(problem))
+    figures = predicted_figures(request, layout, job, best_interval(request, job))
     needs, limit = _memory(request, layout)
     if needs > limit:
         reason = f"by the model it needs {needs / GIB:.1f} GiB of {limit / GIB:.1f} GiB"

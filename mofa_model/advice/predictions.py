@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from mofa_model.advice.request import ROOMY, Request, layout_odds
 from mofa_model.axes.axis import Scope
 from mofa_model.bands.coordinates import Coordinates, coordinates
 from mofa_model.bands.evidence import Basis, basis_of
-from mofa_model.bands.odds import LayoutOdds
 from mofa_model.estimate.gradient_exchange import gradient_exchange
 from mofa_model.estimate.model_states import checkpoint_replicas, checkpoint_size
 from mofa_model.estimate.stage_time import StageTime
@@ -481,45 +480,32 @@ def best_interval(request: Request, job: Job) -> Interval:
     return best if best.steps >= least else replace(best, steps=least)
 
 
-class PredictedRun(NamedTuple):
-    """A layout as a job on a number of nodes."""
-
-    job: Job
-    """The job, with the step that is expected."""
-    advised_interval: Interval
-    """Its best checkpoint interval."""
-    predictions: Predicted
-    """What it does at that interval, with bounds."""
-
-
-def predicted_run(
-    request: Request, priced_layout: PricedLayout, nodes: int, *, ran: bool = False
-) -> PredictedRun:
-    """What a layout is expected to do: its step by replay, times what running jobs and short runs
-    taught. One that `ran` needs no more memory than there is.
+def expected_job(request: Request, priced_layout: PricedLayout, nodes: int) -> Job:
+    """The job that a layout makes on a number of nodes. Its step is by replay, times what running
+    jobs and short runs taught.
     """
     odds = layout_odds(request, (priced_layout.coordinates,))
-    learned, by_runs = float(request.learned), math.exp(float(odds.centres["step"][0]))
-    step = priced_layout.step_time * learned * by_runs
-    job = job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
-    interval = best_interval(request, job)
-    ettr = ettr_band(job, interval.steps, interval.every)
-    room = float(device_memory_limit(priced_layout.problem.cluster)) if ran else math.inf
-    figures = _predicted(request, priced_layout, odds, step, ettr, room)
-    return PredictedRun(job, interval, figures)
+    by_runs = math.exp(float(odds.centres["step"][0]))
+    step = priced_layout.step_time * float(request.learned) * by_runs
+    return job_of(request, priced_layout.problem, nodes, priced_layout.strategy, step)
 
 
-def _predicted(
+def predicted_figures(
     request: Request,
     priced_layout: PricedLayout,
-    odds: LayoutOdds,
-    step: float,
-    ettr: Range,
-    room: float,
+    job: Job,
+    advised_interval: Interval,
+    *,
+    ran: bool = False,
 ) -> Predicted:
-    """The figures of a layout with a step and an ETTR; it takes no more memory than `room`."""
+    """What the job of a layout does at a checkpoint interval, with bounds. A layout that `ran`
+    needs no more memory than there is.
+    """
     w, c = priced_layout.problem.workload, priced_layout.problem.cluster
+    odds = layout_odds(request, (priced_layout.coordinates,))
     time, memory = odds.band("step"), odds.band("memory")
+    step, room = float(job.step_time), float(device_memory_limit(c)) if ran else math.inf
+    ettr = ettr_band(job, advised_interval.steps, advised_interval.every)
     # No run is faster than its devices, and none holds less than its weights and optimizer states.
     low = min(1.0, max(time.lower, float(least_step(w, c)) / step))
     peak = float(priced_layout.footprint.peak) * math.exp(float(odds.centres["memory"][0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mofa_model import presets
 from mofa_model.bands.coordinates import Coordinates
@@ -119,6 +119,10 @@ class LearnedMemory:
     """Logarithm by which four of five jobs differ at most; the default is wider than bands. [1]"""
 
 
+UNTAUGHT: Final = LearnedMemory()
+"""What holds where no job has taught anything of memory."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A question about one job; everything that the answer depends on, and nothing else."""
@@ -153,7 +157,7 @@ class Request:
     """Observed over predicted step time of running jobs; every step is so much longer. [1]"""
     of_today: Ratio = field(default=1.0, metadata={"since": "measured today"})
     """The part of `learned` that the measured step of the job's own layout says. [1]"""
-    learned_memory: LearnedMemory = field(default=LearnedMemory(), metadata=LATER)
+    learned_memory: LearnedMemory = field(default=UNTAUGHT, metadata=LATER)
     """The same of memory: every device holds so much more, and the band is no wider."""
     recovery_plans: tuple[RecoveryPlan, ...] = field(default=(), metadata=LATER)
     """Recovery plans to choose from together with the layout; none = what recovery classes say."""
@@ -226,7 +230,7 @@ def layout_odds(request: Request, layouts: Sequence[Coordinates]) -> LayoutOdds:
     """Odds of layouts by measured runs, and by short runs if there are any, else by jobs."""
     odds = odds_of(request.runs, layouts, request.tried)
     is_told = any("memory" in run.errors for run in request.tried)
-    if is_told or request.learned_memory == LearnedMemory():
+    if is_told or request.learned_memory == UNTAUGHT:
         return odds
     return odds.memory_taught(math.log(request.learned_memory.ratio), request.learned_memory.spread)
 

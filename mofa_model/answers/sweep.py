@@ -316,7 +316,13 @@ def _priced(
 ) -> Row:
     """Figures of a given strategy at one point of the sweep, whether it fits or not."""
     from mofa_model.advice.candidates import fits
-    from mofa_model.advice.predictions import basis, predicted_run, priced
+    from mofa_model.advice.predictions import (
+        basis,
+        best_interval,
+        expected_job,
+        predicted_figures,
+        priced,
+    )
     from mofa_model.strategy import format_strategy, pairs_of, parse_strategy
 
     problem = request.problems[0]
@@ -329,7 +335,9 @@ def _priced(
         right = f"it must divide the global batch ({int(batch)})"
         raise BadValue("--strategy", f"dp x mbs = {ranks}", right)
     layout = priced(problem, strategy)
-    _, best, figures = predicted_run(request, layout, request.nodes)
+    job = expected_job(request, layout, request.nodes)
+    best = best_interval(request, job)
+    figures = predicted_figures(request, layout, job, best)
     chance = fits(request, problem, layout.coordinates, float(layout.footprint.peak))
     row = {
         "status": "Fits" if bool(layout.footprint.fits(problem.cluster)) else "OutOfMemory",

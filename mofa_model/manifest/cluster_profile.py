@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from mofa_model.advice import LearnedMemory
+from mofa_model.advice.request import UNTAUGHT, LearnedMemory
 from mofa_model.manifest.failure_history import MOST, ClassName, DayPart, HistoryRow, WeekPart
 from mofa_model.manifest.fields import (
     UNIQUE,
@@ -147,7 +147,7 @@ class CalibrationStatus(Part):
         return (
             LearnedMemory(ratio=round(ratio, 2), spread=round(spread, 2))
             if ratio and spread
-            else LearnedMemory()
+            else UNTAUGHT
         )
 
 

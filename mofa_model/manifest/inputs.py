@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Final
 
 from mofa_model import presets, units
-from mofa_model.advice import LearnedMemory, Request, Unplaced, by_trainer, with_measured_today
+from mofa_model.advice import Request, Unplaced, by_trainer, with_measured_today
+from mofa_model.advice.request import UNTAUGHT
 from mofa_model.blocks import (
     Block,
     Embedding,
@@ -129,7 +130,7 @@ def to_inputs(
         else float(limits.max_interval_seconds),
         current=_current(spec, int(cluster.gpus), int(model.layers), path),
         learned=1.0 if taught is None else round(float(taught.step_time_ratio), 2),
-        learned_memory=LearnedMemory() if taught is None else taught.of_memory,
+        learned_memory=UNTAUGHT if taught is None else taught.of_memory,
         notes=notes,
         caveats=_caveats(spec, profile, ready),
     )

@@ -63,20 +63,20 @@ class Fit:
     peak: Array
     """Bytes on the fullest device, infinite where it is not legal, [states, rows]. [B]"""
 
-    def beside(self, overlap: FeatureValues, columns: Array) -> Fit:
-        """The same beside a choice of overlap too, for those of some columns that can have it."""
-        columns = columns[overlap.ok[columns]]
+    def beside(self, overlap: FeatureValues, wanted: Array) -> Fit:
+        """The same beside a choice of overlap too, for the `wanted` rows that can have it."""
+        wanted = wanted[overlap.ok[wanted]]
         features = dict(overlap.fields)
         if np.ndim(layers := self.strategy.recompute_layers):
-            features["recompute_layers"] = np.asarray(layers)[columns]
+            features["recompute_layers"] = np.asarray(layers)[wanted]
         near = self.near_bytes
         return Fit(
-            rows=self.rows[columns],
+            rows=self.rows[wanted],
             strategy=varied(self.strategy, **features),
-            index=self.index[columns] + overlap.offset[columns],
-            fits=self.fits.take(columns, axis=1),
-            near_bytes=None if near is None else near.take(columns, axis=1),
-            peak=self.peak.take(columns, axis=1),
+            index=self.index[wanted] + overlap.offset[wanted],
+            fits=self.fits.take(wanted, axis=1),
+            near_bytes=None if near is None else near.take(wanted, axis=1),
+            peak=self.peak.take(wanted, axis=1),
         )
 
 
