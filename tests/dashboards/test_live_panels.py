@@ -249,6 +249,7 @@ ELSEWHERE = {
     "mofa_advisor_queue_depth": "cluster/test_watches.py",
     "mofa_advisor_queue_oldest_age_seconds": "cluster/test_watches.py",
     "mofa_advisor_jobs_without_series": "cluster/test_watches.py",
+    "mofa_advisor_events_dropped_total": "mofa_operator/act/test_events.py",
     "mofa_advisor_series_dropped_total": "cluster/test_watches.py",
     "mofa_advisor_watch_resync_differences_total": "cluster/test_watches.py",
 }

@@ -78,6 +78,9 @@ def advisor(parameters: dict[str, Any]) -> Dashboard:
             "Jobs refused series", "Jobs that met the cap on series.",
             COUNT, {"jobs": f"sum(increase(mofa_advisor_series_dropped_total{{{SELF}}}[{RATE}]))"}))
         .with_panel(lines(
+            "Events lost", "Events that found no room in the queue, or that the API server did not take.",
+            COUNT, {"Events": f"sum(increase(mofa_advisor_events_dropped_total{{{SELF}}}[{RATE}]))"}))
+        .with_panel(lines(
             "Memory", "Resident memory of the operator.",
             "bytes", {"{{instance}}": f"process_resident_memory_bytes{{{SELF}}} and on (instance) mofa_advisor_build_info{{{SELF}}}"}))
         .with_panel(lines(

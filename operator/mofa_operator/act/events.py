@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -63,10 +64,10 @@ class EventPoster:
         self._emptied = asyncio.Event()
         self._emptied.set()
         self._task: asyncio.Task[None] | None = None
-        self.posted = 0
-        """Events that stand now, those that stood already included."""
-        self.dropped = 0
-        """Events that found no room, or that the API server would not take."""
+        self.count: Callable[[int], None] = lambda _: None
+        """Called with the number of Events that found no room, or that the API server would not
+        take.
+        """
 
     async def __aenter__(self) -> Self:
         """Begin to post."""
@@ -87,7 +88,7 @@ class EventPoster:
             async with asyncio.timeout(self._grace):
                 await self._emptied.wait()
         except TimeoutError:
-            self.dropped += len(self)
+            self.count(len(self))
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
@@ -103,7 +104,7 @@ class EventPoster:
         body = event(key, uid, note, digest, datetime.now(UTC))
         queue = self._waiting.get(body["metadata"]["namespace"], ())
         if len(self) >= self._most or len(queue) >= _EACH:
-            self.dropped += 1
+            self.count(1)
             return
         posting = _Posting(body, asyncio.get_running_loop().time() + _PATIENCE)
         self._waiting.setdefault(posting.namespace, deque()).append(posting)
@@ -121,10 +122,9 @@ class EventPoster:
             except Taken:
                 pass  # a repeat of an Event that stands
             except (ApiError, TimeoutError):
-                return self.post(key, uid, note, digest)
-            self.posted += 1
-            return None
-        return self.post(key, uid, note, digest)
+                self.post(key, uid, note, digest)
+        else:
+            self.post(key, uid, note, digest)
 
     async def _run(self) -> None:
         """Post what waits, for ever: in each namespace the oldest Event first, once it is due."""
@@ -163,7 +163,7 @@ class EventPoster:
             moment = asyncio.get_running_loop().time()
             posting.refusals += isinstance(error, Refused)
             if moment > posting.deadline or posting.refusals == _TRIES or _ENDING in str(error):
-                self.dropped += 1
+                self.count(1)
                 return True
             wait = None if isinstance(error, TimeoutError) else _MOMENT
             wait = error.retry_after if isinstance(error, Busy) else wait
@@ -171,9 +171,7 @@ class EventPoster:
             posting.tries += 1
             return False
         except ApiError:
-            self.dropped += 1
-            return True
-        self.posted += 1
+            self.count(1)
         return True
 
 

@@ -109,12 +109,8 @@ class ModelPool:
         self._rest = rest
         self._workers = [WorkerProcess(warm, deadline, memory) for _ in range(workers)]
         self._serving: list[asyncio.Task[None]] = []
-        self.computed = 0
-        """Answers that were computed. [1]"""
         self.count: Callable[[], None] = lambda: None
-        """Called for each of them."""
-        self.remembered = 0
-        """Answers that came from memory, or from a computation that was under way. [1]"""
+        """Called for each answer that was searched for."""
 
     async def start(self) -> None:
         """Start the processes and let them import; answers may be asked for meanwhile."""
@@ -133,7 +129,7 @@ class ModelPool:
 
     def recall(self, question: Question) -> Answer | None:
         """The answer, where it is remembered."""
-        answer: Answer | None = self._remembered(self._digest(self._answer, question))
+        answer: Answer | None = self._answer.results.get(self._digest(self._answer, question))
         return answer
 
     async def answer(
@@ -145,14 +141,9 @@ class ModelPool:
         wanted: Wanted = _always,
     ) -> Answer:
         """The answer; raises `NoAnswer`, and `Outdated` where it is not `wanted` in its turn."""
-        digest = self._digest(self._answer, question)
-        answer: Answer | None = self._remembered(digest)
-        if answer is not None:
-            return answer
-        self.remembered += digest in self._requests
-        lane = _PEOPLE if urgent else _ROUTINE
-        fresh: Answer = await self._ask(digest, self._answer, question, lane, namespace, wanted)
-        return fresh
+        digest, lane = self._digest(self._answer, question), _PEOPLE if urgent else _ROUTINE
+        answer: Answer = await self._ask(digest, self._answer, question, lane, namespace, wanted)
+        return answer
 
     async def unsearched(
         self,
@@ -182,12 +173,6 @@ class ModelPool:
 
     def _digest(self, work: _Work, question: Question) -> bytes:
         return hashlib.blake2b(self._bytes_of(question), digest_size=16, person=work.name).digest()
-
-    def _remembered(self, digest: bytes) -> Any:
-        if digest not in self._answer.results:
-            return None
-        self.remembered += 1
-        return self._answer.results[digest]
 
     async def _ask(
         self,
@@ -256,7 +241,6 @@ class ModelPool:
             else:
                 request.future.set_result(result)
                 if work is self._answer:
-                    self.computed += 1
                     self.count()
                 work.results[digest] = result
             del self._requests[digest]

@@ -115,6 +115,7 @@ class Operator:
         self._api, self._queue, self._exporter, self._events = api, queue, exporter, events
         self.model_pool = pool
         api.count, pool.count = exporter.count_write, exporter.count_search
+        events.count = exporter.count_dropped_events
         exporter.build(VERSION, VERSION)
         self._gates = GateDeadlines(
             store=store, api=api, events=events, exporter=exporter, settings=settings

@@ -204,11 +204,6 @@ class WorkQueue:
         return len(self._waiting)
 
     @property
-    def delayed(self) -> int:
-        """Keys that wait for their time. [1]"""
-        return len(self._delayed)
-
-    @property
     def oldest_age(self) -> float:
         """How long the oldest due key has waited; 0 when none does. [s]"""
         return max((_now() - lane.oldest for lane in self._waiting.lanes if len(lane)), default=0.0)

@@ -370,6 +370,9 @@ ADVISOR: Final = (
         "sightings, witness or resync."),
     _counter("mofa_advisor_api_writes_total", ("verb", "outcome"), "1",
         "Writes to the API server, by verb and outcome."),
+    _counter("mofa_advisor_events_dropped_total", (), "1",
+        "Events that are lost: the queue had no room for them, or the API server did not take "
+        "them."),
     _histogram("mofa_advisor_gate_wait_seconds", ("outcome",), "s",
         "Time that jobs in mode Apply waited at our gate, by outcome.",
         None, GATE_BUCKETS),

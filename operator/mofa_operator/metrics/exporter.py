@@ -65,6 +65,7 @@ class Exporter(Collector):
             dict.fromkeys(
                 (
                     ("mofa_advisor_searches_total", ()),
+                    ("mofa_advisor_events_dropped_total", ()),
                     ("mofa_advisor_series_dropped_total", ()),
                     ("mofa_advisor_watch_resync_differences_total", ()),
                 ),
@@ -124,6 +125,10 @@ class Exporter(Collector):
     def count_search(self) -> None:
         """Count an answer that was searched for."""
         self._counts["mofa_advisor_searches_total", ()] += 1
+
+    def count_dropped_events(self, events: int) -> None:
+        """Count Events that are lost."""
+        self._counts["mofa_advisor_events_dropped_total", ()] += events
 
     def count_differences(self, differences: int) -> None:
         """Count changes that a full list showed and the watch had missed."""

@@ -7,11 +7,13 @@ import pytest
 import virtual_time
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from mofa_operator.act.events import EventPoster, event
 from mofa_operator.api_errors import Busy, Conflict, Refused, Taken
 from mofa_operator.decision import Note
 from mofa_operator.keys import CLUSTER_PROFILE, TRAINING_JOB, Key
+from mofa_operator.metrics.exporter import Exporter
 
 KEY = Key(TRAINING_JOB, "ml", "llama")
 NOTE = Note(reason="Recommended", message="tp8 pp16 dp16")
@@ -38,23 +40,24 @@ class Server:
         return body
 
 
-def posted(server, *posts, **settings):
-    """Post some Events, then stop in order."""
+def lost_of(server, *posts, **settings):
+    """Post some Events, then stop in order; the result is how many the metrics show as lost."""
+    exporter = Exporter(CollectorRegistry())
 
     async def whole():
         async with EventPoster(server, **{"pause": 0.0} | settings) as poster:
+            poster.count = exporter.count_dropped_events
             for post in posts:
                 poster.post(*post)
-        return poster
 
-    return asyncio.run(whole())
+    asyncio.run(whole())
+    return exporter.registry.get_sample_value("mofa_advisor_events_dropped_total")
 
 
 def test_a_repeat_is_the_same_event():
     server = Server()
-    poster = posted(server, *[(KEY, "1", NOTE, "hash")] * 3)
-    assert len(server.events) == 1
-    assert (poster.posted, poster.dropped) == (3, 0)
+    lost = lost_of(server, *[(KEY, "1", NOTE, "hash")] * 3)
+    assert (len(server.events), lost) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -69,38 +72,37 @@ def test_a_repeat_is_the_same_event():
 )
 def test_another_object_reason_or_hash_is_another_event(other):
     server = Server()
-    posted(server, (KEY, "1", NOTE, "hash"), other)
+    lost_of(server, (KEY, "1", NOTE, "hash"), other)
     assert len(server.events) == 2
 
 
 def test_without_a_hash_the_message_counts():
     server = Server()
     other = Note(reason=NOTE.reason, message="something else")
-    posted(server, (KEY, "1", NOTE, ""), (KEY, "1", NOTE, ""), (KEY, "1", other, ""))
+    lost_of(server, (KEY, "1", NOTE, ""), (KEY, "1", NOTE, ""), (KEY, "1", other, ""))
     assert len(server.events) == 2
 
 
 def test_what_waits_is_bounded_and_the_rest_is_counted():
     server = Server()
     notes = [(KEY, str(uid), NOTE, "hash") for uid in range(10)]
-    poster = posted(server, *notes, most=4)
-    assert len(server.events) == 4
-    assert (poster.posted, poster.dropped) == (4, 6)
+    lost = lost_of(server, *notes, most=4)
+    assert (len(server.events), lost) == (4, 6)
 
 
 def test_a_busy_server_is_asked_again_and_a_refusal_is_final():
     server = Server(Busy("429", 0.001), Conflict("a quota was used meanwhile"), Busy("503", 0.001))
-    assert posted(server, (KEY, "1", NOTE, "hash")).posted == 1
-    assert server.asked == 4
+    lost = lost_of(server, (KEY, "1", NOTE, "hash"))
+    assert (len(server.events), lost, server.asked) == (1, 0, 4)
     server = Server(Refused("the namespace is being terminated"))
-    poster = posted(server, (KEY, "1", NOTE, "hash"), (KEY, "2", NOTE, "hash"))
-    assert (poster.posted, poster.dropped) == (1, 1)
+    lost = lost_of(server, (KEY, "1", NOTE, "hash"), (KEY, "2", NOTE, "hash"))
+    assert (len(server.events), lost) == (1, 1)
 
 
 def test_an_event_outlives_an_outage_and_the_first_moments_of_a_new_server():
     server = Server(*[Busy("connection refused", 0.001)] * 20, Refused("roles are not read yet"))
-    poster = posted(server, (KEY, "1", NOTE, "hash"), grace=10.0)
-    assert (poster.posted, poster.dropped, server.asked) == (1, 0, 22)
+    lost = lost_of(server, (KEY, "1", NOTE, "hash"), grace=10.0)
+    assert (len(server.events), lost, server.asked) == (1, 0, 22)
 
 
 def test_a_server_that_never_answers_does_not_hold_up_the_end():
@@ -108,8 +110,8 @@ def test_a_server_that_never_answers_does_not_hold_up_the_end():
         async def create(self, kind, namespace, body):
             await asyncio.sleep(3600)
 
-    poster = posted(Silent(), (KEY, "1", NOTE, "hash"), (KEY, "2", NOTE, "hash"), grace=0.05)
-    assert (poster.posted, poster.dropped) == (0, 2)
+    lost = lost_of(Silent(), (KEY, "1", NOTE, "hash"), (KEY, "2", NOTE, "hash"), grace=0.05)
+    assert lost == 2
 
 
 def test_events_of_cluster_scoped_objects_are_where_kubectl_looks():
@@ -222,6 +224,6 @@ def test_a_namespace_whose_events_are_refused_holds_no_other(trouble):
 def test_a_namespace_has_a_share_of_the_room_for_events_that_wait():
     server = Server()
     notes = [(Key(TRAINING_JOB, "evil", f"e-{n}"), "1", NOTE) for n in range(3000)]
-    poster = posted(server, *notes, (KEY, "1", NOTE), most=2000, grace=30.0)
-    assert (poster.posted, poster.dropped) == (1001, 2000)
+    lost = lost_of(server, *notes, (KEY, "1", NOTE), most=2000, grace=30.0)
+    assert (len(server.events), lost) == (1001, 2000)
     assert any(namespace == "ml" for namespace, _ in server.events)
