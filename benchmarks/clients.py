@@ -117,13 +117,13 @@ async def informer(meter: Meter, seen: set[str], changed: set[str]) -> None:
     plural = os.environ.get("PLURAL", PLURAL)
 
     def listed(**given: Any) -> Any:
-        found = api.list_cluster_custom_object(GROUP, VERSION, plural, **given)
-        return _Listed(found) if isinstance(found, dict) else found
+        listing = api.list_cluster_custom_object(GROUP, VERSION, plural, **given)
+        return _Listed(listing) if isinstance(listing, dict) else listing
 
     meter.mark("import and connect")
-    made = SharedInformer(listed, key_func=lambda one: one["metadata"]["name"])
-    made.add_event_handler(ADDED, lambda one: seen.add(one["metadata"]["name"]))
-    made.add_event_handler(MODIFIED, lambda one: changed.add(one["metadata"]["name"]))
+    made = SharedInformer(listed, key_func=lambda body: body["metadata"]["name"])
+    made.add_event_handler(ADDED, lambda body: seen.add(body["metadata"]["name"]))
+    made.add_event_handler(MODIFIED, lambda body: changed.add(body["metadata"]["name"]))
     made.start()
     if plural != PLURAL or "WAIT" in os.environ:
         await asyncio.sleep(WINDOW)
@@ -139,9 +139,11 @@ async def informer(meter: Meter, seen: set[str], changed: set[str]) -> None:
 class _Listed:
     """A list of custom objects as an informer reads it."""
 
-    def __init__(self, found: dict[str, Any]) -> None:
-        self.items = found["items"]
-        self.metadata = type("Meta", (), {"resource_version": found["metadata"]["resourceVersion"]})
+    def __init__(self, listing: dict[str, Any]) -> None:
+        self.items = listing["items"]
+        self.metadata = type(
+            "Meta", (), {"resource_version": listing["metadata"]["resourceVersion"]}
+        )
 
 
 CLIENTS = {"ours": ours, "aio": aio, "informer": informer}

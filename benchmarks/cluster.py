@@ -191,15 +191,15 @@ class Bench:
             time.sleep(1.0)  # looking costs time that the operators need
             log.read()
             largest = max(largest, memory(self.processes[name].child.pid))
-            mine = written(log.events, user)
-            done = Counter(map(_name, mine))
+            own_writes = written(log.events, user)
+            done = Counter(map(_name, own_writes))
             if len(done) >= JOBS and min(done.values()) >= writes:
                 break
-            progress.reached(len(mine))
+            progress.reached(len(own_writes))
         time.sleep(2.0)
         loop, worker = used(self.processes[name].child.pid)
         self.processes.stop(name, grace=15.0)
-        moments = sorted(_seconds(event["stageTimestamp"]) for event in mine)
+        moments = sorted(_seconds(event["stageTimestamp"]) for event in own_writes)
         log.read()
         events = audit.writes(log.events, user=user, resource="events")
         return Cleared(
@@ -273,11 +273,11 @@ def run(bench: Bench) -> int:
     figures: dict[str, float] = {}
     if "bare" in PARTS:
         asyncio.run(bench.fill())
-        told("one short patch", bench.clear("bare", [sys.executable, script], 1, "admin"))
+        print_cost("one short patch", bench.clear("bare", [sys.executable, script], 1, "admin"))
     if "ours" in PARTS:
         asyncio.run(bench.fill())
         ours = bench.clear("ours", _ours(bench), 2, USER)
-        told("ours", ours)
+        print_cost("ours", ours)
         figures |= {
             "writes_to_an_object": float(ours.most_writes),
             "events_of_an_object": float(ours.most_events),
@@ -290,12 +290,14 @@ def run(bench: Bench) -> int:
             copied, asked = bench.folder / "written.json", bench.folder / "questions.pickle"
             numbers, questions = asyncio.run(_questions(bench))
             copied.write_text(
-                json.dumps({name: one | {"question": numbers[name]} for name, one in wrote.items()})
+                json.dumps(
+                    {name: outputs | {"question": numbers[name]} for name, outputs in wrote.items()}
+                )
             )
             asked.write_bytes(pickle.dumps(questions))
             asyncio.run(bench.fill())
             same = bench.clear("same", [sys.executable, script, copied, asked], 2, "admin")
-            told("what ours writes", same)
+            print_cost("what ours writes", same)
             again = asyncio.run(_written(bench))
             figures["kopf_over_ours"] = (same.loop + same.worker) / (ours.loop + ours.worker)
             figures["differing_outputs"] = float(
@@ -306,13 +308,13 @@ def run(bench: Bench) -> int:
     return judged(figures)
 
 
-def told(what: str, one: Cleared) -> None:
+def print_cost(what: str, cleared: Cleared) -> None:
     """Print what it took."""
     print(
-        f"{what:20s} {JOBS / one.seconds:7.0f} jobs/s  {one.memory / 1e6:6.0f} MB  "
-        f"{1e3 * (one.loop + one.worker) / JOBS:6.2f} ms of a core a job, "
-        f"{1e3 * one.loop / JOBS:.2f} of them in its loop and "
-        f"{one.worker:.1f} s of workers in all",
+        f"{what:20s} {JOBS / cleared.seconds:7.0f} jobs/s  {cleared.memory / 1e6:6.0f} MB  "
+        f"{1e3 * (cleared.loop + cleared.worker) / JOBS:6.2f} ms of a core a job, "
+        f"{1e3 * cleared.loop / JOBS:.2f} of them in its loop and "
+        f"{cleared.worker:.1f} s of workers in all",
         flush=True,
     )
 
@@ -465,19 +467,19 @@ def written(events: list[Any], user: str = "admin") -> list[Any]:
 
 async def _written(bench: Bench) -> dict[str, Any]:
     """Annotations, status and Events of every job, by name."""
-    found, names = {}, {}
+    outputs, names = {}, {}
     async with bench.api() as api:
         async for body in api.list(TRAINING_JOB):
             names[body["metadata"]["uid"]] = body["metadata"]["name"]
-            found[body["metadata"]["name"]] = {
+            outputs[body["metadata"]["name"]] = {
                 "annotations": body["metadata"].get("annotations"),
                 "status": body.get("status"),
                 "events": [],
             }
         async for event in api.list(EVENT, PLACE):
             if (name := names.get(event["involvedObject"].get("uid"))) is not None:
-                found[name]["events"].append({key: event[key] for key in ("reason", "message")})
-    return found
+                outputs[name]["events"].append({key: event[key] for key in ("reason", "message")})
+    return outputs
 
 
 async def _questions(bench: Bench) -> tuple[dict[str, int], list[Question]]:

@@ -63,8 +63,8 @@ def block(seed: int = 0) -> Strategy:
 
 def priced(workload: Workload, cluster: Cluster, strategy: Strategy) -> None:
     """Time and memory of a layout, or of a family."""
-    found = estimate(workload, cluster, strategy)
-    _ = found.step_time, found.footprint.peak
+    price = estimate(workload, cluster, strategy)
+    _ = price.step_time, price.footprint.peak
 
 
 def seconds(work: Callable[[], object], times: int = 1) -> float:
@@ -119,7 +119,7 @@ def main() -> int:
     training = Training(sequence=2048, global_batch=1536, precision=presets.precision("bf16"))
     workload, cluster = Workload(model=model, training=training), presets.cluster("h100", 1024)
     family = block()
-    one = family.row(0)
+    layout = family.row(0)
     case = SearchCase(workload=workload, cluster=cluster)
 
     def searched() -> Ranking:  # a question has one effort, so each search is asked anew
@@ -130,13 +130,13 @@ def main() -> int:
     times: dict[str, list[float]] = {"block": [], "scalar": [], "search": [], "llm-analysis": []}
     for _ in range(TURNS):
         times["block"].append(seconds(lambda: priced(workload, cluster, family), 6) / ROWS)
-        times["scalar"].append(seconds(lambda: priced(workload, cluster, one), 50))
+        times["scalar"].append(seconds(lambda: priced(workload, cluster, layout), 50))
         times["search"].append(seconds(searched) / legal)
         times["llm-analysis"].append(peer.seconds(500) / 500)
     peer.stop()
-    best = {name: min(found) for name, found in times.items()}
-    for name, found in best.items():
-        print(f"{name:14s} {1 / found:12,.0f} a second")
+    best = {name: min(runs) for name, runs in times.items()}
+    for name, shortest in best.items():
+        print(f"{name:14s} {1 / shortest:12,.0f} a second")
     if not peer.there:
         print("llm-analysis is not to be had here: no ratio is checked")
         return 0
@@ -153,9 +153,11 @@ def main() -> int:
     return 0 if good else 1
 
 
-def _legal(found: Ranking) -> int:
+def _legal(ranking: Ranking) -> int:
     """Strategies whose memory is asked for. [1]"""
-    return found.searched + sum(n for r, n in found.rejected.items() if r.value.startswith("OutOf"))
+    return ranking.searched + sum(
+        n for r, n in ranking.rejected.items() if r.value.startswith("OutOf")
+    )
 
 
 if __name__ == "__main__":

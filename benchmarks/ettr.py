@@ -37,7 +37,7 @@ def best_of(
 def spread(classes: tuple[FailureMode, ...]) -> tuple[FailureMode, ...]:
     from dataclasses import replace
 
-    return tuple(replace(one, tier=tier) for tier, one in enumerate(classes))
+    return tuple(replace(kind, tier=tier) for tier, kind in enumerate(classes))
 
 
 def pairs() -> tuple[float, float]:
@@ -46,8 +46,10 @@ def pairs() -> tuple[float, float]:
     nodes = generator.integers(8, 4096, (1000, 1)).astype(float)
     step, save = generator.uniform(1, 30, (1000, 1)), generator.uniform(0.5, 60, (1000, 1))
     steps = np.unique(np.round(np.geomspace(1, 1e5, 130)))[None, :100]
-    known = Reliability(classes=paper_classes())
-    job = Job(nodes=nodes, step_time=step, blocking=(save,), background=(0.0,), reliability=known)
+    reliability = Reliability(classes=paper_classes())
+    job = Job(
+        nodes=nodes, step_time=step, blocking=(save,), background=(0.0,), reliability=reliability
+    )
     assert np.size(ettr(job, steps)) == 100_000
 
     def closed() -> object:
@@ -62,13 +64,13 @@ def main() -> int:
         f"exact, 100,000 pairs      {1e3 * exact:8.2f} ms  {exact / closed:5.2f} x the closed form "
         "(at most 5)"
     )
-    known = Reliability(classes=spread(paper_classes()))
+    reliability = Reliability(classes=spread(paper_classes()))
     tiers = Job(
         nodes=2048,
         step_time=10.0,
         blocking=(0.2, 1.0, 2.0),
         background=(0.0, 20.0, 240.0),
-        reliability=known,
+        reliability=reliability,
     )
     chain = best_of(lambda: ettr(tiers, 6, (1, 5, 60)))
     start = best_of(

@@ -52,21 +52,21 @@ def hosts(past: Past) -> Iterator[tuple[Series, list[Run]]]:
     """What exporters on the nodes tell: boot times, and the XID and row remaps of eight GPUs."""
     times = range(past.start, past.end, STEP)
 
-    def told(metric: str, labels: dict[str, str], value: float) -> tuple[Series, list[Run]]:
+    def constant(metric: str, labels: dict[str, str], value: float) -> tuple[Series, list[Run]]:
         span = Span(past.start, past.end, value)
         return Series(metric, labels, STEP, (span,)), [Run(times, span)]
 
     for number, node in enumerate(past.nodes):
         where = f"10.0.{number // 250}.{number % 250}"
         host = {"job": "node-exporter", "instance": f"{where}:9100", "nodename": node}
-        yield told("node_boot_time_seconds", host, past.start - 9e5)
+        yield constant("node_boot_time_seconds", host, past.start - 9e5)
         whole = {"node": node, "resource": "nvidia_com_gpu", "unit": "integer"} | EXPORTER
-        yield told("kube_node_status_allocatable", whole, 8)
+        yield constant("kube_node_status_allocatable", whole, 8)
         for gpu in range(8):
             of = {"job": "dcgm", "instance": f"{where}:9400", "Hostname": node}
             of |= {"gpu": str(gpu), "UUID": f"GPU-{number}-{gpu}"}
-            yield told("DCGM_FI_DEV_XID_ERRORS", of, 0)
-            yield told("DCGM_FI_DEV_ROW_REMAP_FAILURE", of, 0)
+            yield constant("DCGM_FI_DEV_XID_ERRORS", of, 0)
+            yield constant("DCGM_FI_DEV_ROW_REMAP_FAILURE", of, 0)
 
 
 def pool(end: int, nodes: int) -> Past:
@@ -88,8 +88,8 @@ def spent(url: str) -> tuple[float, float]:
     """Samples that queries of a server have read so far, and its time of a core. [1, s]"""
     with urllib.request.urlopen(f"{url}/metrics") as page:
         lines = [line.split() for line in page.read().decode().splitlines()]
-    found = {words[0]: float(words[1]) for words in lines if len(words) == 2}
-    return found["prometheus_engine_query_samples_total"], found["process_cpu_seconds_total"]
+    metrics = {words[0]: float(words[1]) for words in lines if len(words) == 2}
+    return metrics["prometheus_engine_query_samples_total"], metrics["process_cpu_seconds_total"]
 
 
 def profile() -> dict[str, Any]:
@@ -116,43 +116,43 @@ def peak_megabytes() -> float:
 
 
 async def look(
-    url: str, now: float, known: KnownPools, settled: SettledDays | None
+    url: str, now: float, pools: KnownPools, settled: SettledDays | None
 ) -> tuple[History, float, float]:
     """A look, the samples that its queries read, and the server's time of a core. [1, s]"""
     before, began = spent(url), time.perf_counter()
     async with Prometheus(PrometheusSettings(url=url, timeout=3600)) as prometheus:
-        found = await history(prometheus, profile(), now, known, None, settled)
-    if not isinstance(found, History):
-        raise SystemExit(found.message)
+        past = await history(prometheus, profile(), now, pools, None, settled)
+    if not isinstance(past, History):
+        raise SystemExit(past.message)
     samples, cpu = (b - a for a, b in zip(before, spent(url), strict=True))
-    failures = sum(one.failures for one in found.classes.values())
+    failures = sum(kind.failures for kind in past.classes.values())
     print(
         f"{samples / 1e6:7.1f} M samples, {cpu:6.2f} s of a core, "
         f"{time.perf_counter() - began:5.1f} s; "
-        f"{failures:g} failures in {found.node_days:.1f} node-days; {peak_megabytes():.0f} MB at "
+        f"{failures:g} failures in {past.node_days:.1f} node-days; {peak_megabytes():.0f} MB at "
         "most",
         flush=True,
     )
-    return found, samples, cpu
+    return past, samples, cpu
 
 
 async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
     """What the looks of some minutes cost, the first of them with nothing known, and one after
     a restart.
     """
-    known, costs = KnownPools(), []
+    pools, costs = KnownPools(), []
     for minute in range(1 + minutes):
         print(f"minute {minute:2d}: ", end="")
-        found, *cost = await look(url, end - 60.0 * (minutes - minute), known, None)
+        past, *cost = await look(url, end - 60.0 * (minutes - minute), pools, None)
         costs.append(cost)
     body = profile()
-    days = ledger.merged((), found.days, (), DAYS * DAY, end)
-    status = ledger.ledger_status(LiveProfile(KEY, body), days, (), end, found)
+    days = ledger.merged((), past.days, (), DAYS * DAY, end)
+    status = ledger.ledger_status(LiveProfile(KEY, body), days, (), end, past)
     kept = {"metadata": {"name": "bench", "ownerReferences": [{"uid": "u"}]}, "status": status}
     settled = ledger.settled_days(LiveProfile(KEY, body, live(FAILURE_LEDGER, kept)))
     if settled is None:
         raise SystemExit("the ledger holds no day")
-    del known, found, days, kept, status  # who starts anew has nothing of before
+    del pools, past, days, kept, status  # who starts anew has nothing of before
     print("restart:   ", end="")
     _, restarted, _ = await look(url, end, KnownPools(), settled)
     lacks = costs[0][0] * (end - settled.until) / (DAYS * DAY)
@@ -165,8 +165,8 @@ async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
 
 def looked(url: str, end: int, minutes: int, figures: Any) -> None:
     """Take the looks in a process of its own, so that its peak memory is that of the looks."""
-    found = asyncio.run(looks(url, end, minutes))
-    figures.put(found | {"megabytes_of_the_looks": peak_megabytes()})
+    measured = asyncio.run(looks(url, end, minutes))
+    figures.put(measured | {"megabytes_of_the_looks": peak_megabytes()})
 
 
 def main() -> int:
@@ -189,10 +189,10 @@ def main() -> int:
         child.join()
         if child.exitcode:  # it said why
             return 1
-        found = figures.get()
+        measured = figures.get()
     from cluster import judged  # the benchmark beside this one
 
-    return judged(found, RANGES)
+    return judged(measured, RANGES)
 
 
 if __name__ == "__main__":

@@ -52,10 +52,10 @@ async def look(server: local.Prometheus, jobs: int) -> float:
         looks = TelemetryReader(prometheus)
         for _ in range(1 + TURNS):
             began = time.perf_counter()
-            found = await looks(watched, time.time())
+            sightings = await looks(watched, time.time())
             times.append(time.perf_counter() - began)
-        running = sum(one.running is not None for one in found.values())
-        manned = sum(one.gang is not None for one in found.values())
+        running = sum(sighting.running is not None for sighting in sightings.values())
+        manned = sum(sighting.gang is not None for sighting in sightings.values())
         print(
             f"{jobs:5d} jobs: {running} seen running, {manned} with pods, a look "
             f"{min(times[1:]):.2f} s"

@@ -46,7 +46,7 @@ def spent() -> float:
 def timed(command: list[str]) -> tuple[float, str]:
     """Processor time of a command, and what it printed. [s]"""
     start = spent()
-    found = subprocess.run(
+    done = subprocess.run(
         command,
         capture_output=True,
         text=True,
@@ -54,9 +54,9 @@ def timed(command: list[str]) -> tuple[float, str]:
         env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
     )
-    if found.returncode:
-        sys.exit(f"{' '.join(command)} failed: {found.stderr}")
-    return spent() - start, found.stdout
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed: {done.stderr}")
+    return spent() - start, done.stdout
 
 
 def main() -> int:
@@ -76,13 +76,13 @@ def main() -> int:
     unit = statistics.median(base)
     print(f"import numpy: median {unit:.3f} s, best {min(base):.3f} s")
     good = True
-    for name, found in times.items():
-        ratio = statistics.median(found) / unit
+    for name, seconds in times.items():
+        ratio = statistics.median(seconds) / unit
         c = counts[name]
         most = ranges[f"{COMMANDS[name][0]}_over_numpy"]["most"]
         good &= ratio <= most
         print(
-            f"{name:36s} median {statistics.median(found):6.2f} s  {ratio:5.1f} x  "
+            f"{name:36s} median {statistics.median(seconds):6.2f} s  {ratio:5.1f} x  "
             f"(at most {most:g})  searched {c['searched']:>10,} of {c['raw']:,}"
         )
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6

@@ -198,8 +198,8 @@ def main() -> int:
         for name, value in measured.items()
         if value > RANGES[name]["most"]
     ]
-    for one in wrong:
-        print(one)
+    for error in wrong:
+        print(error)
     return 1 if wrong else 0
 
 

@@ -99,10 +99,10 @@ def generate(path: Path, size: float) -> None:
 
 def timed(program: str, path: Path) -> tuple[float, int]:
     """Processor time and events of a program in a process of its own. [s]"""
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
     ).stdout
-    seconds, events = said.split()
+    seconds, events = output.split()
     return float(seconds), int(events)
 
 
@@ -121,9 +121,9 @@ def main() -> int:
     )
     from cluster import judged  # the benchmark beside this one
 
-    found = {"inspecting_over_reading": inspecting / reading, "megabytes": peak / 1e6}
+    measured = {"inspecting_over_reading": inspecting / reading, "megabytes": peak / 1e6}
     return judged(
-        found, tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["traces"]
+        measured, tomllib.loads((HERE / "ranges.toml").read_text(encoding="utf-8"))["traces"]
     )
 
 

@@ -33,8 +33,8 @@ def until(check: Callable[[], Any], seconds: float = 60.0, what: str = "") -> An
     start = time.monotonic()
     while True:
         began = time.monotonic()
-        if found := check():
-            return found
+        if answer := check():
+            return answer
         took = time.monotonic() - began
         if is_late(start, seconds):
             raise AssertionError(f"not within {time.monotonic() - start:.0f} s: {what or check}")
@@ -94,7 +94,7 @@ class Advisor:
     @property
     def workers(self) -> list[int]:
         """Its processes that compute advice."""
-        found, leader = [], self._processes[self.name].pid
+        workers_found, leader = [], self._processes[self.name].pid
         for path in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
                 number, group = (
@@ -102,8 +102,8 @@ class Advisor:
                     int(path.read_text().rpartition(")")[2].split()[2]),
                 )
                 if group == leader and "spawn_main" in (path.parent / "cmdline").read_text():
-                    found.append(number)
-        return found
+                    workers_found.append(number)
+        return workers_found
 
     @property
     def watched(self) -> set[str]:
@@ -120,12 +120,12 @@ class Advisor:
             Path(f"/proc/{pid}/status") for pid in (self._processes[self.name].pid, *self.workers)
         ]
         lines = [
-            one
+            line
             for file in files
-            for one in file.read_text().splitlines()
-            if one.startswith("VmRSS")
+            for line in file.read_text().splitlines()
+            if line.startswith("VmRSS")
         ]
-        return 1024 * sum(int(one.split()[1]) for one in lines)
+        return 1024 * sum(int(line.split()[1]) for line in lines)
 
     @property
     def log(self) -> str:
@@ -140,8 +140,8 @@ class Advisor:
             text = error.read()
         except OSError:
             return {"ok": False, "reasons": ["no connection"]}
-        found: dict[str, Any] = json.loads(text)
-        return found
+        answer: dict[str, Any] = json.loads(text)
+        return answer
 
     @property
     def url(self) -> str:
@@ -164,9 +164,9 @@ class Advisor:
 
     def writes_by_object(self, since: int = 0) -> Counter[str]:
         """How many of these each object had, Events left out."""
-        found = audit.per_object(self.writes(since))
+        counts = audit.per_object(self.writes(since))
         return Counter(
-            {name: count for name, count in found.items() if not name.startswith("events/")}
+            {name: count for name, count in counts.items() if not name.startswith("events/")}
         )
 
 
@@ -188,5 +188,5 @@ def ours(body: dict[str, Any]) -> dict[str, str]:
 
 def condition(body: dict[str, Any], name: str) -> dict[str, Any]:
     """A condition of an object; empty where it is not there."""
-    found = (body.get("status") or {}).get("conditions") or ()
-    return next((one for one in found if one["type"] == name), {})
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition["type"] == name), {})

@@ -61,7 +61,7 @@ class Page:
     def __init__(self, socket):
         self._socket = socket
         self._number = itertools.count(1)
-        self.said = []
+        self.complaints = []
         """What the page complained about: scripts or styles that its policy forbids, files that are
         not there.
         """
@@ -72,17 +72,17 @@ class Page:
         while True:
             message = json.loads((await asyncio.wait_for(self._socket.receive(), 30)).data)
             if message.get("method") == "Log.entryAdded":
-                self.said.append(message["params"]["entry"]["text"])
+                self.complaints.append(message["params"]["entry"]["text"])
             if message.get("id") == number:
                 assert "error" not in message, (method, message["error"])
                 return message["result"]
 
     async def js(self, expression):
-        told = await self.call(
+        reply = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
 
     async def look(self, width, scheme):
         await self.call(
@@ -130,7 +130,7 @@ class Page:
 @asynccontextmanager
 async def browser():
     """A fresh Chromium with one tab."""
-    program = next(found for name in NAMES if (found := shutil.which(name)))
+    program = next(path for name in NAMES if (path := shutil.which(name)))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         command = [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
         running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: ASYNC220
@@ -139,7 +139,7 @@ async def browser():
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"http://127.0.0.1:{port}/json") as answer:
                     tabs = await answer.json()
-                address = next(one["webSocketDebuggerUrl"] for one in tabs if one["type"] == "page")
+                address = next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page")
                 async with session.ws_connect(address, max_msg_size=0) as socket:
                     page = Page(socket)
                     for domain in ("Page", "Runtime", "Log"):

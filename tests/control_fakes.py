@@ -23,13 +23,13 @@ def merged(stands: object, patch: object) -> object:
     if not isinstance(patch, dict):
         return patch
     kept = (
-        {key: one for key, one in stands.items() if key not in patch}
+        {key: value for key, value in stands.items() if key not in patch}
         if isinstance(stands, dict)
         else {}
     )
     before = stands if isinstance(stands, dict) else {}
     return kept | {
-        key: merged(before.get(key), one) for key, one in patch.items() if one is not None
+        key: merged(before.get(key), value) for key, value in patch.items() if value is not None
     }
 
 

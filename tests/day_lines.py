@@ -38,20 +38,20 @@ def exits(*given, again=20.0):
     )
 
 
-def life(name, **told):
+def life(name, **runs_by_word):
     signals = {"ready": READY, "cordon": CORDON, "xid": XID, "pressure": PRESSURE, "boot": BOOT}
     signals["removal"] = TAINT
     parts = {"xid": ("0", "u"), "pressure": ("DiskPressure",)}
     parts["removal"] = ("ToBeDeletedByClusterAutoscaler",)
     lines = (
         SignalTimeline(name, signals[word], parts.get(word, ()), runs)
-        for word, runs in told.items()
+        for word, runs in runs_by_word.items()
     )
     seen = (Span(START, END),)
     return NodeTimeline(
         name=name,
         timelines=tuple(lines),
-        signals=frozenset(signals[word] for word in told),
+        signals=frozenset(signals[word] for word in runs_by_word),
         spacing=dict.fromkeys(signals.values(), STEP),
         labels={},
         presence=seen,
@@ -75,8 +75,8 @@ def stills(*spans, redone=0.0):
 def pool_of(*pods, busy=None, stalls=None, **nodes):
     lines = [nodes.get(name) or life(name) for name in NODES]
     return PoolTimelines(
-        node_timelines={one.name: one for one in lines},
-        pod_timelines={f"uid-{n}": one for n, one in enumerate(pods)},
+        node_timelines={line.name: line for line in lines},
+        pod_timelines={f"uid-{n}": pod for n, pod in enumerate(pods)},
         gpu_busy=busy or {},
         stalls=stalls or {},
         sampled=(Span(START, END),),

@@ -50,7 +50,9 @@ def drawn(schema, definitions, name=""):
         return drawn(schema["allOf"][0], definitions, name)
     if "anyOf" in schema:
         return drawn(
-            next(one for one in schema["anyOf"] if one.get("type") != "null"), definitions, name
+            next(branch for branch in schema["anyOf"] if branch.get("type") != "null"),
+            definitions,
+            name,
         )
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
@@ -62,7 +64,7 @@ def drawn(schema, definitions, name=""):
 def _object(schema, definitions, name):
     if "properties" not in schema:
         return st.dictionaries(st.sampled_from(["run", "team"]), st.text(max_size=8), max_size=2)
-    fields = {key: drawn(one, definitions, key) for key, one in schema["properties"].items()}
+    fields = {key: drawn(field, definitions, key) for key, field in schema["properties"].items()}
     must = set(schema.get("required", ()))
     return st.fixed_dictionaries(
         {key: fields[key] for key in fields if key in must},
@@ -72,11 +74,11 @@ def _object(schema, definitions, name):
 
 def _integer(schema, definitions, name):
     least, most = schema.get("minimum", 0), schema.get("maximum", 10**7)
-    some = [n for n in GIANTS.get(name, COMPOSITE) if least <= n <= most]
+    giants = [n for n in GIANTS.get(name, COMPOSITE) if least <= n <= most]
     return (
-        st.sampled_from(some)
+        st.sampled_from(giants)
         if name in GIANTS
-        else st.sampled_from(some) | st.integers(least, most)
+        else st.sampled_from(giants) | st.integers(least, most)
     )
 
 

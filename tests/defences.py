@@ -93,7 +93,7 @@ DEFENCES: dict[str, Defence] = {
     "values are quoted": Defence("quotes or PromQL in names, labels, matchers", "mofa_operator.observe.prometheus.promql:quoted", _value(lambda text: f'"{text}"'), "tests/mofa_operator/observe/test_promql.py"),
     "answers are bounded": Defence("a Prometheus that lies", f"{CLIENT}:Prometheus._read", _value(lambda self, response: response.read()), f"{ANSWERS}::test_an_answer_without_end_is_cut_off_at_the_limit"),
     "no series comes twice": Defence("a Prometheus that lies", f"{CLIENT}:parsed", _twice, f"{ANSWERS}::test_garbage_is_no_answer"),
-    "one namespace, one vote": Defence("**teach**", "mofa_operator.evidence:JobEvidence.namespace", _value(property(lambda said: said.job)), f"{TAUGHT}::test_sixteen_jobs_of_one_namespace_have_one_vote"),
+    "one namespace, one vote": Defence("**teach**", "mofa_operator.evidence:JobEvidence.namespace", _value(property(lambda evidence: evidence.job)), f"{TAUGHT}::test_sixteen_jobs_of_one_namespace_have_one_vote"),
     "the fence is believed by its own refusal": Defence("took over the operator", "mofa_operator.control.fence:_POLICY", _value(""), "tests/mofa_operator/control/test_fence.py::test_only_the_policys_own_refusal_proves_it"),
     "no script may run": Defence("markup in names", "mofa_operator.page.server:HEADERS", _value({}), "tests/mofa_operator/page/test_pages.py::test_the_routes_answer_and_forbid_scripts"),
     "hands are shared": Defence("thousands of jobs", "mofa_operator.observe.cluster.relations:Policies.worker_share", _value(lambda *_: 1.0), "tests/hostile/test_budget.py::test_a_namespace_has_no_more_hands_than_its_policy_leaves_it"),
@@ -104,13 +104,13 @@ DEFENCES: dict[str, Defence] = {
 
 def take_out(name: str) -> None:
     """Take a defence out, in this process and for good."""
-    found = DEFENCES[name]
-    module, _, path = found.place.partition(":")
+    defence = DEFENCES[name]
+    module, _, path = defence.place.partition(":")
     *owners, last = path.split(".")
     owner: Any = importlib.import_module(module)
-    for one in owners:
-        owner = getattr(owner, one)
-    setattr(owner, last, found.instead(getattr(owner, last)))
+    for attribute in owners:
+        owner = getattr(owner, attribute)
+    setattr(owner, last, defence.instead(getattr(owner, last)))
 
 
 if "MOFA_DEFENCE" in os.environ:

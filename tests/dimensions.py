@@ -131,7 +131,7 @@ POWERS = {"s": (1, 0), "B": (0, 1), "B/s": (-1, 1), "FLOP/s": (-1, 0), "1/s": (-
 def rescaled(given, *, time=1.0, size=1.0):
     """A description in other units: `time` of ours are one second, `size` of ours are one byte."""
     if isinstance(given, tuple):
-        return tuple(rescaled(one, time=time, size=size) for one in given)
+        return tuple(rescaled(member, time=time, size=size) for member in given)
     units = DIMENSIONED.get(type(given), {})
     changed = {}
     for field in fields(given):
@@ -144,20 +144,20 @@ def rescaled(given, *, time=1.0, size=1.0):
     return replace(given, **changed)
 
 
-def terms(found, path=""):
+def terms(record, path=""):
     """Every number of a nested result: where it is, its unit by its annotation, its value."""
-    hints = get_type_hints(type(found), include_extras=True)
-    for field in fields(found):
-        value, name = getattr(found, field.name), path + field.name
+    hints = get_type_hints(type(record), include_extras=True)
+    for field in fields(record):
+        value, name = getattr(record, field.name), path + field.name
         if isinstance(value, Workload | Cluster | Strategy):
             continue  # given and chosen, beside what follows from them
         if is_dataclass(value):
             yield from terms(value, f"{name}.")
         elif isinstance(value, tuple):
-            for at, one in enumerate(value):
-                yield from terms(one, f"{name}.{at}.")
+            for at, member in enumerate(value):
+                yield from terms(member, f"{name}.{at}.")
         elif isinstance(value, Mapping):
             unit = getattr(get_args(hints[field.name])[1], "__metadata__", ("1",))[0]
-            yield from ((f"{name}.{key}", unit, one) for key, one in value.items())
+            yield from ((f"{name}.{key}", unit, member) for key, member in value.items())
         elif value is not None:
             yield name, getattr(hints[field.name], "__metadata__", ("1",))[0], value

@@ -54,18 +54,18 @@ def commands(page):
 
     What a transcript shows of our command is run and compared by tests/docs/test_transcripts.py.
     """
-    found, fence = [], None
+    lines, fence = [], None
     for line in re.sub(r"\\\n *", "", page.read_text(encoding="utf-8")).splitlines():
         if opened := _FENCE.match(line):
             fence = None if fence is not None else opened[1]
         elif fence == "shell":
-            found.append(line)
+            lines.append(line)
         elif fence == "console" and line.startswith("$ ") and not line.startswith("$ mofa "):
-            found.append(line[2:])
+            lines.append(line[2:])
         elif fence is None and (typed := _TYPED.match(line)):
-            found.append(re.split(r"  +| # ", typed[1])[0])
-    told = (re.sub(r" +", " ", line.strip()) for line in found)
-    return [line for line in told if line and not any(one in f"{line} " for one in OPEN)]
+            lines.append(re.split(r"  +| # ", typed[1])[0])
+    commands = (re.sub(r" +", " ", line.strip()) for line in lines)
+    return [line for line in commands if line and not any(start in f"{line} " for start in OPEN)]
 
 
 def asks_a_cluster(line):

@@ -113,7 +113,7 @@ def _family(draw, of, rows, schedule):
     def column(*values):
         return draw.choice(np.array(values, dtype=float), rows)
 
-    def some(names):
+    def subset(names):
         return frozenset(of(names) for _ in range(draw.integers(1, 4)))
 
     virtual = column(1, 2, 4)
@@ -139,8 +139,8 @@ def _family(draw, of, rows, schedule):
         sequence_parallel=of((False, True)),
         context_mode=of(tuple(ContextMode)),
         recompute=of(tuple(Recompute)),
-        recompute_modules=some(MODULES),
-        offload=some(OFFLOADED) if draw.random() < 0.5 else frozenset(),
+        recompute_modules=subset(MODULES),
+        offload=subset(OFFLOADED) if draw.random() < 0.5 else frozenset(),
         optimizer=of(tuple(Placement)),
         tensor_overlap=of((False, True)),
         data_overlap=of((False, True)),

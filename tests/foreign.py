@@ -35,15 +35,15 @@ def definition(kind):
 def example(kind, namespace=None):
     """The example of one of them: a job in a namespace."""
     path = TESTS.parent / "examples" / f"{kind.word}.yaml"
-    found = next(
-        one
-        for one in YAML(typ="safe").load_all(path.read_text("utf-8"))
-        if one["kind"] == kind.kind
+    body = next(
+        document
+        for document in YAML(typ="safe").load_all(path.read_text("utf-8"))
+        if document["kind"] == kind.kind
     )
-    found = json.loads(json.dumps(found))  # nothing in it is shared
+    body = json.loads(json.dumps(body))  # nothing in it is shared
     if namespace is not None:
-        found["metadata"]["namespace"] = namespace
-    return found
+        body["metadata"]["namespace"] = namespace
+    return body
 
 
 READS = {
@@ -86,14 +86,14 @@ def reading(kind, body):
     elif kind == JOB_SET:
         every = [
             container
-            for one in body["spec"]["replicatedJobs"]
-            for container in one["template"]["spec"]["template"]["spec"]["containers"]
+            for job in body["spec"]["replicatedJobs"]
+            for container in job["template"]["spec"]["template"]["spec"]["containers"]
         ]
     else:
         return body
-    for one in every:
-        line = " ".join([*one.get("command", ()), *one["args"], "$LAUNCH_ARGS"])
-        one |= {"command": ["bash", "-c"], "args": [line], "env": [READS]}
+    for container in every:
+        line = " ".join([*container.get("command", ()), *container["args"], "$LAUNCH_ARGS"])
+        container |= {"command": ["bash", "-c"], "args": [line], "env": [READS]}
     return body
 
 
@@ -116,10 +116,10 @@ RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
 """What TrainJobs name; each one's definition is a file of its name."""
 
 
-def install(cluster, *some):
+def install(cluster, *kinds):
     """Have these kinds in a cluster, all of them by default, and what they name; returns when they
     are served.
     """
-    made = [definition(kind) for kind in some or (*KINDS, *RUNTIMES)]
+    made = [definition(kind) for kind in kinds or (*KINDS, *RUNTIMES)]
     cluster.apply(*made)
     cluster.await_served(*made)

@@ -59,11 +59,11 @@ SETS = {
         (),
     ),
     **{
-        f"flavour {one}": (
-            {"prometheus": {"url": "http://history.monitoring:9090", "flavour": one}},
+        f"flavour {flavour}": (
+            {"prometheus": {"url": "http://history.monitoring:9090", "flavour": flavour}},
             (),
         )
-        for one in FLAVOURS
+        for flavour in FLAVOURS
     },
     "monitor, rules and dashboards": (
         {
@@ -291,14 +291,14 @@ def template(values=None, *options, **more):
     return documents(text(values, *options, **more))
 
 
-def one(objects, kind, name=None):
+def single(objects, kind, name=None):
     """The one object of a kind, or of a kind and a name."""
-    (found,) = (
-        found
-        for found in objects
-        if found["kind"] == kind and name in {None, found["metadata"]["name"]}
+    (body,) = (
+        each
+        for each in objects
+        if each["kind"] == kind and name in {None, each["metadata"]["name"]}
     )
-    return found
+    return body
 
 
 def plain(body):

@@ -33,7 +33,7 @@ COMPOSITE = {
 }  # fmt: skip
 
 
-def mine(name, *, annotations=None, metadata=None, **spec):
+def evil_job(name, *, annotations=None, metadata=None, **spec):
     """A job of the attacker's."""
     body = small_job(EVIL, name, POOL)
     body["metadata"] |= {"annotations": annotations or {}} | (metadata or {})
@@ -60,55 +60,55 @@ def secretive(value):
 
 
 REASONS = {
-    "a giant question": (mine("giant", model={"architecture": COMPOSITE}, training={"globalBatchSize": 8648640}, cluster={"nodes": 90090}, constraints={}), "layouts"),
-    "ten million nodes": (mine("many", cluster={"nodes": None, "maxNodes": 10_000_000}, constraints={}, training={"globalBatchSize": 8648640}), ""),
-    "a model that is not there": (mine("nobody", model={"preset": "no-such-model"}), "unknown name"),
-    "a ConfigMap of another's words": (mine("spy", model={"configMapRef": {"name": "words"}}), "is not JSON"),
-    "a ConfigMap with a secret in a field": (mine("spy-2", model={"configMapRef": {"name": "fields"}}), "cannot be right"),
-    "a ConfigMap of 1 MB": (mine("fat", model={"configMapRef": {"name": "fat"}}), "config"),
-    "brackets a megabyte deep": (mine("deep", model={"configMapRef": {"name": "deep"}}), "is not JSON"),
-    "a ConfigMap of another namespace": (mine("far", model={"configMapRef": {"name": "research-model"}}), "was not found"),
-    "documents with lines of their own": (mine("lines", training={"documents": "512:3\nstatus: Recommended\u202e"}), "documents"),
-    "words of a launch, 256 of 4 kB": (mine("argv", current={"arguments": ["x" * 4096] * 40}), "current"),
-    "a checkpoint of 10^12 EB": (mine("huge-save", checkpoint={"size": "999999999999 EB"}), ""),
-    "a trillion failures": (mine("fails", failureAssumptions={"perClass": {"job": {"failuresPerThousandNodeDays": "999999999999"}}}), ""),
-    "a profile that is not there": (mine("lost", cluster={"profile": "nobody"}), "nobody"),
-    "forged answers on its own job": (mine("forger", annotations={PREFIX + "status": "Recommended", PREFIX + "strategy": "tp=1", PREFIX + "computed-at": "2999-01-01T00:00:00Z"}), ""),
-    "annotations that are markup": (mine("markup", annotations={"x": "<script>alert(1)</script>", PREFIX + "config-ref": "../../secrets"}), ""),
-    "annotations of 200 kB": (mine("wide", annotations={"example.org/x": "é" * 100_000}), ""),
-    "an owner in another namespace": (mine("child", metadata={"ownerReferences": [{"apiVersion": "mofa.dev/v1alpha1", "kind": "TrainingJob", "name": "train", "uid": "0"}]}), ""),
-    "a finalizer that nobody removes": (mine("stays", metadata={"finalizers": ["evil.example.org/never"]}), ""),
-    "a name at the limit": (mine(LONG), ""),
-    "a target that is a Secret": (mine("thief", targetRef=target("Secret", "token")), ""),
-    "the victim's name as its target": (mine("same", targetRef=target("TrainingJob", "train", "mofa.dev/v1alpha1")), ""),
-    "matchers that name another namespace": (mine("reader", throughput={"preset": "mofa", "matchers": {"namespace": VICTIM}}), ""),
-    "another workload's series by its own label": (mine("reader-2", throughput={"preset": "megatron", "matchers": {"job": "research-trainer"}}), ""),
-    "PromQL in a matcher": (mine("promql", throughput={"matchers": {"run": '"} or vector(1) or mofa{x="'}}), ""),
-    "a namesake of the victim": (mine("train"), ""),
+    "a giant question": (evil_job("giant", model={"architecture": COMPOSITE}, training={"globalBatchSize": 8648640}, cluster={"nodes": 90090}, constraints={}), "layouts"),
+    "ten million nodes": (evil_job("many", cluster={"nodes": None, "maxNodes": 10_000_000}, constraints={}, training={"globalBatchSize": 8648640}), ""),
+    "a model that is not there": (evil_job("nobody", model={"preset": "no-such-model"}), "unknown name"),
+    "a ConfigMap of another's words": (evil_job("spy", model={"configMapRef": {"name": "words"}}), "is not JSON"),
+    "a ConfigMap with a secret in a field": (evil_job("spy-2", model={"configMapRef": {"name": "fields"}}), "cannot be right"),
+    "a ConfigMap of 1 MB": (evil_job("fat", model={"configMapRef": {"name": "fat"}}), "config"),
+    "brackets a megabyte deep": (evil_job("deep", model={"configMapRef": {"name": "deep"}}), "is not JSON"),
+    "a ConfigMap of another namespace": (evil_job("far", model={"configMapRef": {"name": "research-model"}}), "was not found"),
+    "documents with lines of their own": (evil_job("lines", training={"documents": "512:3\nstatus: Recommended\u202e"}), "documents"),
+    "words of a launch, 256 of 4 kB": (evil_job("argv", current={"arguments": ["x" * 4096] * 40}), "current"),
+    "a checkpoint of 10^12 EB": (evil_job("huge-save", checkpoint={"size": "999999999999 EB"}), ""),
+    "a trillion failures": (evil_job("fails", failureAssumptions={"perClass": {"job": {"failuresPerThousandNodeDays": "999999999999"}}}), ""),
+    "a profile that is not there": (evil_job("lost", cluster={"profile": "nobody"}), "nobody"),
+    "forged answers on its own job": (evil_job("forger", annotations={PREFIX + "status": "Recommended", PREFIX + "strategy": "tp=1", PREFIX + "computed-at": "2999-01-01T00:00:00Z"}), ""),
+    "annotations that are markup": (evil_job("markup", annotations={"x": "<script>alert(1)</script>", PREFIX + "config-ref": "../../secrets"}), ""),
+    "annotations of 200 kB": (evil_job("wide", annotations={"example.org/x": "é" * 100_000}), ""),
+    "an owner in another namespace": (evil_job("child", metadata={"ownerReferences": [{"apiVersion": "mofa.dev/v1alpha1", "kind": "TrainingJob", "name": "train", "uid": "0"}]}), ""),
+    "a finalizer that nobody removes": (evil_job("stays", metadata={"finalizers": ["evil.example.org/never"]}), ""),
+    "a name at the limit": (evil_job(LONG), ""),
+    "a target that is a Secret": (evil_job("thief", targetRef=target("Secret", "token")), ""),
+    "the victim's name as its target": (evil_job("same", targetRef=target("TrainingJob", "train", "mofa.dev/v1alpha1")), ""),
+    "matchers that name another namespace": (evil_job("reader", throughput={"preset": "mofa", "matchers": {"namespace": VICTIM}}), ""),
+    "another workload's series by its own label": (evil_job("reader-2", throughput={"preset": "megatron", "matchers": {"job": "research-trainer"}}), ""),
+    "PromQL in a matcher": (evil_job("promql", throughput={"matchers": {"run": '"} or vector(1) or mofa{x="'}}), ""),
+    "a namesake of the victim": (evil_job("train"), ""),
 }  # fmt: skip
 """Jobs that the API server takes, and what their condition Ready says; empty = whatever it says, it
 is an outcome.
 """
 TAKEN_NEVER = {
-    "a label that is none": mine(
+    "a label that is none": evil_job(
         "bad-label", throughput={"matchers": {"app.kubernetes.io/name": "trainer"}}
     ),
-    "720,720 layers": mine("deepest", model={"architecture": COMPOSITE | {"layers": 720720}}),
-    "a billion tokens in a sequence": mine("longest", training={"sequenceLength": 10**9}),
-    "a list without end": mine("listed", constraints={"tp": {"values": list(range(1, 5000))}}),
-    "annotations beyond the limit": mine("too-wide", annotations={"x": "y" * 300_000}),
-    "a mode that is none": mine("moody", mode="Root"),
-    "a negative batch": mine("negative", training={"globalBatchSize": -1}),
-    "a field that is none": mine("extra", hostNetwork=True),
-    "a line break in a name": mine("two\nlines"),
-    "a preset of two lines": mine("preset", model={"preset": "llama3.1-8b\nx: y"}),
+    "720,720 layers": evil_job("deepest", model={"architecture": COMPOSITE | {"layers": 720720}}),
+    "a billion tokens in a sequence": evil_job("longest", training={"sequenceLength": 10**9}),
+    "a list without end": evil_job("listed", constraints={"tp": {"values": list(range(1, 5000))}}),
+    "annotations beyond the limit": evil_job("too-wide", annotations={"x": "y" * 300_000}),
+    "a mode that is none": evil_job("moody", mode="Root"),
+    "a negative batch": evil_job("negative", training={"globalBatchSize": -1}),
+    "a field that is none": evil_job("extra", hostNetwork=True),
+    "a line break in a name": evil_job("two\nlines"),
+    "a preset of two lines": evil_job("preset", model={"preset": "llama3.1-8b\nx: y"}),
 }
 """What the API server refuses for us."""
 
 
 def series(name, labels, value):
-    told = ",".join(f'{key}="{text}"' for key, text in labels.items())
-    return f"{name}{{{told}}} {value}\n"
+    pairs = ",".join(f'{key}="{text}"' for key, text in labels.items())
+    return f"{name}{{{pairs}}} {value}\n"
 
 
 def trainer(whose, name, tokens, **more):
@@ -207,7 +207,7 @@ class Site:
             60.0,
         )
         self.tokens = tokens
-        self.before = self.told()
+        self.before = self.victims_answer()
         self.most = 0
 
     @cached_property
@@ -219,15 +219,15 @@ class Site:
     def read(self, namespace, name, kind="tjob"):
         return json.loads(self.cluster.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
 
-    def told(self):
-        """All that the victim is told; what its steps make new every second is left out."""
+    def victims_answer(self):
+        """All that the victim is told by the operator; what its steps make new every second is left out."""
         body = self.read(VICTIM, "train")
         seen = dict(body["status"]["observed"])
         for name in ("step", "time", "ettr", "lost"):
             seen.pop(name, None)
         conditions = [
-            {k: unnumbered(v) for k, v in one.items() if k != "lastTransitionTime"}
-            for one in body["status"]["conditions"]
+            {k: unnumbered(v) for k, v in condition.items() if k != "lastTransitionTime"}
+            for condition in body["status"]["conditions"]
         ]
         figures = sorted(
             line
@@ -269,7 +269,7 @@ class Site:
         for body, _ in REASONS.values():
             self.cluster.apply(_bare(body))
         for n in range(40):
-            self.cluster.apply(mine(f"flood-{n}", throughput={"matchers": {"run": str(n)}}))
+            self.cluster.apply(evil_job(f"flood-{n}", throughput={"matchers": {"run": str(n)}}))
         self.cluster.apply(
             {
                 "apiVersion": "mofa.dev/v1alpha1", "kind": "AdvisorPolicy", "metadata": {"name": "p", "namespace": EVIL},

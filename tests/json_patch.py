@@ -12,37 +12,37 @@ class Unfit(Exception):
 def patched(body, operations):
     """The object after a patch."""
     body = copy.deepcopy(body)
-    for one in operations:
+    for operation in operations:
         *above, last = [
-            step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:]
+            step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]
         ]
         place = body
         for step in above:
             place = _get(place, step)
-        if one["op"] == "test":
+        if operation["op"] == "test":
             stands = _get(place, last, missing=None)
-            if stands != one["value"] or isinstance(stands, bool) is not isinstance(
-                one["value"], bool
+            if stands != operation["value"] or isinstance(stands, bool) is not isinstance(
+                operation["value"], bool
             ):
-                raise Unfit(one)
-        elif one["op"] == "remove":
+                raise Unfit(operation)
+        elif operation["op"] == "remove":
             _get(place, last)
             del place[last]
         elif isinstance(place, list):
-            _set(place, last, one)
+            _set(place, last, operation)
         else:
-            if one["op"] == "replace":
+            if operation["op"] == "replace":
                 _get(place, last)
-            place[last] = copy.deepcopy(one["value"])
+            place[last] = copy.deepcopy(operation["value"])
     return body
 
 
-def _set(place, last, one):
+def _set(place, last, operation):
     at = len(place) if last == "-" else int(last)
-    if one["op"] == "replace":
-        place[at] = copy.deepcopy(one["value"])
+    if operation["op"] == "replace":
+        place[at] = copy.deepcopy(operation["value"])
     else:
-        place.insert(at, copy.deepcopy(one["value"]))
+        place.insert(at, copy.deepcopy(operation["value"]))
 
 
 _RAISE = object()

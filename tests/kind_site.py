@@ -63,13 +63,13 @@ class KindSite:
             finally:
                 script.kill()
                 script.wait()
-        self.said = (self.folder / "up.log").read_text()
-        assert script.returncode == 0, self.said
+        self.output = (self.folder / "up.log").read_text()
+        assert script.returncode == 0, self.output
         return self
 
     @property
-    def told(self):
-        """What kind and docker were told, in order."""
+    def commands(self):
+        """Commands that kind and docker were given, in order."""
         return self.record.read_text().splitlines()
 
     def _write_stand_ins(self):
@@ -103,8 +103,12 @@ class KindSite:
         made = [] if self.advisor else read(self.plane, "deployments", HOME)
         if made:
             pod = made[0]["spec"]["template"]["spec"]
-            told = [one for one in pod["containers"][0]["args"] if not one.startswith(_APART)]
-            self.arguments = (*told, *self.arguments)
+            arguments = [
+                argument
+                for argument in pod["containers"][0]["args"]
+                if not argument.startswith(_APART)
+            ]
+            self.arguments = (*arguments, *self.arguments)
             self.account = self.plane.identity(
                 "advisor", service_account=f"{HOME}/{pod['serviceAccountName']}"
             )

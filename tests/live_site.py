@@ -106,9 +106,9 @@ class Site:
         api = self.cluster.admin.resources.get(api_version="mofa.dev/v1alpha1", kind="TrainingJob")
         while not self._stop.wait(0.5):
             try:
-                found = api.get().to_dict()["items"]
+                jobs = api.get().to_dict()["items"]
             except Exception:  # noqa: BLE001 - the API server is another test's to stop
                 continue
             self.workload.follow(
-                found, lambda body: [f"{body['spec']['cluster']['profile']}-{n}" for n in range(4)]
+                jobs, lambda body: [f"{body['spec']['cluster']['profile']}-{n}" for n in range(4)]
             )

@@ -79,33 +79,35 @@ class World:
         """
 
         def look():
-            found, asked = self.profile(name), self.job(name)
-            said = [condition(one, "HistoryComplete") for one in (found, asked)]
+            profile, asked = self.profile(name), self.job(name)
+            conditions = [condition(body, "HistoryComplete") for body in (profile, asked)]
             is_said = all(
-                one.get("reason") == reason and words in one.get("message", "") for one in said
+                condition_seen.get("reason") == reason
+                and words in condition_seen.get("message", "")
+                for condition_seen in conditions
             )
-            return (found, asked) if is_said and "strategy" in ours(asked) else None
+            return (profile, asked) if is_said and "strategy" in ours(asked) else None
 
         return until(look, PATIENCE, what=f"{name}: {reason}")
 
     def events(self, name, kind="ClusterProfile"):
         """Reasons and messages of the Events on an object."""
-        found = json.loads(self.cluster.kubectl("get", "events", "-A", "-o", "json"))["items"]
-        mine = [
-            one
-            for one in found
-            if (one["involvedObject"].get("kind"), one["involvedObject"].get("name"))
+        events = json.loads(self.cluster.kubectl("get", "events", "-A", "-o", "json"))["items"]
+        events_of_kind = [
+            event
+            for event in events
+            if (event["involvedObject"].get("kind"), event["involvedObject"].get("name"))
             == (kind, name)
         ]
-        return [(one["reason"], one["message"]) for one in mine]
+        return [(event["reason"], event["message"]) for event in events_of_kind]
 
     def metric(self, name, **labels):
         """A series of the operator's own /metrics."""
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         for line in self.advisor.metrics().splitlines():
-            found = re.fullmatch(rf"{name}\{{(.*)\}} (\S+)", line)
-            if found and wanted <= set(found[1].split(",")):
-                return float(found[2])
+            match = re.fullmatch(rf"{name}\{{(.*)\}} (\S+)", line)
+            if match and wanted <= set(match[1].split(",")):
+                return float(match[2])
         return None
 
     def rates(self, name, capsys, *more):
@@ -118,8 +120,8 @@ class World:
         code = main(
             ["rates", "--prometheus", self.server.url, "--profile", str(file), "--json", *more]
         )
-        said = capsys.readouterr()
-        return code, json.loads(said.out) if said.out else None, said.err
+        output = capsys.readouterr()
+        return code, json.loads(output.out) if output.out else None, output.err
 
 
 def job(namespace, profile):
@@ -171,9 +173,9 @@ def world_of(cluster, processes, folder, pasts, *flags, serving=True, before=flo
             for key in pasts
         }
         series = [
-            one
+            sample
             for key, name in names.items()
-            for one in samples(pasts[key](name), name, before=before)
+            for sample in samples(pasts[key](name), name, before=before)
         ]
         if series:
             write_block(series, made.server.data)
@@ -203,4 +205,4 @@ def whole(profile):
 def rates_used(asked):
     """Failures in a thousand node-days that a job's advice rests on, by class."""
     used = asked["status"]["inputs"]["failure"]
-    return {one["name"]: float(one["failuresPerThousandNodeDays"]) for one in used}
+    return {row["name"]: float(row["failuresPerThousandNodeDays"]) for row in used}

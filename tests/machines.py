@@ -60,13 +60,13 @@ def ideal(
     """Perfect devices; `groups` are constants of `Calibration` by group, for example
     host=dict(step=1.0).
     """
-    known = {
+    named = {
         "compute": KERNELS,
         "host": nothing(HostConstants),
         "links": LINKS,
         "overlap": nothing(OverlapConstants, tensor=1.0, tensor_backward=1.0, slow_down=1.0),
     }
-    constants = {name: replace(known[name], **groups.get(name, {})) for name in known}
+    constants = {name: replace(named[name], **groups.get(name, {})) for name in named}
     return Cluster(
         device=Device(
             name="ideal",

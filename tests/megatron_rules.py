@@ -292,8 +292,10 @@ def expert_overlap_needs_half_precision(s):
 
 @rule(CONFIG)
 def full_recomputation_says_how_and_how_many(s):
-    said = s.has("recompute-method") and s.has("recompute-num-layers")
-    return said if s.full else not (s.has("recompute-method") or s.has("recompute-num-layers"))
+    is_specific = s.has("recompute-method") and s.has("recompute-num-layers")
+    return (
+        is_specific if s.full else not (s.has("recompute-method") or s.has("recompute-num-layers"))
+    )
 
 
 @rule(CONFIG)

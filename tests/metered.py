@@ -21,12 +21,12 @@ WARM = 130_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Of one question."""
+    """What the answer of a question took, and what it says."""
 
     seconds: float
     bytes: int
     outcome: str
-    told: str
+    explanation: str
 
 
 class Meter:
@@ -63,15 +63,15 @@ def measured(work):
         os.write(write, json.dumps(work()).encode())
         os._exit(0)
     os.close(write)
-    told = b"".join(iter(lambda: os.read(read, 65536), b""))
+    sent = b"".join(iter(lambda: os.read(read, 65536), b""))
     os.close(read)
     used = os.wait4(child, 0)[2]
-    outcome, text = json.loads(told) if told else ("Died", "")
+    outcome, text = json.loads(sent) if sent else ("Died", "")
     spent = {
         "seconds": used.ru_utime + used.ru_stime,
         "bytes": used.ru_maxrss * 1024 - max(0, before - WARM),
     }
-    return spent | {"outcome": outcome, "told": text}
+    return spent | {"outcome": outcome, "explanation": text}
 
 
 def main():
@@ -80,12 +80,12 @@ def main():
 
     def asked(given):
         try:
-            found = answer(
+            reply = answer(
                 Question(job=given["job"], profiles=(given["profile"],), config_maps=given["files"])
             )
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is no answer
             return "Died", repr(error)[:500]
-        return found.outcome, found.explanation[:500]
+        return reply.outcome, reply.explanation[:500]
 
     warm()
     for line in sys.stdin:

@@ -110,17 +110,19 @@ def originals() -> dict[str, list[str]]:
 
     def read(pattern, most=40_000):
         files = sorted(ROOT.glob(pattern))
-        return [text for one in files if len(text := one.read_text("utf-8")) < most]
+        return [text for file in files if len(text := file.read_text("utf-8")) < most]
 
     def configs(value):
         if isinstance(value, dict):
             if "model_type" in value:
                 yield value
             value = list(value.values())
-        for one in value if isinstance(value, list) else ():
-            yield from configs(one)
+        for member in value if isinstance(value, list) else ():
+            yield from configs(member)
 
-    found = [*configs(json.loads((ROOT / "tests/data/architectures.json").read_text("utf-8")))]
+    configs_found = [
+        *configs(json.loads((ROOT / "tests/data/architectures.json").read_text("utf-8")))
+    ]
     point = {
         "metric": {"training_namespace": "ml", "training_job": "llama"},
         "value": [1.7e9, "12"],
@@ -134,7 +136,7 @@ def originals() -> dict[str, list[str]]:
     )
     return {
         "yaml": manifests,
-        "json": [json.dumps(one) for one in found[:40]],
+        "json": [json.dumps(config) for config in configs_found[:40]],
         "log": read("tests/data/logs/*.log"),
         "runs": [RUNS],
         "events": [EVENTS],
@@ -185,11 +187,11 @@ def mutated(text: str, random: Random) -> str:
 
 def cases(count: int, seed: int = 45) -> list[dict[str, object]]:
     """So many inputs, each kind as often as its weight."""
-    known, random = originals(), Random(seed)
+    texts, random = originals(), Random(seed)
     weights = {"yaml": 5, "json": 2, "log": 2, "runs": 1, "events": 1, "exposure": 1, "trace": 1, "prometheus": 3, "api": 3, "form": 1, "words": 2}  # fmt: skip
     kinds = random.choices(list(weights), list(weights.values()), k=count)
     return [
-        {"kind": kind, "argv": random.choice(FRAMES[kind]), "text": mutated(random.choice(known[kind]), random)}
+        {"kind": kind, "argv": random.choice(FRAMES[kind]), "text": mutated(random.choice(texts[kind]), random)}
         for kind in kinds
     ]  # fmt: skip
 
@@ -246,8 +248,8 @@ def _api(text: str, *, as_watch: bool) -> None:
         if kind is not None:
             store.put(kind, body)
             for key in store.keys(kind):
-                found = store.snapshot(key, 1.7e9)
-                question = getattr(found, "question", None)
+                snapshot = store.snapshot(key, 1.7e9)
+                question = getattr(snapshot, "question", None)
                 if question is not None:
                     answer(question)
 
@@ -319,11 +321,11 @@ def serve() -> None:
         for line in sys.stdin:
             case = json.loads(line)
             Path("/proc/self/clear_refs").write_text("5")
-            said, code, why = io.StringIO(), 0, ""
+            printed, code, why = io.StringIO(), 0, ""
             began = time.process_time()
             signal.setitimer(signal.ITIMER_VIRTUAL, 3 * LONGEST)
             try:
-                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                     code = ask(case, folder)
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else 1
@@ -332,9 +334,9 @@ def serve() -> None:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             status = Path("/proc/self/status").read_text()
             peak = 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])
-            told = said.getvalue()
-            if code == 1 or "Traceback" in told:
-                why = why or told[-3000:]
+            text = printed.getvalue()
+            if code == 1 or "Traceback" in text:
+                why = why or text[-3000:]
             print(json.dumps({"code": code, "why": why, "seconds": time.process_time() - began, "peak": peak}), file=spoken, flush=True)  # fmt: skip
 
 

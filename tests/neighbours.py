@@ -26,14 +26,14 @@ GPUS = {"nvidia.com/gpu", "amd.com/gpu"}
 def documents(path):
     """The objects of a file; none where it is a template that is no YAML."""
     try:
-        found = [
-            one
-            for one in YAML(typ="safe").load_all(path.read_text("utf-8"))
-            if isinstance(one, dict)
+        bodies = [
+            body
+            for body in YAML(typ="safe").load_all(path.read_text("utf-8"))
+            if isinstance(body, dict)
         ]
     except Exception:  # noqa: BLE001 - whatever the reader says of it, nobody can apply it either
         return []
-    return _plain(json.loads(json.dumps(found, default=str)))
+    return _plain(json.loads(json.dumps(bodies, default=str)))
 
 
 def _plain(value):
@@ -41,8 +41,8 @@ def _plain(value):
     stand there.
     """
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items() if one is not None}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+        return {key: _plain(member) for key, member in value.items() if member is not None}
+    return [_plain(member) for member in value] if isinstance(value, list) else value
 
 
 def policy(namespace, profile, **more):
@@ -78,22 +78,24 @@ def put(cluster, namespace, profile, bodies, **more):
             *(
                 []
                 if kind is None
-                else (f"{kind.group}/{one}" for one in (kind.version, *kind.others))
+                else (f"{kind.group}/{version}" for version in (kind.version, *kind.others))
             ),
         ]
-        version = next((one for one in versions if f"{one}/{body.get('kind')}" in served), None)
+        version = next(
+            (version for version in versions if f"{version}/{body.get('kind')}" in served), None
+        )
         if version is None:
             if kind is not None:
                 refused.append((kind, metadata["name"], f"{body.get('apiVersion')} is not served"))
             continue
         try:
-            path, told = served[f"{version}/{body['kind']}"]
-            if told["scope"] == "Namespaced":
+            path, resource = served[f"{version}/{body['kind']}"]
+            if resource["scope"] == "Namespaced":
                 metadata["namespace"] = namespace
                 path = f"{path}/namespaces/{namespace}"
             client.ask(
                 "POST",
-                f"{path}/{told['resource']}?fieldValidation=Ignore",
+                f"{path}/{resource['resource']}?fieldValidation=Ignore",
                 body | {"apiVersion": version},
             )
         except Refused as error:
@@ -108,8 +110,8 @@ def put(cluster, namespace, profile, bodies, **more):
 def asks(value):
     """Whether any pod in an object asks for GPUs, as their resources are named."""
     if isinstance(value, dict):
-        here = any(str(amount) != "0" for name, amount in value.items() if name in GPUS)
-        return here or any(map(asks, value.values()))
+        has_gpus = any(str(amount) != "0" for name, amount in value.items() if name in GPUS)
+        return has_gpus or any(map(asks, value.values()))
     return isinstance(value, list) and any(map(asks, value))
 
 
@@ -117,17 +119,17 @@ def outcomes(cluster, wanted, seconds=120.0):
     """Our annotations of objects, by (kind, namespace, name), once all have an outcome or the time
     is over.
     """
-    start, found = time.monotonic(), {}
-    while len(found) < len(wanted) and not is_late(start, seconds):
+    start, statuses = time.monotonic(), {}
+    while len(statuses) < len(wanted) and not is_late(start, seconds):
         for kind in {kind for kind, _, _ in wanted}:
-            for one in json.loads(cluster.kubectl("get", kind.resource, "-A", "-o", "json"))[
+            for body in json.loads(cluster.kubectl("get", kind.resource, "-A", "-o", "json"))[
                 "items"
             ]:
-                key = kind, one["metadata"]["namespace"], one["metadata"]["name"]
-                if key in wanted and "status" in ours(one):
-                    found[key] = ours(one)
+                key = kind, body["metadata"]["namespace"], body["metadata"]["name"]
+                if key in wanted and "status" in ours(body):
+                    statuses[key] = ours(body)
         time.sleep(0.5)
-    return found
+    return statuses
 
 
 def field_of(explanation):

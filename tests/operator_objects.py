@@ -60,7 +60,12 @@ STATUS = {
 def why_ready(status):
     """The reason of the condition Ready."""
     return next(
-        (one["reason"] for one in status.get("conditions", ()) if one["type"] == "Ready"), None
+        (
+            condition["reason"]
+            for condition in status.get("conditions", ())
+            if condition["type"] == "Ready"
+        ),
+        None,
     )
 
 
@@ -218,8 +223,8 @@ def policy(name="p", *, namespace="ns", kinds=True, **spec):
 
 def standing(body):
     """A job as it stands; one of a kind that nobody knows counts as a JobSet."""
-    known = TRAINING_JOB if body.get("kind") == "TrainingJob" else JOB_SET
-    return live(job_kind(body.get("apiVersion"), body.get("kind")) or known, body)
+    kind = TRAINING_JOB if body.get("kind") == "TrainingJob" else JOB_SET
+    return live(job_kind(body.get("apiVersion"), body.get("kind")) or kind, body)
 
 
 def shown(body, health=""):
@@ -268,12 +273,12 @@ def ledger_after(decision):
     """The FailureLedger after a decision about its profile that writes it; the schema is checked as
     the server would.
     """
-    said = FailureLedgerStatus.model_validate(copy.deepcopy(dict(decision.ledger)))
+    status = FailureLedgerStatus.model_validate(copy.deepcopy(dict(decision.ledger)))
     return {
         "apiVersion": FAILURE_LEDGER.api_version,
         "kind": FAILURE_LEDGER.kind,
         "metadata": meta(decision.key.name, ownerReferences=[{"uid": decision.uid}]),
-        "status": said.model_dump(by_alias=True, exclude_none=True, exclude_unset=True),
+        "status": status.model_dump(by_alias=True, exclude_none=True, exclude_unset=True),
     }
 
 
@@ -391,9 +396,9 @@ class World:
         body = copy.deepcopy(body)
         body["metadata"]["resourceVersion"] = str(self._next())
         self.bodies[key_of(kind, body)] = body
-        told = self.store.put(kind, body) | self.store.link_all()
-        self.due |= told
-        return told
+        woken = self.store.put(kind, body) | self.store.link_all()
+        self.due |= woken
+        return woken
 
     def edit(self, key, change):
         """Somebody edits an object in place."""
@@ -438,12 +443,12 @@ class World:
 
     def answer(self, snapshot):
         """The answer to a job's question, from where the control loop takes it."""
-        found = AnswerSource(self.model, SETTINGS.material).of(
+        steps = AnswerSource(self.model, SETTINGS.material).of(
             snapshot, urgent=True, wanted=lambda: True
         )
-        with pytest.raises(StopIteration) as told:
-            found.send(None)  # nothing in it waits
-        return told.value.value
+        with pytest.raises(StopIteration) as stopped:
+            steps.send(None)  # nothing in it waits
+        return stopped.value.value
 
     def step(self, key):
         """Decide, do it, and hear the echo."""
@@ -451,9 +456,9 @@ class World:
         if decision is None:
             return None
         self.notes += decision.notes
-        said = [note for note in decision.notes if note.reason not in AT_THE_GATE]
-        assert len(said) <= 1
-        assert len(decision.notes) - len(said) <= 1
+        notes = [note for note in decision.notes if note.reason not in AT_THE_GATE]
+        assert len(notes) <= 1
+        assert len(decision.notes) - len(notes) <= 1
         if decision.ledger is not None:
             self.writes += 1
             made = ledger_after(decision)
@@ -472,9 +477,9 @@ class World:
                 self.bodies[written] = after
                 self.store.wrote(written, after)
         for written in {key, *(write.key for write in decision.annotate)}:
-            told = self.store.put(written.kind, self.bodies[written])
-            assert written not in told, f"the echo of our own write woke {written}"
-            self.due |= told
+            woken = self.store.put(written.kind, self.bodies[written])
+            assert written not in woken, f"the echo of our own write woke {written}"
+            self.due |= woken
         return decision
 
     def rest(self):
@@ -504,10 +509,10 @@ class World:
 
     def ours(self, key):
         """Our outputs on an object, by their short names."""
-        found = self.bodies[key]["metadata"].get("annotations", {})
+        annotations = self.bodies[key]["metadata"].get("annotations", {})
         names = {
             name.removeprefix(PREFIX): value
-            for name, value in found.items()
+            for name, value in annotations.items()
             if name.startswith(PREFIX)
         }
         return {
@@ -516,8 +521,10 @@ class World:
 
     def condition(self, key, aspect):
         """A condition as (status, reason)."""
-        found = {one["type"]: one for one in self.status(key).get("conditions", [])}
-        return found[aspect]["status"], found[aspect]["reason"]
+        conditions = {
+            condition["type"]: condition for condition in self.status(key).get("conditions", [])
+        }
+        return conditions[aspect]["status"], conditions[aspect]["reason"]
 
     def _next(self):
         self._version = getattr(self, "_version", 1) + 1

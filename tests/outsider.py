@@ -30,14 +30,16 @@ class Outsider:
     and hangs.
     """
 
-    def __init__(self, told: Any, plan: Any, steps: int, every: tuple[int, ...], seed: int) -> None:
-        self.told, self.plan, self.every = told, plan, every
+    def __init__(
+        self, facts: Any, plan: Any, steps: int, every: tuple[int, ...], seed: int
+    ) -> None:
+        self.told, self.plan, self.every = facts, plan, every
         self.dice, self.env = random.Random(seed), simpy.Environment()
-        self.interval = steps * told.step
-        self.block, self.copy_time = [told.block], [0.0]
+        self.interval = steps * facts.step
+        self.block, self.copy_time = [facts.block], [0.0]
         if plan.peers:
-            self.block.insert(0, told.state / told.snapshot)
-            self.copy_time.insert(0, told.state / plan.peer_bandwidth)
+            self.block.insert(0, facts.state / facts.snapshot)
+            self.copy_time.insert(0, facts.state / plan.peer_bandwidth)
         self.saved = [0] * len(self.block)  # newest durable save of each tier, in intervals
         self.position, self.part, self.failures = 0, 0.0, 0
         self.copies: dict[int, simpy.Process] = {}
@@ -49,7 +51,7 @@ class Outsider:
         self.changed = self.env.event()
         self.trainer = self.env.process(self.training())
         self.env.process(self.failing())
-        if told.hangs is not None and told.hangs.pauses:
+        if facts.hangs is not None and facts.hangs.pauses:
             self.env.process(self.pausing())
         if plan.spares and plan.jobs > 1:
             self.env.process(self.others_taking())
@@ -71,9 +73,9 @@ class Outsider:
             for copy in list(self.copies.values()):
                 copy.interrupt()
             self.copies.clear()
-            found = max(self.saved[tier:])
-            self.saved[: tier + 1] = [found] * (tier + 1)
-            self.position, self.part, self.is_down = found, 0.0, True
+            position = max(self.saved[tier:])
+            self.saved[: tier + 1] = [position] * (tier + 1)
+            self.position, self.part, self.is_down = position, 0.0, True
             try:
                 yield self.env.timeout(seconds)
                 stop = None
@@ -199,10 +201,10 @@ class Outsider:
 
     def fails(self, node: int) -> None:
         """A node, at any time."""
-        plan, told = self.plan, self.told
+        plan, facts = self.plan, self.told
         what = self.dice.choices(CLASSES, [share for _, share, _ in CLASSES])[0]
         hung = 0.0
-        if told.hangs is not None and self.dice.random() < told.hangs.share:
+        if facts.hangs is not None and self.dice.random() < facts.hangs.share:
             hung = self.timeout()
         if plan.whole:
             self.stop(hung + CLASSES[2][2], len(self.block) - 1)
@@ -210,11 +212,11 @@ class Outsider:
         seconds, node_is_lost = self.repair_of(what)
         tier = int(what[0] == "job" and plan.peers > 0)
         if plan.peers and what[0] == "pod" and node_is_lost:
-            mine = self.lost_of.setdefault(node // plan.peers, set())
-            tier = int(bool(mine - {node}))
-            mine.add(node)
+            lost = self.lost_of.setdefault(node // plan.peers, set())
+            tier = int(bool(lost - {node}))
+            lost.add(node)
         others = str(plan.others)
-        if what[0] == "job" or others == "stop" or told.replicas == 1:
+        if what[0] == "job" or others == "stop" or facts.replicas == 1:
             self.stop(hung + seconds, tier)
             self.all_are_there()
             return
@@ -225,12 +227,12 @@ class Outsider:
             self.stop(hung + plan.stall, tier)
             if seconds <= plan.stall:
                 return
-        replica = node * told.replicas // told.nodes
+        replica = node * facts.replicas // facts.nodes
         back = self.env.now + hung + max(seconds, plan.stall)
         self.gone[replica] = self.env.process(self.away(replica, back))
         self.back_at[replica] = back
-        if len(self.gone) == told.replicas:
-            first = min(self.back_at[one] for one in self.gone)
+        if len(self.gone) == facts.replicas:
+            first = min(self.back_at[replica] for replica in self.gone)
             self.stop(first - self.env.now, tier)
         self.notice()
 
@@ -273,10 +275,10 @@ class Outsider:
 
 
 def judged(
-    told: Any, plan: Any, steps: int, every: tuple[int, ...], sure: float, batch: int = 400
+    facts: Any, plan: Any, steps: int, every: tuple[int, ...], sure: float, batch: int = 400
 ) -> tuple[float, float]:
     """ETTR of as many runs as make its standard error so small. [1, 1]"""
-    found: list[float] = []
-    while len(found) < 8 or stdev(found) / math.sqrt(len(found)) > sure:
-        found.append(Outsider(told, plan, steps, every, len(found)).ettr(batch))
-    return fmean(found), stdev(found) / math.sqrt(len(found))
+    ettrs: list[float] = []
+    while len(ettrs) < 8 or stdev(ettrs) / math.sqrt(len(ettrs)) > sure:
+        ettrs.append(Outsider(facts, plan, steps, every, len(ettrs)).ettr(batch))
+    return fmean(ettrs), stdev(ettrs) / math.sqrt(len(ettrs))

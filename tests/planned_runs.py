@@ -11,5 +11,5 @@ from mofa_model.simulator.planned import PlannedRun, PlannedScenario
 
 def measured(scenario: PlannedScenario, failures: int, seeds: int = 10) -> tuple[float, float]:
     """ETTR of long runs with so many failures in all, and its standard error. [1, 1]"""
-    found = [PlannedRun(scenario, seed).run(failures=failures // seeds) for seed in range(seeds)]
-    return float(np.mean(found)), float(np.std(found, ddof=1)) / math.sqrt(seeds)
+    ettrs = [PlannedRun(scenario, seed).run(failures=failures // seeds) for seed in range(seeds)]
+    return float(np.mean(ettrs)), float(np.std(ettrs, ddof=1)) / math.sqrt(seeds)

@@ -20,8 +20,8 @@ _CHANGES = re.compile(
 
 def command_in(text):
     """The command in a sentence; empty where there is none."""
-    found = _PROGRAM.search(text)
-    return found[1] if found else ""
+    match = _PROGRAM.search(text)
+    return match[1] if match else ""
 
 
 def refused(text, kubeconfig, folder, binaries):

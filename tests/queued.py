@@ -91,8 +91,13 @@ def admission_check():
 
 def _metadata(namespace, name, queue, annotations):
     labels = {QUEUE: queue} if queue else {}
-    told = {f"{PREFIX}model": "llama3.1-8b", **annotations}
-    return {"name": name, "namespace": namespace, "labels": labels, "annotations": told}
+    annotations_given = {f"{PREFIX}model": "llama3.1-8b", **annotations}
+    return {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels,
+        "annotations": annotations_given,
+    }
 
 
 def _pod(nodes):
@@ -120,10 +125,10 @@ def batch(namespace, name, nodes, *, queue="team", runs="", **annotations):
 
 def job_set(namespace, name, size, *, queue="", runs="", nodes=None, **annotations):
     """A JobSet with a pod a node, on `nodes` with these labels, that starts again twice."""
-    one = batch(namespace, name, size, runs=runs)["spec"]
+    spec = batch(namespace, name, size, runs=runs)["spec"]
     if nodes:
-        one["template"]["spec"]["nodeSelector"] = nodes
-    del one["suspend"], one["completionMode"]
+        spec["template"]["spec"]["nodeSelector"] = nodes
+    del spec["suspend"], spec["completionMode"]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -131,7 +136,7 @@ def job_set(namespace, name, size, *, queue="", runs="", nodes=None, **annotatio
         "spec": {
             "suspend": True,
             "failurePolicy": {"maxRestarts": 2},
-            "replicatedJobs": [{"name": "trainer", "replicas": 1, "template": {"spec": one}}],
+            "replicatedJobs": [{"name": "trainer", "replicas": 1, "template": {"spec": spec}}],
         },
     }
 
@@ -178,8 +183,8 @@ def unsized(namespace, name, wanted, *, queue="", using="torch-plain", **annotat
         f"{PREFIX}size": wanted,
         f"{PREFIX}framework-version": "0.19.2",
     }
-    for said in ("numNodes", "numProcPerNode", "resourcesPerNode"):
-        del body["spec"]["trainer"][said]
+    for field in ("numNodes", "numProcPerNode", "resourcesPerNode"):
+        del body["spec"]["trainer"][field]
     return body
 
 
@@ -200,32 +205,37 @@ def _ends(runs):
 def read(cluster, kind, namespace, name=""):
     """An object, or all of a kind."""
     words = ["get", kind, *([name] if name else []), "-n", namespace, "-o", "json"]
-    found = json.loads(cluster.kubectl(*words))
-    return found if name else found["items"]
+    listing = json.loads(cluster.kubectl(*words))
+    return listing if name else listing["items"]
 
 
 def workload(cluster, namespace, name):
     """The Workload that Kueue has made for a job; None where there is none yet."""
     made = read(cluster, "workloads", namespace)
     return next(
-        (one for one in made if one["metadata"]["ownerReferences"][0]["name"] == name), None
+        (
+            workload
+            for workload in made
+            if workload["metadata"]["ownerReferences"][0]["name"] == name
+        ),
+        None,
     )
 
 
-def state(found):
+def state(workload):
     """What our check says of a Workload, and the whole of it."""
-    every = (found or {}).get("status", {}).get("admissionChecks") or [{}]
+    every = (workload or {}).get("status", {}).get("admissionChecks") or [{}]
     return every[0].get("state", ""), every[0]
 
 
-def holds(found, name):
+def holds(workload, name):
     """Whether a condition of an object holds."""
-    return condition(found or {}, name).get("status") == "True"
+    return condition(workload or {}, name).get("status") == "True"
 
 
 def pods_of(cluster, namespace, name):
     """The pods of a job that have not ended."""
     mark = {"jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-name"}
     every = read(cluster, "pods", namespace)
-    mine = [one for one in every if name in {one["metadata"]["labels"].get(key) for key in mark}]
-    return [one for one in mine if one.get("status", {}).get("phase") in {"Pending", "Running"}]
+    pods = [pod for pod in every if name in {pod["metadata"]["labels"].get(key) for key in mark}]
+    return [pod for pod in pods if pod.get("status", {}).get("phase") in {"Pending", "Running"}]

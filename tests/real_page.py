@@ -43,7 +43,7 @@ def written(site, folder):
     if screen(site.page, pictures / SCREEN):
         text += f"\nThe operator's page of the job, as it was served from its pod:\n\n![predicted and observed](pictures/{SCREEN})\n"
     for _, title, texts in site.seen.lines:
-        blocks = [f"```text\n{one}\n```" for one in texts if one]
+        blocks = [f"```text\n{text}\n```" for text in texts if text]
         if blocks:
             text += "\n" + "\n\n".join([f"**{title[0].upper()}{title[1:]}**", *blocks]) + "\n"
     text += f"\nRun of {datetime.now(UTC):%Y-%m-%d}, {site.seen.lines[-1][0] / 60:.1f} minutes.\n"

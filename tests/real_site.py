@@ -34,12 +34,12 @@ class Seen:
     lines: list = field(default_factory=list)
 
     def note(self, title, *texts):
-        self.lines.append((time.time() - self.since, title, [str(one).rstrip() for one in texts]))
-        told = [
+        self.lines.append((time.time() - self.since, title, [str(text).rstrip() for text in texts]))
+        lines = [
             f"{self.lines[-1][0]:6.1f} s  {title}",
-            *(str(one).rstrip().replace("\n", "\n          ") for one in texts),
+            *(str(text).rstrip().replace("\n", "\n          ") for text in texts),
         ]
-        sys.stdout.write("\n          ".join(told) + "\n")
+        sys.stdout.write("\n          ".join(lines) + "\n")
         sys.stdout.flush()
 
 
@@ -90,8 +90,8 @@ class RealSite:
         """
         end = time.time()
         form = {"query": query, "start": str(end - seconds), "end": str(end), "step": "1"}
-        found = self.prometheus._post("/api/v1/query_range", form)["data"]["result"]
-        return [(float(at), float(value)) for one in found for at, value in one["values"]]
+        series = self.prometheus._post("/api/v1/query_range", form)["data"]["result"]
+        return [(float(at), float(value)) for line in series for at, value in line["values"]]
 
     def stop(self):
         self.node.stop()
@@ -125,7 +125,7 @@ class RealSite:
             f"--namespace={HOME}",
         ]
         done = subprocess.run(
-            [str(one) for one in command], capture_output=True, text=True, check=False
+            [str(word) for word in command], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -156,19 +156,19 @@ class RealSite:
             "install",
             RELEASE,
             str(chart),
-            *(f"--set={one}" for one in values),
+            *(f"--set={value}" for value in values),
         )
 
     def operator(self):
         """The operator's pod, once there is one."""
-        found = json.loads(self.kubectl("get", "pods", "-n", HOME, "-o", "json"))["items"]
-        mine = [
-            one
-            for one in found
-            if one["metadata"]["name"].startswith(RELEASE)
-            and not one["metadata"]["name"].endswith("-ready")
+        pods = json.loads(self.kubectl("get", "pods", "-n", HOME, "-o", "json"))["items"]
+        operators = [
+            pod
+            for pod in pods
+            if pod["metadata"]["name"].startswith(RELEASE)
+            and not pod["metadata"]["name"].endswith("-ready")
         ]
-        return mine[0] if mine else None
+        return operators[0] if operators else None
 
     def scrape(self):
         """Have Prometheus scrape what runs: the exporter here, the operator's Service and the job's
@@ -206,9 +206,9 @@ class RealSite:
 
     def cgroup(self, pod, container):
         """Figures of a container's cgroup, from the kernel. [B] or [s]"""
-        status = next(one for one in _statuses(pod) if one["name"] == container)
-        known = status["containerID"].rpartition("/")[2]
-        found = {}
+        status = next(status_of for status_of in _statuses(pod) if status_of["name"] == container)
+        identifier = status["containerID"].rpartition("/")[2]
+        values = {}
         for file in (
             "memory.max_usage_in_bytes",
             "memory.usage_in_bytes",
@@ -220,23 +220,23 @@ class RealSite:
             "cpuacct.usage",
         ):
             for path in Path("/sys/fs/cgroup").glob(
-                f"*/{self.node.machine.cgroup}/**/{known}/{file}"
+                f"*/{self.node.machine.cgroup}/**/{identifier}/{file}"
             ):
-                found[file] = path.read_text().strip()
-        return found
+                values[file] = path.read_text().strip()
+        return values
 
     def commands(self, word):
         """Command lines of what runs in pods here and has a word in it, from /proc."""
-        found = []
+        commands = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 if self.node.machine.cgroup in (path / "cgroup").read_text():
                     line = (path / "cmdline").read_bytes().decode().split("\0")[:-1]
-                    if any(word in one for one in line):
-                        found.append((int(path.name), line))
+                    if any(word in argument for argument in line):
+                        commands.append((int(path.name), line))
             except OSError:
                 continue
-        return found
+        return commands
 
 
 def _statuses(pod):

@@ -24,7 +24,17 @@ import foreign
 from faults.proxy import Asked, Fault, Proxy
 from faults.scenario import persist
 from giants import SIZE, Lists, giant
-from hostile_site import COMPOSITE, EVIL, POOL, VICTIM, config_map, forged, mine, target, trainer
+from hostile_site import (
+    COMPOSITE,
+    EVIL,
+    POOL,
+    VICTIM,
+    config_map,
+    evil_job,
+    forged,
+    target,
+    trainer,
+)
 from mofa_local import LocalStackError
 from mofa_local.client import Client, Refused
 
@@ -95,13 +105,13 @@ class Giants(Fault):
             return await self.lists.answer(changed, more="giant-")
         if asked.what.startswith(f"/apis/batch/v1/namespaces/{EVIL}/jobs/proxied-"):
             return await self.lists.answer(request)
-        found = await proxy.through(asked)
-        if asked.what == LISTED and found.status == 200:
-            body = json.loads(found.body)
+        response = await proxy.through(asked)
+        if asked.what == LISTED and response.status == 200:
+            body = json.loads(response.body)
             if not body["metadata"].get("continue"):
                 body["metadata"]["continue"] = "giant-0"
-                found.body = json.dumps(body).encode()
-        return found
+                response.body = json.dumps(body).encode()
+        return response
 
 
 class Prober:
@@ -178,10 +188,10 @@ class LeastOperator:
         with self._changed:
             assert self._changed.wait_for(lambda: name in self._seen, 900.0), f"{name} is not seen"
         for number in range(2):
-            told = {"metadata": {"annotations": {"beside/told": str(number)}}}
+            patch = {"metadata": {"annotations": {"beside/told": str(number)}}}
             persist(
-                lambda told=told: self._client.ask(
-                    "PATCH", path, told, sent="application/merge-patch+json"
+                lambda patch=patch: self._client.ask(
+                    "PATCH", path, patch, sent="application/merge-patch+json"
                 )
             )
         persist(lambda: self._client.get(path))
@@ -202,7 +212,7 @@ class Attacker:
         self.site = site
         self._own = threading.local()
         self.number = itertools.count()
-        self.said = {"evil": [], "honoured": []}
+        self.texts = {"evil": [], "honoured": []}
         self.done = Counter()
         self.refused = Counter()
         self.ports = [urlsplit(site.advisor.url).port, urlsplit(site.advisor.health_url).port]
@@ -231,9 +241,9 @@ class Attacker:
 
     def publish(self, who, text):
         """Publish something from a pod of his own, beside what was published lately."""
-        self.said[who] = [*self.said[who][-3:], text]
+        self.texts[who] = [*self.texts[who][-3:], text]
         target_ = getattr(self.site.prometheus, who)
-        target_.text = _once("".join(self.said[who]))
+        target_.text = _once("".join(self.texts[who]))
 
 
 def _once(text):
@@ -259,7 +269,7 @@ def _ask(attacker, random, path, port=0):
 
 
 def _job(attacker, **more):
-    attacker.apply(JOBS, mine(f"siege-{next(attacker.number) % 200}", **more))
+    attacker.apply(JOBS, evil_job(f"siege-{next(attacker.number) % 200}", **more))
 
 
 def _series(attacker, who, name, tokens, **more):
@@ -301,7 +311,7 @@ ATTACKS = {
     "giant questions": lambda a, r: _job(a, model={"architecture": COMPOSITE}, training={"globalBatchSize": 8648640}, cluster={"nodes": r.randrange(1, 90090)}, constraints={}),
     "jobs of other pools": lambda a, r: _job(a, cluster={"profile": f"p-{r.randrange(1000)}"}),
     "the same job again and again": lambda a, r: [a.patch(f"{JOBS}/siege-1", {"spec": {"training": {"globalBatchSize": 64 * r.randrange(1, 9)}}}) for _ in range(10)],
-    "jobs that come and go": lambda a, r: (a.apply(JOBS, mine("brief")), a.api("DELETE", f"{JOBS}/brief")),
+    "jobs that come and go": lambda a, r: (a.apply(JOBS, evil_job("brief")), a.api("DELETE", f"{JOBS}/brief")),
     "forged answers": lambda a, r: a.patch(f"{JOBS}/siege-{r.randrange(200)}", {"metadata": {"annotations": {PREFIX + "strategy": "tp=1", PREFIX + "computed-at": "2999-01-01T00:00:00Z"}}}),
     "forged statuses": lambda a, r: a.patch(f"{JOBS}/siege-{r.randrange(200)}/status", {"status": {"inputsHash": str(r.random())}}),
     "forged run records": lambda a, r: a.patch(f"{JOBS}/siege-{r.randrange(200)}", {"metadata": {"annotations": {PREFIX + "run-record": "x" * 10_000}}}),

@@ -181,7 +181,7 @@ class Site:
         offsets, made = {}, []
         for (metric, target, labels), changes in sorted(self.lines.items(), key=str):
             offset = offsets.setdefault(target, BEGIN + self.r.randrange(self.scrape))
-            runs, ordered = [], sorted(changes, key=lambda one: one[0])
+            runs, ordered = [], sorted(changes, key=lambda change: change[0])
             for number, (a, value) in enumerate(ordered):
                 b = ordered[number + 1][0] if number + 1 < len(ordered) else END
                 if value is not GONE and b > a:
@@ -191,8 +191,8 @@ class Site:
                 own = of_target[kind].format("" if kind == "ksm" else self.ip(target[1]))
                 if kind == "ksm" and not metric.startswith("kube_pod"):
                     own += ',namespace="monitoring"'
-                told = ",".join(f'{label}="{value}"' for label, value in labels)
-                made.append((metric, f'{own},{told},cluster="{self.name}"', runs))
+                pairs = ",".join(f'{label}="{value}"' for label, value in labels)
+                made.append((metric, f'{own},{pairs},cluster="{self.name}"', runs))
         return made
 
     def scraped(self, a, b, value, offset, target):
@@ -218,11 +218,13 @@ class Site:
     def there(self, n):
         """How long a node had an object. [s]"""
         of = (("node", self.hosts[n]),)
-        told = sorted(self.lines["kube_node_spec_unschedulable", "ksm", of], key=lambda one: one[0])
-        ends = [*(at for at, _ in told[1:]), END]
+        changes = sorted(
+            self.lines["kube_node_spec_unschedulable", "ksm", of], key=lambda change: change[0]
+        )
+        ends = [*(at for at, _ in changes[1:]), END]
         return sum(
             max(0, min(b, END) - max(a, BEGIN))
-            for (a, value), b in zip(told, ends, strict=True)
+            for (a, value), b in zip(changes, ends, strict=True)
             if value is not GONE
         )
 
@@ -248,8 +250,8 @@ class Pod:
         above = f"{job.name}-w-0" if job.kind == "jobset" else job.name
         s.tell(t, 1, "kube_pod_owner", owner_kind=owner, owner_name=above, **self.of)
         if job.kind == "jobset":
-            known = dict(namespace=job.namespace, job_name=above, owner_kind="JobSet")
-            s.tell(t, 1, "kube_job_owner", owner_name=job.name, **known)
+            labels = dict(namespace=job.namespace, job_name=above, owner_kind="JobSet")
+            s.tell(t, 1, "kube_job_owner", owner_name=job.name, **labels)
         asked = dict(resource="nvidia_com_gpu", unit="integer", **self.box)
         s.tell(t, 8, "kube_pod_container_resource_requests", **asked)
         self.phase("Pending", t)
@@ -319,8 +321,14 @@ class Pod:
         last = "kube_pod_container_status_last_terminated"
         s.tell(t, int(t), f"{last}_timestamp", **self.box)
         s.tell(t, code, f"{last}_exitcode", **self.box)
-        for told in ("Error", "OOMKilled", "Completed"):
-            s.tell(t, 1 if told == reason else GONE, f"{last}_reason", reason=told, **self.box)
+        for exit_reason in ("Error", "OOMKilled", "Completed"):
+            s.tell(
+                t,
+                1 if exit_reason == reason else GONE,
+                f"{last}_reason",
+                reason=exit_reason,
+                **self.box,
+            )
         self.ended, self.started = int(t), back
         return back
 
@@ -337,8 +345,10 @@ class Pod:
         """It is over and stays: its container is not started again."""
         self.phase("Failed", t)
         self.s.tell(t, GONE, "kube_pod_container_state_started", **self.box)
-        told = "Error" if reason != "OOMKilled" else reason
-        self.s.tell(t, 1, "kube_pod_container_status_terminated_reason", reason=told, **self.box)
+        exit_reason = "Error" if reason != "OOMKilled" else reason
+        self.s.tell(
+            t, 1, "kube_pod_container_status_terminated_reason", reason=exit_reason, **self.box
+        )
         if reason and reason != "OOMKilled":
             self.s.tell(t, 1, "kube_pod_status_reason", reason=reason, **self.of)
 
@@ -352,9 +362,9 @@ class Pod:
     def vanishes(self, t):
         """Its object is deleted."""
         self.gone = int(t)
-        mine = ("uid", self.of["uid"])
-        for key in [key for key in self.s.lines if mine in key[2]]:
-            self.s.lines[key] = [one for one in self.s.lines[key] if one[0] < t]
+        uid_label = ("uid", self.of["uid"])
+        for key in [key for key in self.s.lines if uid_label in key[2]]:
+            self.s.lines[key] = [sample for sample in self.s.lines[key] if sample[0] < t]
             self.s.lines[key].append((int(t), GONE))
 
 

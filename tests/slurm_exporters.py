@@ -102,13 +102,13 @@ def told_by_exporters(truth, records):
 
     exporters = Exporters(late(truth["start"]), late(truth["end"]))
     away = defaultdict(lambda: {"node-fail": [], "drain": []})
-    for one in truth["log"]:
-        if one["kind"] in {"node-fail", "drain"}:
-            away[one["nodes"][0]][one["kind"]].append((late(one["at"]), late(one["until"])))
+    for fault in truth["log"]:
+        if fault["kind"] in {"node-fail", "drain"}:
+            away[fault["nodes"][0]][fault["kind"]].append((late(fault["at"]), late(fault["until"])))
     for name in truth["nodes"]:
         exporters.node(name, away[name]["node-fail"], away[name]["drain"])
     runs = defaultdict(list)
-    for run in sorted(records.runs, key=lambda one: one.begun):
+    for run in sorted(records.runs, key=lambda run: run.begun):
         if run.begun:
             runs[run.job_id].append(run)
     for beat in truth["beats"]:
@@ -125,10 +125,10 @@ def told_by_exporters(truth, records):
 
 def hours(rows):
     """Node-hours by state."""
-    found = defaultdict(float)
+    hours_by_state = defaultdict(float)
     for state, days in rows:
-        found["ran" if state in {"kept", "redone", "rendezvous"} else state] += 24 * days
-    return found
+        hours_by_state["ran" if state in {"kept", "redone", "rendezvous"} else state] += 24 * days
+    return hours_by_state
 
 
 def both_tellings(seen, names, processes, folder, capsys):
@@ -141,22 +141,22 @@ def both_tellings(seen, names, processes, folder, capsys):
     window = exporters.start, exporters.end
     past = slurm_past(slowed(records, FACTOR), IncidentRules(), window)
     server = Server(processes, folder)
-    write_block([one for one in exporters.made if one[1]], server.data)
+    write_block([series for series in exporters.made if series[1]], server.data)
     server.start()
     asked = ["--prometheus", server.url, "--start", str(window[0]), "--end", str(window[1])]
     assert main(["incidents", *asked, "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     return (
         (
-            hours((one.state.value, one.node_days) for one in past.account),
-            sum(one.cause.counts for _, one in of_nodes(past.incidents)),
+            hours((row.state.value, row.node_days) for row in past.account),
+            sum(incident.cause.counts for _, incident in of_nodes(past.incidents)),
         ),
         (
-            hours((one["state"], one["node_days"]) for one in document["account"]["rows"]),
+            hours((row["state"], row["node_days"]) for row in document["account"]["rows"]),
             sum(
-                len(one.get("nodes", "1"))
-                for one in document["incidents"]
-                if one["kind"] != "job" and one["counts"]
+                len(incident.get("nodes", "1"))
+                for incident in document["incidents"]
+                if incident["kind"] != "job" and incident["counts"]
             ),
         ),
     )

@@ -31,9 +31,9 @@ class Score:
     """How well the incidents and the hours were found."""
 
     truth: int
-    found: int
+    counted: int
     hits: int
-    told_hours: float
+    counted_hours: float
     true_hours: float
 
     @property
@@ -42,11 +42,11 @@ class Score:
 
     @property
     def precision(self):
-        return self.hits / self.found
+        return self.hits / self.counted
 
     @property
     def error(self):
-        return abs(self.told_hours / self.true_hours - 1)
+        return abs(self.counted_hours / self.true_hours - 1)
 
 
 def records_in(folder, names=TEXT):
@@ -55,7 +55,7 @@ def records_in(folder, names=TEXT):
 
 def first_of(records):
     """The moment that stays where it is when a history is slowed."""
-    return min(one.begun or one.submitted for one in records.runs)
+    return min(run.begun or run.submitted for run in records.runs)
 
 
 def slowed(records, factor):
@@ -70,13 +70,13 @@ def slowed(records, factor):
         silent_seconds=records.silent_seconds * factor,
         runs=tuple(
             replace(
-                one, submitted=late(one.submitted), begun=late(one.begun), ended=late(one.ended)
+                run, submitted=late(run.submitted), begun=late(run.begun), ended=late(run.ended)
             )
-            for one in records.runs
+            for run in records.runs
         ),
         node_events=tuple(
-            replace(one, begun=late(one.begun), ended=late(one.ended))
-            for one in records.node_events
+            replace(node_event, begun=late(node_event.begun), ended=late(node_event.ended))
+            for node_event in records.node_events
         ),
     )
 
@@ -89,7 +89,10 @@ def cause_of(incident):
 def of_nodes(incidents):
     """Each node of each incident, with it: several that went at once are one incident."""
     return [
-        (name, one) for one in incidents if one.kind != "job" for name in one.nodes or (one.name,)
+        (name, incident)
+        for incident in incidents
+        if incident.kind != "job"
+        for name in incident.nodes or (incident.name,)
     ]
 
 
@@ -104,10 +107,14 @@ def scored(folder, names=TEXT, factor=100.0):
     records = records_in(folder, names)
     past = slurm_past(slowed(records, factor), IncidentRules())
     wanted = Counter(
-        (str(one["job"]), CAUSES[one["kind"]]) for one in truth["log"] if one["kind"] in CAUSES
+        (str(fault["job"]), CAUSES[fault["kind"]])
+        for fault in truth["log"]
+        if fault["kind"] in CAUSES
     )
     seen = Counter(
-        (one.evidence[0].split()[1], cause_of(one)) for one in past.incidents if one.kind == "job"
+        (incident.evidence[0].split()[1], cause_of(incident))
+        for incident in past.incidents
+        if incident.kind == "job"
     )
     hits = sum((wanted & seen).values())
     nodes = of_nodes(past.incidents)
@@ -116,28 +123,28 @@ def scored(folder, names=TEXT, factor=100.0):
     def early(at):
         return first + (at - first) / factor
 
-    found = seen.total() + len(nodes)
-    done = [one for one in truth["log"] if one["kind"] in NODE_CAUSES]
-    for one in done:
+    incidents_found = seen.total() + len(nodes)
+    done = [fault for fault in truth["log"] if fault["kind"] in NODE_CAUSES]
+    for fault in done:
         near = [
             other
             for other in nodes
-            if other[0] == one["nodes"][0]
-            and cause_of(other[1]) == NODE_CAUSES[one["kind"]]
-            and early(other[1].start) < one["until"] + 5
-            and early(other[1].end) > one["at"]
+            if other[0] == fault["nodes"][0]
+            and cause_of(other[1]) == NODE_CAUSES[fault["kind"]]
+            and early(other[1].start) < fault["until"] + 5
+            and early(other[1].end) > fault["at"]
         ]
         if near:
             nodes.remove(near[0])
             hits += 1
-    worked = sum((one["end"] - one["start"]) * one["nodes"] for one in truth["beats"])
-    told = sum(
-        one.node_days for one in past.account if one.state.value in {"kept", "redone", "rendezvous"}
+    worked = sum((beat["end"] - beat["start"]) * beat["nodes"] for beat in truth["beats"])
+    trained = sum(
+        row.node_days for row in past.account if row.state.value in {"kept", "redone", "rendezvous"}
     )
     return Score(
         truth=wanted.total() + len(done),
-        found=found,
+        counted=incidents_found,
         hits=hits,
-        told_hours=24 * told / factor,
+        counted_hours=24 * trained / factor,
         true_hours=worked / 3600,
     )

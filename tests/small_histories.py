@@ -173,31 +173,33 @@ class Cluster:
         """What kube-state-metrics tells of a node."""
         lives, node, ones = self.lives[n], f'{KSM},node="{n}"', [(BEGIN, END, 1)]
 
-        def told(metric, labels, parts):
+        def add_of_node(metric, labels, parts):
             add(metric, f"{node}{labels}", self.seen(parts, off, lives))
 
         rack = f',label_{self.rack_label}="{self.name}r{k // self.rack}"' if self.rack_label else ""
-        told("kube_node_info", f',internal_ip="{ip_of(k)}"', ones)
-        told("kube_node_labels", f',label_pool="gpu"{rack}', ones)
+        add_of_node("kube_node_info", f',internal_ip="{ip_of(k)}"', ones)
+        add_of_node("kube_node_labels", f',label_pool="gpu"{rack}', ones)
         ready = self.bools(self.not_ready[n], off=1, on=0)
-        told("kube_node_status_condition", ',condition="Ready",status="true"', ready)
-        told("kube_node_spec_unschedulable", "", self.bools(self.cordons[n]))
+        add_of_node("kube_node_status_condition", ',condition="Ready",status="true"', ready)
+        add_of_node("kube_node_spec_unschedulable", "", self.bools(self.cordons[n]))
         for key in {key for *_, key in self.taints[n]}:
-            parts = [(a, b, 1) for a, b, one in self.taints[n] if one == key]
-            told("kube_node_spec_taint", f',key="{key}",value="",effect="NoSchedule"', parts)
+            parts = [(a, b, 1) for a, b, key_there in self.taints[n] if key_there == key]
+            add_of_node("kube_node_spec_taint", f',key="{key}",value="",effect="NoSchedule"', parts)
         offered = self.offered.get(n, {"nvidia_com_gpu": [(BEGIN, END, self.gpus)]})
         for resource, parts in offered.items():
-            told("kube_node_status_allocatable", f',resource="{resource}",unit="integer"', parts)
+            add_of_node(
+                "kube_node_status_allocatable", f',resource="{resource}",unit="integer"', parts
+            )
         for who, condition, parts in self.conditions:
             if who == n:
                 labels = f',condition="{condition}",status="true"'
-                told("kube_node_status_condition", labels, parts)
+                add_of_node("kube_node_status_condition", labels, parts)
 
     def of_host(self, add, k, n, host):
         """What exporters on a host tell."""
         ip = ip_of(k)
 
-        def told(metric, labels, parts, off=host):
+        def add_of_host(metric, labels, parts, off=host):
             add(metric, labels, self.seen(parts, off, self.lives[n], self.dark[n]))
 
         if self.exporters:
@@ -209,7 +211,7 @@ class Cluster:
                 for boot, (a, b) in zip(self.boots[n], pairwise([*turns, END]), strict=True)
             ]
             labels = f'job="node-exporter",instance="{ip}:9100",namespace="monitoring"'
-            told("node_boot_time_seconds", f'{labels},nodename="{n}"', parts)
+            add_of_host("node_boot_time_seconds", f'{labels},nodename="{n}"', parts)
         gpu_exporter = f'job="dcgm",instance="{ip}:9400",namespace="gpu-operator",Hostname="{n}"'
         for gpu in range(min(2, self.gpus)) if self.dcgm else ():
             parts, at = [], BEGIN
@@ -217,15 +219,15 @@ class Cluster:
                 parts += [(at, a, 0), (a, b, code)]
                 at = b
             labels = f'{gpu_exporter},gpu="{gpu}",UUID="GPU-{n}-{gpu}"'
-            told("DCGM_FI_DEV_XID_ERRORS", labels, [*parts, (at, END, 0)], host + 7)
+            add_of_host("DCGM_FI_DEV_XID_ERRORS", labels, [*parts, (at, END, 0)], host + 7)
         for who, reason, times in self.counters:
             if who == n:
                 parts = [(a, b, k) for k, (a, b) in enumerate(pairwise([BEGIN, *times, END]))]
                 labels = f'job="npd",instance="{ip}:20257",namespace="kube-system"'
-                told("problem_counter", f'{labels},nodename="{n}",reason="{reason}"', parts)
+                add_of_host("problem_counter", f'{labels},nodename="{n}",reason="{reason}"', parts)
         for who, metric, labels, parts in self.extra:
             if who == n:
-                told(metric, f"{gpu_exporter},{labels}", parts)
+                add_of_host(metric, f"{gpu_exporter},{labels}", parts)
 
     def written(self):
         up = (
@@ -269,29 +271,29 @@ class Pod:
         lives = [(self.created, self.end + (20 * c.scrape // 10 if self.phase else 0))]
         ones = [(self.created, END, 1)]
 
-        def told(metric, labels, parts):
+        def add_of_pod(metric, labels, parts):
             add(metric, f"{pod}{labels}", c.seen(parts, off, lives))
 
-        told("kube_pod_created", "", [(self.created, END, self.created)])
-        told(
+        add_of_pod("kube_pod_created", "", [(self.created, END, self.created)])
+        add_of_pod(
             "kube_pod_info",
             f',node="{self.node}",created_by_kind="Job",created_by_name="{self.job}"',
             ones,
         )
         labels, owner = KINDS[self.kind]
-        known = dict(job=self.job, slot=self.slot, attempt=self.attempt)
-        told("kube_pod_labels", f",{labels.format(**known)}", ones)
-        told("kube_pod_owner", f",{owner.format(**known)}", ones)
+        identity = dict(job=self.job, slot=self.slot, attempt=self.attempt)
+        add_of_pod("kube_pod_labels", f",{labels.format(**identity)}", ones)
+        add_of_pod("kube_pod_owner", f",{owner.format(**identity)}", ones)
         for phase, spans in {
             "Running": [(self.started, self.end)],
             "Failed": [(self.end, END)] if self.phase == "Failed" else [],
             "Succeeded": [(self.end, END)] if self.phase == "Succeeded" else [],
         }.items():
-            told("kube_pod_status_phase", f',phase="{phase}"', c.bools(spans, a=self.created))
+            add_of_pod("kube_pod_status_phase", f',phase="{phase}"', c.bools(spans, a=self.created))
         if self.reason:
-            told("kube_pod_status_reason", f',reason="{self.reason}"', [(self.end, END, 1)])
+            add_of_pod("kube_pod_status_reason", f',reason="{self.reason}"', [(self.end, END, 1)])
         if self.disruption:
-            told(
+            add_of_pod(
                 "kube_pod_status_disruption_reason",
                 f',reason="{self.disruption}"',
                 [(self.end, END, 1)],
@@ -299,12 +301,12 @@ class Pod:
         if self.side:
             helper = ',container="logs"'
             begins = [self.started, *(at + 10 for at in self.side)]
-            told(
+            add_of_pod(
                 "kube_pod_container_state_started",
                 helper,
                 [(a, b, a) for a, b in pairwise([*begins, self.end])],
             )
-            told(
+            add_of_pod(
                 "kube_pod_container_status_restarts_total",
                 helper,
                 [
@@ -314,21 +316,25 @@ class Pod:
             )
         starts = [self.started, *(again for _, again, *_ in self.exits)]
         box = ',container="main"'
-        told(
+        add_of_pod(
             "kube_pod_container_state_started",
             box,
             [(a, b, a) for a, b in pairwise([*starts, self.end])],
         )
-        told(
+        add_of_pod(
             "kube_pod_container_status_restarts_total",
             box,
             [(a, b, k) for k, (a, b) in enumerate(pairwise([self.created, *starts[1:], self.end]))],
         )
         for k, (at, again, code, why) in enumerate(self.exits):
             until = self.exits[k + 1][1] if k + 1 < len(self.exits) else self.end
-            told("kube_pod_container_status_last_terminated_timestamp", box, [(again, until, at)])
-            told("kube_pod_container_status_last_terminated_exitcode", box, [(again, until, code)])
-            told(
+            add_of_pod(
+                "kube_pod_container_status_last_terminated_timestamp", box, [(again, until, at)]
+            )
+            add_of_pod(
+                "kube_pod_container_status_last_terminated_exitcode", box, [(again, until, code)]
+            )
+            add_of_pod(
                 "kube_pod_container_status_last_terminated_reason",
                 f'{box},reason="{why}"',
                 [(again, until, 1)],
@@ -392,21 +398,21 @@ def sampled(histories):
         every[metric, labels] += runs
     for (metric, labels), runs in every.items():
         step = runs[0][2]
-        told = []
+        runs_kept = []
         for first, count, _, value in sorted(runs):
             end = first + count * step
-            last = told[-1] if told else None
+            last = runs_kept[-1] if runs_kept else None
             if last and last.span.value == value and last.times.stop == first:
-                told[-1] = Run(
+                runs_kept[-1] = Run(
                     range(last.times.start, end, step), Span(last.span.start, end, value)
                 )
             else:
-                told.append(Run(range(first, end, step), Span(first, end, value)))
+                runs_kept.append(Run(range(first, end, step), Span(first, end, value)))
         pairs = dict(LABEL.findall(labels))
-        yield Series(metric, pairs, step, tuple(run.span for run in told)), told
+        yield Series(metric, pairs, step, tuple(run.span for run in runs_kept)), runs_kept
 
 
-def right_and_wrong(truth, told):
+def right_and_wrong(truth, incidents):
     """Found, missed and false ones of nodes and of jobs; an incident of a domain is one of a node.
 
     What is `contested` is neither: an incident that is told beside it is no false one.
@@ -414,33 +420,41 @@ def right_and_wrong(truth, told):
     counted = {"node": [0, 0, 0], "job": [0, 0, 0]}
     used = set()
 
-    def found_by(one):
+    def found_by(incident):
         """The numbers of what was told of an incident."""
-        names = set(one.get("nodes", [one["name"]]))
+        names = set(incident.get("nodes", [incident["name"]]))
         return [
             number
-            for number, other in enumerate(told)
+            for number, other in enumerate(incidents)
             if number not in used
             and other["counts"]
-            and (other["kind"] == "job") == (one["kind"] == "job")
-            and one["start"] - 900 <= other["start"] <= one["end"] + 1800
+            and (other["kind"] == "job") == (incident["kind"] == "job")
+            and incident["start"] - 900 <= other["start"] <= incident["end"] + 1800
             and names & _named(other)
         ]
 
-    sure = [one for one in truth["incidents"] if one["counts"] and not one.get("contested")]
-    for one in sure:
-        hit = next(iter(found_by(one)), None)
+    sure = [
+        incident
+        for incident in truth["incidents"]
+        if incident["counts"] and not incident.get("contested")
+    ]
+    for incident in sure:
+        hit = next(iter(found_by(incident)), None)
         used.add(hit)
-        counted["job" if one["kind"] == "job" else "node"][hit is None] += 1
-    for one in truth["incidents"]:
-        if one.get("contested"):
-            used.update(found_by(one))
-    for number, other in enumerate(told):
+        counted["job" if incident["kind"] == "job" else "node"][hit is None] += 1
+    for incident in truth["incidents"]:
+        if incident.get("contested"):
+            used.update(found_by(incident))
+    for number, other in enumerate(incidents):
         if other["counts"] and number not in used:
             counted["job" if other["kind"] == "job" else "node"][2] += 1
     return counted
 
 
-def _named(told):
+def _named(incident):
     """The job that an incident is of, or its nodes."""
-    return {told["job"]} if told["kind"] == "job" else set(told.get("nodes") or [told["node"]])
+    return (
+        {incident["job"]}
+        if incident["kind"] == "job"
+        else set(incident.get("nodes") or [incident["node"]])
+    )

@@ -61,7 +61,9 @@ def container(name, command, args, *, reads, gpus=GPUS):
     """A container that runs this machine's bash, whose folders stand for an image."""
     limits = {"limits": {GPU: str(gpus)}} if gpus else {}
     folders = ("/usr", "/bin", "/lib", "/lib64")
-    mounts = [{"name": one.strip("/"), "mountPath": one, "readOnly": True} for one in folders]
+    mounts = [
+        {"name": folder.strip("/"), "mountPath": folder, "readOnly": True} for folder in folders
+    ]
     return {
         "name": name,
         "image": PAUSE,
@@ -76,7 +78,7 @@ def container(name, command, args, *, reads, gpus=GPUS):
 
 def pod(made):
     folders = ("/usr", "/bin", "/lib", "/lib64")
-    volumes = [{"name": one.strip("/"), "hostPath": {"path": one}} for one in folders]
+    volumes = [{"name": folder.strip("/"), "hostPath": {"path": folder}} for folder in folders]
     program = {"name": "program", "configMap": {"name": "stub"}}
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "nodeSelector": LABELS}
     return {"spec": {**spec, "containers": [made], "volumes": [*volumes, program]}}
@@ -93,13 +95,13 @@ def shell(name, *, reads=True):
 
 def metadata(place, name, **annotations):
     asks = {"mode": "Apply", "gate": "suspend", "framework-version": "0.19.2"} | annotations
-    told = {f"{PREFIX}{key}": value for key, value in asks.items() if value}
-    return {"name": name, "namespace": place, "annotations": told}
+    annotated = {f"{PREFIX}{key}": value for key, value in asks.items() if value}
+    return {"name": name, "namespace": place, "annotations": annotated}
 
 
 def job_set(place, name, *, template=None, **annotations):
-    one = {"parallelism": 1, "completions": 1, "backoffLimit": 0, "template": template or shell("trainer")}  # fmt: skip
-    jobs = [{"name": "trainer", "replicas": 1, "template": {"spec": one}}]
+    spec = {"parallelism": 1, "completions": 1, "backoffLimit": 0, "template": template or shell("trainer")}  # fmt: skip
+    jobs = [{"name": "trainer", "replicas": 1, "template": {"spec": spec}}]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -257,7 +259,7 @@ class Site:
         profile.pop("status", None)
         spec = profile["spec"] | {"nodeSelector": LABELS}
         self.cluster.apply(profile | {"metadata": {"name": "real"}, "spec": spec})
-        if any(one.startswith("trainer") for one in controllers):
+        if any(controller.startswith("trainer") for controller in controllers):
             self.cluster.apply(runtime())
         for number, layout in enumerate(LAYOUTS):
             self._place(f"ml-{number}", layout)
@@ -267,8 +269,8 @@ class Site:
 
     def add(self, *controllers):
         """Start controllers that do not run yet, with the image of Ray where one needs it."""
-        new = [one for one in controllers if one not in self.neighbours]
-        if any(one.startswith("kuberay") for one in new):
+        new = [controller for controller in controllers if controller not in self.neighbours]
+        if any(controller.startswith("kuberay") for controller in new):
             load_ray(self.node.containers)
         self.neighbours |= start(self.cluster, self._processes, *new)
 
@@ -278,12 +280,18 @@ class Site:
         """
         made = helm.template(RIGHTS)
         home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.HOME}}
-        rights = [one for one in made if one["kind"] not in {"Deployment", "Service", "Pod", CRD}]
+        rights = [
+            body for body in made if body["kind"] not in {"Deployment", "Service", "Pod", CRD}
+        ]
         self.cluster.install(ROOT / "crds", ROOT / "nothing")
         self.cluster.apply(home, *rights)
         pod = helm.one(made, "Deployment")["spec"]["template"]["spec"]
-        told = pod["containers"][0]["args"]
-        return [one for one in told if not one.startswith(("operator", "--prometheus"))]
+        arguments = pod["containers"][0]["args"]
+        return [
+            argument
+            for argument in arguments
+            if not argument.startswith(("operator", "--prometheus"))
+        ]
 
     def _place(self, name, layout):
         few = {axis: {"values": [size]} for axis, size in ({"pp": 1, "cp": 1} | layout).items()}
@@ -318,66 +326,68 @@ class Site:
         self.cluster.stop()
 
     def events(self, place, name, *reasons):
-        found = read(self.cluster, "events", place)
+        events = read(self.cluster, "events", place)
         return [
-            one
-            for one in found
-            if one["involvedObject"]["name"] == name and one["reason"] in reasons
+            event
+            for event in events
+            if event["involvedObject"]["name"] == name and event["reason"] in reasons
         ]
 
-    def said(self, place, name, seconds=SLOWLY):
-        """What is said of a job that has started."""
+    def event_of_start(self, place, name, seconds=SLOWLY):
+        """The Event that says what a started job runs."""
         try:
-            found = until(
+            events = until(
                 lambda: self.events(place, name, "StartedAsAdvised", "StartedOtherwise"),
                 seconds,
                 f"it is said what {place}/{name} runs",
             )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self._seen(place, name)}") from error
-        assert len(found) == 1, [one["message"] for one in found]
-        return found[0]
+        assert len(events) == 1, [event["message"] for event in events]
+        return events[0]
 
     def _seen(self, place, name):
         """What there is of a job, and what the operator wrote last, for who has to find out."""
         pods = [
-            (one["metadata"]["name"], one["metadata"].get("annotations"), one["status"])
-            for one in read(self.cluster, "pods", place)
-            if one["metadata"]["name"].startswith(name)
+            (pod["metadata"]["name"], pod["metadata"].get("annotations"), pod["status"])
+            for pod in read(self.cluster, "pods", place)
+            if pod["metadata"]["name"].startswith(name)
         ]
         log = self.advisor.log.splitlines()
-        mine = [line for line in log if name in line][-20:]
-        return "\n".join([told(self, place, name), json.dumps(pods), *mine, "...", *log[-40:]])
+        lines = [line for line in log if name in line][-20:]
+        return "\n".join(
+            [event_lines(self, place, name), json.dumps(pods), *lines, "...", *log[-40:]]
+        )
 
     def dumped(self, place, name):
         """The command line of the stub in the pods of a job, from the kernel."""
         ids = [
             status["containerID"].rpartition("/")[2]
-            for one in read(self.cluster, "pods", place)
-            if one["metadata"]["name"].startswith(name)
-            for status in one["status"].get("containerStatuses", ())
+            for pod in read(self.cluster, "pods", place)
+            if pod["metadata"]["name"].startswith(name)
+            for status in pod["status"].get("containerStatuses", ())
             if "containerID" in status
         ]
-        found = []
+        command_lines = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 words = (path / "cmdline").read_bytes().decode().split("\0")[:-1]
                 if words[1:2] == [STUB] and any(
-                    one in (path / "cgroup").read_text() for one in ids
+                    identifier in (path / "cgroup").read_text() for identifier in ids
                 ):
-                    found.append(words[2:])
+                    command_lines.append(words[2:])
             except OSError:
                 continue
-        return found
+        return command_lines
 
     def gone(self, kind, place, name):
         self.cluster.kubectl("delete", kind, name, "-n", place, "--wait=false")
         until(
             lambda: (
                 not [
-                    one
-                    for one in read(self.cluster, "pods", place)
-                    if one["metadata"]["name"].startswith(name)
+                    pod
+                    for pod in read(self.cluster, "pods", place)
+                    if pod["metadata"]["name"].startswith(name)
                 ]
             ),
             SLOWLY,
@@ -405,22 +415,22 @@ def on_real_node(folder, *controllers):
             made.stop()
 
 
-def told(site, place, name):
-    """All that was said of a job."""
-    found = read(site.cluster, "events", place)
-    mine = [one for one in found if one["involvedObject"]["name"] == name]
-    return "\n".join(f"{one['reason']}: {one['message']}" for one in mine)
+def event_lines(site, place, name):
+    """The Events of a job, one a line."""
+    events = read(site.cluster, "events", place)
+    events_of_job = [event for event in events if event["involvedObject"]["name"] == name]
+    return "\n".join(f"{event['reason']}: {event['message']}" for event in events_of_job)
 
 
 def checked(site, kind, place, name):
     """What was said of a job, held against the kernel's word; whether it is said to run
     as advised.
     """
-    said = site.said(place, name)
+    event = site.event_of_start(place, name)
     words, *others = until(lambda: site.dumped(place, name), SLOWLY, f"the program of {name} runs")
-    assert all(one == words for one in others), others
+    assert all(line == words for line in others), others
     advice = json.loads(ours(read(site.cluster, kind, place, name))["recommendation"])
     launch = advice.get("launch", [])
     same = bool(launch) and words[-len(launch) :] == launch  # and nothing behind them
-    assert (said["reason"] == "StartedAsAdvised") == same, (said["message"], words, advice)
+    assert (event["reason"] == "StartedAsAdvised") == same, (event["message"], words, advice)
     return same

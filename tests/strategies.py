@@ -150,6 +150,6 @@ def families(draw, rows=ROWS, schedules=SCHEDULES):
     return Strategy(**chosen, **columns)
 
 
-def one(schedules=SCHEDULES):
+def layouts(schedules=SCHEDULES):
     """A single layout, as plain numbers."""
     return families(rows=1, schedules=schedules).map(lambda family: family.row(0))

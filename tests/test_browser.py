@@ -201,7 +201,7 @@ async def walk(desk):
                             if name in SHOWN[width]
                             else b"",
                         }
-            found["said"] = list(page.said)
+            found["said"] = list(page.complaints)
             found["forms"] = {
                 "what if": await best(page, f"{desk}/", "gpus", "128", "256", "512"),
                 "what if, wrong": await best(page, f"{desk}/", "gpus", "many", "some", "all"),

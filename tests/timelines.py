@@ -62,7 +62,7 @@ def timeline(order, *, forward, input_gradient, weight_gradient, hop=0.0, pair=1
                 busy[at] += took
                 free[at] = end
     makespan = max(free)
-    return Timeline(starts, busy, [makespan - one for one in busy], makespan)
+    return Timeline(starts, busy, [makespan - seconds for seconds in busy], makespan)
 
 
 def needs(o, depth):

@@ -14,7 +14,7 @@ UV = Path(sys.executable).with_name("uv")
 def run(*command, **options):
     """What a command prints; its last words where it fails."""
     done = subprocess.run(
-        [str(one) for one in command], capture_output=True, text=True, check=False, **options
+        [str(word) for word in command], capture_output=True, text=True, check=False, **options
     )
     assert done.returncode == 0, (
         f"{' '.join(map(str, command))}\n{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
@@ -73,7 +73,7 @@ def _with_index():
     """The environment in which uv asks the index that pip is told."""
     if "UV_DEFAULT_INDEX" in os.environ:
         return dict(os.environ)
-    told = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
-    asked = subprocess.run(told, capture_output=True, text=True, check=False).stdout.strip()
+    command = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     index = os.environ.get("PIP_INDEX_URL") or asked
     return {**os.environ, **({"UV_DEFAULT_INDEX": index} if index else {})}

@@ -72,7 +72,9 @@ FIRST = (
 
 def waits(nodeid):
     """Whether a test, a file or a folder belongs to those that wait."""
-    return any(nodeid == one or nodeid.startswith((f"{one}/", f"{one}::")) for one in WAITING)
+    return any(
+        nodeid == place or nodeid.startswith((f"{place}/", f"{place}::")) for place in WAITING
+    )
 
 
 def turn(item):
@@ -83,8 +85,8 @@ def turn(item):
 
 def beside(config):
     """Whether this process is a worker for what waits."""
-    told = getattr(config, "workerinput", None)
-    return told is not None and _beside(told["workerid"], told["workercount"])
+    worker = getattr(config, "workerinput", None)
+    return worker is not None and _beside(worker["workerid"], worker["workercount"])
 
 
 def _beside(name, count):
@@ -110,9 +112,9 @@ class Sorts(LoadScopeScheduling):
     def _assign_work_unit(self, node):
         name = node.gateway.id
         beyond, mixed = _beside(name, self.numnodes), self.numnodes <= CORES
-        mine = next((scope for scope in self.workqueue if mixed or waits(scope) == beyond), None)
-        if mine is not None:
-            self.workqueue.move_to_end(mine, last=False)
+        scope = next((scope for scope in self.workqueue if mixed or waits(scope) == beyond), None)
+        if scope is not None:
+            self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
         elif beyond:
             node.shutdown()

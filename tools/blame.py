@@ -35,7 +35,7 @@ from mofa_operator.incidents.timelines import (
 )
 
 START, DAY, HOUR, STEP = 1_000_000.0, 86400.0, 3600.0, 60.0
-NAMES = tuple(one.name for one in fields(blame.Signs))
+NAMES = tuple(field.name for field in fields(blame.Signs))
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Jobs:
         # a failed collective may raise, and a program may die of a signal
         first = r.choice((137, 139, 134)) if launcher == "codes" and killed else 1
         together = by_machines and launcher == "codes" and r.random() < 0.4
-        found = []
+        pods = []
         for number, pod in enumerate(places):
             code = 1 if launcher == "torchrun" else r.choice((134, 143, 1))
             late = 0.0 if number == victim else r.uniform(1, 25)
@@ -200,8 +200,8 @@ class Jobs:
             stop = ContainerExit(
                 at=at + late, restarted_at=at + late + 12, container="main", code=code
             )
-            found.append(replace(pod, exits=(*pod.exits, stop)))
-        return found
+            pods.append(replace(pod, exits=(*pod.exits, stop)))
+        return pods
 
     def timelines(self) -> PoolTimelines:
         """Timelines of the jobs, as the operator would see them."""
@@ -236,11 +236,11 @@ def judged(
 ) -> Iterator[tuple[blame.Signs, float, bool]]:
     """Signs, the share that they give, and whether the machines did it, of every weighed stop."""
     r = random.Random(seed)
-    told: list[blame.Signs] = []
+    given: list[blame.Signs] = []
     real = blame.infrastructure_share
 
     def remembered(signs: blame.Signs) -> float:
-        told.append(signs)
+        given.append(signs)
         return real(signs)
 
     job_causes.infrastructure_share = remembered
@@ -248,44 +248,51 @@ def judged(
         for _ in range(count):
             jobs = Jobs(r, house(r, strange=strange))
             timelines = jobs.timelines()
-            told.clear()
-            found = past(timelines, IncidentRules()).incidents
-            by_share = {round(real(signs), 9): signs for signs in told}
-            for one in found:
-                if one.kind != "job" or "infrastructure" not in " ".join(one.evidence):
+            given.clear()
+            incidents = past(timelines, IncidentRules()).incidents
+            by_share = {round(real(signs), 9): signs for signs in given}
+            for incident in incidents:
+                if incident.kind != "job" or "infrastructure" not in " ".join(incident.evidence):
                     continue
                 near = [
-                    (abs(at - one.start), true)
+                    (abs(at - incident.start), true)
                     for job, at, true in jobs.truth
-                    if job == one.name and abs(at - one.start) < 700
+                    if job == incident.name and abs(at - incident.start) < 700
                 ]
                 if near:
-                    yield by_share[round(one.share, 9)], one.share, min(near)[1]
+                    yield by_share[round(incident.share, 9)], incident.share, min(near)[1]
     finally:
         job_causes.infrastructure_share = real
 
 
-def table(found: list[tuple[blame.Signs, float, bool]]) -> list[tuple[float, float, int]]:
+def table(judgements: list[tuple[blame.Signs, float, bool]]) -> list[tuple[float, float, int]]:
     """By fifths of the predicted share: predicted and true share, and number of stops."""
     rows = []
     for low in (0.0, 0.2, 0.4, 0.6, 0.8):
-        some = [(said, was) for _, said, was in found if low <= said < low + 0.2 + (low == 0.8)]
-        if some:
-            said, was = (sum(column) / len(some) for column in zip(*some, strict=True))
-            rows.append((said, was, len(some)))
+        judgements_in_bin = [
+            (share, was) for _, share, was in judgements if low <= share < low + 0.2 + (low == 0.8)
+        ]
+        if judgements_in_bin:
+            mean_share, was = (
+                sum(column) / len(judgements_in_bin)
+                for column in zip(*judgements_in_bin, strict=True)
+            )
+            rows.append((mean_share, was, len(judgements_in_bin)))
     return rows
 
 
-def fitted(found: list[tuple[blame.Signs, float, bool]]) -> dict[str, float]:
+def fitted(judgements: list[tuple[blame.Signs, float, bool]]) -> dict[str, float]:
     """Weights of the greatest likelihood, held near zero by a ridge of 1."""
-    x = np.array([[1.0, *(float(getattr(signs, name)) for name in NAMES)] for signs, _, _ in found])
-    y = np.array([float(was) for *_, was in found])
+    x = np.array(
+        [[1.0, *(float(getattr(signs, name)) for name in NAMES)] for signs, _, _ in judgements]
+    )
+    y = np.array([float(was) for *_, was in judgements])
     w = np.zeros(x.shape[1])
     for _ in range(50):
         p = 1 / (1 + np.exp(-x @ w))
         curve = (x.T * (p * (1 - p))) @ x + np.eye(len(w))
         w += np.linalg.solve(curve, x.T @ (y - p) - w)
-    return dict(zip(("prior", *NAMES), (round(float(one), 1) for one in w), strict=True))
+    return dict(zip(("prior", *NAMES), (round(float(weight), 1) for weight in w), strict=True))
 
 
 if __name__ == "__main__":

@@ -42,8 +42,10 @@ def missing(changed: list[str], messages: str) -> list[str]:
     >>> missing(["mofa_model/units.py", "changelog.d/units.md"], "")
     []
     """
-    told = any(name.startswith("changelog.d/") for name in changed) or "CHANGELOG.md" in changed
-    if told or re.search(r"^Changelog: none$", messages, re.MULTILINE):
+    has_entry = (
+        any(name.startswith("changelog.d/") for name in changed) or "CHANGELOG.md" in changed
+    )
+    if has_entry or re.search(r"^Changelog: none$", messages, re.MULTILINE):
         return []
     return [name for name in changed if name.startswith(MET)]
 
@@ -57,13 +59,13 @@ def main() -> int:
         "--since", required=True, help="the commit or branch that the change is for"
     )
     base = git("merge-base", parser.parse_args().since, "HEAD").strip()
-    found = missing(
+    paths = missing(
         git("diff", "--name-only", base).split("\n"), git("log", "--format=%B", f"{base}..HEAD")
     )
-    if not found:
+    if not paths:
         return 0
     print(
-        f"changelog: {', '.join(found[:5])} changed and changelog.d/ did not: add a sentence for "
+        f"changelog: {', '.join(paths[:5])} changed and changelog.d/ did not: add a sentence for "
         "users, or"
     )
     print("changelog: a line `Changelog: none` to a commit if they will not notice")

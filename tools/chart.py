@@ -73,13 +73,16 @@ def render(*options: str) -> list[Document]:
         raise SystemExit(f"chart: {done.stderr.strip()}")
     parts = [part for part in re.split(r"^---\n", done.stdout, flags=re.MULTILINE) if part.strip()]
     documents = [Document(part) for part in parts]
-    names = list(dict.fromkeys(one.name for one in documents))
-    return sorted(documents, key=lambda one: (names.index(one.name), one.namespace, one.kind))
+    names = list(dict.fromkeys(document.name for document in documents))
+    return sorted(
+        documents,
+        key=lambda document: (names.index(document.name), document.namespace, document.kind),
+    )
 
 
 def joined(documents: list[Document], chosen: Callable[[Document], bool]) -> str:
     """Documents joined to one file."""
-    return HEADER + "---\n".join(one.text for one in documents if chosen(one))
+    return HEADER + "---\n".join(document.text for document in documents if chosen(document))
 
 
 def copies() -> dict[Path, str]:
@@ -114,26 +117,34 @@ def plain() -> dict[Path, str]:
     """The default release as plain manifests, a file for each template."""
     documents = render()
     return {
-        folder / f"{name}.yaml": joined(documents, lambda one, name=name: one.template == name)
+        folder / f"{name}.yaml": joined(
+            documents, lambda document, name=name: document.template == name
+        )
         for name, folder in FOLDERS.items()
     }
 
 
 def overlays() -> dict[Path, str]:
     """What overlays of kustomize add or change."""
-    some = render(f"--set=watchNamespaces={{{TEAM}}}")
-    rest = [one for one in some if one.template == "rbac" and one.namespace not in {"", NAMESPACE}]
+    documents = render(f"--set=watchNamespaces={{{TEAM}}}")
+    rest = [
+        document
+        for document in documents
+        if document.template == "rbac" and document.namespace not in {"", NAMESPACE}
+    ]
     monitored = render(
         "--set=serviceMonitor.enabled=true", "--api-versions=monitoring.coreos.com/v1"
     )
     return {
         OVERLAYS / "namespaced" / "cluster-role.yaml": joined(
-            some,
-            lambda one: one.kind == "ClusterRole" and not one.name.endswith(("-edit", "-view")),
+            documents,
+            lambda document: (
+                document.kind == "ClusterRole" and not document.name.endswith(("-edit", "-view"))
+            ),
         ),
         OVERLAYS / "namespaced" / "roles.yaml": joined(rest, lambda _: True),
         OVERLAYS / "prometheus-operator" / "service-monitor.yaml": joined(
-            monitored, lambda one: one.kind == "ServiceMonitor"
+            monitored, lambda document: document.kind == "ServiceMonitor"
         ),
     }
 
@@ -158,15 +169,15 @@ STEPS = (copies, kinds, described, plain, overlays)
 def stale() -> list[str]:
     """What --check finds: files that are not what they should be, and files that nothing makes."""
     wanted = {path: text for step in STEPS for path, text in step().items()}
-    found = [
+    paths = [
         path
         for path, text in wanted.items()
         if not path.exists() or path.read_text("utf-8") != text
     ]
-    found += [
+    paths += [
         path for path in (CHART / "files").rglob("*") if path.is_file() and path not in wanted
     ]
-    return sorted(str(path.relative_to(ROOT)) for path in found)
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
 def main() -> int:

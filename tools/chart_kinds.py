@@ -62,12 +62,12 @@ def _beside(*, namespaced: bool) -> str:
     """Each group with its resources and the kinds of jobs that name them: those of its own group,
     or all.
     """
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for kind in BESIDE:
         if kind.namespaced == namespaced:
-            found.setdefault(kind.group, []).append(kind.plural)
+            groups.setdefault(kind.group, []).append(kind.plural)
     lines = []
-    for group, plurals in found.items():
+    for group, plurals in groups.items():
         by = [kind.setting for kind in KINDS if kind.group == group] or [
             kind.setting for kind in KINDS
         ]
@@ -86,17 +86,17 @@ def _several(words: Iterable[str]) -> str:
 
 def _paths() -> dict[tuple[str, ...], list[JobKind]]:
     """Where kinds say that a job waits; where most say it comes last."""
-    found: dict[tuple[str, ...], list[JobKind]] = {}
+    kinds_by_path: dict[tuple[str, ...], list[JobKind]] = {}
     for kind in KINDS:
         if kind.suspend:
-            found.setdefault(kind.suspend, []).append(kind)
-    return dict(sorted(found.items(), key=lambda item: len(item[1])))
+            kinds_by_path.setdefault(kind.suspend, []).append(kind)
+    return dict(sorted(kinds_by_path.items(), key=lambda item: len(item[1])))
 
 
 def _chosen(made: list[tuple[list[JobKind], str]]) -> str:
     """CEL: the expression of the kind at hand; the last one is that of all others."""
-    *some, (_, text) = made
-    for kinds, other in reversed(some):
+    *branches, (_, text) = made
+    for kinds, other in reversed(branches):
         names = [f'"{kind.resource}"' for kind in kinds]
         which = f"== {names[0]}" if len(names) == 1 else f"in [{', '.join(names)}]"
         text = f"variables.resource {which} ? {other} : {text}"

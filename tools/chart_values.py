@@ -84,25 +84,25 @@ def read(path: Path) -> list[Value]:
 
 def _comments(path: Path) -> dict[tuple[str, ...], str]:
     """The comment above each key that has one."""
-    found, above, here = {}, "", []
+    comments, above, key_path = {}, "", []
     for line in path.read_text("utf-8").splitlines():
         if line.lstrip().startswith("# -- "):
             above = line.lstrip()[5:]
         elif match := LINE.match(line):
-            here = [*here[: len(match[1]) // 2], match[2]]
+            key_path = [*key_path[: len(match[1]) // 2], match[2]]
             if above:
-                found[tuple(here)] = above
+                comments[tuple(key_path)] = above
             above = ""
-    return found
+    return comments
 
 
 def _walk(
-    values: dict[str, Any], said: dict[tuple[str, ...], str], above: tuple[str, ...]
+    values: dict[str, Any], comments: dict[tuple[str, ...], str], above: tuple[str, ...]
 ) -> Iterator[Value]:
     for key, default in values.items():
         path = (*above, key)
-        if path in said:
-            text, *marks = re.split(r" @(?=[a-z]+ )", said[path])
+        if path in comments:
+            text, *marks = re.split(r" @(?=[a-z]+ )", comments[path])
             yield Value(
                 path=path,
                 default=default,
@@ -110,7 +110,7 @@ def _walk(
                 marks=dict(mark.strip().split(" ", 1) for mark in marks),
             )
         elif isinstance(default, dict) and default:
-            yield from _walk(default, said, path)
+            yield from _walk(default, comments, path)
         else:
             raise SystemExit(f"values.yaml: {'.'.join(path)} has no comment `# -- …`")
 

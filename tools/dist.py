@@ -167,9 +167,9 @@ def chart(tree: Path, folder: Path, moment: int) -> None:
         (packed,) = Path(made).iterdir()
         with tarfile.open(packed) as held:
             files = {
-                one.name: data.read()
-                for one in held.getmembers()
-                if (data := held.extractfile(one)) is not None
+                member.name: data.read()
+                for member in held.getmembers()
+                if (data := held.extractfile(member)) is not None
             }
         write_archive(folder / packed.name, files, moment)
 
@@ -235,7 +235,9 @@ def unhashed(made: Path) -> None:
     """Refuse a bill with a part that has no version or no hash."""
     for part in json.loads(made.read_text(encoding="utf-8"))["components"]:
         references = part.get("externalReferences", [])
-        if not part.get("version") or not any(one.get("hashes") for one in [part, *references]):
+        if not part.get("version") or not any(
+            component.get("hashes") for component in [part, *references]
+        ):
             fail(
                 f"{made.name}: {part['name']} has no version or no hash; make the lock anew with "
                 "`make lock`"
@@ -245,16 +247,16 @@ def unhashed(made: Path) -> None:
 def notes(tree: Path, folder: Path, version: str) -> None:
     """The section of this version in the changelog; a release without one is refused."""
     text = (tree / "CHANGELOG.md").read_text(encoding="utf-8")
-    found = re.search(rf"(?ms)^## {re.escape(version)}\b.*?(?=^## |\Z)", text)
-    if found is None:
+    section = re.search(rf"(?ms)^## {re.escape(version)}\b.*?(?=^## |\Z)", text)
+    if section is None:
         fail(f"CHANGELOG.md has no section '## {version}'; write what changed for users there")
-    (folder / "NOTES.md").write_text(found[0].rstrip() + "\n", encoding="utf-8")
+    (folder / "NOTES.md").write_text(section[0].rstrip() + "\n", encoding="utf-8")
 
 
 def sums(folder: Path) -> None:
     """A line for each file, as `sha256sum --check` reads it."""
-    files = sorted(one for one in folder.iterdir() if one.is_file() and one.name != SUMS)
-    lines = (f"{hashlib.sha256(one.read_bytes()).hexdigest()}  {one.name}\n" for one in files)
+    files = sorted(file for file in folder.iterdir() if file.is_file() and file.name != SUMS)
+    lines = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
     (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
@@ -270,7 +272,7 @@ def sign(folder: Path, key: str) -> None:
         if key == KEYLESS
         else ["--key", key, "--use-signing-config=false", "--tlog-upload=false"]
     )
-    for file in sorted(one for one in folder.iterdir() if one.is_file()):
+    for file in sorted(file for file in folder.iterdir() if file.is_file()):
         run(cosign, "sign-blob", "--yes", *words, "--bundle", f"{file}.sigstore.json", file)
 
 
@@ -305,7 +307,7 @@ def main(words: Sequence[str]) -> int:
     if folder.exists() and any(folder.iterdir()):
         fail(f"{given.folder} is not empty; give another folder, or empty it")
     require_version(given.version)
-    platforms = [one for one in given.platforms.split(",") if one]
+    platforms = [platform for platform in given.platforms.split(",") if platform]
     moment = int(run("git", "log", "-1", "--format=%ct"))
     try:
         for platform in platforms:
@@ -327,7 +329,7 @@ def main(words: Sequence[str]) -> int:
     sums(folder)
     if given.key:
         sign(folder, given.key)
-    print(*sorted(one.name for one in folder.iterdir()), sep="\n")
+    print(*sorted(file.name for file in folder.iterdir()), sep="\n")
     return 0
 
 

@@ -48,12 +48,12 @@ def functions() -> Iterator[Cited]:
 
 
 def _within(node: ast.AST, place: str) -> Iterator[Cited]:
-    for one in ast.iter_child_nodes(node):
-        if isinstance(one, ast.FunctionDef | ast.ClassDef) and not one.name.startswith("_"):
-            name = f"{place}.{one.name}"
-            if isinstance(one, ast.ClassDef):
-                yield from _within(one, name)
-            elif text := ast.get_docstring(one):
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef) and not child.name.startswith("_"):
+            name = f"{place}.{child.name}"
+            if isinstance(child, ast.ClassDef):
+                yield from _within(child, name)
+            elif text := ast.get_docstring(child):
                 yield Cited(name, " ".join(text.split("\n\n")[0].split()))
 
 
@@ -63,13 +63,13 @@ def numbers(text: str) -> list[int]:
     >>> numbers("Eqs. (10) to (12) and (23); Eq. (5)")
     [5, 10, 11, 12, 23]
     """
-    found: set[int] = set()
+    cited_numbers: set[int] = set()
     for group in _CITED.findall(text):
-        cited = [int(one) for one in re.findall(r"\((\d+)\)", group)]
-        found |= set(cited)
+        cited = [int(number) for number in re.findall(r"\((\d+)\)", group)]
+        cited_numbers |= set(cited)
         for low, high in re.findall(r"\((\d+)\)(?: to |-)(?:Eqs?\. )?\((\d+)\)", group):
-            found |= set(range(int(low), int(high) + 1))
-    return sorted(found)
+            cited_numbers |= set(range(int(low), int(high) + 1))
+    return sorted(cited_numbers)
 
 
 def made(page: str) -> str:
@@ -86,9 +86,9 @@ def made(page: str) -> str:
             tables[kind].append(row)
     lines = page.splitlines()
     for at, line in enumerate(lines):
-        if found := _ROW.match(line):
+        if match := _ROW.match(line):
             cells = line.split(" | ")
-            cells[2] = ", ".join(cited[int(found[1])])
+            cells[2] = ", ".join(cited[int(match[1])])
             lines[at] = " | ".join(cells)
     text = "\n".join(lines) + "\n"
     for rows in tables.values():
@@ -98,11 +98,11 @@ def made(page: str) -> str:
             else "| function | quantity | source |\n|---|---|---|\n"
         )
         first_row = {"Table 2": "### Table 2", "Source": "### Published", "Ours": "### Ours"}
-        title = next(first_row[kind] for kind, some in tables.items() if some is rows)
+        title = next(first_row[kind] for kind, table_rows in tables.items() if table_rows is rows)
         text = re.sub(
             rf"({re.escape(title)}.*?\n\n.*?\n\n){re.escape(heading)}(?:\|[^\n]*\n)*",
-            lambda found, rows=rows, heading=heading: (
-                found[1] + heading + "".join(row + "\n" for row in rows)
+            lambda match, rows=rows, heading=heading: (
+                match[1] + heading + "".join(row + "\n" for row in rows)
             ),
             text,
             count=1,
@@ -113,25 +113,25 @@ def made(page: str) -> str:
 
 def _row(name: str, first: str) -> tuple[str, str]:
     """Which table a function without a number stands in, and its row."""
-    said = re.sub(r"\s*\[[^\]]*\]$", "", first)
+    text = re.sub(r"\s*\[[^\]]*\]$", "", first)
     for kind, mark in (
         ("Source", r"Source: (?!Table 2)"),
         ("Table 2", r"(?:Source: )?(?=Table 2)"),
         ("Source", r"(?=Table \d)"),
         ("Ours", r"Ours\b"),
     ):
-        quantity, found, source = _parted(said, mark)
-        if found:
+        quantity, is_marked, source = _parted(text, mark)
+        if is_marked:
             quantity = re.split(r"[.,:]$", quantity)[0]
             return kind, f"| `{name}` | {quantity} |" + ("" if kind == "Ours" else f" {source} |")
     raise SystemExit(f"{name}: cite an equation, a table, a source, or say `Ours`")
 
 
 def _parted(text: str, mark: str) -> tuple[str, bool, str]:
-    found = re.search(mark, text)
-    if found is None:
+    match = re.search(mark, text)
+    if match is None:
         return text, False, ""
-    return text[: found.start()].rstrip().rstrip(".,"), True, text[found.end() :].rstrip(".")
+    return text[: match.start()].rstrip().rstrip(".,"), True, text[match.end() :].rstrip(".")
 
 
 def main() -> int:

@@ -65,7 +65,7 @@ PLAIN: Final = {
 
 def cases() -> list[dict[str, Any]]:
     """Configurations whose bytes are counted."""
-    found = [
+    cases = [
         {"targets": targets, "dtype": dtype, "base": base}
         for targets in ("", *SETS)
         for dtype in ("fp32", "bf16")
@@ -74,19 +74,19 @@ def cases() -> list[dict[str, Any]]:
         if targets or base == "same"
         if base == "same" or (dtype == "bf16" and targets in {"q,v", "attention", "all", "down"})
     ]
-    found += [
+    cases += [
         {"targets": targets, "dtype": dtype, "checkpointing": True}
         for targets in ("", "attention", "all")
         for dtype in ("fp32", "bf16")
     ]
-    found = [one for one in found if one["targets"] or one["dtype"] == "bf16"]
-    found += [{"targets": targets, "rank": 64} for targets in ("q,v", "all")]
-    found += [{"targets": targets, "dora": True} for targets in ("q,v", "all")]
-    found += [{"targets": targets, "kv_heads": 8} for targets in SETS]
-    found += [
+    cases = [case for case in cases if case["targets"] or case["dtype"] == "bf16"]
+    cases += [{"targets": targets, "rank": 64} for targets in ("q,v", "all")]
+    cases += [{"targets": targets, "dora": True} for targets in ("q,v", "all")]
+    cases += [{"targets": targets, "kv_heads": 8} for targets in SETS]
+    cases += [
         {"targets": targets, "sequences": 1, "tokens": 512} for targets in ("attention", "all")
     ]  # four documents in one row
-    found += [{"targets": targets, "family": "qwen2"} for targets in ("attention", "all")]
+    cases += [{"targets": targets, "family": "qwen2"} for targets in ("attention", "all")]
     apart: list[dict[str, Any]] = [
         {},
         {"kv_heads": 8},
@@ -94,8 +94,8 @@ def cases() -> list[dict[str, Any]]:
         {"sequences": 1, "tokens": 512},
     ]
     apart.append({"checkpointing": True})
-    found += [{"targets": "", "dtype": "autocast", **more} for more in apart]
-    return [PLAIN | one for one in found]
+    cases += [{"targets": "", "dtype": "autocast", **more} for more in apart]
+    return [PLAIN | case for case in cases]
 
 
 def built(case: dict[str, Any], layers: int) -> torch.nn.Module:
@@ -183,7 +183,11 @@ def kept(case: dict[str, Any], layers: int) -> tuple[int, int]:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor), autocast(case):
         loss = model(tokens, labels=tokens, use_cache=False).loss
     storages = {held.tensor.untyped_storage() for held in seen}
-    sizes = {one.data_ptr(): one.nbytes() for one in storages if one.data_ptr() not in own}
+    sizes = {
+        storage.data_ptr(): storage.nbytes()
+        for storage in storages
+        if storage.data_ptr() not in own
+    }
     del loss
     return sum(sizes.values()), weights
 
@@ -206,9 +210,9 @@ class Alive(TorchDispatchMode):
         named: Mapping[str, Any] | None = None
     ) -> Any:  # fmt: skip
         made = operator(*given, **(named or {}))
-        for one in tree_leaves(made):
-            if isinstance(one, torch.Tensor):
-                storage = one.untyped_storage()
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
                 key = storage._cdata  # noqa: SLF001
                 if key not in self.sizes:
                     self.sizes[key] = storage.nbytes()
@@ -219,7 +223,7 @@ class Alive(TorchDispatchMode):
 
 def logit_copies(dtype: str) -> float:
     """fp32 copies of the logits at the peak, by two vocabularies and two numbers of tokens."""
-    found: dict[tuple[int, int], int] = {}
+    most_bytes: dict[tuple[int, int], int] = {}
     for vocabulary in (2048, 4096):
         for tokens in (512, 1024):
             case = PLAIN | {"targets": "", "dtype": dtype, "vocabulary": vocabulary}
@@ -228,8 +232,13 @@ def logit_copies(dtype: str) -> float:
                 with autocast(case):
                     loss = model(ids, labels=ids, use_cache=False).loss
                 loss.backward()
-            found[vocabulary, tokens] = alive.most
-    wide = found[4096, 1024] - found[4096, 512] - found[2048, 1024] + found[2048, 512]
+            most_bytes[vocabulary, tokens] = alive.most
+    wide = (
+        most_bytes[4096, 1024]
+        - most_bytes[4096, 512]
+        - most_bytes[2048, 1024]
+        + most_bytes[2048, 512]
+    )
     return wide / (4 * 2048 * 512)
 
 
@@ -251,8 +260,8 @@ def main() -> None:
             )
         rows.append(case | {"kept": (large - small) / 2, "weights": (heavy - light) / 2})
     versions = {
-        one.__name__: one.__version__.partition("+")[0]
-        for one in (torch, transformers, peft, bitsandbytes)
+        package.__name__: package.__version__.partition("+")[0]
+        for package in (torch, transformers, peft, bitsandbytes)
     }
     copies = {dtype: logit_copies(dtype) for dtype in ("autocast", "bf16")}
     text = json.dumps(

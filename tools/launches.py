@@ -93,9 +93,9 @@ SHOWN: Final = {
 def verified(record: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a record that the product reads."""
     return {
-        trainer: {"releases": [said["versions"][PACKAGES[trainer]]], "names": said["names"]}
-        for trainer, said in record.items()
-        if not said["refused"]
+        trainer: {"releases": [answers["versions"][PACKAGES[trainer]]], "names": answers["names"]}
+        for trainer, answers in record.items()
+        if not answers["refused"]
     }
 
 
@@ -103,10 +103,10 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
     """What `mofa advise` answers, with its launch; `refused` where it has no such model or
     nothing fits.
     """
-    said, why = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(why):
+    output, why = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(why):
         cli.main(["advise", *options.split(), "--launch", trainer, "-o", "json", "--top", "0"])
-    answer: dict[str, Any] = json.loads(said.getvalue() or "{}")
+    answer: dict[str, Any] = json.loads(output.getvalue() or "{}")
     if answer.get("launch"):
         answer["words"] = {name: answer["launch"][name] for name in WORDS}
         if answer["launch"]["starter"] != [*TORCHRUN]:
@@ -118,7 +118,7 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
     return answer
 
 
-def told(trainer: str, names: list[str]) -> dict[str, Any]:
+def examples_of(trainer: str, names: list[str]) -> dict[str, Any]:
     """What examples and documents show and what ordinary questions give, by hash, and which of
     these are refused before the search; that a trainer refuses a launch ends all. `names` of
     arguments are those that it took before.
@@ -127,7 +127,7 @@ def told(trainer: str, names: list[str]) -> dict[str, Any]:
         part: {name: shown(options, trainer) for name, options in asked.items()}
         for part, asked in (("shown", SHOWN[trainer]), ("ordinary", ordinary(trainer)))
     }
-    found = {
+    launched = {
         part: {n: a for n, a in ones.items() if a.get("launch")} for part, ones in answers.items()
     }
     cases = {
@@ -137,11 +137,11 @@ def told(trainer: str, names: list[str]) -> dict[str, Any]:
             trainer,
             answer["words"],
         )
-        for ones in found.values()
+        for ones in launched.values()
         for name, answer in ones.items()
     }
-    said = verdicts(f"check_{trainer}", [*cases.values()])[1]
-    against = {name: text for name, text in zip(cases, said, strict=True) if text}
+    texts = verdicts(f"check_{trainer}", [*cases.values()])[1]
+    against = {name: text for name, text in zip(cases, texts, strict=True) if text}
     if against:
         raise SystemExit(f"{trainer} refuses what is shown: {json.dumps(against, indent=1)}")
     words = {
@@ -149,10 +149,10 @@ def told(trainer: str, names: list[str]) -> dict[str, Any]:
             name: digest([{word: answer["words"][word] for word in WORDS}])
             for name, answer in ones.items()
         }
-        for part, ones in found.items()
+        for part, ones in launched.items()
     }
     before = {name: a["refused"] for name, a in answers["ordinary"].items() if "refused" in a}
-    more = [word for one in cases.values() for word in one["arguments"]]
+    more = [word for case in cases.values() for word in case["arguments"]]
     return words | {"not had": before, "names": sorted({*names, *argument_names(more)})}
 
 
@@ -182,20 +182,20 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
             continue
         outside.append(field)
         cases.append(case(problem, strategy, trainer, words))
-    head, said = verdicts(f"check_{trainer}", cases)
+    head, texts = verdicts(f"check_{trainer}", cases)
     inside = len(lines)
     taken = Counter(
-        field for field, text in zip(outside, said[inside:], strict=True) if text is None
+        field for field, text in zip(outside, texts[inside:], strict=True) if text is None
     )
     step = max(1, len(lines) // KEPT)
-    kept = [_asked_of(problem, one) for problem, one, _ in lines[::step]]
+    kept = [_asked_of(problem, strategy) for problem, strategy, _ in lines[::step]]
     return {
         **head,
         "seed": seed,
         "names": argument_names([word for _, _, words in lines for word in words["arguments"]]),
         "reached": dict(kinds),
         "unwritten": dict(unwritten),
-        "refused": dict(Counter(text for text in said[:inside] if text is not None)),
+        "refused": dict(Counter(text for text in texts[:inside] if text is not None)),
         "left out": {
             "asked": len(outside) + speechless.total(),
             "without words": dict(speechless),
@@ -240,12 +240,16 @@ def _asked_of(problem: SearchCase, strategy: Strategy) -> dict[str, Any]:
 
 def counted() -> dict[str, Any]:
     """What Megatron holds on a GPU of each stage, for a few layouts."""
-    drawn = [(problem, one) for _, problem, one in to_count("megatron")]
+    drawn = [(problem, strategy) for _, problem, strategy in to_count("megatron")]
     cases = [
-        case(problem, one, "megatron", words_of(one, "megatron", problem)) for problem, one in drawn
+        case(problem, strategy, "megatron", words_of(strategy, "megatron", problem))
+        for problem, strategy in drawn
     ]
     head, held = verdicts("count_megatron", cases)
-    layouts = [_asked_of(*one) | {"held": stages} for one, stages in zip(drawn, held, strict=True)]
+    layouts = [
+        _asked_of(*question) | {"held": stages}
+        for question, stages in zip(drawn, held, strict=True)
+    ]
     return {**head, "layouts": layouts}
 
 
@@ -263,28 +267,28 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for trainer in arguments.trainer:
-        found = asked(trainer, arguments.n, arguments.seed) if arguments.n else _record()[trainer]
-        print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1), flush=True)
+        answers = asked(trainer, arguments.n, arguments.seed) if arguments.n else _record()[trainer]
+        print(json.dumps({trainer: answers | {"kept": len(answers["kept"])}}, indent=1), flush=True)
         if arguments.n == 0 or arguments.n >= 2000:
             more = {"counted": counted()} if trainer == "megatron" else {}
-            _write(trainer, found | told(trainer, found["names"]) | more)
+            _write(trainer, answers | examples_of(trainer, answers["names"]) | more)
 
 
 def _record() -> dict[str, Any]:
     return dict(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.exists() else {}
 
 
-def _write(trainer: str, found: Mapping[str, Any]) -> None:
+def _write(trainer: str, answers: Mapping[str, Any]) -> None:
     """The same checks took names before that this draw may not have met; of other checks nothing
     is kept.
     """
     record = _record()  # as it is now: others may have written meanwhile
     before = record.get(trainer, {})
-    if all(before.get(key) == found[key] for key in ("versions", "sources", "validator")):
-        found = {**found, "names": sorted({*before["names"], *found["names"]})}
-    record[trainer] = found
-    for path, said in ((RECORD, record), (VERIFIED, verified(record))):
-        path.write_text(f"{json.dumps(said, indent=1, sort_keys=True)}\n", encoding="utf-8")
+    if all(before.get(key) == answers[key] for key in ("versions", "sources", "validator")):
+        answers = {**answers, "names": sorted({*before["names"], *answers["names"]})}
+    record[trainer] = answers
+    for path, content in ((RECORD, record), (VERIFIED, verified(record))):
+        path.write_text(f"{json.dumps(content, indent=1, sort_keys=True)}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

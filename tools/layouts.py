@@ -120,12 +120,14 @@ def questions(
     rng: random.Random, trainer: str, kind: str, searched: str, sample: int = PER_QUESTION
 ) -> Iterator[tuple[SearchCase, list[Strategy]]]:
     """Random questions, each with a random sample of all that their search finds."""
-    names = [one for one in MODELS[kind] if trainer != "torchtitan" or one in TORCHTITAN]
+    names = [name for name in MODELS[kind] if trainer != "torchtitan" or name in TORCHTITAN]
     while True:
         name, device = rng.choice(names), rng.choice(list(DEVICES))
         gpus = 8 * 2 ** rng.randrange(0 if kind == "dense" else 2, 6)
         tokens, batch = rng.choice((2048, 4096, 8192)), rng.choice((64, 256, 480, 1024))
-        recipes = [one for one in PRECISIONS if trainer not in WITHOUT_FP8 or "fp8" not in one]
+        recipes = [
+            recipe for recipe in PRECISIONS if trainer not in WITHOUT_FP8 or "fp8" not in recipe
+        ]
         precision = "bf16" if device == "a100" else rng.choice(recipes)
         problem = problem_of(
             name, trainer, gpus, device, sequence=tokens, batch=batch, precision=precision
@@ -141,8 +143,8 @@ def questions(
             (best,) = search(question).best.values()
         except (MofaError, ValueError):
             continue
-        found = [one.strategy for one in best]
-        yield problem, rng.sample(found, min(sample, len(found)))
+        strategies = [candidate.strategy for candidate in best]
+        yield problem, rng.sample(strategies, min(sample, len(strategies)))
 
 
 def problem_of(
@@ -165,7 +167,7 @@ def problem_of(
 
 
 def case(
-    problem: SearchCase, strategy: Strategy, trainer: str, said: Mapping[str, Any]
+    problem: SearchCase, strategy: Strategy, trainer: str, words: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A launch for a validator, with the model and the machines that it is for, and the layers of
     each stage as priced.
@@ -183,7 +185,7 @@ def case(
     sizes = [len(kind.blocks) if blocks else 1 for kind in model.kinds]
     layers = sum(size * held for size, held in zip(sizes, dealt.held, strict=True)).reshape(-1)
     return {
-        **said,
+        **words,
         "gpus": int(strategy.gpus),
         "generation": next(
             number for name, number in DEVICES.items() if name in cluster.device.name.lower()
@@ -195,12 +197,12 @@ def case(
 
 def words_of(strategy: Strategy, trainer: str, problem: SearchCase) -> dict[str, Any]:
     """The words of a launch, as our launcher prints them."""
-    found = launch(strategy, trainer, problem, interval_steps=100)
-    started = {} if found.starter == TORCHRUN else {"starter": list(found.starter)}
+    written = launch(strategy, trainer, problem, interval_steps=100)
+    started = {} if written.starter == TORCHRUN else {"starter": list(written.starter)}
     return {
-        "arguments": list(found.arguments),
-        "environment": dict(found.environment),
-        "files": dict(found.files),
+        "arguments": list(written.arguments),
+        "environment": dict(written.environment),
+        "files": dict(written.files),
         **started,
     }
 
@@ -218,34 +220,34 @@ _Drawn = list[tuple[str, SearchCase, Strategy]]
 
 def drawn(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
     """So many random layouts of one kind of models that a search for a trainer reaches."""
-    mine: _Drawn = []
-    for problem, found in questions(
+    layouts: _Drawn = []
+    for problem, strategies in questions(
         random.Random(f"{trainer} {kind} {seed}"), trainer, kind, trainer
     ):
-        mine += [(kind, problem, strategy) for strategy in found]
-        if len(mine) >= number:
+        layouts += [(kind, problem, strategy) for strategy in strategies]
+        if len(layouts) >= number:
             break
-    return mine[:number]
+    return layouts[:number]
 
 
 def left_out(trainer: str, number: int, seed: int, kind: str) -> _Drawn:
     """So many random layouts that other trainers run and ours refuse for this one, each with the
     field of the refusal.
     """
-    mine: _Drawn = []
-    for problem, found in questions(
+    layouts: _Drawn = []
+    for problem, strategies in questions(
         random.Random(f"{trainer} {kind} {seed} all"), trainer, kind, "any"
     ):
-        for strategy in found:
+        for strategy in strategies:
             try:
                 refuse(strategy, problem, trainer)
             except MofaError as error:
-                mine.append(
+                layouts.append(
                     (str(error).partition(":")[0].removeprefix("strategy."), problem, strategy)
                 )
-        if len(mine) >= number:
+        if len(layouts) >= number:
             break
-    return mine[:number]
+    return layouts[:number]
 
 
 def of_all_kinds(
@@ -255,7 +257,9 @@ def of_all_kinds(
     share = -(-number // len(MODELS))
     with ProcessPoolExecutor(cpus()) as pool:
         return [
-            one for mine in pool.map(partial(draw, trainer, share, seed), MODELS) for one in mine
+            layout
+            for layouts in pool.map(partial(draw, trainer, share, seed), MODELS)
+            for layout in layouts
         ]
 
 
@@ -263,12 +267,14 @@ def to_count(trainer: str) -> _Drawn:
     """A few layouts of each kind of models in bf16, of many questions, whose parameters
     are counted.
     """
-    mine: _Drawn = []
+    layouts: _Drawn = []
     for kind in MODELS:
         few = questions(random.Random(f"{trainer} {kind} count"), trainer, kind, trainer, sample=2)
         plain = (ones for ones in few if ones[0].workload.training.precision.name == "bf16")
-        found = [
-            (kind, problem, one) for problem, some in islice(plain, COUNTED // 2) for one in some
+        drawn_layouts = [
+            (kind, problem, strategy)
+            for problem, strategies in islice(plain, COUNTED // 2)
+            for strategy in strategies
         ]
-        mine += found
-    return mine
+        layouts += drawn_layouts
+    return layouts

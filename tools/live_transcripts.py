@@ -35,39 +35,43 @@ _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _AGE: Final = re.compile(r"\b(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?\s?[smhd]\b")
 
 
-def words(said: str) -> str:
+def words(output: str) -> str:
     """What is said, without numbers, ages and the room between them."""
-    return _NUMBER.sub("#", _aged(said))
+    return _NUMBER.sub("#", _aged(output))
 
 
-def _aged(said: str) -> str:
-    return re.sub(r"AGE(?: AGE)+", "AGE", " ".join(_AGE.sub("AGE", said).split()))
+def _aged(output: str) -> str:
+    return re.sub(r"AGE(?: AGE)+", "AGE", " ".join(_AGE.sub("AGE", output).split()))
 
 
-def like(said: str, seen: str) -> bool:
+def like(written: str, seen: str) -> bool:
     """Whether the same is said: the same words, numbers within a hundredth, any ages and any room
     between them.
 
     >>> like("a   1,000  5s", "a 995 2m33s"), like("a 1000", "a 800"), like("Healthy 1", "Stuck 1")
     (True, False, False)
     """
-    if words(said) != words(seen):
+    if words(written) != words(seen):
         return False
-    told = (_NUMBER.findall(_aged(one)) for one in (said, seen))
-    pairs = zip(*([float(number.replace(",", "")) for number in one] for one in told), strict=True)
+    numbers = (_NUMBER.findall(_aged(output)) for output in (written, seen))
+    pairs = zip(
+        *([float(number.replace(",", "")) for number in column] for column in numbers), strict=True
+    )
     return all(abs(a - b) <= NEAR * max(abs(a), abs(b)) for a, b in pairs)
 
 
 def steps(text: str) -> Iterator[str | list[Printed]]:
     """Commands of a page that need a cluster, in their order, with the transcripts around them."""
-    for found in _STEP.finditer(text):
-        if found["seen"] is not None:
-            if asked := [one for one in printed(found["seen"]) if not one.at_the_desk]:
+    for match in _STEP.finditer(text):
+        if match["seen"] is not None:
+            if asked := [
+                transcript for transcript in printed(match["seen"]) if not transcript.at_the_desk
+            ]:
                 yield asked
-        elif found["line"]:
-            yield re.split(r"  +", found["line"])[0]
+        elif match["line"]:
+            yield re.split(r"  +", match["line"])[0]
         else:
-            lines = re.sub(r"\\\n *", "", found["shell"]).splitlines()
+            lines = re.sub(r"\\\n *", "", match["shell"]).splitlines()
             yield from (line for line in lines if not line.startswith("mofa "))
 
 
@@ -87,22 +91,24 @@ class Walk:
         """The output of a line."""
         env = self._folder / "env"
         source = f". {env}; " if env.exists() else ""
-        _, said, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}')
-        return shown(said)
+        _, output, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}')
+        return shown(output)
 
-    def see(self, one: Printed) -> str:
+    def see(self, transcript: Printed) -> str:
         """What a transcript shows, as soon as it is like the page's."""
         since = began = time.monotonic()
-        seen = self.type(one.command)
-        once = one.command.startswith(("make ", "kubectl apply"))
-        while not like(one.said, seen) and not once and time.monotonic() < began + PATIENCE:
-            if words(one.said) == words(seen) and time.monotonic() > since + SETTLED:
+        seen = self.type(transcript.command)
+        once = transcript.command.startswith(("make ", "kubectl apply"))
+        while (
+            not like(transcript.output, seen) and not once and time.monotonic() < began + PATIENCE
+        ):
+            if words(transcript.output) == words(seen) and time.monotonic() > since + SETTLED:
                 break
             time.sleep(2)
-            before, seen = seen, self.type(one.command)
+            before, seen = seen, self.type(transcript.command)
             since = since if like(before, seen) else time.monotonic()
-        if not like(one.said, seen):
-            self.differs.append(f"$ {one.command}\npage:\n{one.said}seen:\n{seen}")
+        if not like(transcript.output, seen):
+            self.differs.append(f"$ {transcript.command}\npage:\n{transcript.output}seen:\n{seen}")
             print(self.differs[-1], flush=True)
         return advised(seen)
 
@@ -111,33 +117,37 @@ def walk() -> tuple[dict[Path, str], list[str]]:
     """The tutorial and the README, which shows parts of it, as they should be; and what differed
     from what they say.
     """
-    here, found = Walk(), []
+    reader, outputs = Walk(), []
     try:
         for step in steps(TUTORIAL.read_text("utf-8")):
             print(
                 f"{time.strftime('%H:%M:%S')}  "
-                f"{step if isinstance(step, str) else [one.command for one in step]}",
+                f"{step if isinstance(step, str) else [transcript.command for transcript in step]}",
                 flush=True,
             )
             if isinstance(step, str):
-                here.type(step)
+                reader.type(step)
             else:
-                found += [(one.command, here.see(one)) for one in step]
+                outputs += [(transcript.command, reader.see(transcript)) for transcript in step]
     finally:
-        here.type("make down")
-    seen = iter(found)
-    first = dict(reversed(found))
+        reader.type("make down")
+    seen = iter(outputs)
+    first = dict(reversed(outputs))
     return {
         TUTORIAL: written(
-            TUTORIAL.read_text("utf-8"), lambda one: one.said if one.at_the_desk else next(seen)[1]
+            TUTORIAL.read_text("utf-8"),
+            lambda transcript: transcript.output if transcript.at_the_desk else next(seen)[1],
         ),
-        README: written(README.read_text("utf-8"), lambda one: first.get(one.command, one.said)),
-    }, here.differs
+        README: written(
+            README.read_text("utf-8"),
+            lambda transcript: first.get(transcript.command, transcript.output),
+        ),
+    }, reader.differs
 
 
 def write() -> None:
     """Type the pages, and write them."""
-    told, differs = walk()
-    for page, text in told.items():
+    pages, differs = walk()
+    for page, text in pages.items():
         page.write_text(text, encoding="utf-8")
-    print(f"written: {', '.join(page.name for page in told)}; {len(differs)} transcripts differ")
+    print(f"written: {', '.join(page.name for page in pages)}; {len(differs)} transcripts differ")

@@ -25,20 +25,26 @@ TITLES = {"jobs": JOBS, "pools": POOLS, "advisor": ADVISOR}
 def table(declared: Iterable[MetricSpec]) -> str:
     """Metrics as a table."""
     rows = ["| Metric | Type | Labels | Unit | What it says |", "|---|---|---|---|---|"]
-    for one in declared:
-        labels = ", ".join(f"`{label}`" for label in one.labels) or "–"
-        text = one.help
-        if one.type is Type.HISTOGRAM:
-            text += f" Buckets: {', '.join(f'{edge:g}' for edge in one.buckets)}."
-        rows.append(f"| `{one.name}` | {one.type.value} | {labels} | {one.unit} | {text} |")
+    for metric in declared:
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or "–"
+        text = metric.help
+        if metric.type is Type.HISTOGRAM:
+            text += f" Buckets: {', '.join(f'{edge:g}' for edge in metric.buckets)}."
+        rows.append(
+            f"| `{metric.name}` | {metric.type.value} | {labels} | {metric.unit} | {text} |"
+        )
     return "\n".join(rows)
 
 
 def recorded() -> str:
     """Recording rules as a table."""
     rows = ["| Recorded series | What it says |", "|---|---|"]
-    found = (rule for group in rules.groups() for rule in group["rules"] if "record" in rule)
-    return "\n".join([*rows, *(f"| `{rule['record']}` | {rule['about']} |" for rule in found)])
+    recorded_rules = (
+        rule for group in rules.groups() for rule in group["rules"] if "record" in rule
+    )
+    return "\n".join(
+        [*rows, *(f"| `{rule['record']}` | {rule['about']} |" for rule in recorded_rules)]
+    )
 
 
 def inputs() -> str:
@@ -48,8 +54,8 @@ def inputs() -> str:
         [
             *rows,
             *(
-                f"| `{name}` | {one['from']} | {one['for']} |"
-                for name, one in rules.inputs().items()
+                f"| `{name}` | {row['from']} | {row['for']} |"
+                for name, row in rules.inputs().items()
             ),
         ]
     )
@@ -70,7 +76,9 @@ def page(text: str) -> str:
 
 def labelled(text: str) -> str:
     """A text with all labels of pods where it names them for kube-state-metrics."""
-    names = [name for one in LABELS for name in (one.job, one.attempt, *one.slot) if name]
+    names = [
+        name for labels in LABELS for name in (labels.job, labels.attempt, *labels.slot) if name
+    ]
     made, count = re.subn(r"\bpods=\[[^]]*\]", f"pods=[{','.join(names)}]", text)
     if count != 1:
         raise SystemExit("metrics: the labels of pods, pods=[…], stand there not once")

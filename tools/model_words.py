@@ -14,27 +14,27 @@ from mofa_model.spec import Transformer
 
 def transformers_model(model: Transformer) -> dict[str, Any]:
     """A small model of transformers with the same kinds of blocks, heads and experts."""
-    told: dict[str, Any] = {"model_type": "llama", "intermediate_size": 64, "vocab_size": 64}
-    told |= {"num_hidden_layers": 2, "tie_word_embeddings": bool(model.embedding.tied)}
+    config: dict[str, Any] = {"model_type": "llama", "intermediate_size": 64, "vocab_size": 64}
+    config |= {"num_hidden_layers": 2, "tie_word_embeddings": bool(model.embedding.tied)}
     for block in model.blocks:
         if isinstance(block, SoftmaxAttention):
-            told |= {
+            config |= {
                 "num_attention_heads": int(block.heads),
                 "num_key_value_heads": int(block.kv_heads),
             }
-            told["head_dim"] = 8
+            config["head_dim"] = 8
         elif isinstance(block, LatentAttention):
-            told |= {
+            config |= {
                 "num_attention_heads": int(block.heads),
                 "num_key_value_heads": int(block.heads),
             }
-            told |= {
+            config |= {
                 "kv_lora_rank": 8,
                 "q_lora_rank": 8,
                 "qk_nope_head_dim": 8,
                 "qk_rope_head_dim": 8,
             }
-            told |= {"v_head_dim": 8, "model_type": "deepseek_v3"}
+            config |= {"v_head_dim": 8, "model_type": "deepseek_v3"}
         elif isinstance(block, StateSpace):
             return {
                 "model_type": "mamba2",
@@ -47,20 +47,20 @@ def transformers_model(model: Transformer) -> dict[str, Any]:
                 "n_groups": int(block.groups),
                 "state_size": 16,
             }
-    told["hidden_size"] = 8 * told["num_attention_heads"]
+    config["hidden_size"] = 8 * config["num_attention_heads"]
     if model.experts is not None:
-        latent = told["model_type"] == "deepseek_v3"
+        latent = config["model_type"] == "deepseek_v3"
         several = {"n_routed_experts" if latent else "num_local_experts": int(model.experts.count)}
-        told |= several | {"num_experts_per_tok": int(model.experts.top_k)}
+        config |= several | {"num_experts_per_tok": int(model.experts.top_k)}
         few = {
             "first_k_dense_replace": 1,
             "moe_intermediate_size": 8,
             "n_group": 1,
             "topk_group": 1,
         }
-        told |= few if latent else {}
-        told["model_type"] = "deepseek_v3" if latent else "mixtral"
-    return told
+        config |= few if latent else {}
+        config["model_type"] = "deepseek_v3" if latent else "mixtral"
+    return config
 
 
 MODEL_WORDS: Final[Mapping[str, Callable[[Transformer], Any]]] = {

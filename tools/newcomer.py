@@ -55,17 +55,17 @@ def main(words: list[str]) -> int:
             copy = cloned(Path(folder))
             written = 0
             try:
-                said = add(copy)
+                outcome = add(copy)
                 written = copy.lines()
                 copy.keep_to(files, lines)
                 if "--suite" in words:
-                    said += f"; {copy.suite()}"
+                    outcome += f"; {copy.suite()}"
                 if "--near" in words:
-                    said += f"; {copy.near()}"
+                    outcome += f"; {copy.near()}"
             except Fails as problem:
-                failed, said = True, f"FAILS: {problem}"
+                failed, outcome = True, f"FAILS: {problem}"
             touched = ", ".join(sorted(copy.touched))
-            print(f"{name}: {len(copy.touched)} files, {written} lines ({touched}): {said}")
+            print(f"{name}: {len(copy.touched)} files, {written} lines ({touched}): {outcome}")
     return int(failed)
 
 

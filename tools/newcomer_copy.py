@@ -121,17 +121,17 @@ class Copy:
     def tested(self, *options: str) -> str:
         """Run quick tests with no test edited; what pytest says at its end."""
         quick = ("-m", "not slow and not cluster")
-        said = self.run(sys.executable, "-m", "pytest", "-q", *quick, *options)
+        output = self.run(sys.executable, "-m", "pytest", "-q", *quick, *options)
         if edited := self.run("git", "status", "--porcelain", "tests"):
             raise Fails(f"tests were edited: {edited}")
-        return said.strip().splitlines()[-1]
+        return output.strip().splitlines()[-1]
 
     def mofa(self, *commands: tuple[str, ...]) -> list[str]:
         """The output of each of these commands of the copy. One process runs them all, one after
         the other.
         """
-        told: list[str] = json.loads(self.python("-c", COMMANDS, json.dumps(commands)))
-        return told
+        outputs: list[str] = json.loads(self.python("-c", COMMANDS, json.dumps(commands)))
+        return outputs
 
     def python(self, *arguments: str) -> str:
         """The output of a Python program, run in the copy."""
@@ -151,7 +151,10 @@ class Copy:
 
     def json(self, *commands: tuple[str, ...]) -> list[Any]:
         """The JSON that commands of the copy print."""
-        return [json.loads(told) for told in self.mofa(*((*one, "-o", "json") for one in commands))]
+        return [
+            json.loads(text)
+            for text in self.mofa(*((*command, "-o", "json") for command in commands))
+        ]
 
 
 def cloned(folder: Path) -> Copy:

@@ -66,11 +66,11 @@ def kind(copy: Copy) -> str:
     """A toy kind of jobs whose devices are text."""
     copy.write("mofa_model/kinds/toyjob.py", KIND)
     copy.write("examples/toyjob.yaml", TOY_JOB)
-    told, settings = copy.mofa(
+    advised, settings = copy.mofa(
         ("annotate", "examples/toyjob.yaml"), ("operator", "--print-settings")
     )
-    if "# said by a person" not in told or '"nodes":4' not in told.replace(" ", ""):
-        raise Fails(f"it is not advised on four nodes: {told}")
+    if "# said by a person" not in advised or '"nodes":4' not in advised.replace(" ", ""):
+        raise Fails(f"it is not advised on four nodes: {advised}")
     if "ToyJob" not in settings:
         raise Fails("the operator does not watch it")
     for tool in ("rules", "reference", "metrics", "chart"):
@@ -165,27 +165,31 @@ def recovery_class(copy: Copy) -> str:
         "super().visible_classes(body) | ",
         "super().visible_classes(body) | {RecoveryClass.RANK} | ",
     )
-    told = json.loads(copy.python("-c", OBSERVED))
-    known = told["profile"]["status"]["failures"]
-    counted = {row["name"]: row["failures"] for row in known}
+    observed = json.loads(copy.python("-c", OBSERVED))
+    failures = observed["profile"]["status"]["failures"]
+    counted = {row["name"]: row["failures"] for row in failures}
     if counted != {"rank": 3, "pod": 0, "job": 0}:
         raise Fails(f"a watch of three restarts counts {counted}")
     if (
         'mofa_pool_failures_per_node_day{bound="mean",class="rank",pool="toy"}'
-        not in told["metrics"]
+        not in observed["metrics"]
     ):
         raise Fails("it is not among the metrics")
     copy.python("-m", "mofa_model.manifest.crds", "made")
     schemas = (copy.root / "made" / "mofa.dev_clusterprofiles.yaml").read_text(encoding="utf-8")
     if schemas.count("- rank\n") != schemas.count("- process\n"):
         raise Fails("the schema of a profile does not know it everywhere")
-    seen = {"with.yaml": known, "without.yaml": [row for row in known if row["name"] != "rank"]}
+    seen = {
+        "with.yaml": failures,
+        "without.yaml": [row for row in failures if row["name"] != "rank"],
+    }
     for name, rows in seen.items():
-        told["profile"]["status"]["failures"] = rows
-        (copy.root / name).write_text(json.dumps(told["profile"]), encoding="utf-8")
+        observed["profile"]["status"]["failures"] = rows
+        (copy.root / name).write_text(json.dumps(observed["profile"]), encoding="utf-8")
     job = ("ettr", "--nodes", "2", "--step", "20 s", "--model", "llama3-8b")
     ettr = [
-        one["ettr"]["target"] for one in copy.json(*((*job, "--profile", name) for name in seen))
+        answer["ettr"]["target"]
+        for answer in copy.json(*((*job, "--profile", name) for name in seen))
     ]
     if not ettr[0] < ettr[1]:
         raise Fails(f"its failures cost nothing: {ettr}")

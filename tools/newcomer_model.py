@@ -87,7 +87,9 @@ def schedule(copy: Copy) -> str:
     chosen = advised["strategy"]
     if "schedule=gpipe" not in chosen:
         raise Fails(f"the search does not choose it where nothing else is allowed: {chosen}")
-    memory = {word: one["summary"]["memory_bytes"] for word, one in zip(words, priced, strict=True)}
+    memory = {
+        word: answer["summary"]["memory_bytes"] for word, answer in zip(words, priced, strict=True)
+    }
     if memory["gpipe"] <= memory["1f1b"]:
         raise Fails(f"it holds no more than 1F1B: {memory}")
     return (
@@ -164,7 +166,7 @@ def block(copy: Copy) -> str:
     if "pooling + dense" not in layers:
         raise Fails(f"no layer has it: {', '.join(layers)}")
     step, memory = (
-        [one["summary"][name] for one in seen] for name in ("step_seconds", "memory_bytes")
+        [answer["summary"][name] for answer in seen] for name in ("step_seconds", "memory_bytes")
     )
     if not (step[0] < step[1] and memory[0] < memory[1] and pooled != plain):
         raise Fails(f"it costs as much as attention: {step}, {memory}")
@@ -193,7 +195,9 @@ def device(copy: Copy) -> str:
     copy.write(name, (copy.root / name).read_text(encoding="utf-8") + DEVICE)
     gpus = ("toy", "h100")
     priced = copy.json(*(("explain", *JOB, "--gpu", gpu, "--strategy", "tp=2") for gpu in gpus))
-    step = {gpu: one["summary"]["step_seconds"] for gpu, one in zip(gpus, priced, strict=True)}
+    step = {
+        gpu: answer["summary"]["step_seconds"] for gpu, answer in zip(gpus, priced, strict=True)
+    }
     if step["toy"] == step["h100"]:
         raise Fails(f"its step is that of an H100: {step}")
     return f"a step of {step['toy']:.2f} s in place of {step['h100']:.2f} s on H100s"
@@ -251,22 +255,22 @@ def axis(copy: Copy) -> str:
     if "muon" in trained["strategy"]:
         raise Fails("it is chosen for a trainer that does not have it")
     seconds, size = (
-        [one["predicted"][name]["target"] for one in (with_it, without)]
+        [answer["predicted"][name]["target"] for answer in (with_it, without)]
         for name in ("step_seconds", "memory_bytes")
     )
     if seconds[0] == seconds[1] or size[0] >= size[1]:
         raise Fails(f"it costs as much as without: {seconds}, {size}")
-    saves = [one["checkpoint_interval_steps"] for one in (with_it, without)]
+    saves = [answer["checkpoint_interval_steps"] for answer in (with_it, without)]
     if saves[0] >= saves[1]:
         raise Fails(f"its smaller checkpoints are saved no more often: every {saves} steps")
     limits = ("true", "false")
     for limit in limits:
         (copy.root / f"{limit}.yaml").write_text(MANIFEST.replace("LIMIT", limit), encoding="utf-8")
-    for limit, found in zip(
+    for limit, answer in zip(
         limits, copy.json(*(("advise", f"{limit}.yaml") for limit in limits)), strict=True
     ):
-        if ("muon=true" in found["strategy"]) != (limit == "true"):
-            raise Fails(f"a manifest that says {limit} gets {found['strategy']}")
+        if ("muon=true" in answer["strategy"]) != (limit == "true"):
+            raise Fails(f"a manifest that says {limit} gets {answer['strategy']}")
     return (
         f"a step of {seconds[0]:.3f} s in place of {seconds[1]:.3f} s; saved every {saves[0]} "
         f"steps in place of {saves[1]}"

@@ -25,17 +25,17 @@ RECORD: Final = Path(__file__).parents[1] / "tests" / "data" / "trainer_options.
 
 def made_of(trainer: str, option: str) -> str:
     """What a reader makes of an option: read, refused, not priced, or nothing."""
-    known = table(trainer)
+    options = table(trainer)
     name = option.removeprefix("--") if trainer in {"megatron", "accelerate"} else option
-    names = {*known.kinds, *known.older}
+    names = {*options.kinds, *options.older}
     if trainer == "accelerate":
-        names = {one.rpartition(".")[2].removeprefix("--") for one in names}
+        names = {name.rpartition(".")[2].removeprefix("--") for name in names}
     section, _, last = name.rpartition(".")
-    if name in known.priced_values or name in names or f"{section}.no_{last}" in names:
+    if name in options.priced_values or name in names or f"{section}.no_{last}" in names:
         return "read"
-    if name in known.refused:
+    if name in options.refused:
         return "refused"
-    return "not priced" if known.is_unpriced(name) else ""
+    return "not priced" if options.is_unpriced(name) else ""
 
 
 def main() -> None:
@@ -51,11 +51,13 @@ def main() -> None:
         )  # fmt: skip
         options = json.loads(asked.stdout)
         beside = {*before.get(trainer, {}).get("beside", ())} & {*options}
-        left = [one for one in options if not made_of(trainer, one) and one not in beside]
+        left = [
+            option for option in options if not made_of(trainer, option) and option not in beside
+        ]
         print(trainer, len(options), "options; to be judged:", *left)
         record[trainer] = {
             "release": table(trainer).release,
-            "options": [one for one in options if one not in beside],
+            "options": [option for option in options if option not in beside],
             "beside": sorted(beside),
         }
     RECORD.write_text(f"{json.dumps(record, indent=1, sort_keys=True)}\n", encoding="utf-8")

@@ -75,17 +75,17 @@ def published(configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Parameters of each model by part, and of each architecture the file that transformers
     would save.
     """
-    found: dict[str, Any] = {}
+    models: dict[str, Any] = {}
     saved: set[str] = set()
     for name, config in configs.items():
         settings = _settings(config)
         with torch.device("meta"):
             model = _model(settings)
-        found[name] = parameters(model)
+        models[name] = parameters(model)
         if config["model_type"] not in saved:
             saved.add(config["model_type"])
-            found[name]["saved"] = settings.to_diff_dict()
-    return found
+            models[name]["saved"] = settings.to_diff_dict()
+    return models
 
 
 def parameters(model: torch.nn.Module) -> dict[str, int]:

@@ -36,10 +36,10 @@ def pages(root: Path = ROOT) -> Iterator[tuple[Path, int]]:
 
 def main() -> None:
     """Print the words of each page, and their sum."""
-    found = sorted(pages(), key=lambda page: page[1], reverse=True)
-    for path, words in found:
+    counts = sorted(pages(), key=lambda page: page[1], reverse=True)
+    for path, words in counts:
         print(f"{words:6,}  {path}")
-    print(f"{sum(words for _, words in found):6,}  of {MOST:,}")
+    print(f"{sum(words for _, words in counts):6,}  of {MOST:,}")
 
 
 if __name__ == "__main__":

@@ -44,10 +44,10 @@ def send_chart(folder: Path, registry: str, *, plain_http: bool = False) -> str:
             *["--plain-http"] * plain_http],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    said = done.stdout + done.stderr
-    digest = re.findall(r"(?m)^Digest: (sha256:[0-9a-f]{64})", said)
+    output = done.stdout + done.stderr
+    digest = re.findall(r"(?m)^Digest: (sha256:[0-9a-f]{64})", output)
     if done.returncode or not digest:
-        dist.fail(f"helm push: {said.strip()}")
+        dist.fail(f"helm push: {output.strip()}")
     return f"{registry}/charts/mofa-advisor@{digest[0]}"
 
 

@@ -132,7 +132,7 @@ def source() -> dict[str, Any]:
     return tomllib.loads((FOLDER / "source.toml").read_text(encoding="utf-8"))
 
 
-def told(given: Mapping[str, Any], names: Iterable[str], what: str) -> dict[str, Any]:
+def explained(given: Mapping[str, Any], names: Iterable[str], what: str) -> dict[str, Any]:
     """Entries of the source for exactly these names."""
     wanted = list(names)
     if missing := [name for name in wanted if name not in given]:
@@ -151,17 +151,17 @@ def docstrings(owner: type[StrEnum]) -> dict[str, str]:
     """Meaning of each member of an enumeration of words, by its value."""
     body = ast.parse(inspect.getsource(owner)).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    meanings = {}
     for member, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(member, ast.Assign) and isinstance(text, ast.Expr):
-            said = " ".join(ast.literal_eval(text.value).split())
-            found[ast.literal_eval(member.value)] = said
-    if missing := [member.value for member in owner if member.value not in found]:
+            meaning = " ".join(ast.literal_eval(text.value).split())
+            meanings[ast.literal_eval(member.value)] = meaning
+    if missing := [member.value for member in owner if member.value not in meanings]:
         raise Missing(
             f"operator/mofa_operator/words.py: {owner.__name__} has no docstring under "
             f"{', '.join(missing)}"
         )
-    return found
+    return meanings
 
 
 def examples() -> dict[str, str]:
@@ -177,7 +177,7 @@ def examples() -> dict[str, str]:
 def annotation_page() -> str:
     """docs/reference/annotations.md."""
     names = [key.removeprefix(PREFIX) for key in (*INPUTS, *OUTPUTS, RECORD, *SEEN, FINISH)]
-    given = told(source()["annotations"], names, "annotations")
+    given = explained(source()["annotations"], names, "annotations")
     printed = examples()
 
     def rows(keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
@@ -216,9 +216,10 @@ def kinds_page() -> str:
         for kind in KINDS
     )  # fmt: skip
     labels = (
-        (kind.title, f"`{one.job}`" + f", less the end that its {one.owner} has" * bool(one.owner),
-         f"`{one.attempt}`" if one.attempt else "", ", ".join(f"`{name}`" for name in one.slot))
-        for kind in KINDS if (one := kind.labels)
+        (kind.title,
+         f"`{pods.job}`" + f", less the end that its {pods.owner} has" * bool(pods.owner),
+         f"`{pods.attempt}`" if pods.attempt else "", ", ".join(f"`{name}`" for name in pods.slot))
+        for kind in KINDS if (pods := kind.labels)
     )  # fmt: skip
     headings = (
         "kind",
@@ -244,12 +245,12 @@ def _releases() -> list[tuple[str, str]]:
     sys.path.insert(0, str(ROOT / "deploy" / "local"))
     from mofa_local.neighbours import NEIGHBOURS
 
-    found: dict[str, list[str]] = {}
-    for name, one in NEIGHBOURS.items():
+    releases: dict[str, list[str]] = {}
+    for name, neighbour in NEIGHBOURS.items():
         if name != "kube-state-metrics":
-            module = one.tool.module
-            found.setdefault(module.requires.removesuffix("/v2"), []).append(module.release)
-    return [(f"`{name}`", ", ".join(sorted(found[name]))) for name in sorted(found)]
+            module = neighbour.tool.module
+            releases.setdefault(module.requires.removesuffix("/v2"), []).append(module.release)
+    return [(f"`{name}`", ", ".join(sorted(releases[name]))) for name in sorted(releases)]
 
 
 def settings_page() -> str:
@@ -280,17 +281,17 @@ def settings_page() -> str:
 def _owner(group: str) -> type:
     from mofa_operator import settings
 
-    found: type = getattr(settings, owner_of(group))
-    return found
+    owner: type = getattr(settings, owner_of(group))
+    return owner
 
 
 def condition_page() -> str:
     """docs/reference/conditions.md."""
     given, reasons = source(), docstrings(words.Reason)
-    advice = told(given["reasons"], reasons, "reasons")
+    advice = explained(given["reasons"], reasons, "reasons")
     aspects = docstrings(words.Aspect)
-    may = told(given["conditions"], [*aspects, "log"], "conditions")
-    if lost := set(reasons) - {one for own in may.values() for one in own}:
+    may = explained(given["conditions"], [*aspects, "log"], "conditions")
+    if lost := set(reasons) - {reason for own in may.values() for reason in own}:
         raise Missing(f"docs/reference/source.toml: no condition has {', '.join(sorted(lost))}")
     text = [
         HEAD, "# Conditions, reasons and Events\n",
@@ -306,7 +307,7 @@ def condition_page() -> str:
     ]
     text += ["## In the log only\n", _reasons(may["log"], reasons, advice)]
     events = docstrings(words.Happened)
-    on = told(given["events"], events, "events")
+    on = explained(given["events"], events, "events")
     text += [
         "## Events\n",
         "One for an object, a reason and a hash of inputs; a repeat is no second Event.\n",
@@ -347,7 +348,10 @@ def axis_page() -> str:
         "in a manifest",
         "trainers without some of it",
     )
-    reasons = ((f"`{one.value}`{' ★' if one.liftable else ''}", one.meaning) for one in Rejection)
+    reasons = (
+        (f"`{rejection.value}`{' ★' if rejection.liftable else ''}", rejection.meaning)
+        for rejection in Rejection
+    )
     return "\n".join(
         [
             HEAD,
@@ -380,15 +384,17 @@ def _tried(axis: Axis) -> str:
     if axis.values:
         return axis.values
     values, dense = (axis.tried(_asked(model)) for model in ("deepseek-v3", "llama3-8b"))
-    said = [{True: "on", False: "off"}[v] if isinstance(v, bool) else str(v) for v in values]
-    return ", ".join(said) + ("" if dense == values else f"; {said[0]} in a dense model")
+    words = [{True: "on", False: "off"}[v] if isinstance(v, bool) else str(v) for v in values]
+    return ", ".join(words) + ("" if dense == values else f"; {words[0]} in a dense model")
 
 
 def _lacks(name: str, axis: Axis) -> bool:
-    named = [one.choices for one in axis.words if isinstance(one, Choice) and len(axis.fields) == 1]
+    named = [
+        word.choices for word in axis.words if isinstance(word, Choice) and len(axis.fields) == 1
+    ]
     values = (
-        *(one for one in axis.tried(_asked("deepseek-v3")) if not axis.only_named(one)),
-        *(value for some in named for value in some),
+        *(value for value in axis.tried(_asked("deepseek-v3")) if not axis.only_named(value)),
+        *(value for choices in named for value in choices),
     )
     return not all(axis.supported_by(framework(name), value) for value in values)
 

@@ -42,9 +42,9 @@ def fields(
     for name, inner in schema.get("properties", {}).items():
         if not path and name in ON_EVERY_OBJECT:
             continue
-        here = f"{path}.{name}" if path else name
-        yield here, inner, name in schema.get("required", [])
-        yield from _within(inner, here)
+        inside = f"{path}.{name}" if path else name
+        yield inside, inner, name in schema.get("required", [])
+        yield from _within(inner, inside)
 
 
 def _within(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
@@ -65,24 +65,24 @@ def kind_of_field(schema: Mapping[str, Any]) -> str:
 def bounds(schema: Mapping[str, Any]) -> str:
     """Bounds of the values of a field."""
     if "enum" in schema:
-        return ", ".join(f"`{one}`" for one in schema["enum"])
-    said = []
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    limits = []
     for low, high, unit in (
         ("minimum", "maximum", ""), ("minLength", "maxLength", " characters"),
         ("minItems", "maxItems", " items"), ("minProperties", "maxProperties", " keys"),
     ):  # fmt: skip
         if low in schema and high in schema:
-            said.append(f"{schema[low]:,} to {schema[high]:,}{unit}")
+            limits.append(f"{schema[low]:,} to {schema[high]:,}{unit}")
         elif high in schema:
-            said.append(f"at most {schema[high]:,}{unit}")
+            limits.append(f"at most {schema[high]:,}{unit}")
     if "pattern" in schema:
-        said.append(f"`{schema['pattern']}`")
+        limits.append(f"`{schema['pattern']}`")
     if isinstance(schema.get("items"), Mapping) and (each := bounds(schema["items"])):
-        said.append(f"each {each}")
+        limits.append(f"each {each}")
     inner = schema.get("additionalProperties")
     if isinstance(inner, Mapping) and (each := bounds(inner)):
-        said.append(f"values of {each}")
-    return "; ".join(said)
+        limits.append(f"values of {each}")
+    return "; ".join(limits)
 
 
 def default(schema: Mapping[str, Any], required: bool) -> str:
@@ -114,17 +114,19 @@ def _crd(crd: Mapping[str, Any]) -> list[str]:
     ]
     columns = [
         (
-            f"`{one['name']}`",
-            f"`{one['jsonPath']}`",
-            "" if one.get("priority", 0) == 0 else "with `-o wide`",
+            f"`{column['name']}`",
+            f"`{column['jsonPath']}`",
+            "" if column.get("priority", 0) == 0 else "with `-o wide`",
         )
-        for one in version.get("additionalPrinterColumns", [])
+        for column in version.get("additionalPrinterColumns", [])
     ]
     text += [table(("column", "shows", ""), columns), ""]
-    if chosen := [f"`{one['jsonPath'][1:]}`" for one in version.get("selectableFields", [])]:
+    if chosen := [
+        f"`{selected['jsonPath'][1:]}`" for selected in version.get("selectableFields", [])
+    ]:
         text += [f"Field selectors: {', '.join(chosen)}.\n"]
     rules = []
-    for part in (one for one in ("spec", "status") if one in schema["properties"]):
+    for part in (half for half in ("spec", "status") if half in schema["properties"]):
         rows = []
         for path, field, required in fields({"properties": {part: schema["properties"][part]}}):
             rows.append(
@@ -138,8 +140,8 @@ def _crd(crd: Mapping[str, Any]) -> list[str]:
             )
             rules += [
                 (f"`{place}`", f"`{rule['rule']}`", f"`{rule['message']}`")
-                for place, one in ((path, field), (f"{path}[]", field.get("items", {})))
-                for rule in one.get("x-kubernetes-validations", [])
+                for place, schema_there in ((path, field), (f"{path}[]", field.get("items", {})))
+                for rule in schema_there.get("x-kubernetes-validations", [])
             ]
         text += [
             f"### {names['kind']}: {part}\n",

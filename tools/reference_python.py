@@ -69,7 +69,7 @@ def python_page() -> str:
     text = [HEAD, "# Python\n", INTRO]
     for name, (question, answer, schemas) in FUNCTIONS.items():
         function = getattr(mofa_model, name)
-        links = " or ".join(f"[`{one}`](schema/{one}.v1.json)" for one in schemas)
+        links = " or ".join(f"[`{schema}`](schema/{schema}.v1.json)" for schema in schemas)
         text += [
             f"## mofa.{name}\n",
             f"{function.__doc__}\n",
@@ -111,8 +111,8 @@ def _meaning(how: Option, question: type[UserQuestion]) -> str:
 
 
 def _attributes(answer: type) -> Iterator[tuple[str, str]]:
-    for name, said in _said(answer):
-        yield f"`{name}`", said
+    for name, meaning in _field_meanings(answer):
+        yield f"`{name}`", meaning
     for name, member in vars(answer).items():
         if not name.startswith("_") and name not in {"shown", "tables_of"}:
             if isinstance(member, property):
@@ -125,12 +125,15 @@ def _sentence(thing: Any) -> str:
     return " ".join((inspect.getdoc(thing) or "").split())
 
 
-def _said(kind: type) -> Iterator[tuple[str, str]]:
+def _field_meanings(kind: type) -> Iterator[tuple[str, str]]:
     """Fields with the text that stands below each."""
-    for one in reversed(kind.__mro__):
-        if "__annotations__" not in vars(one) or one.__module__.partition(".")[0] != "mofa_model":
+    for owner in reversed(kind.__mro__):
+        if (
+            "__annotations__" not in vars(owner)
+            or owner.__module__.partition(".")[0] != "mofa_model"
+        ):
             continue
-        body = ast.parse(inspect.getsource(one)).body[0].body  # type: ignore[attr-defined]
+        body = ast.parse(inspect.getsource(owner)).body[0].body  # type: ignore[attr-defined]
         for field, after in zip(body, [*body[1:], None], strict=True):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 value = getattr(after, "value", None)

@@ -68,9 +68,9 @@ def _record(name: str) -> dict[str, Any]:
 
 def _judged() -> Iterator[tuple[str, ...]]:
     record = _record("trainer_options")
-    for trainer, said in record.items():
-        made = Counter(options.made_of(trainer, option) for option in said["options"])
-        every = len(said["options"]) + len(said["beside"])
+    for trainer, answers in record.items():
+        made = Counter(options.made_of(trainer, option) for option in answers["options"])
+        every = len(answers["options"]) + len(answers["beside"])
         counts = (
             every,
             made["read"],
@@ -82,15 +82,15 @@ def _judged() -> Iterator[tuple[str, ...]]:
 
 
 def _asked() -> Iterator[tuple[str, ...]]:
-    for trainer, said in _record("launches_verified").items():
-        lacks = sum("it has no" in why for why in said["not had"].values())
-        counts = (len(said["ordinary"]), lacks, len(said["not had"]) - lacks)
+    for trainer, answers in _record("launches_verified").items():
+        lacks = sum("it has no" in why for why in answers["not had"].values())
+        counts = (len(answers["ordinary"]), lacks, len(answers["not had"]) - lacks)
         yield (f"`{trainer}`", *map(str, counts))
 
 
 def _tuned() -> Iterator[tuple[str, ...]]:
-    for trainer, said in _record("tuners_verified").items():
-        methods = said["methods"]
+    for trainer, answers in _record("tuners_verified").items():
+        methods = answers["methods"]
         beside = sum(number for name, number in methods.items() if "beside" in name)
-        asked = f"{said['asked']}, {len(said['refused']) or 'none'}"
+        asked = f"{answers['asked']}, {len(answers['refused']) or 'none'}"
         yield (f"`{trainer}`", asked, *map(str, (methods.get("full", 0), methods["LoRA"], beside)))

@@ -42,10 +42,10 @@ def versions(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     """The version that each file states, at every place of `STATED`."""
     for name, pattern in STATED:
         text = (root / name).read_text(encoding="utf-8")
-        found = re.findall(rf"(?m){pattern}({NUMBER})", text)
-        if len(found) != 1:
-            sys.exit(f"release: {name} states its version {len(found)} times, not once")
-        yield name, found[0]
+        stated = re.findall(rf"(?m){pattern}({NUMBER})", text)
+        if len(stated) != 1:
+            sys.exit(f"release: {name} states its version {len(stated)} times, not once")
+        yield name, stated[0]
 
 
 def released(values: str, image: str, digest: str = "", runbooks: str = "") -> str:
@@ -59,8 +59,8 @@ def released(values: str, image: str, digest: str = "", runbooks: str = "") -> s
     ):
         if value:
             pattern = re.compile(rf"(?m)(^{section}:\n(?:[ #].*\n)*?  {key}: ).*$")
-            values, found = pattern.subn(lambda at, text=value: f'{at[1]}"{text}"', values)
-            if found != 1:
+            values, count = pattern.subn(lambda at, text=value: f'{at[1]}"{text}"', values)
+            if count != 1:
                 sys.exit(f"release: values.yaml has no {section}.{key}")
     return values
 
@@ -82,11 +82,11 @@ def write_version(version: str, root: Path = ROOT) -> None:
         sys.exit(f"release: --version: {version!r} is not right; give three numbers, as 0.2.0")
     for name, pattern in STATED:
         path = root / name
-        text, found = re.subn(
+        text, count = re.subn(
             rf"(?m)({pattern}){NUMBER}", rf"\g<1>{version}", path.read_text(encoding="utf-8")
         )
-        if found != 1:
-            sys.exit(f"release: {name} states its version {found} times, not once")
+        if count != 1:
+            sys.exit(f"release: {name} states its version {count} times, not once")
         path.write_text(text, encoding="utf-8")
     for path in sorted(path for names in NAMING for path in root.glob(names)):
         before = path.read_text(encoding="utf-8")

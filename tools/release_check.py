@@ -82,10 +82,10 @@ def say(what: str, result: str) -> None:
 
 def only(folder: Path, pattern: str) -> Path:
     """The one file of that name."""
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        fail(f"{folder}: {len(found)} files named {pattern}, not one; make it with `make release`")
-    return found[0]
+    files = sorted(folder.glob(pattern))
+    if len(files) != 1:
+        fail(f"{folder}: {len(files)} files named {pattern}, not one; make it with `make release`")
+    return files[0]
 
 
 def environment(folder: Path) -> Path:
@@ -96,8 +96,8 @@ def environment(folder: Path) -> Path:
 
 def checksums(dist: Path, work: Path) -> None:
     """Each file is what SHA256SUMS says, and a signature can be made and verified."""
-    said = run("sha256sum", "--check", "--strict", "SHA256SUMS", folder=dist)
-    say("checksums", f"{said.count(': OK')} files")
+    output = run("sha256sum", "--check", "--strict", "SHA256SUMS", folder=dist)
+    say("checksums", f"{output.count(': OK')} files")
     cosign = shutil.which("cosign") or binaries.path("cosign")
     key = {"COSIGN_PASSWORD": ""}
     run(cosign, "generate-key-pair", "--output-key-prefix", work / "key", **key)
@@ -121,7 +121,7 @@ def checksums(dist: Path, work: Path) -> None:
     changed = work / "SHA256SUMS"
     changed.write_text(sums.read_text("utf-8").replace("a", "b", 1), encoding="utf-8")
     refused = subprocess.run(
-        [str(one) for one in (cosign, *verify, "--bundle", bundle, changed)],
+        [str(word) for word in (cosign, *verify, "--bundle", bundle, changed)],
         capture_output=True, check=False,
     )  # fmt: skip
     if not refused.returncode:
@@ -157,8 +157,8 @@ def packages(dist: Path, work: Path) -> None:
     )
     held = [
         {
-            one.filename: one.CRC
-            for one in zipfile.ZipFile(only(at, "mofa_advisor-*.whl")).infolist()
+            member.filename: member.CRC
+            for member in zipfile.ZipFile(only(at, "mofa_advisor-*.whl")).infolist()
         }
         for at in (dist, made)
     ]
@@ -269,7 +269,7 @@ def image(dist: Path, address: str, version: str) -> str:
     """Push, pull and ask the image; the name of what was pulled."""
     sent = publish.send_image(dist, address, version, plain_http=True)
     raw = run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{sent}")
-    platforms = [one["platform"]["architecture"] for one in json.loads(raw)["manifests"]]
+    platforms = [manifest["platform"]["architecture"] for manifest in json.loads(raw)["manifests"]]
     images.podman("pull", "--quiet", "--tls-verify=false", sent)
     answer = json.loads(
         images.podman("run", *CONFINED, sent, "advise", *QUESTION, "-o", "json").stdout
@@ -286,8 +286,8 @@ def wait(what: str, there: Callable[[], Any], seconds: float = 120.0) -> Any:
     """What `there` gives as soon as it gives something."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if found := there():
-            return found
+        if answer := there():
+            return answer
         time.sleep(0.5)
     return fail(f"{what}: not after {seconds:.0f} s")
 
@@ -358,11 +358,11 @@ def advise(cluster: Cluster, processes: Processes, work: Path, name: str) -> Non
     )
 
     def advised() -> list[str]:
-        found = json.loads(cluster.kubectl("get", "trainingjobs", "-A", "-o", "json"))["items"]
+        jobs = json.loads(cluster.kubectl("get", "trainingjobs", "-A", "-o", "json"))["items"]
         return [
-            one["metadata"]["annotations"]["advisor.mofa.dev/strategy"]
-            for one in found
-            if "advisor.mofa.dev/strategy" in one["metadata"].get("annotations", {})
+            job["metadata"]["annotations"]["advisor.mofa.dev/strategy"]
+            for job in jobs
+            if "advisor.mofa.dev/strategy" in job["metadata"].get("annotations", {})
         ]
 
     say("operator", f"in a container of the pulled image: {wait('advice', advised)[0]}")

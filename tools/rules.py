@@ -74,7 +74,7 @@ def parameters() -> dict[str, Any]:
 
 def job_pods() -> str:
     """Labels of the pods of every kind of jobs, with job, attempt and slot of a pod."""
-    return "\nor ".join(_job_pods(one) for one in LABELS)
+    return "\nor ".join(_job_pods(labels) for labels in LABELS)
 
 
 def _job_pods(labels: PodLabels) -> str:
@@ -82,8 +82,8 @@ def _job_pods(labels: PodLabels) -> str:
 
     The series is first reduced to the labels that are read: the new ones may exist already.
     """
-    told = [name for name in (labels.job, labels.attempt, *labels.slot) if name]
-    kept = ", ".join(["cluster", "namespace", "pod", "uid", *map(node_label, told)])
+    names_read = [name for name in (labels.job, labels.attempt, *labels.slot) if name]
+    kept = ", ".join(["cluster", "namespace", "pod", "uid", *map(node_label, names_read)])
     pods = f'max by ({kept}) (\n  kube_pod_labels{{{node_label(labels.job)}!=""}}\n)'
     if labels.slot:
         names = ", ".join(f'"{node_label(name)}"' for name in labels.slot)
@@ -122,18 +122,18 @@ def fill(text: str, values: dict[str, Any]) -> str:
     'rate(x[2m]) * 120'
     """
 
-    def put(found: re.Match[str]) -> str:
-        value = values[found[1]]
-        indent = found.start() - text.rfind("\n", 0, found.start()) - 1
-        return str(seconds(value)) if found[2] else str(value).replace("\n", "\n" + " " * indent)
+    def put(match: re.Match[str]) -> str:
+        value = values[match[1]]
+        indent = match.start() - text.rfind("\n", 0, match.start()) - 1
+        return str(seconds(value)) if match[2] else str(value).replace("\n", "\n" + " " * indent)
 
     return re.sub(r"<([a-z_]+)(\.seconds)?>", put, text)
 
 
 def groups(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """The groups of rules as Prometheus reads them, and `about` of each recording rule."""
-    known = parameters() if values is None else values
-    return [_group(load(SOURCE / f"{name}.yaml"), known) for name in GROUPS]
+    values_given = parameters() if values is None else values
+    return [_group(load(SOURCE / f"{name}.yaml"), values_given) for name in GROUPS]
 
 
 def _group(source: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -141,11 +141,11 @@ def _group(source: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
         _rule(
             {
                 name: fill(str(text), values).strip()
-                for name, text in one.items()
+                for name, text in rule.items()
                 if name not in TOLD
             }
         )
-        for one in source["rules"]
+        for rule in source["rules"]
     ]
     return {"name": source["name"], "interval": fill(source["interval"], values), "rules": rules}
 
@@ -159,9 +159,11 @@ def attested(expression: str) -> str:
     'rate(mofa:a:b{namespace=""}[5m])')
     """
 
-    def put(found: re.Match[str]) -> str:
-        name, brace = found[1], found[2]
-        condition = next((one for names, one in PLACED.items() if re.fullmatch(names, name)), "")
+    def put(match: re.Match[str]) -> str:
+        name, brace = match[1], match[2]
+        condition = next(
+            (labels for names, labels in PLACED.items() if re.fullmatch(names, name)), ""
+        )
         if not condition:
             placed = f'max by (cluster, namespace, training_job) ({name}{{namespace!=""}})'
             return (
@@ -234,15 +236,16 @@ def alerts() -> list[dict[str, Any]]:
 
 def pages() -> dict[Path, str]:
     """The documents that follow from the alerts."""
-    made = {DOCS / "runbooks" / f"{one['alert']}.md": runbook(one) for one in alerts()}
+    made = {DOCS / "runbooks" / f"{alert['alert']}.md": runbook(alert) for alert in alerts()}
     rows = [
-        f"| [{one['alert']}]({one['alert']}.md) | {one['severity']} | {one['line']} |"
-        for one in alerts()
+        f"| [{alert['alert']}]({alert['alert']}.md) | {alert['severity']} | {alert['line']} |"
+        for alert in alerts()
     ]
     index = ["| Alert | Severity | In one line |", "|---|---|---|", *rows]
     symptoms = ["| what you see | what to do |", "|---|---|"]
     symptoms += [
-        f"| {one['line']} | [{one['alert']}](runbooks/{one['alert']}.md) |" for one in alerts()
+        f"| {alert['line']} | [{alert['alert']}](runbooks/{alert['alert']}.md) |"
+        for alert in alerts()
     ]
     tables = {DOCS / "runbooks" / "README.md": index, DOCS / "troubleshooting.md": symptoms}
     for path, table in tables.items():
@@ -268,7 +271,7 @@ def examples() -> dict[str, Any]:
     return {
         "rule_files": [str(FOLDER / "mofa-alerts.yaml")],
         "evaluation_interval": "1m",
-        "tests": [_example(one, one["example"]) for one in alerts() if "example" in one],
+        "tests": [_example(alert, alert["example"]) for alert in alerts() if "example" in alert],
     }
 
 
@@ -285,7 +288,7 @@ def _example(alert: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
     return {
         "interval": "1m",
         "input_series": [
-            {"series": name, "values": said} for name, said in example["series"].items()
+            {"series": name, "values": samples} for name, samples in example["series"].items()
         ],
         "promql_expr_test": [
             {"expr": asked, "eval_time": example["silent"], "exp_samples": []},

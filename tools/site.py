@@ -52,7 +52,7 @@ def on_page_markdown(
     return relinked(markdown, page.file.src_uri, {file.src_uri for file in files})
 
 
-def relinked(markdown: str, uri: str, known: set[str]) -> str:
+def relinked(markdown: str, uri: str, pages: set[str]) -> str:
     """The same text with links of the tree as links of the site; `uri` is the page's, `known` are
     all of its files.
 
@@ -61,17 +61,17 @@ def relinked(markdown: str, uri: str, known: set[str]) -> str:
     """
     kept = [markdown[at.start() : at.end()] for at in _FENCE.finditer(markdown)]
     parts = _FENCE.split(markdown)
-    made = [_LINK.sub(lambda at: _link(at, uri, known), part) for part in parts]
+    made = [_LINK.sub(lambda at: _link(at, uri, pages), part) for part in parts]
     return "".join(text + code for text, code in zip(made, [*kept, ""], strict=True))
 
 
-def _link(at: re.Match[str], uri: str, known: set[str]) -> str:
+def _link(at: re.Match[str], uri: str, pages: set[str]) -> str:
     picture, text, target, anchor = at[1], at[2], at[3], at[4] or ""
     if "://" in target or target.startswith("mailto:"):
         return at[0]
     path = _in_tree(uri, target)
     inside = ELSEWHERE.get(path) or path.removeprefix("docs/")
-    if inside in known and (path in ELSEWHERE or path.startswith("docs/")):
+    if inside in pages and (path in ELSEWHERE or path.startswith("docs/")):
         return f"{picture}[{text}]({_from(uri, inside)}{anchor})"
     if source := os.environ.get("MOFA_SOURCE"):
         return f"[{text}]({source.rstrip('/')}/{path})"

@@ -34,14 +34,14 @@ KEPT: Final = 6
 """Launches of each trainer that the record keeps, so that a test sees when they change."""
 
 
-def words_of_script(found: Launch, nodes: int, gpus: int) -> list[str]:
+def words_of_script(start: Launch, nodes: int, gpus: int) -> list[str]:
     """The words that the script of ten steps hands to the trainer's program, folders as $HERE."""
     with tempfile.TemporaryDirectory() as folder:
-        assert found.beside is not None
+        assert start.beside is not None
         texts = {
-            "launch.sh": launch_script(found, nodes, gpus),
-            "launch-smoke.sh": found.beside.smoke_script("launch.sh"),
-            **found.all_files,
+            "launch.sh": launch_script(start, nodes, gpus),
+            "launch-smoke.sh": start.beside.smoke_script("launch.sh"),
+            **start.all_files,
         }
         for name, text in texts.items():
             Path(folder, name).write_text(text, encoding="utf-8")
@@ -58,7 +58,7 @@ def words_of_script(found: Launch, nodes: int, gpus: int) -> list[str]:
         )
         words = run.stdout.replace(folder, "$HERE").split("\0")[:-1]
     program = next(
-        at for at, one in enumerate(words) if one.endswith(".py") or one == "torchtitan.train"
+        at for at, word in enumerate(words) if word.endswith(".py") or word == "torchtitan.train"
     )
     last = words[program + 1 :]
     if "--use_cpu" in last:  # no GPU is here
@@ -69,17 +69,21 @@ def words_of_script(found: Launch, nodes: int, gpus: int) -> list[str]:
 
 def whole(problem: SearchCase, strategy: Strategy, trainer: str) -> dict[str, Any] | None:
     """A launch as its validator takes it; None where people's own words are needed."""
-    found = launch(strategy, trainer, problem, interval_steps=100)
-    if found.beside is None or (
-        trainer in {"accelerate", "deepspeed"} and "config.json" not in found.all_files
+    start = launch(strategy, trainer, problem, interval_steps=100)
+    if start.beside is None or (
+        trainer in {"accelerate", "deepspeed"} and "config.json" not in start.all_files
     ):
         return None
     gpus = int(strategy.gpus)
     each = min(gpus, 8)
-    words = words_of_script(found, gpus // each, each)
-    said = {"arguments": words, "environment": dict(found.environment), "files": found.all_files}
+    words = words_of_script(start, gpus // each, each)
+    words_given = {
+        "arguments": words,
+        "environment": dict(start.environment),
+        "files": start.all_files,
+    }
     more = {"trainer": trainer, "parameters": int(total_parameters(problem.workload.model))}
-    return case(problem, strategy, trainer, said) | said | more
+    return case(problem, strategy, trainer, words_given) | words_given | more
 
 
 def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
@@ -102,12 +106,12 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
             "precision": training.precision.name,
             "words": digest([{"words": made["arguments"]}]),
         })  # fmt: skip
-    head, said = verdicts("check_starts", cases)
+    head, texts = verdicts("check_starts", cases)
     step = max(1, len(kept) // KEPT)
     return {
         "versions": head["versions"],
-        "accepted": said.count(None),
-        "refused": dict(Counter(one for one in said if one)),
+        "accepted": texts.count(None),
+        "refused": dict(Counter(text for text in texts if text)),
         "words of people's own": own,
         "kept": kept[::step],
     }
@@ -121,13 +125,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for trainer in arguments.trainer:
-        found = asked(trainer, arguments.n, arguments.seed)
-        print(json.dumps({trainer: found | {"kept": len(found["kept"])}}, indent=1), flush=True)
+        answers = asked(trainer, arguments.n, arguments.seed)
+        print(json.dumps({trainer: answers | {"kept": len(answers["kept"])}}, indent=1), flush=True)
         if arguments.n >= 100:
             record: Mapping[str, Any] = (
                 json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
             )
-            text = json.dumps({**record, trainer: found}, indent=1, sort_keys=True)
+            text = json.dumps({**record, trainer: answers}, indent=1, sort_keys=True)
             RECORD.write_text(text + "\n", encoding="utf-8")
 
 

@@ -61,8 +61,8 @@ def study(only: list[str]) -> str:
     for words in recipes:
         name = Path(words[words.index("--plot") + 1]).stem if "--plot" in words else words[0]
         if not only or name in only:
-            told = answer(words)
-            printed = f"\n```text\n{told}```\n" if told else ""
+            output = answer(words)
+            printed = f"\n```text\n{output}```\n" if output else ""
             sections.append(f"## {name}\n\n    mofa {line(words)}\n{printed}")
             print(f"studied: {name}")
     for words in recipes:
@@ -74,6 +74,6 @@ def study(only: list[str]) -> str:
 if __name__ == "__main__":
     os.chdir(ROOT)
     os.environ["COLUMNS"] = "160"
-    told = study(sys.argv[1:])
+    results = study(sys.argv[1:])
     if not sys.argv[1:]:
-        (FOLDER / "results.md").write_text(told, encoding="utf-8")
+        (FOLDER / "results.md").write_text(results, encoding="utf-8")

@@ -28,10 +28,10 @@ _PART = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\;]+)", re.MULTILINE)
 
 def locked(folder: Path = ROOT / "requirements") -> dict[str, str]:
     """Versions by package, of all locks of a release."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for lock in LOCKS:
-        found |= dict(_PART.findall((folder / f"{lock}.txt").read_text(encoding="utf-8")))
-    return found
+        versions |= dict(_PART.findall((folder / f"{lock}.txt").read_text(encoding="utf-8")))
+    return versions
 
 
 def licence(name: str, stated: Mapping[str, str]) -> str:
@@ -39,10 +39,10 @@ def licence(name: str, stated: Mapping[str, str]) -> str:
     if name in stated:
         return stated[name]
     try:
-        told = metadata.metadata(name)
+        fields = metadata.metadata(name)
     except metadata.PackageNotFoundError:
         return ""
-    words = told.get("License-Expression") or told.get("License") or ""
+    words = fields.get("License-Expression") or fields.get("License") or ""
     return _NAMED.get(words, words)
 
 
@@ -59,7 +59,7 @@ def wrong(parts: Mapping[str, str], rules: Mapping[str, Any]) -> Iterator[str]:
     allowed = set(rules["licences"])
     for name, version in sorted(parts.items()):
         given = licence(name, rules["stated"])
-        words = {one for one in re.split(r"[()\s]+|\bAND\b|\bOR\b", given) if one}
+        words = {word for word in re.split(r"[()\s]+|\bAND\b|\bOR\b", given) if word}
         if not words:
             yield f"{name}: it names no licence; read it, and state it in requirements/supply.toml"
         elif not words <= allowed:
@@ -72,10 +72,10 @@ def wrong(parts: Mapping[str, str], rules: Mapping[str, Any]) -> Iterator[str]:
 def main() -> int:
     """Say what is wrong; the result is the exit code."""
     rules = tomllib.loads((ROOT / "requirements" / "supply.toml").read_text(encoding="utf-8"))
-    found = list(wrong(locked(), rules))
-    for line in found:
+    errors = list(wrong(locked(), rules))
+    for line in errors:
         print(f"supply: {line}")
-    return 1 if found else 0
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

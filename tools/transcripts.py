@@ -50,7 +50,7 @@ class Printed:
 
     command: str
     """The command as it is typed."""
-    said: str
+    output: str
     """Its output, in whole lines."""
 
     @property
@@ -63,10 +63,12 @@ def printed(block: str) -> list[Printed]:
     r"""The commands of a block, each with its output.
 
     >>> printed("$ mofa a\n1\n2\n$ mofa b\n")
-    [Printed(command='mofa a', said='1\n2\n'), Printed(command='mofa b', said='')]
+    [Printed(command='mofa a', output='1\n2\n'), Printed(command='mofa b', output='')]
     """
-    found = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
-    return [Printed(command, said) for command, said in zip(found[1::2], found[2::2], strict=True)]
+    parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
+    return [
+        Printed(command, output) for command, output in zip(parts[1::2], parts[2::2], strict=True)
+    ]
 
 
 def written(text: str, say: Callable[[Printed], str]) -> str:
@@ -75,7 +77,9 @@ def written(text: str, say: Callable[[Printed], str]) -> str:
     def block(match: re.Match[str]) -> str:
         return (
             "```console\n"
-            + "".join(f"$ {one.command}\n{say(one)}" for one in printed(match[1]))
+            + "".join(
+                f"$ {transcript.command}\n{say(transcript)}" for transcript in printed(match[1])
+            )
             + "```"
         )
 
@@ -84,7 +88,11 @@ def written(text: str, say: Callable[[Printed], str]) -> str:
 
 def of_page(page: Path) -> list[Printed]:
     """Every command of a page's transcripts."""
-    return [one for match in BLOCK.finditer(page.read_text("utf-8")) for one in printed(match[1])]
+    return [
+        transcript
+        for match in BLOCK.finditer(page.read_text("utf-8"))
+        for transcript in printed(match[1])
+    ]
 
 
 def typed(command: str, given: str = "") -> tuple[int, str, str]:
@@ -103,42 +111,44 @@ def typed(command: str, given: str = "") -> tuple[int, str, str]:
 @functools.cache
 def ours(command: str) -> str:
     """The output of a command of ours, which is run once."""
-    code, said, wrong = typed(command)
+    code, output, wrong = typed(command)
     if code not in {0, 3, 5} or wrong:
         raise SystemExit(f"transcripts: {command}\n{wrong}")
-    return said
+    return output
 
 
-def shown(said: str) -> str:
+def shown(output: str) -> str:
     """An output as a page has it: no blank lines around, none at the ends of lines."""
-    return "".join(f"{line.rstrip()}\n" for line in said.strip("\n").splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in output.strip("\n").splitlines())
 
 
-def now(one: Printed) -> str:
+def now(transcript: Printed) -> str:
     """Output of a command. Of a command that needs a cluster, the part that can be computed
     without one.
     """
-    if not one.at_the_desk:
-        return advised(one.said)
-    command, _, pipe = one.command.partition(" | ")
-    said = ours(command)
-    return shown(typed(pipe, said)[1] if pipe else said)
+    if not transcript.at_the_desk:
+        return advised(transcript.output)
+    command, _, pipe = transcript.command.partition(" | ")
+    output = ours(command)
+    return shown(typed(pipe, output)[1] if pipe else output)
 
 
 @functools.cache
 def annotations() -> dict[str, str]:
     """What `mofa annotate` writes on the job, by the names without their prefix."""
-    found = YAML(typ="safe").load(ours(f"mofa annotate {JOB}"))["metadata"]["annotations"]
-    return {key.removeprefix(PREFIX): text for key, text in found.items()}
+    written_annotations = YAML(typ="safe").load(ours(f"mofa annotate {JOB}"))["metadata"][
+        "annotations"
+    ]
+    return {key.removeprefix(PREFIX): text for key, text in written_annotations.items()}
 
 
-def advised(said: str) -> str:
+def advised(output: str) -> str:
     """A table of `kubectl get tjob`, where it is one, with the cells of the job's own answer."""
-    head, *rows = said.splitlines() or [""]
+    head, *rows = output.splitlines() or [""]
     at = [match.start() for match in re.finditer(r"\S+", head)]
     names = head.split()
     if not answer().keys() <= set(names) or not any(map(_is_the_job, rows)):
-        return said
+        return output
     table = [names]
     for row in rows:
         cells = [row[i:j].strip() for i, j in zip(at, [*at[1:], None], strict=True)]
@@ -156,10 +166,10 @@ def answer() -> dict[str, str]:
     """What of the advice for the job is the same on every pool, by the columns of `kubectl
     get tjob`.
     """
-    told = annotations()
+    advice = annotations()
     return {
-        "STRATEGY": summary(parse_strategy(told["strategy"])),
-        "TOK/S": told["predicted-tokens-per-second"],
+        "STRATEGY": summary(parse_strategy(advice["strategy"])),
+        "TOK/S": advice["predicted-tokens-per-second"],
     }
 
 
@@ -185,9 +195,9 @@ def main() -> int:
     parser.add_argument("--live", action="store_true", help="what the local stack prints, too")
     arguments = parser.parse_args()
     if arguments.check:
-        found = list(stale())
-        sys.stderr.write("".join(f"{one}\n" for one in found))
-        return bool(found)
+        differences = list(stale())
+        sys.stderr.write("".join(f"{difference}\n" for difference in differences))
+        return bool(differences)
     for path in PAGES:
         text = path.read_text("utf-8")
         if (fresh := written(text, now)) != text:

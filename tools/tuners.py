@@ -73,16 +73,16 @@ def question(rng: random.Random, trainer: str) -> tuple[SearchCase, tuple[str, .
     own, script = trainer == "torchtune", trainer == "accelerate"
     pure = own or (rng.random() < 0.2 and not script)
     name, optimizers = rng.choice(MODELS), framework(trainer).entry["optimizers"]
-    known = [
-        one
-        for one in optimizers
-        if one in OPTIMIZERS and one != ("adamw" if pure else "adamw-bf16")
+    usable = [
+        optimizer
+        for optimizer in optimizers
+        if optimizer in OPTIMIZERS and optimizer != ("adamw" if pure else "adamw-bf16")
     ]
     rank = rng.choice((8, 16, 64) if script else (0, 8, 16, 64))
     base = rng.choice((None, None, "int8", "nf4", "nf4-double")) if rank else None
     documents = None if script else rng.choice((None, "512:3,2k", "300", "padded,200:3,900"))
     model, targets = presets.model(name), rng.choice(TARGETS)
-    linears = [one for block in model.blocks for one in block.linears(model.hidden)]
+    linears = [linear for block in model.blocks for linear in block.linears(model.hidden)]
     adapters = Adapters(
         rank=max(rank, 1),
         targets=read_targets(targets, linears, field="targets"),
@@ -97,7 +97,7 @@ def question(rng: random.Random, trainer: str) -> tuple[SearchCase, tuple[str, .
         precision=presets.precision(
             "bf16-pure" if pure else rng.choice(("bf16", "bf16", "fp16")), stack=trainer
         ),
-        optimizer=presets.optimizer(known[0] if rng.random() < 0.5 else rng.choice(known)),
+        optimizer=presets.optimizer(usable[0] if rng.random() < 0.5 else rng.choice(usable)),
         adapters=adapters if rank else None,
         documents=None if documents is None else parse_documents(documents, field="documents"),
         task=Task("sft" if script else rng.choice(("sft", "sft", "sft", "dpo", "reward"))),
@@ -156,20 +156,20 @@ def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str
     """What of a question or of its price is lost on the way through the words; empty where
     nothing is.
     """
-    found = read(
+    reading = read(
         [*words.get("starter", ()), *program_of(trainer), *words["arguments"]], words["files"].get
     )
-    said, told = (
-        found.strategy(int(strategy.gpus), layers=int(problem.workload.model.layers)),
-        found.tuning,
+    layout, tuning = (
+        reading.strategy(int(strategy.gpus), layers=int(problem.workload.model.layers)),
+        reading.tuning,
     )
-    if told is None:
+    if tuning is None:
         return "the fine-tuning"
     wanted = tuning_of(trainer, settings_of(strategy, problem), released=(False, True))
     lost = [
-        f"{name}: {getattr(wanted, name)} as {getattr(told, name)}"
+        f"{name}: {getattr(wanted, name)} as {getattr(tuning, name)}"
         for name in FineTuning.__dataclass_fields__
-        if getattr(wanted, name) != getattr(told, name)
+        if getattr(wanted, name) != getattr(tuning, name)
         # torchtune has full sequences of packed documents alone, and pairs are padded everywhere.
         and not (
             name == "documents"
@@ -177,40 +177,45 @@ def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str
             and (trainer == "torchtune" or wanted.task in PAIRED)
         )
     ]
-    if price(problem, strategy) != price(read_case(problem, found, said), said):
-        lost.append(f"price of {format_strategy(strategy)} as {format_strategy(said)}")
+    if price(problem, strategy) != price(read_case(problem, reading, layout), layout):
+        lost.append(f"price of {format_strategy(strategy)} as {format_strategy(layout)}")
     return "; ".join(lost)
 
 
-def read_case(problem: SearchCase, found: Reading, layout: Strategy) -> SearchCase:
+def read_case(problem: SearchCase, reading: Reading, layout: Strategy) -> SearchCase:
     """The question as a launch says it; of lengths of documents a launch says only that there
     are some.
     """
-    told, given = found.tuning, problem.workload.training
-    assert told is not None
+    tuning, given = reading.tuning, problem.workload.training
+    assert tuning is not None
     adapters = Adapters(
-        rank=max(told.rank, 1), targets=told.targets, alpha=told.alpha, dropout=told.dropout,
-        magnitudes=told.magnitudes, base=presets.base(told.base) if told.base else None,
+        rank=max(tuning.rank, 1), targets=tuning.targets, alpha=tuning.alpha,
+        dropout=tuning.dropout,
+        magnitudes=tuning.magnitudes, base=presets.base(tuning.base) if tuning.base else None,
     )  # fmt: skip
     training = replace(
         given,
-        sequence=found.sequence or given.sequence,  # a script of people's own says none
-        global_batch=(found.rounds or 0) * int(layout.mbs * layout.dp),
-        precision=presets.precision(str(found.precision), stack=found.trainer),
-        optimizer=presets.optimizer(told.optimizer),
-        adapters=adapters if told.rank else None,
-        documents=given.documents if told.documents else None,  # also where it is none
-        task=Task(told.task),
-        loss=Loss(told.loss),
-        released=told.released,
+        sequence=reading.sequence or given.sequence,  # a script of people's own says none
+        global_batch=(reading.rounds or 0) * int(layout.mbs * layout.dp),
+        precision=presets.precision(str(reading.precision), stack=reading.trainer),
+        optimizer=presets.optimizer(tuning.optimizer),
+        adapters=adapters if tuning.rank else None,
+        documents=given.documents if tuning.documents else None,  # also where it is none
+        task=Task(tuning.task),
+        loss=Loss(tuning.loss),
+        released=tuning.released,
     )
     return replace(problem, workload=replace(problem.workload, training=training))
 
 
 def price(problem: SearchCase, strategy: Strategy) -> tuple[float, float, float]:
     """Time and memory of a question, without rounding."""
-    found = estimate(problem.workload, replace(problem.cluster, gpus=strategy.gpus), strategy)
-    return float(found.step_time), float(found.footprint.peak), float(found.footprint.host)
+    estimated = estimate(problem.workload, replace(problem.cluster, gpus=strategy.gpus), strategy)
+    return (
+        float(estimated.step_time),
+        float(estimated.footprint.peak),
+        float(estimated.footprint.host),
+    )
 
 
 def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
@@ -218,13 +223,15 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
     cases = [
         (problem, strategy, words) for problem, strategy, words in drawn(trainer, number, seed)
     ]
-    head, said = verdicts(TUNERS[trainer], [case(*one) for one in cases])
+    head, texts = verdicts(TUNERS[trainer], [case(*case_drawn) for case_drawn in cases])
     return {
         **head,
         "asked": number,
-        "refused": dict(Counter(text for text in said if text is not None)),
-        "lost": dict(Counter(text for one in cases if (text := again(trainer, *one)))),
-        "methods": dict(Counter(method_of(one[0]) for one in cases)),
+        "refused": dict(Counter(text for text in texts if text is not None)),
+        "lost": dict(
+            Counter(text for case_drawn in cases if (text := again(trainer, *case_drawn)))
+        ),
+        "methods": dict(Counter(method_of(case_drawn[0]) for case_drawn in cases)),
         "keys": sorted({key for _, _, words in cases for key in keys_of(words)}),
     }
 
@@ -256,11 +263,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for trainer in arguments.trainer:
-        found = asked(trainer, arguments.n, arguments.seed)
-        print(json.dumps({trainer: found}, indent=1), flush=True)
+        answers = asked(trainer, arguments.n, arguments.seed)
+        print(json.dumps({trainer: answers}, indent=1), flush=True)
         if arguments.n >= QUESTIONS:
             record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-            record[trainer] = found
+            record[trainer] = answers
             RECORD.write_text(f"{json.dumps(record, indent=1, sort_keys=True)}\n", encoding="utf-8")
 
 

@@ -26,22 +26,22 @@ def verdicts(script: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], 
     """What was asked, by version and hash, and what a validator says of each launch: check_TRAINER
     what stands against it.
     """
-    head: dict[str, Any] = next(_said(script, []))
+    head: dict[str, Any] = next(_answers(script, []))
     kept = HOME / "verdicts" / f"{script.removeprefix('check_')}.jsonl"
     kept.parent.mkdir(exist_ok=True)
-    known: dict[str, Any] = {}
+    verdicts_kept: dict[str, Any] = {}
     for line in kept.read_text(encoding="utf-8").splitlines() if kept.exists() else ():
         with suppress(ValueError):  # a line that was cut off
-            known |= json.loads(line)
-    keys = [digest([head, one]) for one in cases]
-    missing = {key: one for key, one in zip(keys, cases, strict=True) if key not in known}
+            verdicts_kept |= json.loads(line)
+    keys = [digest([head, case]) for case in cases]
+    missing = {key: case for key, case in zip(keys, cases, strict=True) if key not in verdicts_kept}
     with kept.open("a", encoding="utf-8") as out:
 
         def ask(share: list[str]) -> None:
-            answers = _said(script, [missing[key] for key in share])
+            answers = _answers(script, [missing[key] for key in share])
             next(answers)
             for key, verdict in zip(share, answers, strict=True):
-                known[key] = verdict
+                verdicts_kept[key] = verdict
                 print(json.dumps({key: verdict}), file=out, flush=True)
 
         with ThreadPoolExecutor(cpus()) as pool:
@@ -50,10 +50,10 @@ def verdicts(script: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], 
                     ask, (list(missing)[at :: cpus()] for at in range(min(cpus(), len(missing))))
                 )
             )
-    return head, [known[key] for key in keys]
+    return head, [verdicts_kept[key] for key in keys]
 
 
-def _said(script: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
+def _answers(script: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
     """What a validator writes: first what it is, then one answer a launch."""
     with subprocess.Popen(
         [str(HOME / "bin" / "python"), str(VALIDATORS / f"{script}.py")],
@@ -63,15 +63,15 @@ def _said(script: str, cases: list[dict[str, Any]]) -> Iterator[Any]:
         assert process.stdin is not None
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())
-        for one in cases:
-            print(json.dumps(one), file=process.stdin, flush=True)
+        for case in cases:
+            print(json.dumps(case), file=process.stdin, flush=True)
             yield json.loads(process.stdout.readline())
         process.stdin.close()
 
 
-def digest(said: list[Mapping[str, Any]]) -> str:
+def digest(values: list[Mapping[str, Any]]) -> str:
     """A short hash of texts."""
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def cpus() -> int:

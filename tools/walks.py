@@ -98,11 +98,11 @@ class Walk:
                 self._annotated(str(made.__annotations__.get("return", "")), frame.f_globals)
                 return
 
-    def _annotated(self, told: str, names: dict[str, Any]) -> None:
+    def _annotated(self, annotation: str, names: dict[str, Any]) -> None:
         """Count an annotation that stands for a record."""
-        if ANONYMOUS.match(told):
-            self.kinds.add(told)
-        for word in re.findall(r"\w+", told):
+        if ANONYMOUS.match(annotation):
+            self.kinds.add(annotation)
+        for word in re.findall(r"\w+", annotation):
             if typing.is_typeddict(names.get(word)):
                 self.kinds.add(f"{names[word].__module__}.{word}")
 
@@ -224,11 +224,14 @@ STAGES = {
 
 def by_stage(kinds: set[str]) -> dict[str, list[str]]:
     """Kinds of records by stage."""
-    found: dict[str, list[str]] = {"things of the domain": [], **{name: [] for name in STAGES}}
+    kinds_by_stage: dict[str, list[str]] = {
+        "things of the domain": [],
+        **{name: [] for name in STAGES},
+    }
     for kind in sorted(kinds):
         stages = (name for name, form in STAGES.items() if form.match(kind))
-        found[next(stages, "things of the domain")].append(kind)
-    return found
+        kinds_by_stage[next(stages, "things of the domain")].append(kind)
+    return kinds_by_stage
 
 
 def run(words: list[str]) -> None:

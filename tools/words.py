@@ -194,19 +194,19 @@ class Sources:
         """What an annotation says that a name holds: `number`, stems of records, or the name's
         own noun.
         """
-        found: set[str] = set()
+        meanings: set[str] = set()
         for node in named_in(annotation):
             home, name = self.home(path, node.id)
             if name in (NUMBERS if home else OUTSIDE_NUMBERS):
-                found.add("number")
+                meanings.add("number")
             elif name in self.classes.get(home, {}):
                 if name not in ANY_FORM and is_record(self.classes[home][name]):
                     family = self.family(home, name)
                     is_noun = noun in {last_noun(name), last_noun(family)}
-                    found.add(noun if is_noun else family)
+                    meanings.add(noun if is_noun else family)
             elif name in self.aliases.get(home, {}):
-                found |= self.meanings(home, self.aliases[home][name], noun)
-        return found
+                meanings |= self.meanings(home, self.aliases[home][name], noun)
+        return meanings
 
     def family(self, path: str, name: str) -> str:
         """The first record that a class extends, without its form."""
@@ -303,8 +303,8 @@ class Names:
 
     def unit(self, name: str, text: str, place: str) -> None:
         """Note the unit at the end of a docstring."""
-        if (found := UNIT.search(text)) and name not in RANGE_ENDS | GENERIC:
-            self.units[name][found[1]].append(place)
+        if (match := UNIT.search(text)) and name not in RANGE_ENDS | GENERIC:
+            self.units[name][match[1]].append(place)
 
     def thing(self, name: str, annotation: ast.expr | None, place: str, sources: Sources) -> None:
         """Note what an annotation says."""
@@ -396,15 +396,15 @@ def main(folders: list[str]) -> int:
         "names that hold several things": names.things,
     }
     for title, places in titles.items():
-        found = {
+        ambiguous = {
             name: meant
             for name, meant in several(places).items()
             if not folders
             or any(place.startswith(tuple(folders)) for where in meant.values() for place in where)
         }
-        count += len(found)
-        print(f"{title}: {len(found)}")
-        for name, meant in found.items():
+        count += len(ambiguous)
+        print(f"{title}: {len(ambiguous)}")
+        for name, meant in ambiguous.items():
             print(
                 f"  {name}: "
                 + "; ".join(

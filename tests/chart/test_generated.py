@@ -8,7 +8,7 @@ import re
 import subprocess
 
 import pytest
-from helm import ROOT, documents, one, plain, template
+from helm import ROOT, documents, plain, single, template
 from mofa_local import binaries
 from ruamel.yaml import YAML
 
@@ -84,7 +84,7 @@ def test_the_base_is_the_definitions_and_the_manifests(built):
 
 
 def arguments(objects):
-    deployment = one(objects, "Deployment")
+    deployment = single(objects, "Deployment")
     return deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
@@ -93,14 +93,14 @@ def test_an_overlay_says_what_it_is_for_and_the_fence_stays_around_the_account(b
     assert (
         (KUSTOMIZE / "overlays" / name / "kustomization.yaml").read_text("utf-8").startswith("# ")
     )
-    account = one(built[name], "ServiceAccount")["metadata"]
-    fence = one(built[name], "ValidatingAdmissionPolicy", "mofa-advisor-fence")
+    account = single(built[name], "ServiceAccount")["metadata"]
+    fence = single(built[name], "ValidatingAdmissionPolicy", "mofa-advisor-fence")
     (condition,) = fence["spec"]["matchConditions"]
     assert (
         f'"system:serviceaccount:{account["namespace"]}:{account["name"]}"'
         in condition["expression"]
     )
-    space = one(built[name], "Namespace")["metadata"]
+    space = single(built[name], "Namespace")["metadata"]
     assert space["name"] == account["namespace"]
     assert space["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
@@ -119,7 +119,7 @@ def test_what_the_overlays_change(built):
         body["kind"]: body for body in built["prometheus-operator"] if body not in built["base"]
     }
     assert set(monitored) == {"ServiceMonitor", "PrometheusRule"}
-    port = one(built["base"], "Service")["spec"]["ports"][0]["name"]
+    port = single(built["base"], "Service")["spec"]["ports"][0]["name"]
     assert monitored["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == port
 
 
@@ -136,14 +136,14 @@ def test_the_namespaced_overlay_has_the_roles_of_the_namespaced_release(built):
             for objects in (built["namespaced"], release)
         )
         assert mine == theirs != []
-    role = one(built["namespaced"], "ClusterRole", "mofa-advisor")
-    assert role["rules"] == one(release, "ClusterRole", name)["rules"]
+    role = single(built["namespaced"], "ClusterRole", "mofa-advisor")
+    assert role["rules"] == single(release, "ClusterRole", name)["rules"]
 
 
 def test_the_kind_demo_is_values_that_the_chart_takes():
     values = YAML(typ="safe").load(ROOT / "deploy" / "kind" / "values.yaml")
     objects = template(values, "--api-versions=mofa.dev/v1alpha1")
-    assert one(objects, "Deployment", "mofa-advisor")
+    assert single(objects, "Deployment", "mofa-advisor")
     profile, *jobs = read(ROOT / "deploy" / "kind" / "samples.yaml")
     assert {job["spec"]["cluster"]["profile"] for job in jobs} == {profile["metadata"]["name"]}
     script = ROOT / "deploy" / "kind" / "up.sh"

@@ -8,7 +8,7 @@ import sys
 
 import helm
 import pytest
-from helm import CHART, ROOT, documents, one
+from helm import CHART, ROOT, documents, single
 
 from mofa_model import VERSION
 
@@ -41,7 +41,9 @@ def test_the_image_of_a_release_is_set_once(tmp_path):
     found = documents(rendered)
     assert set(re.findall(r"image: (\S+)", rendered)) == {f"{IMAGE}@{DIGEST}"}
     rules = [
-        rule for group in one(found, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]
+        rule
+        for group in single(found, "PrometheusRule")["spec"]["groups"]
+        for rule in group["rules"]
     ]
     links = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule}
     assert links

@@ -9,7 +9,7 @@ import tomllib
 
 import helm
 import pytest
-from helm import CHART, SETS, documents, one, template, text
+from helm import CHART, SETS, documents, single, template, text
 
 from mofa_model.cli import main
 from mofa_model.kinds import KINDS
@@ -26,7 +26,7 @@ def rendered():
 
 
 def container(objects):
-    (found,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (found,) = single(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     return found
 
 
@@ -96,7 +96,7 @@ def test_by_default_the_chart_asks_for_what_the_operator_does_by_itself_within_t
 
 
 def test_a_chart_without_the_fence_does_not_ask_for_its_proof():
-    deployment = one(template({"admissionPolicy": {"enabled": False}}), "Deployment")
+    deployment = single(template({"admissionPolicy": {"enabled": False}}), "Deployment")
     assert "--fence" not in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
@@ -133,13 +133,13 @@ def test_scrapers_are_asked_who_they_are(rendered):
     )["rules"]
     asked = {one["resources"][0] for one in rules if one["verbs"] == ["create"]}
     assert {"tokenreviews", "subjectaccessreviews"} <= asked
-    assert one(found, "ClusterRole", "mofa-advisor-metrics")["rules"] == [
+    assert single(found, "ClusterRole", "mofa-advisor-metrics")["rules"] == [
         {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     ]
-    assert one(found, "ServiceMonitor")["spec"]["endpoints"][0]["bearerTokenFile"].endswith(
+    assert single(found, "ServiceMonitor")["spec"]["endpoints"][0]["bearerTokenFile"].endswith(
         "/token"
     )
-    policy = one(found, "NetworkPolicy")["spec"]
+    policy = single(found, "NetworkPolicy")["spec"]
     there = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     assert there in policy["ingress"][0]["from"]
     assert [there] in [rule.get("to") for rule in policy["egress"]]
@@ -151,7 +151,7 @@ def test_scrapers_are_asked_who_they_are(rendered):
 
 def test_a_house_has_its_habits(rendered):
     found = documents(rendered["another house's habits"])
-    deployment = one(found, "Deployment")["spec"]
+    deployment = single(found, "Deployment")["spec"]
     pod = deployment["template"]["spec"]
     assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}}
     assert (pod["runtimeClassName"], pod["dnsPolicy"]) == ("gvisor", "Default")
@@ -159,7 +159,7 @@ def test_a_house_has_its_habits(rendered):
     assert container(found)["image"].startswith("registry.example.org:5000/mofa-advisor:")
     assert container(found)["readinessProbe"]["failureThreshold"] == 6
     assert container(found)["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
-    assert one(found, "ConfigMap", "more")["data"] == {"a": "b"}
+    assert single(found, "ConfigMap", "more")["data"] == {"a": "b"}
 
 
 def test_kinds_and_flavours_of_the_chart_are_those_of_the_operator():
@@ -168,7 +168,7 @@ def test_kinds_and_flavours_of_the_chart_are_those_of_the_operator():
         kind.setting for kind in KINDS
     ]
     assert schema["prometheus"]["properties"]["flavour"]["enum"] == [one.value for one in Flavour]
-    role = one(
+    role = single(
         template({"rbac": {"kinds": [kind.setting for kind in KINDS]}}),
         "ClusterRole",
         "mofa-advisor",
@@ -179,7 +179,7 @@ def test_kinds_and_flavours_of_the_chart_are_those_of_the_operator():
 
 def test_files_that_arguments_name_are_mounted(rendered):
     for name in ("a token and an authority", "user and password, unchecked"):
-        deployment = one(documents(rendered[name]), "Deployment")
+        deployment = single(documents(rendered[name]), "Deployment")
         pod = deployment["spec"]["template"]["spec"]
         mounts = {one["name"]: one for one in pod["containers"][0]["volumeMounts"]}
         volumes = {one["name"]: one for one in pod["volumes"]}
@@ -196,12 +196,12 @@ def test_files_that_arguments_name_are_mounted(rendered):
 
 def test_selectors_find_the_operators_pod_and_not_that_of_the_test(rendered):
     objects = documents(rendered["page behind a network policy"])
-    tested = one(objects, "Pod")["metadata"]["labels"]
-    pod = one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
-    policy = one(objects, "NetworkPolicy")["spec"]
+    tested = single(objects, "Pod")["metadata"]["labels"]
+    pod = single(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    policy = single(objects, "NetworkPolicy")["spec"]
     for selector in (
-        one(objects, "Service")["spec"]["selector"],
-        one(objects, "Deployment")["spec"]["selector"]["matchLabels"],
+        single(objects, "Service")["spec"]["selector"],
+        single(objects, "Deployment")["spec"]["selector"]["matchLabels"],
         policy["podSelector"]["matchLabels"],
     ):
         assert selector == SELECTOR
@@ -224,25 +224,25 @@ def test_probes_and_services_name_ports_that_the_operator_opens(rendered):
 
 
 def test_one_operator_writes_at_a_time(rendered):
-    assert one(documents(rendered["default"]), "Deployment")["spec"]["strategy"] == {
+    assert single(documents(rendered["default"]), "Deployment")["spec"]["strategy"] == {
         "type": "Recreate"
     }
     pair = documents(rendered["highly available"])
-    assert one(pair, "Deployment")["spec"]["strategy"] == {"type": "RollingUpdate"}
+    assert single(pair, "Deployment")["spec"]["strategy"] == {"type": "RollingUpdate"}
     assert "--lease-enabled" in container(pair)["args"]
-    (spread,) = one(pair, "Deployment")["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    (spread,) = single(pair, "Deployment")["spec"]["template"]["spec"]["topologySpreadConstraints"]
     assert spread["topologyKey"] == "kubernetes.io/hostname"
-    assert one(pair, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert single(pair, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
 @pytest.mark.parametrize("name", ["highly available", "pinned, with everything extra"])
 def test_the_lease_is_the_accounts_own_as_the_fence_wants_it(name):
     values, options = SETS[name]
     objects = template(values | {"leaderElection": {"enabled": True}}, *options, namespace="ml")
-    account = one(objects, "ServiceAccount")["metadata"]["name"]
+    account = single(objects, "ServiceAccount")["metadata"]["name"]
     assert f"--lease-name={account}" in container(objects)["args"]
     assert "--lease-namespace=ml" in container(objects)["args"]
-    (held,) = (rule for rule in one(objects, "Role")["rules"] if "resourceNames" in rule)
+    (held,) = (rule for rule in single(objects, "Role")["rules"] if "resourceNames" in rule)
     assert held["resourceNames"] == [account]
     fence = next(one for one in objects if one["metadata"]["name"].endswith("-fence"))
     (condition,) = fence["spec"]["matchConditions"]
@@ -272,7 +272,7 @@ def test_releases_that_watch_namespaces_can_be_many_and_one_that_watches_all_is_
 def test_without_apply_no_change_of_a_spec_is_admitted(rendered):
     def fence(name):
         return json.dumps(
-            one(documents(rendered[name]), "ValidatingAdmissionPolicy", "mofa-advisor-fence")[
+            single(documents(rendered[name]), "ValidatingAdmissionPolicy", "mofa-advisor-fence")[
                 "spec"
             ]
         )
@@ -321,7 +321,7 @@ def test_roles_in_namespaces_allow_what_the_cluster_role_allows_otherwise(render
 
 
 def test_only_the_kinds_that_are_named_can_be_read(rendered):
-    role = one(documents(rendered["JobSets only, never started"]), "ClusterRole", "mofa-advisor")
+    role = single(documents(rendered["JobSets only, never started"]), "ClusterRole", "mofa-advisor")
     groups = {group for rule in role["rules"] for group in rule["apiGroups"]}
     assert groups == {
         "mofa.dev",
@@ -336,7 +336,7 @@ def test_what_a_cluster_does_not_know_is_left_out():
         kinds = {body["apiVersion"] for body in template(SETS[name][0])}
         assert not {"monitoring.coreos.com/v1", "mofa.dev/v1alpha1"} & kinds
     rendered = template(SETS["profiles and policies"][0] | {"crds": {"enabled": False}})
-    assert one(rendered, "ClusterProfile", "east")  # somebody else brings the definitions
+    assert single(rendered, "ClusterProfile", "east")  # somebody else brings the definitions
 
 
 def test_definitions_are_those_of_the_crds_folder_and_stay():
@@ -359,7 +359,7 @@ def test_definitions_are_those_of_the_crds_folder_and_stay():
 
 def test_a_runbook_url_is_the_operator_s_own_until_somebody_says_where_runbooks_are_read():
     def alerts(**value):
-        rule = one(
+        rule = single(
             template({"prometheusRule": {"enabled": True, **value}}, *helm.MONITORED),
             "PrometheusRule",
         )
@@ -385,7 +385,7 @@ def test_rules_and_dashboards_are_those_of_the_deploy_folder(rendered):
     (source,) = documents(
         (helm.ROOT / "deploy" / "rules" / "prometheusrule.yaml").read_text("utf-8")
     )
-    assert one(objects, "PrometheusRule")["spec"] == source["spec"]
+    assert single(objects, "PrometheusRule")["spec"] == source["spec"]
     shown = {}
     for body in objects:
         if body["kind"] == "ConfigMap":

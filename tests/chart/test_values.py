@@ -5,7 +5,7 @@ import re
 
 import helm
 import pytest
-from helm import CHART, Refused, one, template
+from helm import CHART, Refused, single, template
 from ruamel.yaml import YAML
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text("utf-8"))
@@ -87,7 +87,7 @@ def test_a_chart_above_may_hand_down_its_values():
         }
     }
     values["imagePullSecrets"] = [{"name": "own"}]
-    pod = one(template(values), "Deployment")["spec"]["template"]["spec"]
+    pod = single(template(values), "Deployment")["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"].startswith("example.org/mofa-advisor:")
     assert pod["imagePullSecrets"] == [{"name": "own"}, {"name": "all"}]
 

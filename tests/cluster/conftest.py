@@ -38,9 +38,9 @@ class Binaries:
         self._capture = config.pluginmanager.getplugin("capturemanager")
 
     def path(self, name):
-        found = tools.find(name)
-        if found is not None:
-            return found
+        path = tools.find(name)
+        if path is not None:
+            return path
         with (
             self._capture.global_and_fixture_disabled()
             if self._capture

@@ -7,7 +7,7 @@ import json
 import helm
 import pytest
 from advisor import Advisor, condition, ours, until
-from helm import CHART, ROOT, SETS, monitoring, one, template
+from helm import CHART, ROOT, SETS, monitoring, single, template
 from mofa_local import nodes
 from mofa_local.cluster import KubectlFailed
 from printed import refused
@@ -59,8 +59,8 @@ def accepted(cluster, objects):
 
 def pod(objects):
     """A Pod as the Deployment would make it."""
-    made = one(objects, "Deployment")["spec"]["template"]
-    namespace = one(objects, "Deployment")["metadata"]["namespace"]
+    made = single(objects, "Deployment")["spec"]["template"]
+    namespace = single(objects, "Deployment")["metadata"]["namespace"]
     metadata = made["metadata"] | {"name": "of-the-deployment", "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made["spec"]}
 
@@ -83,10 +83,10 @@ def test_the_test_would_see_what_it_looks_for(cluster, home):
     objects = template({"securityContext": {"allowPrivilegeEscalation": True}}, namespace=home)
     with pytest.raises(KubectlFailed, match="violates PodSecurity"):
         accepted(cluster, [pod(objects)])
-    service = one(objects, "Service")
+    service = single(objects, "Service")
     with pytest.raises(KubectlFailed, match=r'unknown field "spec\.prots"'):
         accepted(cluster, [service | {"spec": service["spec"] | {"prots": []}}])
-    monitor = one(
+    monitor = single(
         template({"serviceMonitor": {"enabled": True}}, *helm.MONITORED, namespace=home),
         "ServiceMonitor",
     )
@@ -206,7 +206,9 @@ def test_roles_in_namespaces_are_enough_for_an_operator_that_watches_them(
     )
     kubeconfig = cluster.identity("some", service_account="chart-some/mofa-advisor")
     advisor = Advisor(cluster, processes, "some", kubeconfig=kubeconfig)
-    _, *arguments = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    _, *arguments = single(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ]
     advisor.start(*arguments)
     try:
         labels = {"example.org/pool": namespace}

@@ -19,7 +19,7 @@ from mofa_local.processes import Processes
 from mofa_local.prometheus import Prometheus as Server
 from mofa_local.prometheus import backfill
 
-from mofa_lab.validate.account import scored, told, true_account
+from mofa_lab.validate.account import reported_days, scored, true_account
 from mofa_model.cli import main
 from mofa_model.manifest.cluster_profile import IncidentRules
 from mofa_operator.fleet.series import WANTED
@@ -111,7 +111,9 @@ def test_accounts_close_and_what_was_kept_is_right_to_a_hundredth(tmp_path, caps
     for scenario in SCENARIOS:
         _, found = found_in(scenario, tmp_path, capsys)
         truth = true_account(FOLDER / "histories.py", scenario)
-        rows += scored(scenario.stem, truth, told(json.loads(Path(found).read_text("utf-8"))))
+        rows += scored(
+            scenario.stem, truth, reported_days(json.loads(Path(found).read_text("utf-8")))
+        )
     assert all(abs(row.off) <= 0.01 for row in rows if row.what == "capacity"), rows
     kept = [abs(row.off) for row in rows if row.what == "kept"]
     assert (median(kept) <= 0.01, max(kept) <= 0.04) == (True, True), kept

@@ -179,7 +179,7 @@ def site(whole_site):
 
 
 def test_the_script_of_kind_makes_a_cluster_in_which_a_job_is_advised(kind):
-    assert kind.told == [
+    assert kind.commands == [
         "kind get clusters",
         "kind create cluster --config deploy/kind/demo.yaml --wait 180s",
         "docker build --file operator/Dockerfile --tag mofa-advisor:kind .",
@@ -187,7 +187,7 @@ def test_the_script_of_kind_makes_a_cluster_in_which_a_job_is_advised(kind):
     ]
     job = read(kind.plane, "trainingjobs", "default", "llama3-8b")
     assert holds(job, "Ready")
-    assert "llama3-8b" in kind.said
+    assert "llama3-8b" in kind.output
     states = read(kind.plane, "deployments", "kube-system", "kube-state-metrics")
     (allowed,) = states["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "jobset.sigs.k8s.io/restart-attempt" in allowed
@@ -286,7 +286,7 @@ def test_a_queue_admits_jobs_with_our_words_on_their_pods(site):
         site.cluster.apply(body)
         pods = site.running(place, name, 2)
         told = site.advised(kind, place, name)
-        found = site.said(place, name, "Ready")
+        found = site.event_of_start(place, name, "Ready")
         assert told["strategy"] in found["message"]
         for pod in pods:
             written = ours(pod)
@@ -358,7 +358,7 @@ IMPOSSIBLE = {"tp": {"values": [8]}, "pp": {"values": [3]}}
 def test_the_fence_lets_nothing_be_said_of_a_workload_but_by_a_check_that_waits(site, kind):
     place = site.place("fence")
     site.cluster.apply(job_set(place, "told", 1, queue="team"))
-    site.said(place, "told", "Ready")
+    site.event_of_start(place, "told", "Ready")
     name = workload(site.cluster, place, "told")["metadata"]["name"]
     entry = {
         "name": CHECK,
@@ -404,7 +404,7 @@ def test_a_part_is_admitted_with_advice_for_its_size(site):
     site.cluster.apply(batch(place, "part", 4, **{LEAST: "1"}))
     pods = site.running(place, "part", 2)
     assert site.read("job", place, "part")["spec"]["parallelism"] == 2
-    found = site.said(place, "part", "Ready")
+    found = site.event_of_start(place, "part", "Ready")
     after = until(lambda: json.loads(ours(site.read("job", place, "part"))["recommendation"])["nodes"] == 2 and ours(site.read("job", place, "part")))  # fmt: skip
     assert {ours(pod)["strategy"] for pod in pods} == {after["strategy"]}
     assert after["strategy"] in found["message"]

@@ -174,6 +174,6 @@ def test_every_word_is_said_by_some_code():
 
 def test_a_name_that_the_source_does_not_explain_is_refused(reference):
     with pytest.raises(reference.Missing, match=r"say what b of \[annotations\]"):
-        reference.told({"a": 1}, ["a", "b"], "annotations")
+        reference.explained({"a": 1}, ["a", "b"], "annotations")
     with pytest.raises(reference.Missing, match="names c, which the code does not have"):
-        reference.told({"a": 1, "c": 1}, ["a"], "annotations")
+        reference.explained({"a": 1, "c": 1}, ["a"], "annotations")

@@ -22,7 +22,7 @@ def test_every_output_that_a_page_shows_of_our_commands_is_printed_now_and_live_
     transcripts = importlib.import_module("transcripts")
     shown = [one for page in transcripts.PAGES for one in transcripts.of_page(page)]
     assert sum(one.at_the_desk for one in shown) >= 2
-    assert sum(transcripts.JOB_ROW in one.said for one in shown) >= 4
+    assert sum(transcripts.JOB_ROW in one.output for one in shown) >= 4
     assert "\n".join(transcripts.stale()) == "", "run `make transcripts`"
 
 

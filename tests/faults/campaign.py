@@ -183,23 +183,23 @@ def play(
 
 def _reach(cluster: Any, wanted: State, bound: float, where: str) -> State:
     start = time.monotonic()
-    while (found := persist(lambda: scenario.state(cluster))) != wanted:
+    while (state := persist(lambda: scenario.state(cluster))) != wanted:
         if is_late(start, bound):
             waited = time.monotonic() - start
             raise AssertionError(
-                f"{where}, after {waited:.0f} s:\n{scenario.difference(found, wanted)}"
+                f"{where}, after {waited:.0f} s:\n{scenario.difference(state, wanted)}"
             )
         time.sleep(0.25)
-    return found
+    return state
 
 
 def _events(cluster: Any, wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
     """Events follow the writes, and wait longer than these while the API server is away."""
     start = time.monotonic()
     time.sleep(QUIET)
-    while not (found := scenario.events(cluster)) >= wanted and not is_late(start, PATIENCE):
+    while not (events := scenario.events(cluster)) >= wanted and not is_late(start, PATIENCE):
         time.sleep(0.5)
-    return found
+    return events
 
 
 def _rest(cluster: Any) -> None:
@@ -223,8 +223,8 @@ def _accepted(cluster: Any) -> list[audit.Event]:
     return audit.writes(cluster.audit(), user=USER)
 
 
-def _per_object(found: list[audit.Event]) -> Counter[str]:
-    counted = audit.per_object(found)
+def _per_object(writes: list[audit.Event]) -> Counter[str]:
+    counted = audit.per_object(writes)
     return Counter(
         {
             name: count

@@ -54,8 +54,10 @@ class Liar(Loopback):
         async def truth() -> dict[str, Any]:
             if self._session is None:
                 self._session = aiohttp.ClientSession()
-            async with self._session.post(self._upstream + request.path, data=dict(form)) as found:
-                answer: dict[str, Any] = await found.json(content_type=None)
+            async with self._session.post(
+                self._upstream + request.path, data=dict(form)
+            ) as response:
+                answer: dict[str, Any] = await response.json(content_type=None)
                 return answer
 
         return await self.lie(request, truth) if self.lie else web.json_response(await truth())
@@ -83,11 +85,11 @@ def values(change: Callable[[int, str], str]) -> Lie:
 
     async def lie(_: web.Request, truth: Truth) -> web.StreamResponse:
         answer = await truth()
-        for number, one in enumerate(answer["data"]["result"]):
-            if isinstance(one, dict) and "value" in one:
-                one["value"][1] = change(number, one["value"][1])
-            elif isinstance(one, dict):
-                one["values"] = [[at, change(number, value)] for at, value in one["values"]]
+        for number, series in enumerate(answer["data"]["result"]):
+            if isinstance(series, dict) and "value" in series:
+                series["value"][1] = change(number, series["value"][1])
+            elif isinstance(series, dict):
+                series["values"] = [[at, change(number, value)] for at, value in series["values"]]
         return web.json_response(answer)
 
     return lie

@@ -104,8 +104,8 @@ class Proxy(Loopback):
         self.call(self._cut())
 
     async def _cut(self) -> None:
-        for found in self._answers:
-            found.close()  # the session's end leaves those waiting that read from it
+        for response in self._answers:
+            response.close()  # the session's end leaves those waiting that read from it
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -118,10 +118,10 @@ class Proxy(Loopback):
     async def through(self, asked: Asked, lines: Lines | None = None) -> web.StreamResponse:
         """Pass a request on; of a watch, line by line through `lines`."""
         try:
-            async with self._ask(asked) as found:
-                if asked.is_watch and found.status == 200:
-                    return await _stream(asked, found, lines)
-                return _copied(found, await found.read())
+            async with self._ask(asked) as response:
+                if asked.is_watch and response.status == 200:
+                    return await _stream(asked, response, lines)
+                return _copied(response, await response.read())
         except (aiohttp.ClientError, OSError):
             return await hang_up(asked.request)
 
@@ -143,30 +143,30 @@ class Proxy(Loopback):
                 if name.lower() not in HOP
             },
             skip_auto_headers=("Accept-Encoding",),
-        ) as found:
-            self._answers.add(found)
+        ) as response:
+            self._answers.add(response)
             try:
-                yield found
+                yield response
             finally:
-                self._answers.discard(found)
+                self._answers.discard(response)
 
     def __exit__(self, *how: object) -> None:
         self.cut()
         super().__exit__(*how)
 
 
-def _copied(found: aiohttp.ClientResponse, body: bytes) -> web.Response:
-    headers = {name: value for name, value in found.headers.items() if name.lower() not in HOP}
-    return web.Response(status=found.status, body=body, headers=headers)
+def _copied(response: aiohttp.ClientResponse, body: bytes) -> web.Response:
+    headers = {name: value for name, value in response.headers.items() if name.lower() not in HOP}
+    return web.Response(status=response.status, body=body, headers=headers)
 
 
 async def _stream(
-    asked: Asked, found: aiohttp.ClientResponse, lines: Lines | None
+    asked: Asked, upstream: aiohttp.ClientResponse, lines: Lines | None
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(asked.request)
     rest = b""
-    async for chunk in found.content.iter_any():
+    async for chunk in upstream.content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             for out in (line,) if lines is None else lines(line):
@@ -287,15 +287,15 @@ class Skewed(Fault):
 
     async def answer(self, asked: Asked, proxy: Proxy) -> web.StreamResponse:
         asked = replace(asked, body=self._moved(asked.body, -self.hours))
-        found = await proxy.through(asked, lambda line: (self._moved(line, self.hours),))
-        if isinstance(found, web.Response) and isinstance(found.body, bytes):
-            found.body = self._moved(found.body, self.hours)
-        return found
+        response = await proxy.through(asked, lambda line: (self._moved(line, self.hours),))
+        if isinstance(response, web.Response) and isinstance(response.body, bytes):
+            response.body = self._moved(response.body, self.hours)
+        return response
 
     @staticmethod
     def _moved(text: bytes, hours: float) -> bytes:
-        def moved(found: re.Match[bytes]) -> bytes:
-            then = datetime.fromisoformat(found[0].decode()) + timedelta(hours=hours)
+        def moved(match: re.Match[bytes]) -> bytes:
+            then = datetime.fromisoformat(match[0].decode()) + timedelta(hours=hours)
             return then.isoformat(timespec="seconds").encode()
 
         return MOMENT.sub(moved, text)

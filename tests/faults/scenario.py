@@ -167,10 +167,10 @@ def _is_outage(error: Exception) -> bool:
 
 def state(cluster: Any) -> State:
     """What stands: of every object our annotations and the status, without times."""
-    found = _items(cluster.kubectl("get", KINDS, "-n", PLACE, "-o", "json"))
+    bodies = _items(cluster.kubectl("get", KINDS, "-n", PLACE, "-o", "json"))
     return {
         f"{body['kind']}/{body['metadata']['name']}": _shown(body)
-        for body in found
+        for body in bodies
         if _is_here(body)
     }
 
@@ -188,17 +188,19 @@ def events(cluster: Any) -> set[tuple[str, str]]:
     """Which Events there are, as (object, reason)."""
     listed = _items(cluster.kubectl("get", "events", "-n", PLACE, "-o", "json"))
     elsewhere = _items(cluster.kubectl("get", "events", "-n", "default", "-o", "json"))
-    listed += (one for one in elsewhere if one["involvedObject"].get("name") == POOL)
-    return {(one["involvedObject"].get("name"), one["reason"]) for one in listed} - EARLY
+    listed += (event for event in elsewhere if event["involvedObject"].get("name") == POOL)
+    return {(event["involvedObject"].get("name"), event["reason"]) for event in listed} - EARLY
 
 
-def difference(found: State, wanted: State) -> str:
+def difference(state: State, wanted: State) -> str:
     """Where two states differ, in short lines."""
-    told = [
-        f"{where}: {str(here)[:120]} where {str(there)[:120]} should stand"
-        for where, here, there in _differences("", found, wanted)
+    lines = [
+        f"{where}: {str(ours)[:120]} where {str(there)[:120]} should stand"
+        for where, ours, there in _differences("", state, wanted)
     ]
-    return "\n".join([*told[:12], *([f"... and {len(told) - 12} more"] if len(told) > 12 else [])])
+    return "\n".join(
+        [*lines[:12], *([f"... and {len(lines) - 12} more"] if len(lines) > 12 else [])]
+    )
 
 
 def _items(text: str) -> list[dict[str, Any]]:
@@ -228,16 +230,16 @@ def _shown(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _timeless(one) for key, one in value.items() if key not in TIMES}
-    return [_timeless(one) for one in value] if isinstance(value, list) else value
+        return {key: _timeless(member) for key, member in value.items() if key not in TIMES}
+    return [_timeless(member) for member in value] if isinstance(value, list) else value
 
 
-def _differences(where: str, found: Any, wanted: Any) -> Iterable[tuple[str, Any, Any]]:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for key in sorted(found.keys() | wanted.keys()):
-            yield from _differences(f"{where}.{key}", found.get(key), wanted.get(key))
-    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        for number, (here, there) in enumerate(zip(found, wanted, strict=True)):
-            yield from _differences(f"{where}[{number}]", here, there)
-    elif found != wanted:
-        yield where, found, wanted
+def _differences(where: str, state: Any, wanted: Any) -> Iterable[tuple[str, Any, Any]]:
+    if isinstance(state, dict) and isinstance(wanted, dict):
+        for key in sorted(state.keys() | wanted.keys()):
+            yield from _differences(f"{where}.{key}", state.get(key), wanted.get(key))
+    elif isinstance(state, list) and isinstance(wanted, list) and len(state) == len(wanted):
+        for number, (ours, there) in enumerate(zip(state, wanted, strict=True)):
+            yield from _differences(f"{where}[{number}]", ours, there)
+    elif state != wanted:
+        yield where, state, wanted

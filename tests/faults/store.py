@@ -43,12 +43,12 @@ def full_at_times(cluster: Any, random: Random) -> Iterator[Full]:
     """The store is full from now on and again and again, for times that are drawn; at the end it
     has room.
     """
-    found, ended = Full(), threading.Event()
+    full, ended = Full(), threading.Event()
 
     def change() -> None:
         while not ended.is_set():
             _alarm(cluster, "ACTIVATE")
-            found.times += 1
+            full.times += 1
             ended.wait(random.uniform(0.5, LONGEST))
             _alarm(cluster, "DEACTIVATE")
             ended.wait(random.uniform(0.5, LONGEST))
@@ -56,7 +56,7 @@ def full_at_times(cluster: Any, random: Random) -> Iterator[Full]:
     thread = threading.Thread(target=change, daemon=True)
     thread.start()
     try:
-        yield found
+        yield full
     finally:
         ended.set()
         thread.join()

@@ -88,6 +88,6 @@ def site(tmp_path_factory):
         made = Site(processes, tmp_path_factory.mktemp("prometheus"))
         made.prometheus.start()
         yield made
-        for one in (made.victim, made.evil, made.state, made.honoured):
-            one.server.shutdown()
-            one.server.server_close()
+        for part in (made.victim, made.evil, made.state, made.honoured):
+            part.server.shutdown()
+            part.server.server_close()

@@ -34,7 +34,7 @@ def holds(cost, meter):
     """Within the bounds; on a machine that is slow just now, by as much as a question that is known
     takes longer.
     """
-    assert cost.outcome in ENDS, cost.told
+    assert cost.outcome in ENDS, cost.explanation
     assert cost.bytes < BYTES
     if cost.seconds >= SECONDS:
         reference = meter(asks(*REFERENCE[0], **REFERENCE[1]))
@@ -112,7 +112,7 @@ def test_the_dearest_questions_that_a_search_for_them_found(meter, at):
 def test_a_realistic_giant_is_answered(meter, question):
     cost = meter(question)
     holds(cost, meter)
-    assert cost.outcome in {"Recommended", "LowConfidence"}, cost.told
+    assert cost.outcome in {"Recommended", "LowConfidence"}, cost.explanation
 
 
 @pytest.mark.soak
@@ -121,8 +121,8 @@ def test_a_realistic_giant_is_answered(meter, question):
 def test_no_preset_is_refused(meter, name, nodes):
     cost = meter(asks({"preset": name}, **nodes))
     holds(cost, meter)
-    assert "more layouts" not in cost.told
-    assert "layouts to look at" not in cost.told
+    assert "more layouts" not in cost.explanation
+    assert "layouts to look at" not in cost.explanation
 
 
 @pytest.mark.soak
@@ -134,7 +134,7 @@ def test_no_example_is_refused(meter):
             if job["kind"] == "TrainingJob":
                 cost = meter({"job": job, "profile": profile, "files": {}})
                 holds(cost, meter)
-                assert cost.outcome in {"Recommended", "LowConfidence"}, cost.told
+                assert cost.outcome in {"Recommended", "LowConfidence"}, cost.explanation
 
 
 FILES = sorted((ROOT / "lab" / "data" / "cases").glob("*.json"))
@@ -159,5 +159,5 @@ def test_no_published_run_is_refused(meter, names):
     }
     for name in names or published:
         cost = Cost(**measured(lambda name=name: answered(published[name])))
-        assert cost.outcome != "InvalidInput", f"{name}: {cost.told}"
+        assert cost.outcome != "InvalidInput", f"{name}: {cost.explanation}"
         holds(cost, meter)

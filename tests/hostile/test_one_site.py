@@ -45,7 +45,7 @@ def attacked(site, tmp_path_factory):
         names = [body["metadata"]["name"] for body, _ in REASONS.values()]
         until(lambda: all(made.ready(name) for name in names), 90.0, "an outcome for each")
         time.sleep(5.0)  # two more looks at what is published
-        made.after = made.told()
+        made.after = made.victims_answer()
         yield made
         made.advisor.stop()
 
@@ -73,7 +73,7 @@ def test_whatever_is_generated_in_one_namespace_changes_nothing_in_the_other(att
     """The same objects as the property over decisions has, put before the real API server; what it
     takes, the operator meets.
     """
-    taken, before = [], attacked.told()
+    taken, before = [], attacked.victims_answer()
 
     @seed(part)
     @GENERATED
@@ -99,7 +99,7 @@ def test_whatever_is_generated_in_one_namespace_changes_nothing_in_the_other(att
     jobs = [name for kind, name in taken if kind == TRAINING_JOB]
     until(lambda: all(attacked.ready(name) for name in jobs), 90.0, "an outcome for each")
     time.sleep(3.0)  # a look at what is published
-    assert attacked.told() == before
+    assert attacked.victims_answer() == before
     for kind, name in taken:
         attacked.cluster.kubectl("delete", kind.resource, name, "-n", EVIL, "--wait=false")
 
@@ -136,7 +136,7 @@ def test_forged_words_on_a_job_are_put_right(attacked):
     )
     assert api is not None
     until(lambda: attacked.read(EVIL, "forger")["status"]["inputsHash"] != "forged", 60.0)
-    assert attacked.told() == attacked.before
+    assert attacked.victims_answer() == attacked.before
 
 
 def test_who_names_the_victims_series_sees_his_own_or_none(attacked):
@@ -163,7 +163,7 @@ def test_lines_that_are_only_held_keep_nobody_waiting(attacked):
             urllib.request.urlopen(attacked.advisor.url + path, timeout=10) as answer,
         ):
             assert SECRET.encode() not in answer.read()
-    assert attacked.told() == attacked.before
+    assert attacked.victims_answer() == attacked.before
 
 
 def test_the_page_runs_nobodys_markup(attacked):

@@ -70,7 +70,7 @@ def besieged(request, site, tmp_path_factory):
             made.advisor.start(*made.flags)
             until(lambda: condition(made.read(VICTIM, "train"), "Ready"), 120.0)
             until(
-                lambda: made.told() == made.before,
+                lambda: made.victims_answer() == made.before,
                 120.0,
                 "the victim is told the same after a restart",
             )
@@ -121,7 +121,7 @@ def hold_out(site, seconds, capsys):
             waits.append(answered(site, f"loud-{number}", 64 * (10 + number)))
             beside.append(twin.result())
             slow.append(slowness())
-            told = site.told()
+            told = site.victims_answer()
             if told != site.before:
                 wrong.append([(a, b) for a, b in zip(told, site.before, strict=True) if a != b])
             time.sleep(min(5.0, seconds / 10))

@@ -162,7 +162,7 @@ def test_a_long_build_counts_its_packages_and_never_goes_back(monkeypatch, capfd
 
 def test_at_a_terminal_one_line_is_drawn_anew(monkeypatch, capfd):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    person = progress.Told()
+    person = progress.ProgressLine()
     for text, part in (("etcd: a long line", 0.25), ("etcd: short", 1.0)):
         person.say(text, part)
     person.end()

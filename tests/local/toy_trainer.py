@@ -12,7 +12,7 @@ from pathlib import Path
 
 def groups(dist, world, sizes):
     """The process groups of each axis that this process is in, the innermost axis first."""
-    mine, stride = {}, 1
+    groups_of_rank, stride = {}, 1
     rank = dist.get_rank()
     for name, size in sizes.items():
         for first in range(world):
@@ -20,9 +20,9 @@ def groups(dist, world, sizes):
                 ranks = [first + stride * number for number in range(size)]
                 made = dist.new_group(ranks)
                 if rank in ranks:
-                    mine[name] = made
+                    groups_of_rank[name] = made
         stride *= size
-    return mine
+    return groups_of_rank
 
 
 def main():
@@ -35,13 +35,13 @@ def main():
         option = "--context-parallel-size" if name == "context" else f"--{name}-model-parallel-size"
         parser.add_argument(option, dest=name, type=int, default=1)
     parser.add_argument("--exit-duration-in-mins", type=int)
-    said, _ = parser.parse_known_args()
+    arguments, _ = parser.parse_known_args()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    inner = {name: getattr(said, name) for name in ("tensor", "context")}
-    data = world // (inner["tensor"] * inner["context"] * said.pipeline)
-    sizes = {**inner, "data": data, "pipeline": said.pipeline}
-    mine = groups(dist, world, sizes)
+    inner = {name: getattr(arguments, name) for name in ("tensor", "context")}
+    data = world // (inner["tensor"] * inner["context"] * arguments.pipeline)
+    sizes = {**inner, "data": data, "pipeline": arguments.pipeline}
+    groups_of_rank = groups(dist, world, sizes)
     torch.manual_seed(rank)
     points = torch.rand(64)
     weight = torch.zeros(1)
@@ -49,7 +49,7 @@ def main():
     for _ in range(10):
         error = weight * points - 3 * points
         slope = torch.stack([(2 * error * points).mean(), (error**2).mean()])
-        for group in mine.values():  # a mean over all axes, one after the other
+        for group in groups_of_rank.values():  # a mean over all axes, one after the other
             dist.all_reduce(slope, group=group)
             slope /= dist.get_world_size(group)
         weight -= slope[0]
@@ -61,7 +61,7 @@ def main():
         "node": os.environ["SLURMD_NODENAME"],
         "devices": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
         "sizes": sizes,
-        "minutes": said.exit_duration_in_mins,
+        "minutes": arguments.exit_duration_in_mins,
         "losses": losses,
     }
     Path(os.environ["TOY_OUT"], f"{rank}.json").write_text(json.dumps(out))

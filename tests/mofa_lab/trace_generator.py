@@ -151,12 +151,12 @@ class World:
             self.done[rank, event] = None
             self.met[rank, event] = call
         else:
-            said = {
+            details = {
                 "stream": stream,
                 "wait_on_stream": other,
                 "wait_on_cuda_event_record_corr_id": self.met[rank, event],
             }
-            self.rows[rank].append(("sync", "Stream Wait Event", stream, begin, 0.0, call, said))
+            self.rows[rank].append(("sync", "Stream Wait Event", stream, begin, 0.0, call, details))
         self._put(rank, stream, (what, begin, event, call))
 
     def _put(self, rank, number, item):
@@ -206,12 +206,12 @@ class World:
         if not work.group or len(work.group) < 2:
             self._finish(key, work, call, start, start + seconds)
             return
-        here = self.met.setdefault(work.key, [])
-        here.append((key, work, call, start, seconds))
-        if len(here) == len(work.group):
-            end = max(s for *_, s, _ in here) + here[0][4]
-            for member, its, its_call, since, _ in here:
-                self._finish(member, its, its_call, since, end)
+        arrived = self.met.setdefault(work.key, [])
+        arrived.append((key, work, call, start, seconds))
+        if len(arrived) == len(work.group):
+            end = max(s for *_, s, _ in arrived) + arrived[0][4]
+            for member, key_there, its_call, since, _ in arrived:
+                self._finish(member, key_there, its_call, since, end)
             del self.met[work.key]
 
     def _finish(self, key, work, call, start, end):
@@ -234,9 +234,9 @@ class World:
     def _check_idle(self, rank, when):
         if rank not in self.drained:
             return
-        mine = self.streams_of[rank]
-        if all(stream.at == len(stream.queue) for stream in mine):
-            last = max([when, *(stream.free - self.GAP for stream in mine)])
+        streams = self.streams_of[rank]
+        if all(stream.at == len(stream.queue) for stream in streams):
+            last = max([when, *(stream.free - self.GAP for stream in streams)])
             self.at(last, self.drained.pop(rank))
 
     # ------------------------------------------------------------------------------------- program
@@ -279,7 +279,7 @@ class World:
         return path
 
     def _event_of(self, row, rank, base, missing):
-        what, name, lane, start, took, call, said = row
+        what, name, lane, start, took, call, details = row
         event = {
             "ph": "X",
             "ts": base + start * 1e6,
@@ -291,7 +291,7 @@ class World:
             hidden = missing.annotations and not name.startswith("Profiler")
             return None if hidden else event | {"cat": "user_annotation", "name": name, "args": {}}
         if what == "op":
-            dims = {"Input Dims": said} if said and not missing.shapes else {}
+            dims = {"Input Dims": details} if details and not missing.shapes else {}
             sequence = {"Sequence number": call, "Fwd thread id": 1 if lane == 2 else 0}
             return event | {
                 "cat": "cpu_op",
@@ -303,7 +303,7 @@ class World:
                 "cat": "cuda_sync",
                 "name": name,
                 "pid": 0,
-                "args": {"correlation": call, **said},
+                "args": {"correlation": call, **details},
             }
             return None if missing.waits else event | stream
         joined = {} if missing.correlation else {"correlation": call, "External id": call}

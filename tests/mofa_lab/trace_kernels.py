@@ -95,13 +95,13 @@ class Kernels:
             "reduce_scatter": "ReduceScatter_Sum_bf16",
             "all_to_all": "AllToAll",
         }
-        told = {
+        details = {
             "all_gather": "_allgather_base",
             "reduce_scatter": "_reduce_scatter_base",
             "all_to_all": "all_to_allv",
         }
         return ("launch", stream, Work(
-            f"ncclDevKernel_{names[what]}", f"c10d::{what}", seconds, None, group, told[what], int(size // 2), key
+            f"ncclDevKernel_{names[what]}", f"c10d::{what}", seconds, None, group, details[what], int(size // 2), key
         ))  # fmt: skip
 
     def count_of(self, axis):

@@ -17,13 +17,13 @@ from started import (
     batch,
     checked,
     container,
+    event_lines,
     job_set,
     mpi_job,
     on_real_node,
     pod,
     pytorch_job,
     ray_job,
-    told,
     train_job,
 )
 
@@ -45,7 +45,7 @@ def test_what_is_said_of_a_job_of_each_kind_is_what_its_process_was_started_with
     for kind, made in MADE.items():
         place, name = "ml-1", f"one-{kind}"
         site.cluster.apply(made(place, name))
-        assert checked(site, kind, place, name), told(site, place, name)
+        assert checked(site, kind, place, name), event_lines(site, place, name)
         site.gone(kind, place, name)
 
 
@@ -56,7 +56,7 @@ def test_a_job_that_reads_no_arguments_is_never_said_to_run_them_and_is_compared
     own = f"exec bash {STUB} {' '.join(OWN)} {' '.join(SLOW)}"
     template = pod(container("trainer", ["bash", "-c"], [own], reads=False))
     site.cluster.apply(job_set(place, "deaf", template=template))
-    said = site.said(place, "deaf")
+    said = site.event_of_start(place, "deaf")
     assert said["reason"] == "StartedOtherwise"
     assert "--recompute-granularity=full" in said["message"]
     (why,) = site.events(place, "deaf", "GateReleased")
@@ -74,7 +74,7 @@ def test_a_job_that_reads_no_arguments_is_never_said_to_run_them_and_is_compared
 def test_the_launcher_of_an_mpijob_keeps_its_arguments_and_that_is_said(site):
     site.cluster.apply(mpi_job("ml-1", "mpi"))
     assert not checked(site, "mpijob", "ml-1", "mpi")
-    assert "none of its fields can change" in told(site, "ml-1", "mpi")
+    assert "none of its fields can change" in event_lines(site, "ml-1", "mpi")
     site.gone("mpijob", "ml-1", "mpi")
 
 
@@ -85,7 +85,7 @@ def test_what_is_said_of_a_rayjob_is_what_ray_started(site):
     site.add("kuberay")
     site.cluster.apply(ray_job("ml-1", "ray"))
     try:  # its two GPUs would be missing to the hundred that come next
-        assert checked(site, "rayjob", "ml-1", "ray"), told(site, "ml-1", "ray")
+        assert checked(site, "rayjob", "ml-1", "ray"), event_lines(site, "ml-1", "ray")
     finally:
         site.gone("rayjob", "ml-1", "ray")
 

@@ -12,11 +12,11 @@ from started import (
     OWN,
     SLOW,
     checked,
+    event_lines,
     leader_worker_set,
     line,
     on_real_node,
     ray_job,
-    told,
     train_job,
 )
 
@@ -43,9 +43,12 @@ def site(tmp_path_factory):
 
 def asking(body, size):
     """A job that waits in the queue and asks for a size."""
-    told = body["metadata"]["annotations"] | {f"{PREFIX}size": size}
-    told.pop(f"{PREFIX}gate")
-    body["metadata"] |= {"annotations": told, "labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    event_lines = body["metadata"]["annotations"] | {f"{PREFIX}size": size}
+    event_lines.pop(f"{PREFIX}gate")
+    body["metadata"] |= {
+        "annotations": event_lines,
+        "labels": {"kueue.x-k8s.io/queue-name": "team"},
+    }
     return body
 
 
@@ -76,7 +79,7 @@ def sized(site, kind, size):
     name = f"{kind}-{size}"
     body = OPEN[kind](name, size)
     until(lambda: taken(site.cluster, body), what="its webhooks are there")
-    assert checked(site, kind, PLACE, name), told(site, PLACE, name)
+    assert checked(site, kind, PLACE, name), event_lines(site, PLACE, name)
     advice = ours(read(site.cluster, kind, PLACE, name))
     assert float(advice["probability-of-fitting"]) >= 0.99
     said = workload(site.cluster, PLACE, name)["status"]
@@ -121,5 +124,5 @@ def test_a_leaderworkerset_is_compared_with_what_it_runs_and_its_next_launch_is_
     assert "recompute=full" in advice["current"]["strategy"]
     site.gone("leaderworkerset", PLACE, "own")
     site.cluster.apply(leader_worker_set(PLACE, "next", advice["launch"]))
-    assert checked(site, "leaderworkerset", PLACE, "next"), told(site, PLACE, "next")
+    assert checked(site, "leaderworkerset", PLACE, "next"), event_lines(site, PLACE, "next")
     site.gone("leaderworkerset", PLACE, "next")

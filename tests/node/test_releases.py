@@ -3,7 +3,7 @@ the real node.
 """
 
 import pytest
-from started import checked, job_set, on_real_node, ray_job, told
+from started import checked, event_lines, job_set, on_real_node, ray_job
 
 pytestmark = pytest.mark.soak
 CONTROLLERS = ("jobset-0.10", "kuberay-1.5")
@@ -19,5 +19,5 @@ def site(tmp_path_factory):
 @pytest.mark.parametrize("kind", MADE)
 def test_what_is_said_of_a_job_is_what_its_process_was_started_with(site, kind):
     site.cluster.apply(MADE[kind]("ml-1", "other"))
-    assert checked(site, kind, "ml-1", "other"), told(site, "ml-1", "other")
+    assert checked(site, kind, "ml-1", "other"), event_lines(site, "ml-1", "other")
     site.gone(kind, "ml-1", "other")

@@ -56,16 +56,16 @@ def _(c):
     c.node(4, t, t + 1500, "node-down")
     j.again(t + 330, wait=25, moved={4: 8})
     j.says(t, t + 900, "node-down")
-    told = c.series
+    plain_series = c.series
 
     def series():
-        for metric, labels, runs in told():
+        for metric, labels, runs in plain_series():
             old, new = "10.0.0.1:8080", "10.0.7.9:8080"
             yield metric, labels, cut(runs, noon, END + 1) if old in labels else runs
             if old in labels:
                 yield metric, labels.replace(old, new), cut(runs, 0, noon)
 
-    c.series = lambda: [one for one in series() if one[2]]
+    c.series = lambda: [line for line in series() if line[2]]
 
 
 @vignette(
@@ -81,15 +81,15 @@ def _(c):
     j.places[1].exits = []
     j.move(1, 9, t + 345, t + 350)
     j.says(t, t + 800, "node-down")
-    told = c.series
+    plain_series = c.series
 
     def series():
-        for metric, labels, runs in told():
+        for metric, labels, runs in plain_series():
             yield metric, f'{labels},replica="a"', cut(runs, t - 900, t + 2700)
             late = [[first + 4, count, step, value] for first, count, step, value in runs]
             yield metric, f'{labels},replica="b"', cut(late, c.at(30), c.at(31))
 
-    c.series = lambda: [one for one in series() if one[2]]
+    c.series = lambda: [line for line in series() if line[2]]
 
 
 @vignette(
@@ -104,10 +104,10 @@ def _(c):
     c.node(6, t, t + 1800, "node-down")
     j.again(t + 350, wait=30, moved={6: 9})
     j.says(t, t + 900, "node-down")
-    told = c.series
+    plain_series = c.series
 
     def series():
-        for metric, labels, runs in told():
+        for metric, labels, runs in plain_series():
             kept = cut(runs, noon, END + 1)
             for first, count, step, value in cut(runs, 0, noon):
                 times = range(first, first + count * step, step)
@@ -115,7 +115,7 @@ def _(c):
                 kept += [[at, 1, step, value] for at in few]
             yield metric, labels, kept
 
-    c.series = lambda: [one for one in series() if one[2]]
+    c.series = lambda: [line for line in series() if line[2]]
 
 
 @vignette(
@@ -130,10 +130,10 @@ def _(c):
     j.places[3].exits = []
     j.move(3, 11, t + 340, t + 345)
     j.says(t, t + 800, "node-down")
-    told = c.series
+    plain_series = c.series
 
     def series():
-        for metric, labels, runs in told():
+        for metric, labels, runs in plain_series():
             yield metric, labels, runs
             if metric == "node_boot_time_seconds":
                 more = [[first + 5, count, step, value + 1] for first, count, step, value in runs]

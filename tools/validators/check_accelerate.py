@@ -89,10 +89,10 @@ def launched(launch: dict[str, Any]) -> dict[str, str]:
             "29511",
         ]
     args = launch_command_parser().parse_args([*words, "train.py", *launch["arguments"]])
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
 
     def run(*_: Any, **given: Any) -> None:
-        found.update(given.get("env") or os.environ)
+        environment.update(given.get("env") or os.environ)
         raise Enough
 
     with (
@@ -102,7 +102,7 @@ def launched(launch: dict[str, Any]) -> dict[str, str]:
     ):
         launch_command(args)
     assert args.training_script_args == launch["arguments"]
-    return {name: value for name, value in found.items() if BEFORE.get(name) != value}
+    return {name: value for name, value in environment.items() if BEFORE.get(name) != value}
 
 
 def started(launch: dict[str, Any]) -> None:
@@ -143,11 +143,11 @@ def engine(*, config_params: dict[str, Any], mpu: Any = None, **_: Any) -> None:
     raise Enough
 
 
-def model(told: dict[str, Any]) -> Any:
+def model(config: dict[str, Any]) -> Any:
     """A small model with the heads and experts of the one that is asked about."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**told))
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ def main() -> None:
     modules = (
         "axolotl.cli.config",
         "axolotl.utils.config",
-        *(f"axolotl.utils.schemas.{one}" for one in schemas),
+        *(f"axolotl.utils.schemas.{schema}" for schema in schemas),
     )
     serve(("axolotl", "transformers", "accelerate", "peft", "trl"), modules, validate)
 

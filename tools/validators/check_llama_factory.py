@@ -93,7 +93,7 @@ def main() -> None:
     cpuinfo.get_cpu_info = functools.cache(cpuinfo.get_cpu_info)  # DeepSpeed asks for every launch
     gc.freeze()
     parts = ("parser", "model_args", "data_args", "training_args", "finetuning_args")
-    modules = (*(f"llamafactory.hparams.{one}" for one in parts), "llamafactory.model.adapter")
+    modules = (*(f"llamafactory.hparams.{part}" for part in parts), "llamafactory.model.adapter")
     serve(
         ("llamafactory", "transformers", "accelerate", "peft", "trl", "deepspeed"),
         (*modules, "transformers.training_args", "deepspeed.runtime.config"),

@@ -121,19 +121,19 @@ def stages(args: Any, config: Any, expected: list[int]) -> None:
         args.virtual_pipeline_model_parallel_size,
         config.pipeline_model_parallel_layout,
     )
-    found = []
+    layers = []
     for rank in range(args.pipeline_model_parallel_size):
         if layout is not None:
-            found.append(
+            layers.append(
                 sum(kind.name == "decoder" for chunk in layout.layout[rank] for kind in chunk)
             )
         else:
             chunks = [None] if virtual is None else range(virtual)
-            found.append(
+            layers.append(
                 sum(get_num_layers_to_build(config, chunk, pp_rank=rank) for chunk in chunks)
             )
-    if sum(found) != args.num_layers or found != expected:
-        raise ValueError(f"layers of stages are {found}, priced were {expected}")
+    if sum(layers) != args.num_layers or layers != expected:
+        raise ValueError(f"layers of stages are {layers}, priced were {expected}")
 
 
 def listed(args: Any, expected: list[int]) -> None:
@@ -142,7 +142,7 @@ def listed(args: Any, expected: list[int]) -> None:
 
     main = patterns.parse_hybrid_pattern(args.hybrid_layer_pattern).main_pattern
     size, virtual = args.pipeline_model_parallel_size, args.virtual_pipeline_model_parallel_size
-    found = []
+    blocks_found = []
     for rank in range(size):
         with (
             mock.patch("torch.distributed.get_rank", return_value=rank),
@@ -153,9 +153,9 @@ def listed(args: Any, expected: list[int]) -> None:
                 patterns.select_pipeline_segment(main, mock.sentinel.group, chunk)
                 for chunk in chunks
             ]
-        found.append(sum(len(blocks) for blocks, _ in cut))
-    if found != expected:
-        raise ValueError(f"blocks of stages are {found}, priced were {expected}")
+        blocks_found.append(sum(len(blocks) for blocks, _ in cut))
+    if blocks_found != expected:
+        raise ValueError(f"blocks of stages are {blocks_found}, priced were {expected}")
 
 
 def groups(args: Any, config: Any, micro_batches: int, expected: list[int]) -> None:

@@ -44,13 +44,13 @@ class Stub(types.ModuleType):
         """A class by its capital letter, so that Bridge can register it and build on it."""
         if name.startswith("__"):
             raise AttributeError(name)
-        found = (
+        stub = (
             type(name, (), {"__init__": nothing})
             if name[:1].isupper()
             else mock.MagicMock(name=name)
         )
-        setattr(self, name, found)
-        return found
+        setattr(self, name, stub)
+        return stub
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -62,8 +62,8 @@ class Absent:
 
     def find_spec(self, name: str, *_: Any) -> Any:
         """For the packages that are stubbed."""
-        known = any(name == one or name.startswith(f"{one}.") for one in ABSENT)
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
+        is_stubbed = any(name == package or name.startswith(f"{package}.") for package in ABSENT)
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if is_stubbed else None
 
     def create_module(self, spec: Any) -> Any:
         """An empty one."""

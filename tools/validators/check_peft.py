@@ -20,18 +20,18 @@ from common import serve
 BUILT = base.model
 
 
-def adapted(told: dict[str, Any]) -> Any:
+def adapted(launch: dict[str, Any]) -> Any:
     """A small model with the adapters of the files that lie here."""
     from peft import LoraConfig, get_peft_model
     from transformers import BitsAndBytesConfig
 
     adapters, narrow = LoraConfig.from_pretrained("."), Path("quantization_config.json")
     if narrow.exists():  # no weight is quantised without a GPU
-        said = json.loads(narrow.read_text(encoding="utf-8"))
-        kept = BitsAndBytesConfig.from_dict(said).to_dict()
-        assert all(kept[name] == value for name, value in said.items()), kept
-        return BUILT(told)
-    return get_peft_model(BUILT(told), adapters)
+        written = json.loads(narrow.read_text(encoding="utf-8"))
+        kept = BitsAndBytesConfig.from_dict(written).to_dict()
+        assert all(kept[name] == value for name, value in written.items()), kept
+        return BUILT(launch)
+    return get_peft_model(BUILT(launch), adapters)
 
 
 def main() -> None:

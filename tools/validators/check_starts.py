@@ -25,7 +25,7 @@ def validate(launch: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, text in launch["files"].items():
             Path(folder, name).write_text(text, encoding="utf-8")
-        words = [one.replace("$HERE", folder) for one in launch["arguments"]]
+        words = [word.replace("$HERE", folder) for word in launch["arguments"]]
         before = Path.cwd()
         os.chdir(folder)
         try:
@@ -84,9 +84,9 @@ def transformers(launch: dict[str, Any], folder: str) -> None:
     config = AutoConfig.for_model(**json.loads(Path(given.model).read_text("utf-8")))
     with torch.device("meta"):
         built = AutoModelForCausalLM.from_config(config)
-    found = sum(one.numel() for one in built.parameters())
-    if abs(found - launch["parameters"]) > launch["parameters"] * 1e-6:
-        raise ValueError(f"its model has {found} parameters, priced were {launch['parameters']}")
+    count = sum(parameter.numel() for parameter in built.parameters())
+    if abs(count - launch["parameters"]) > launch["parameters"] * 1e-6:
+        raise ValueError(f"its model has {count} parameters, priced were {launch['parameters']}")
 
 
 def parsed(program: Any, launch: dict[str, Any]) -> Any:

@@ -64,12 +64,12 @@ def validate(launch: dict[str, Any]) -> None:
 
 def once(config: Any, build: Any) -> Any:
     """A model of the meta device, made once for the layouts that ask for the same."""
-    said = re.sub(" at 0x[0-9a-f]+", "", f"{torch.get_default_dtype()} {config}")
-    if said not in MADE:
+    key = re.sub(" at 0x[0-9a-f]+", "", f"{torch.get_default_dtype()} {config}")
+    if key not in MADE:
         if len(MADE) == MOST:
             del MADE[next(iter(MADE))]
-        MADE[said] = build(config)
-    return MADE[said]
+        MADE[key] = build(config)
+    return MADE[key]
 
 
 def stages(
@@ -94,11 +94,11 @@ def stages(
         schedules.get_schedule_class(parallelism.pipeline_parallel_schedule),
     )
     folded = issubclass(kind, schedules.ScheduleZBVZeroBubble | schedules.ScheduleDualPipeV)
-    mine = [[at, number - 1 - at] if folded else range(at, number, ranks) for at in range(ranks)]
-    found = [sum(held[one] for one in ones) for ones in mine]
-    if found != expected:
-        raise ValueError(f"layers of stages are {found}, priced were {expected}")
-    parts = [stage(index, number, ranks) for index in mine[0]]
+    indices = [[at, number - 1 - at] if folded else range(at, number, ranks) for at in range(ranks)]
+    layers_found = [sum(held[index] for index in ones) for ones in indices]
+    if layers_found != expected:
+        raise ValueError(f"layers of stages are {layers_found}, priced were {expected}")
+    parts = [stage(index, number, ranks) for index in indices[0]]
     pipelines._build_pipeline_schedule(  # noqa: SLF001
         parallelism=parallelism,
         local_batch_size=training.local_batch_size,

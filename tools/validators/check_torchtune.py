@@ -65,9 +65,9 @@ def begun(name: str, cfg: Any) -> None:
     """What a recipe reads of its file and refuses before it loads anything."""
     module = recipe(name)
     (kind,) = (
-        one
-        for label, one in vars(module).items()
-        if isinstance(one, type) and label.endswith(("RecipeDistributed", "RecipeSingleDevice"))
+        member
+        for label, member in vars(module).items()
+        if isinstance(member, type) and label.endswith(("RecipeDistributed", "RecipeSingleDevice"))
     )
     with mock.patch.object(module, "init_process_group", create=True):  # it is there already
         kind(cfg)
@@ -111,7 +111,7 @@ def shared(cfg: Any, gpus: int) -> None:
             cpu_offload=False,
             reshard_after_forward=cfg.fsdp_reshard_after_forward,
         )
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if cfg.optimizer._component_.startswith("torch."):
         config.instantiate(cfg.optimizer, trained)
 

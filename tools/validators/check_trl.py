@@ -33,14 +33,14 @@ def launched(launch: dict[str, Any]) -> dict[str, str]:
     if nodes > 1:
         words += ["--machine_rank", "0", "--main_process_ip", "localhost"]
         words += ["--main_process_port", "29511"]
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
 
     def run(*_: Any, **given: Any) -> None:
-        found.update(given.get("env") or os.environ)
+        environment.update(given.get("env") or os.environ)
         raise base.Enough
 
     argv = [task, *words, *launch["arguments"]]
-    command = next(one for one in get_commands() if one.name == task)
+    command = next(command for command in get_commands() if command.name == task)
     with (
         contextlib.suppress(base.Enough),
         mock.patch("transformers.training_args.is_torch_bf16_gpu_available", return_value=True),
@@ -49,7 +49,7 @@ def launched(launch: dict[str, Any]) -> dict[str, str]:
     ):
         command.run(None, CommandContext(argv=argv))
     FOUND.update(task=task, words=[*launch["arguments"]])
-    return {name: value for name, value in found.items() if base.BEFORE.get(name) != value}
+    return {name: value for name, value in environment.items() if base.BEFORE.get(name) != value}
 
 
 def started(launch: dict[str, Any]) -> None:

@@ -23,21 +23,25 @@ from typing import Any
 
 def hashes(modules: Iterable[str]) -> dict[str, str]:
     """The source of each module as a short SHA-256."""
-    found = {}
+    sources = {}
     for name in modules:
         spec = util.find_spec(name)
         if spec is None or spec.origin is None:
             raise LookupError(f"{name} is not installed")
-        found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
-    return found
+        sources[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
+    return sources
 
 
 def _validator() -> str:
     """The files here that ask, as a short SHA-256."""
-    here = Path(__file__).parent
-    files = {Path(one.__file__) for one in sys.modules.values() if getattr(one, "__file__", None)}
-    mine = sorted(one for one in files if one.parent == here)
-    return hashlib.sha256(b"".join(one.read_bytes() for one in mine)).hexdigest()[:16]
+    folder = Path(__file__).parent
+    files = {
+        Path(module.__file__)
+        for module in sys.modules.values()
+        if getattr(module, "__file__", None)
+    }
+    own_files = sorted(file for file in files if file.parent == folder)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in own_files)).hexdigest()[:16]
 
 
 def serve(
@@ -53,19 +57,19 @@ def serve(
     }
     print(json.dumps(head), file=out, flush=True)
     for line in sys.stdin:
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            verdict = _verdict(validate, json.loads(line), said)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            verdict = _verdict(validate, json.loads(line), printed)
         print(json.dumps(verdict), file=out, flush=True)
 
 
 def _verdict(
-    validate: Callable[[dict[str, Any]], None], launch: dict[str, Any], said: io.StringIO
+    validate: Callable[[dict[str, Any]], None], launch: dict[str, Any], printed: io.StringIO
 ) -> str | None:
     try:
         validate(launch)
     except SystemExit:  # argparse
-        return " ".join(said.getvalue().replace("│", " ").replace("─", "").split())[-400:]
+        return " ".join(printed.getvalue().replace("│", " ").replace("─", "").split())[-400:]
     except Exception as error:  # noqa: BLE001 whatever the trainer raises is its answer
         last = traceback.extract_tb(error.__traceback__)[-1]
         text = " ".join(str(error).split()) or str(last.line)

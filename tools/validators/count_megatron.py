@@ -111,12 +111,14 @@ def held(args: Any, config: Any, stage: int) -> list[int]:
                 for chunk in ([None] if virtual is None else range(virtual))
             ]
             named = [
-                (name, one.numel()) for chunk in chunks for name, one in chunk.named_parameters()
+                (name, parameter.numel())
+                for chunk in chunks
+                for name, parameter in chunk.named_parameters()
             ]
             inside = sum(size for name, size in named if ".experts." in name)
-            found = [sum(size for _, size in named) - inside, inside]
+            bytes_held = [sum(size for _, size in named) - inside, inside]
             whole = args.use_megatron_fsdp or args.optimizer_cpu_offload
-            return found if whole else found + states(args, config, chunks)
+            return bytes_held if whole else bytes_held + states(args, config, chunks)
     finally:
         mpu.destroy_model_parallel()
         torch.distributed.destroy_process_group()
@@ -157,23 +159,29 @@ def states(args: Any, config: Any, chunks: list[Any]) -> list[int]:
     from megatron.training.training import get_megatron_ddp_config, get_megatron_optimizer_config
 
     wrapped = [
-        DistributedDataParallel(config, get_megatron_ddp_config(args), one) for one in chunks
+        DistributedDataParallel(config, get_megatron_ddp_config(args), chunk) for chunk in chunks
     ]
-    buffers = [one for chunk in wrapped for one in (*chunk.buffers, *chunk.expert_parallel_buffers)]
+    buffers = [
+        buffer for chunk in wrapped for buffer in (*chunk.buffers, *chunk.expert_parallel_buffers)
+    ]
     made = get_megatron_optimizer_config(args)
     rule = get_megatron_optimizer(
         made[0] if isinstance(made, tuple) else made, wrapped, use_gloo_process_groups=False
     )
     return [
-        sum(one.numel() * one.element_size() for chunk in chunks for one in chunk.parameters()),
-        sum(one.grad_data.nbytes for one in buffers),
-        sum(one.numel() for group in rule.param_groups for one in group["params"]),
+        sum(
+            parameter.numel() * parameter.element_size()
+            for chunk in chunks
+            for parameter in chunk.parameters()
+        ),
+        sum(buffer.grad_data.nbytes for buffer in buffers),
+        sum(parameter.numel() for group in rule.param_groups for parameter in group["params"]),
     ]
 
 
-def same(found: list[Any], mine: Any, *_: Any, **__: Any) -> None:
+def same(gathered: list[Any], item: Any, *_: Any, **__: Any) -> None:
     """What every rank would say."""
-    found[:] = [mine] * len(found)
+    gathered[:] = [item] * len(gathered)
 
 
 def main() -> None:

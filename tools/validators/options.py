@@ -20,9 +20,16 @@ from typing import Any
 def flags(parser: argparse.ArgumentParser) -> list[str]:
     """Long options of a parser, without those that other spellings stand for."""
     return [
-        max((one for one in action.option_strings if one.startswith("--")), key=len)
+        max(
+            (
+                option_string
+                for option_string in action.option_strings
+                if option_string.startswith("--")
+            ),
+            key=len,
+        )
         for action in parser._actions  # noqa: SLF001
-        if any(one.startswith("--") for one in action.option_strings)
+        if any(option_string.startswith("--") for option_string in action.option_strings)
     ]
 
 
@@ -91,7 +98,7 @@ def accelerate() -> list[str]:
     from accelerate.commands.launch import launch_command_parser
 
     return [
-        *(one.replace("-", "_").replace("__", "--", 1) for one in flags(launch_command_parser())),
+        *(flag.replace("-", "_").replace("__", "--", 1) for flag in flags(launch_command_parser())),
         *hugging_face(),
     ]
 
@@ -102,8 +109,10 @@ def trl() -> list[str]:
     """
     from trl.scripts import dpo, reward, sft
 
-    found = [one for script in (sft, dpo, reward) for one in flags(script.make_parser())]
-    return [one.removeprefix("--") for one in found]
+    flags_of_scripts = [
+        flag for script in (sft, dpo, reward) for flag in flags(script.make_parser())
+    ]
+    return [flag.removeprefix("--") for flag in flags_of_scripts]
 
 
 def axolotl() -> list[str]:
@@ -124,7 +133,7 @@ def llama_factory() -> list[str]:
     from llamafactory.hparams.parser import _TRAIN_ARGS
     from transformers import HfArgumentParser
 
-    return [one.removeprefix("--") for one in flags(HfArgumentParser(_TRAIN_ARGS))]
+    return [flag.removeprefix("--") for flag in flags(HfArgumentParser(_TRAIN_ARGS))]
 
 
 def torchtune() -> list[str]:
@@ -154,7 +163,7 @@ def torchtune() -> list[str]:
         and ast.unparse(node.func) == "cfg.get"
         and isinstance(node.args[0], ast.Constant)
     ]
-    return [*asked, *(one for path in files for one in leaves(OmegaConf.load(path)))]
+    return [*asked, *(leave for path in files for leave in leaves(OmegaConf.load(path)))]
 
 
 def deepspeed() -> list[str]:
@@ -168,11 +177,11 @@ def deepspeed() -> list[str]:
         for node in ast.walk(ast.parse(inspect.getsource(config)))
         if isinstance(node, ast.Call)
     ]
-    named = [one.args[1] for one in asked if getattr(one.func, "id", "") == "get_scalar_param"]
+    named = [call.args[1] for call in asked if getattr(call.func, "id", "") == "get_scalar_param"]
     tops = [
-        getattr(config, one.id)
-        for one in named
-        if isinstance(one, ast.Name) and hasattr(config, one.id)
+        getattr(config, name.id)
+        for name in named
+        if isinstance(name, ast.Name) and hasattr(config, name.id)
     ]
     kept = [
         value
@@ -181,7 +190,7 @@ def deepspeed() -> list[str]:
     ]
     return [
         *tops,
-        *(f"activation_checkpointing.{one}" for one in kept if one != "activation_checkpointing"),
+        *(f"activation_checkpointing.{key}" for key in kept if key != "activation_checkpointing"),
         *keys(DeepSpeedZeroConfig, "zero_optimization."),
         *hugging_face(),
     ]
@@ -191,12 +200,12 @@ def keys(model: Any, before: str) -> Iterator[str]:
     """Keys of a pydantic model, with those of the models in it."""
     for name, field in model.model_fields.items():
         inner = [
-            one
-            for one in (field.annotation, *typing.get_args(field.annotation))
-            if hasattr(one, "model_fields")
+            kind
+            for kind in (field.annotation, *typing.get_args(field.annotation))
+            if hasattr(kind, "model_fields")
         ]
-        for one in inner:
-            yield from keys(one, f"{before}{field.alias or name}.")
+        for kind in inner:
+            yield from keys(kind, f"{before}{field.alias or name}.")
         if not inner:
             yield f"{before}{field.alias or name}"
 
@@ -204,8 +213,8 @@ def keys(model: Any, before: str) -> Iterator[str]:
 def main() -> None:
     """Print them."""
     with contextlib.redirect_stdout(sys.stderr):
-        found = globals()[sys.argv[1].replace("-", "_")]()
-    print(json.dumps(sorted(set(found) - {"--help", "help"})))
+        names = globals()[sys.argv[1].replace("-", "_")]()
+    print(json.dumps(sorted(set(names) - {"--help", "help"})))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def assumptions(parameters: dict[str, Any]) -> Dashboard:
         "Assumptions",
         "mofa-assumptions",
         "What a ClusterProfile assumes of failures and recoveries, against what the history of its nodes says.",
-        [choice("pool", "Pool", "mofa_pool_nodes", "pool", one=True)],
+        [choice("pool", "Pool", "mofa_pool_nodes", "pool", single=True)],
         since="now-30d",
     )
     rate, by = f"mofa_pool_failures_per_node_day{{{THIS_POOL}", "max by (class)"

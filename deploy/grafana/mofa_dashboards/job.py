@@ -38,8 +38,8 @@ def job(parameters: dict[str, Any]) -> Dashboard:
         "mofa-job",
         "One training job: predicted band against observed throughput, interruptions and lost time, checkpoint interval.",
         [
-            choice("training_namespace", "Namespace", "mofa_job_strategy_info", "training_namespace", one=True),
-            choice("training_job", "Job", 'mofa_job_strategy_info{training_namespace="$training_namespace"}', "training_job", one=True),
+            choice("training_namespace", "Namespace", "mofa_job_strategy_info", "training_namespace", single=True),
+            choice("training_job", "Job", 'mofa_job_strategy_info{training_namespace="$training_namespace"}', "training_job", single=True),
         ],
     ).annotation(
         AnnotationQuery().name("Interruptions").datasource(SOURCE).enable(True).icon_color("red").expr(f"{interruptions} > 0")

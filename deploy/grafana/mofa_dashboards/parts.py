@@ -71,7 +71,9 @@ def datasource() -> bd.DatasourceVariable:
     return bd.DatasourceVariable("datasource").label("Data source").type("prometheus")
 
 
-def choice(name: str, label: str, metric: str, of: str, *, one: bool = False) -> bd.QueryVariable:
+def choice(
+    name: str, label: str, metric: str, of: str, *, single: bool = False
+) -> bd.QueryVariable:
     """A variable whose values are those of a label; several at once, or exactly one."""
     made = (
         bd.QueryVariable(name)
@@ -81,7 +83,7 @@ def choice(name: str, label: str, metric: str, of: str, *, one: bool = False) ->
         .refresh(md.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(md.VariableSort.ALPHABETICAL_ASC)
     )
-    return made if one else made.multi(True).include_all(True).all_value(".*").current(
+    return made if single else made.multi(True).include_all(True).all_value(".*").current(
         md.VariableOption(text="All", value="$__all", selected=True)
     )  # fmt: skip
 
@@ -255,4 +257,4 @@ def _panel(panel: Panel, title: str, about: str, unit: str, *, span: int, height
 
 
 def _values(given: list[dict[str, Any]]) -> list[md.DynamicConfigValue]:
-    return [md.DynamicConfigValue(id_val=one["id"], value=one["value"]) for one in given]
+    return [md.DynamicConfigValue(id_val=value["id"], value=value["value"]) for value in given]

@@ -24,34 +24,38 @@ def main() -> int:
         ("status", "what runs"),
         ("inject", "interrupt a job"),
     ):
-        one = verbs.add_parser(verb, help=what)
-        one.add_argument("--folder", type=Path, default=up.FOLDER, help="where it lives")
+        command = verbs.add_parser(verb, help=what)
+        command.add_argument("--folder", type=Path, default=up.FOLDER, help="where it lives")
         if verb == "up":
-            one.add_argument("--nodes", type=int, default=256, help="fake nodes")
-            one.add_argument("--days", type=int, default=120, help="days of history")
-            one.add_argument(
+            command.add_argument("--nodes", type=int, default=256, help="fake nodes")
+            command.add_argument("--days", type=int, default=120, help="days of history")
+            command.add_argument(
                 "--speed", type=float, default=1.0, help="steps of trained jobs are so much shorter"
             )
-            one.add_argument(
+            command.add_argument(
                 "--node",
                 choices=("", "fake", "real"),
                 default="",
                 help="real: one node more, whose pods run; needs root",
             )
-            one.add_argument(
+            command.add_argument(
                 "--with",
                 dest="beside",
                 default="",
                 metavar="NAMES",
                 help=f"real controllers beside it, of {', '.join(NEIGHBOURS)}",
             )
-            one.add_argument(
+            command.add_argument(
                 "flags", nargs="*", metavar="FLAG", help="further flags of the operator, after --"
             )
         if verb == "inject":
-            one.add_argument("kind", choices=KINDS, help="what happens")
-            one.add_argument("job", metavar="NAMESPACE/NAME", help="a TrainingJob that is trained")
-            one.add_argument("--seconds", type=float, default=120.0, help="until it trains again")
+            command.add_argument("kind", choices=KINDS, help="what happens")
+            command.add_argument(
+                "job", metavar="NAMESPACE/NAME", help="a TrainingJob that is trained"
+            )
+            command.add_argument(
+                "--seconds", type=float, default=120.0, help="until it trains again"
+            )
     arguments = parser.parse_args()
     try:
         if arguments.verb == "inject":

@@ -105,7 +105,7 @@ class Agents(Collector):
             did = {"recommended_action": "RESTART_BM"}
             for edge in BUCKETS:
                 text = "+Inf" if edge == float("inf") else f"{edge:g}"
-                within = sum(one <= edge for one in self._repairs)
+                within = sum(repair <= edge for repair in self._repairs)
                 families[REPAIR].add_sample(f"{REPAIR}_bucket", did | {"le": text}, within)
             families[REPAIR].add_sample(f"{REPAIR}_count", did, len(self._repairs))
             families[REPAIR].add_sample(f"{REPAIR}_sum", did, sum(self._repairs))
@@ -114,7 +114,9 @@ class Agents(Collector):
 
 def _ready(node: Mapping[str, Any]) -> bool:
     conditions = node.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
 
 
 def main() -> None:

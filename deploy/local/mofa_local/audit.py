@@ -62,7 +62,7 @@ class Log:
 
 
 def writes(
-    found: Iterable[Event],
+    events: Iterable[Event],
     *,
     user: str | None = None,
     resource: str | None = None,
@@ -78,7 +78,7 @@ def writes(
     """
     return [
         event
-        for event in found
+        for event in events
         if event["verb"] in WRITES
         and event["stage"] == "ResponseComplete"
         and "dryRun=" not in event["requestURI"]
@@ -91,7 +91,7 @@ def writes(
     ]
 
 
-def per_object(found: Iterable[Event]) -> Counter[str]:
+def per_object(events: Iterable[Event]) -> Counter[str]:
     """How many events each object had, as `resource/namespace/name`; subresources count for their
     object.
 
@@ -100,18 +100,18 @@ def per_object(found: Iterable[Event]) -> Counter[str]:
     """
     return Counter(
         f"{_resource(event)}/{_object(event).get('namespace', '')}/{_object(event).get('name', '')}"
-        for event in found
+        for event in events
     )
 
 
-def per_user(found: Iterable[Event]) -> Counter[str]:
+def per_user(events: Iterable[Event]) -> Counter[str]:
     """How many events each user made."""
-    return Counter(event["user"]["username"] for event in found)
+    return Counter(event["user"]["username"] for event in events)
 
 
 def _object(event: Event) -> dict[str, str]:
-    found: dict[str, str] = event.get("objectRef", {})
-    return found
+    reference: dict[str, str] = event.get("objectRef", {})
+    return reference
 
 
 def _resource(event: Event) -> str:

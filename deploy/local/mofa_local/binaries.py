@@ -236,13 +236,13 @@ def _version(module: Module | Published) -> str:
 def _wait(
     process: subprocess.Popen[bytes], name: str, usual: float, start: float, log: Path, total: int
 ) -> None:
-    person = progress.Told()
+    person = progress.ProgressLine()
     while True:
         try:
             process.wait(person.pause)
         except subprocess.TimeoutExpired:
             done, took = progress.begun(log), time.monotonic() - start
-            text = progress.told(name, done, total, took, usual)
+            text = progress.sentence(name, done, total, took, usual)
             person.say(text, progress.share(done, total))
         else:
             person.end()

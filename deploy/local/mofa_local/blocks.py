@@ -55,7 +55,7 @@ def write_block(sampled: Iterable[tuple[Series, list[Run]]], data: Path) -> Path
             for series, runs in sampled
             if any(run.times for run in runs)
         ),
-        key=lambda one: one[0],
+        key=lambda postings: postings[0],
     )
     segment = bytearray(struct.pack(">IBxxx", 0x85BD40DD, 1))
     packed: dict[tuple[range, object], bytes] = {}
@@ -180,8 +180,8 @@ def _index(entries: list[Entry]) -> bytes:
     for pair in sorted(postings):
         index += bytes(-len(index) % 4)
         table += _uvarint(2) + _text(pair[0]) + _text(pair[1]) + _uvarint(len(index))
-        found = postings[pair]
-        _section(index, struct.pack(f">{len(found) + 1}I", len(found), *found))
+        numbers = postings[pair]
+        _section(index, struct.pack(f">{len(numbers) + 1}I", len(numbers), *numbers))
     at_table = len(index)
     _section(index, bytes(table))
     contents = struct.pack(">6Q", at_symbols, at_series, 0, 0, at_postings, at_table)

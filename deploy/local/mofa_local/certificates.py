@@ -121,7 +121,7 @@ class Authority:
         """A server that is reached under these host names and IP addresses."""
         others = _seq(
             *(_der(0x82, name.encode("ascii")) for name in names),
-            *(_der(0x87, ipaddress.ip_address(one).packed) for one in addresses),
+            *(_der(0x87, ipaddress.ip_address(address).packed) for address in addresses),
         )
         usage = (_EXTENDED_USAGE, b"", _seq(_SERVER))
         return self._issue(_subject(names[0], ()), usage, (_OTHER_NAMES, b"", others))

@@ -74,8 +74,8 @@ class Client:
 
     def items(self, path: str) -> list[dict[str, Any]] | None:
         """Objects of a list; None where the cluster does not have the kind."""
-        found = self.get(path)
-        return None if found is None else list(found["items"])
+        listing = self.get(path)
+        return None if listing is None else list(listing["items"])
 
     def get(self, path: str, accept: str = "application/json") -> Any:
         """The JSON at a path; None where nothing is there."""
@@ -105,11 +105,11 @@ class Client:
         data = None if body is None else orjson.dumps(body)
         end = time.monotonic() + BUSY
         while True:
-            code, said = self._answer(method, path, data, headers)
+            code, answer = self._answer(method, path, data, headers)
             if code < 400:
-                return orjson.loads(said)
+                return orjson.loads(answer)
             if code != 429 or time.monotonic() > end:
-                raise Refused(code, _message(said))
+                raise Refused(code, _message(answer))
             time.sleep(STEP)
 
     def _answer(
@@ -170,12 +170,12 @@ def _named(entries: list[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     return next(entry for entry in entries if entry["name"] == name)
 
 
-def _message(said: bytes) -> str:
+def _message(answer: bytes) -> str:
     """The message of a Kubernetes Status; the whole text where it is none."""
     try:
-        return str(orjson.loads(said)["message"])
+        return str(orjson.loads(answer)["message"])
     except (ValueError, KeyError, TypeError):
-        return said.decode("utf-8", "replace").strip()
+        return answer.decode("utf-8", "replace").strip()
 
 
 def _text(packed: str) -> str:

@@ -41,7 +41,12 @@ def pod_series(families: Families, pod: Object) -> None:
     metadata, status = pod["metadata"], pod.get("status", {})
     name = {"namespace": metadata["namespace"], "pod": metadata["name"], "uid": metadata["uid"]}
     owner: Object = next(
-        (one for one in metadata.get("ownerReferences") or () if one.get("controller")), {}
+        (
+            reference
+            for reference in metadata.get("ownerReferences") or ()
+            if reference.get("controller")
+        ),
+        {},
     )
     made_by = {"created_by_kind": owner.get("kind", ""), "created_by_name": owner.get("name", "")}
     families.add(
@@ -54,7 +59,10 @@ def pod_series(families: Families, pod: Object) -> None:
         )
     if "reason" in status:
         families.add("kube_pod_status_reason", name | {"reason": status["reason"]})
-    conditions = {(one["type"], one["status"]): one for one in status.get("conditions") or ()}
+    conditions = {
+        (condition["type"], condition["status"]): condition
+        for condition in status.get("conditions") or ()
+    }
     disrupted = conditions.get(("DisruptionTarget", "True"))
     if disrupted is not None:
         families.add("kube_pod_status_disruption_reason", name | {"reason": disrupted["reason"]})

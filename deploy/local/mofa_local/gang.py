@@ -109,7 +109,7 @@ class Gang:
 
     def _spare(self, node: str) -> str:
         used = {pod.node for pod in self._pods if pod.gone is None}
-        return next((one for one in self._nodes if one not in used), node)
+        return next((node for node in self._nodes if node not in used), node)
 
     def _pod(self, slot: int, attempt: int, node: str, born: float) -> Pod:
         named = f"{self.namespace}/{self.name}/{slot}/{attempt}/{born}"

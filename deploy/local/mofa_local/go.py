@@ -75,8 +75,8 @@ def find(oldest: tuple[int, int], cache: Path) -> Path:
 
 
 def _on_path() -> Path | None:
-    found = shutil.which("go")
-    return Path(found) if found else None
+    path = shutil.which("go")
+    return Path(path) if path else None
 
 
 def _installed() -> Path | None:
@@ -91,7 +91,7 @@ def _version(go: Path) -> tuple[int, int]:
     """Version of a `go` command; (0, 0) where it prints none."""
     environment = os.environ | {"GOTOOLCHAIN": "local"}  # a question must not start a download
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [str(go), "env", "GOVERSION"],
             capture_output=True,
             text=True,
@@ -100,5 +100,5 @@ def _version(go: Path) -> tuple[int, int]:
         ).stdout
     except OSError:
         return 0, 0
-    match = re.match(r"go(\d+)\.(\d+)", said)
+    match = re.match(r"go(\d+)\.(\d+)", output)
     return (int(match[1]), int(match[2])) if match else (0, 0)

@@ -90,7 +90,7 @@ def bound(
             "apiVersion": f"{RBAC}/v1",
             "kind": role,
             "metadata": metadata,
-            "rules": [dict(one) for one in rules],
+            "rules": [dict(rule) for rule in rules],
         },
         {
             "apiVersion": f"{RBAC}/v1",

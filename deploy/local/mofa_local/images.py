@@ -90,9 +90,9 @@ def podman(
         timeout=timeout,
     )
     if check and done.returncode:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
         raise LocalStackError(
-            f"podman {words[0]} ended with {done.returncode}; its last lines:\n{said}"
+            f"podman {words[0]} ended with {done.returncode}; its last lines:\n{tail}"
         )
     return done
 
@@ -232,12 +232,12 @@ def limits() -> list[str]:
     """Limits that a machine surely grants: what podman asks for by itself may be more than it
     may give.
     """
-    told = []
+    options = []
     for name, which, enough in _ENOUGH:
         most = resource.getrlimit(which)[1]
         given = enough if most == resource.RLIM_INFINITY else min(most, enough)
-        told.append(f"--ulimit={name}={given}:{given}")
-    return told
+        options.append(f"--ulimit={name}={given}:{given}")
+    return options
 
 
 @contextmanager

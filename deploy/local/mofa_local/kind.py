@@ -49,13 +49,13 @@ class NoKind(LocalStackError):
 
 def engine() -> str:
     """The container engine that kind would use."""
-    said = []
+    reasons = []
     for name in ENGINES:
         why = _unusable(name)
         if not why:
             return name
-        said.append(f"{name} {why}")
-    raise NoKind(f"no container engine for kind here: {'; '.join(said)}. {NEEDS}")
+        reasons.append(f"{name} {why}")
+    raise NoKind(f"no container engine for kind here: {'; '.join(reasons)}. {NEEDS}")
 
 
 def _unusable(name: str) -> str:
@@ -112,7 +112,7 @@ class Kind(Cluster):
 
         from mofa_local.kind_node import node_image
 
-        ulimits = [one.removeprefix("--ulimit=") for one in images.limits()]
+        ulimits = [limit.removeprefix("--ulimit=") for limit in images.limits()]
         settings = (
             f'[containers]\ndefault_ulimits = {json.dumps(ulimits)}\n[engine]\nruntime = "runc"\n'
         )
@@ -122,7 +122,7 @@ class Kind(Cluster):
             self._made.append(MODULES)
         yaml = YAML(typ="safe")
         config = yaml.load(CONFIG)
-        config["nodes"] = [one | {"image": node_image()} for one in config["nodes"]]
+        config["nodes"] = [node | {"image": node_image()} for node in config["nodes"]]
         config["networking"] |= {"disableDefaultCNI": True, "kubeProxyMode": "none"}
         patch = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",

@@ -122,7 +122,7 @@ def _build(name: str, folder: Path) -> None:
     wanted = _run(
         binaries.path("kubeadm"), "config", "images", "list", f"--kubernetes-version=v{version}"
     ).split()
-    pause = next(one for one in wanted if "/pause:" in one)
+    pause = next(image for image in wanted if "/pause:" in image)
     _preload(wanted, root / "kind" / "images")
     for place, text in {
         "etc/containerd/config.toml": CONTAINERD.format(pause=pause),
@@ -177,7 +177,7 @@ def _published() -> Path:
 
 def _run(*command: str | Path, folder: Path | None = None) -> str:
     done = subprocess.run(
-        [str(one) for one in command], cwd=folder, capture_output=True, text=True, check=False
+        [str(word) for word in command], cwd=folder, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise LocalStackError(f"{command[0]}: {done.stderr.strip()[-500:]}")

@@ -84,9 +84,9 @@ class Module:
         """The flags of `go build`: the same for all modules of a folder, so that their tools can be
         built at once.
         """
-        beside = [one for one in MODULES.values() if one.folder == self.folder]
-        tags = sorted({tag for one in beside for tag in one.tags})
-        stamps = [stamp for one in beside for stamp in one.stamped()]
+        beside = [module for module in MODULES.values() if module.folder == self.folder]
+        tags = sorted({tag for module in beside for tag in module.tags})
+        stamps = [stamp for module in beside for stamp in module.stamped()]
         named = ("-tags", ",".join(tags)) if tags else ()
         return (*FLAGS, *named, "-ldflags", " ".join(["-s", "-w", *stamps]))
 

@@ -76,8 +76,8 @@ _CONFIG: Final = ("--config={config}", "--zap-log-level=info")
 
 NEIGHBOURS: Final[Mapping[str, Neighbour]] = MappingProxyType(
     {
-        one.tool.name: one
-        for one in (
+        neighbour.tool.name: neighbour
+        for neighbour in (
             _neighbour(
                 "kube-state-metrics",
                 ("k8s.io/kube-state-metrics/v2", "v2.20.0",
@@ -203,4 +203,4 @@ def chosen(names: tuple[str, ...]) -> list[Neighbour]:
             f"neighbours: {', '.join(unknown)}: {', '.join(NEIGHBOURS)} would be right"
         )
     wanted = {*names, *(need for name in names for need in NEIGHBOURS[name].needs)}
-    return [one for name, one in NEIGHBOURS.items() if name in wanted]
+    return [neighbour for name, neighbour in NEIGHBOURS.items() if name in wanted]

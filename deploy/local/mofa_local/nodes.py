@@ -109,24 +109,24 @@ def create(cluster: Cluster, manifests: Sequence[dict[str, Any]], *, kwok: bool 
     """Create nodes; without kwok they are ready at once."""
     api = cluster.admin.resources.get(api_version="v1", kind="Node")
 
-    def one(manifest: dict[str, Any]) -> None:
+    def create_node(manifest: dict[str, Any]) -> None:
         metadata = manifest["metadata"] | ({"annotations": FAKE} if kwok else {})
         status = manifest["status"] | ({} if kwok else {"conditions": [_condition("True")]})
         api.create(body=manifest | {"metadata": metadata, "status": status})
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(one, manifests))
+        list(pool.map(create_node, manifests))
 
 
 def ready_nodes(cluster: Cluster) -> set[str]:
     """Names of nodes whose condition Ready is True."""
     api = cluster.admin.resources.get(api_version="v1", kind="Node")
     return {
-        one["metadata"]["name"]
-        for one in api.get().to_dict()["items"]
+        body["metadata"]["name"]
+        for body in api.get().to_dict()["items"]
         if any(
             condition["type"] == "Ready" and condition["status"] == "True"
-            for condition in one["status"].get("conditions") or ()
+            for condition in body["status"].get("conditions") or ()
         )
     }
 

@@ -24,20 +24,20 @@ def free_ports(count: int) -> list[int]:
     >>> len(set(free_ports(3)))
     3
     """
-    found: list[int] = []
+    ports: list[int] = []
     with ExitStack() as held:  # all at once, so that none comes twice
         for port in random.sample(RANGE, 400 + count):
-            if len(found) == count:
+            if len(ports) == count:
                 break
             listener = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             try:
                 listener.bind((HOST, port))
             except OSError:
                 continue
-            found.append(port)
-    if len(found) < count:
+            ports.append(port)
+    if len(ports) < count:
         raise LocalStackError(f"no {count} free ports on {HOST} in {RANGE.start}-{RANGE.stop - 1}")
-    return found
+    return ports
 
 
 def free_port() -> int:

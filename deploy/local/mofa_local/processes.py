@@ -248,15 +248,15 @@ class Processes:
 
 def running_recorded(folder: Path) -> dict[str, int]:
     """Name and pid of what pid files in a folder name and what still runs, in order of start."""
-    found = []
+    recorded = []
     for file in folder.glob("*.pid"):
         with contextlib.suppress(
             OSError, ValueError, KeyError, TypeError
         ):  # a file that somebody broke
             written = json.loads(file.read_text(encoding="utf-8"))
             if _start_of(int(written["pid"])) == written["started"]:
-                found.append((int(written["order"]), file.stem, int(written["pid"])))
-    return {name: pid for _, name, pid in sorted(found)}
+                recorded.append((int(written["order"]), file.stem, int(written["pid"])))
+    return {name: pid for _, name, pid in sorted(recorded)}
 
 
 def stop_recorded(folder: Path, *, grace: float = GRACE) -> list[str]:
@@ -321,7 +321,7 @@ def _start_of(pid: int) -> str | None:
         except OSError:
             return None
         return None if fields[0] in "ZX" else fields[19]
-    said = subprocess.run(
+    columns = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.split(maxsplit=1)
-    return None if len(said) < 2 or said[0].startswith("Z") else said[1].strip()
+    return None if len(columns) < 2 or columns[0].startswith("Z") else columns[1].strip()

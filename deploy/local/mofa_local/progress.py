@@ -62,12 +62,12 @@ def share(done: int, total: int) -> float:
     return max(0, done - 1) / total if total else 0.0
 
 
-def told(name: str, done: int, total: int, seconds: float, usual: float) -> str:
+def sentence(name: str, done: int, total: int, seconds: float, usual: float) -> str:
     """Progress in words; the time left follows from the share that is done.
 
-    >>> told("etcd", 51, 100, 60.0, 40.0)
+    >>> sentence("etcd", 51, 100, 60.0, 40.0)
     'etcd: 51 of 100 packages in 1 min 0 s, about 1 min 0 s to go'
-    >>> told("etcd", 0, 0, 60.0, 40.0)
+    >>> sentence("etcd", 0, 0, 60.0, 40.0)
     'etcd: building for 1 min 0 s (usually 40 s)'
     """
     part = share(done, total)
@@ -79,8 +79,8 @@ def told(name: str, done: int, total: int, seconds: float, usual: float) -> str:
     return f"{name}: {done} of {total} packages in {span(seconds)}{left}"
 
 
-class Told:
-    """Tells a person: one line that is drawn anew at a terminal, else a line now and then."""
+class ProgressLine:
+    """Shows a person how far a build is: one line that is drawn anew at a terminal, else a line now and then."""
 
     def __init__(self) -> None:
         """Begin a progress line on standard error."""

@@ -86,11 +86,13 @@ class Published:
             for path in (copy, *copy.rglob("*")):
                 path.chmod(path.stat().st_mode | 0o200)
             if kubectl is not None:
-                found = [
-                    one for place in self.installs for one in self._installs(copy / place, kubectl)
+                manifests = [
+                    install
+                    for place in self.installs
+                    for install in self._installs(copy / place, kubectl)
                 ]
                 unfinished = kept / f".{MANIFESTS}"
-                unfinished.write_text(json.dumps(found), encoding="utf-8")
+                unfinished.write_text(json.dumps(manifests), encoding="utf-8")
                 unfinished.replace(kept / MANIFESTS)
             yield copy
         finally:
@@ -110,22 +112,22 @@ class Published:
                 check=False,
                 timeout=_FETCH,
             )
-            told = json.loads(done.stdout or "{}")
+            module = json.loads(done.stdout or "{}")
         except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
             raise NotFetched(
                 f"{self.requires}@{self.release}: cannot be fetched: {error}"
             ) from error
-        if done.returncode or "Dir" not in told:
-            why = told.get("Error") or done.stderr.strip() or "go says nothing"
+        if done.returncode or "Dir" not in module:
+            why = module.get("Error") or done.stderr.strip() or "go says nothing"
             raise NotFetched(
                 f"{self.requires}@{self.release}: cannot be fetched: {why.splitlines()[-1]}"
             )
-        if told.get("Sum") != self.sum:
+        if module.get("Sum") != self.sum:
             raise LocalStackError(
-                f"{self.requires}@{self.release}: its hash is {told.get('Sum')}, and {self.sum} "
+                f"{self.requires}@{self.release}: its hash is {module.get('Sum')}, and {self.sum} "
                 "would be right"
             )
-        return Path(told["Dir"])
+        return Path(module["Dir"])
 
     def _installs(self, place: Path, kubectl: Path) -> list[dict[str, Any]]:
         from ruamel.yaml import YAML
@@ -141,4 +143,4 @@ class Published:
         )
         if made.returncode:
             raise LocalStackError(f"{self.name}: {place}: {made.stderr.strip()}")
-        return [one for one in YAML(typ="safe").load_all(made.stdout) if one]
+        return [manifest for manifest in YAML(typ="safe").load_all(made.stdout) if manifest]

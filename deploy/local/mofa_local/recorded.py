@@ -35,12 +35,14 @@ OBJECTIVE: Final = 0.9
 
 def recorded(past: Past, pool: str) -> Iterator[tuple[Series, list[Run]]]:
     """Every series, with its samples."""
-    for one in (
+    for series in (
         *_of_nodes(past, pool),
         *(made for job in past.jobs for made in _of_job(past, job)),
     ):
-        runs = [Run(range(_grid(span.start), _grid(span.stop), EVERY), span) for span in one.spans]
-        yield one, [run for run in runs if run.times]
+        runs = [
+            Run(range(_grid(span.start), _grid(span.stop), EVERY), span) for span in series.spans
+        ]
+        yield series, [run for run in runs if run.times]
 
 
 def _of_nodes(past: Past, pool: str) -> Iterator[Series]:
@@ -93,7 +95,9 @@ def _of_job(past: Past, job: Job) -> Iterator[Series]:
         "training_job": job.name,
         "training_kind": "TrainingJob",
     }
-    spans = tuple(steps(job, [one for one in past.incidents if one.job == job.name], past))
+    spans = tuple(
+        steps(job, [incident for incident in past.incidents if incident.job == job.name], past)
+    )
     starts = [span.start for span in spans]
     ends = list(
         accumulate((span.value + int((span.stop - span.start) * span.slope) for span in spans), max)
@@ -102,8 +106,8 @@ def _of_job(past: Past, job: Job) -> Iterator[Series]:
     def highest(at: float) -> float:
         index = max(0, bisect_right(starts, at) - 1)
         span = spans[index]
-        here = span.value + int((at - span.start) * span.slope)
-        return max(here, ends[index - 1]) if index else here
+        count = span.value + int((at - span.start) * span.slope)
+        return max(count, ends[index - 1]) if index else count
 
     for name, window in WINDOWS.items():
         first = max(past.start + 2 * window, past.end - JOBS_FOR)

@@ -211,10 +211,12 @@ class SlurmSite:
         end = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > end:
-                raise LocalStackError(f"slurm: {what}: not after {seconds:.0f} s\n{self._told()}")
+                raise LocalStackError(
+                    f"slurm: {what}: not after {seconds:.0f} s\n{self._state_and_errors()}"
+                )
             time.sleep(0.2)
 
-    def _told(self) -> str:
+    def _state_and_errors(self) -> str:
         """What Slurm says of its jobs and nodes, and the last errors of its logs."""
         jobs = self.run("squeue", "-t", "all", "-o", "%i %T %R").stdout
         nodes = self.run("sinfo", "-N", "-o", "%N %T %E").stdout
@@ -288,7 +290,7 @@ class SlurmSite:
         """Write the configuration files of this local Slurm, and files that stand for its
         nodes' GPUs.
         """
-        here = self.folder
+        folder = self.folder
         host = socket.gethostname().partition(".")[0]
         cpus = max(1, self.devices * 4)
         node_lines = [
@@ -300,7 +302,7 @@ class SlurmSite:
         ]
         together = ",".join(self.names)
         _written(
-            here / "slurm.conf",
+            folder / "slurm.conf",
             "ClusterName=mofa",
             f"SlurmctldHost={host}({HOST})",
             f"SlurmctldPort={self.ports['ctld']}",
@@ -309,12 +311,12 @@ class SlurmSite:
             # A job that is requeued waits for as long as a credential lives: two minutes, where
             # nothing is said.
             f"AuthInfo=socket={self.near}/munge.socket,cred_expire=40",
-            f"StateSaveLocation={here}/state",
+            f"StateSaveLocation={folder}/state",
             f"SlurmdSpoolDir={self.near}/spool/%n",
-            f"SlurmctldPidFile={here}/slurmctld.pid",
-            f"SlurmdPidFile={here}/slurmd.%n.pid",
-            f"SlurmctldLogFile={here}/log/slurmctld.log",
-            f"SlurmdLogFile={here}/log/slurmd.%n.log",
+            f"SlurmctldPidFile={folder}/slurmctld.pid",
+            f"SlurmdPidFile={folder}/slurmd.%n.pid",
+            f"SlurmctldLogFile={folder}/log/slurmctld.log",
+            f"SlurmdLogFile={folder}/log/slurmd.%n.log",
             "ProctrackType=proctrack/linuxproc",
             f"TaskPlugin=task/{'cgroup' if self.bounds_memory else 'none'}",
             "MpiDefault=none",
@@ -351,31 +353,31 @@ class SlurmSite:
             f"PartitionName=urgent Nodes={together} MaxTime=INFINITE State=UP PriorityTier=100 "
             "PreemptMode=OFF OverSubscribe=NO",
         )
-        devices = here / "devices"
+        devices = folder / "devices"
         devices.mkdir(exist_ok=True)
         for number in range(self.devices):  # a node without the files of its GPUs has none
             _device(devices / f"gpu{number}")
         last = self.devices - 1
         numbers = f"[0-{last}]" if last else "0"
         _written(
-            here / "gres.conf",
+            folder / "gres.conf",
             f"NodeName={together} Name=gpu Type={self.product} File={devices}/gpu{numbers}",
         )
         _written(
-            here / "cgroup.conf",
+            folder / "cgroup.conf",
             "CgroupAutomount=no",
             "CgroupPlugin=cgroup/v1",
             "ConstrainRAMSpace=yes",
         )
         _written(
-            here / "slurmdbd.conf",
+            folder / "slurmdbd.conf",
             f"DbdHost={host}",
             f"DbdAddr={HOST}",
             f"DbdPort={self.ports['dbd']}",
             f"AuthInfo=socket={self.near}/munge.socket",
             "SlurmUser=root",
-            f"PidFile={here}/slurmdbd.pid",
-            f"LogFile={here}/log/slurmdbd.log",
+            f"PidFile={folder}/slurmdbd.pid",
+            f"LogFile={folder}/log/slurmdbd.log",
             "StorageType=accounting_storage/mysql",
             f"StorageHost={HOST}",
             f"StoragePort={self.ports['database']}",
@@ -383,7 +385,7 @@ class SlurmSite:
             "StoragePass=slurm",
             "StorageLoc=slurm",
         )
-        (here / "slurmdbd.conf").chmod(0o600)
+        (folder / "slurmdbd.conf").chmod(0o600)
 
 
 def _written(path: Path, *lines: str) -> None:

@@ -172,7 +172,7 @@ class Faults:
 
     def beats(self) -> list[dict[str, float | str]]:
         """When each run of a job worked, by its own file."""
-        found: list[dict[str, float | str]] = []
+        beats: list[dict[str, float | str]] = []
         counts: dict[str, int] = {}
         for begun in sorted((self.site.folder / "beats").glob("*.start")):
             first, nodes = begun.read_text().split()
@@ -180,10 +180,10 @@ class Faults:
             end = float(last.read_text() or first) if last.exists() else float(first)
             if nodes not in counts:
                 counts[nodes] = len(self.site.ask("scontrol", "show", "hostnames", nodes).split())
-            found.append(
+            beats.append(
                 {"run": begun.stem, "start": float(first), "end": end, "nodes": counts[nodes]}
             )
-        return found
+        return beats
 
 
 def _seconds(text: str) -> int:
@@ -211,7 +211,7 @@ def recorded(site: SlurmSite, faults: Faults, begun: float, folder: Path) -> Non
         "start": begun,
         "end": until,
         "nodes": site.names,
-        "log": [asdict(one) for one in faults.log],
+        "log": [asdict(fault) for fault in faults.log],
         "beats": faults.beats(),
     }
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")

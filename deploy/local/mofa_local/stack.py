@@ -136,9 +136,9 @@ def start(
     if size.real and (why := lacking()):
         raise LocalStackError(why)
     tools = (*TOOLS, *(OF_A_NODE if size.real else ()))
-    programs = (*tools, *(one.tool.name for one in chosen(size.beside)))
-    if told := first_build(programs):
-        progress(told)
+    programs = (*tools, *(neighbour.tool.name for neighbour in chosen(size.beside)))
+    if notice := first_build(programs):
+        progress(notice)
     binaries.paths(programs)
     progress("the programs are there")
     with ThreadPoolExecutor(1) as aside:  # the history is written while the control plane starts
@@ -199,12 +199,12 @@ def first_build(programs: Sequence[str]) -> str:
     missing = [binaries.tool(name) for name in programs if binaries.find(name) is None]
     if not missing:
         return ""
-    minutes = max(1, round(sum(one.seconds for one in missing) / 60))
+    minutes = max(1, round(sum(program.seconds for program in missing) / 60))
     busy = "half an hour" if minutes > _FEW else f"{3 * minutes} min"
     return (
         f"{len(missing)} programs are built once from pinned sources: about {minutes} min on two "
         "quiet cores, "
-        f"up to {busy} where others work beside it ({', '.join(one.name for one in missing)})"
+        f"up to {busy} where others work beside it ({', '.join(program.name for program in missing)})"
     )
 
 

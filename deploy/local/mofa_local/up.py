@@ -113,7 +113,7 @@ def hints(folder: Path) -> str:
         f"PYTHONPATH={_shown(stack.ROOT / 'deploy' / 'local')} {_shown(Path(sys.executable))} "
         "-m mofa_local"
     )
-    here = "" if folder.resolve() == FOLDER else f" --folder {_shown(folder)}"
+    option = "" if folder.resolve() == FOLDER else f" --folder {_shown(folder)}"
     tries = (
         (f". {_shown(env)}", "kubectl and curl below mean this cluster"),
         ("kubectl apply -f examples/llama3-405b.yaml", "ask for advice"),
@@ -121,7 +121,7 @@ def hints(folder: Path) -> str:
         ("kubectl get cprof", "what the pool's history says of the assumptions"),
         (f"kubectl -n {stack.NAMESPACE} get pods -o wide", "sample jobs on fake nodes"),
         (
-            f"{ours} inject{here} pod default/llama3-405b",
+            f"{ours} inject{option} pod default/llama3-405b",
             "interrupt it: process, pod, node, preemption or job",
         ),
         ("curl -s $ADVISOR_URL/metrics", "predicted and observed, for Prometheus"),
@@ -136,8 +136,8 @@ def hints(folder: Path) -> str:
         else f"\nNo kubectl on PATH; here is one:\n  export PATH=$PATH:{kubectl.parent}"
     )
     lines = env.read_text(encoding="utf-8").splitlines()
-    told = [f"  {command}\n    {what}" for command, what in tries]
-    return "\n".join([*lines, "", "Try:", *told]) + path
+    hints = [f"  {command}\n    {what}" for command, what in tries]
+    return "\n".join([*lines, "", "Try:", *hints]) + path
 
 
 def _shown(path: Path) -> str:

@@ -79,20 +79,20 @@ def parsed():
         "--load", type=Path, default=Path("/checkpoints"), help="folder of checkpoints"
     )
     parser.add_argument("--log-interval", type=int, default=10)
-    told, others = parser.parse_known_args()
+    arguments, others = parser.parse_known_args()
     for name in ONE_ONLY:
-        if (size := getattr(told, name.replace("-", "_"))) != 1:
+        if (size := getattr(arguments, name.replace("-", "_"))) != 1:
             sys.exit(
                 f"train.py: --{name} {size}: this trainer is data parallel only; 1 would be right"
             )
-    return told, others
+    return arguments, others
 
 
-def batch(told, step, part, count):
+def batch(arguments, step, part, count):
     """Made-up text that can be learned: every word follows from the one before it."""
     drawn = torch.Generator().manual_seed(step * 1_000_003 + part)
-    first = torch.randint(told.vocab_size, (count, 1), generator=drawn)
-    return (first + torch.arange(told.seq_length + 1) * 7) % told.vocab_size
+    first = torch.randint(arguments.vocab_size, (count, 1), generator=drawn)
+    return (first + torch.arange(arguments.seq_length + 1) * 7) % arguments.vocab_size
 
 
 def say(text):
@@ -100,33 +100,33 @@ def say(text):
 
 
 def main():
-    told, others = parsed()
+    arguments, others = parsed()
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    micro = told.global_batch_size // (told.micro_batch_size * ranks)
-    if micro * told.micro_batch_size * ranks != told.global_batch_size:
+    micro = arguments.global_batch_size // (arguments.micro_batch_size * ranks)
+    if micro * arguments.micro_batch_size * ranks != arguments.global_batch_size:
         sys.exit(
-            f"train.py: --global-batch-size {told.global_batch_size} is not a multiple of "
-            f"{told.micro_batch_size} x {ranks}"
+            f"train.py: --global-batch-size {arguments.global_batch_size} is not a multiple of "
+            f"{arguments.micro_batch_size} x {ranks}"
         )
     if rank == 0:
         say(f"using world size: {ranks}, data-parallel size: {ranks}")
-        say(f"  seq_length ...................................... {told.seq_length}")
+        say(f"  seq_length ...................................... {arguments.seq_length}")
         say(f"left to GPUs: {' '.join(others)}")
     model = DistributedDataParallel(
         Model(
-            told.num_layers,
-            told.hidden_size,
-            told.num_attention_heads,
-            told.ffn_hidden_size,
-            told.vocab_size,
-            told.seq_length,
+            arguments.num_layers,
+            arguments.hidden_size,
+            arguments.num_attention_heads,
+            arguments.ffn_hidden_size,
+            arguments.vocab_size,
+            arguments.seq_length,
         )
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    kept, step = told.load / "last.pt", 0
+    kept, step = arguments.load / "last.pt", 0
     if kept.exists():
         state = torch.load(kept)
         model.load_state_dict(state["model"])
@@ -134,32 +134,32 @@ def main():
         step = state["step"]
         if rank == 0:
             say(
-                f"  successfully loaded checkpoint from {told.load} [ t 1/1, p 1/1 ] at iteration "
+                f"  successfully loaded checkpoint from {arguments.load} [ t 1/1, p 1/1 ] at iteration "
                 f"{step}"
             )
     begun, since = time.monotonic(), 0
-    while step < told.train_iters:
+    while step < arguments.train_iters:
         for part in range(micro):
-            text = batch(told, step, part * ranks + rank, told.micro_batch_size)
+            text = batch(arguments, step, part * ranks + rank, arguments.micro_batch_size)
             words = model(text[:, :-1])
             loss = nn.functional.cross_entropy(words.flatten(0, 1), text[:, 1:].flatten()) / micro
             loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         step, since = step + 1, since + 1
-        if since == told.log_interval:
+        if since == arguments.log_interval:
             took = 1e3 * (time.monotonic() - begun) / since
             if rank == 0:
                 say(
                     f" [{time.strftime('%Y-%m-%d %H:%M:%S')}] iteration "
-                    f"{step:8d}/{told.train_iters:8d} |"
-                    f" consumed samples: {step * told.global_batch_size:12d} | elapsed time per "
+                    f"{step:8d}/{arguments.train_iters:8d} |"
+                    f" consumed samples: {step * arguments.global_batch_size:12d} | elapsed time per "
                     f"iteration (ms): {took:.1f} |"
-                    f" global batch size: {told.global_batch_size:5d} | lm loss: "
+                    f" global batch size: {arguments.global_batch_size:5d} | lm loss: "
                     f"{loss.item() * micro:.6E} |"
                 )
             begun, since = time.monotonic(), 0
-        if step % told.save_interval == 0 and rank == 0:
+        if step % arguments.save_interval == 0 and rank == 0:
             unfinished = kept.with_suffix(".unfinished")
             torch.save(
                 {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step},
@@ -167,7 +167,7 @@ def main():
             )
             unfinished.replace(kept)
             say(
-                f"  successfully saved checkpoint from iteration {step:7d} to {told.load} [ t 1/1, "
+                f"  successfully saved checkpoint from iteration {step:7d} to {arguments.load} [ t 1/1, "
                 "p 1/1 ]"
             )
     dist.destroy_process_group()

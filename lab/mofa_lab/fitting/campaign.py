@@ -127,12 +127,12 @@ def calibrate(
 def objective(evidence: Evidence, logs: Array, values: Array | None = None) -> float:
     """What a fit makes small: robust loss of the rows and squared distance from the priors. [1]"""
     predicted = evidence.values(logs) if values is None else values
-    here = np.isfinite(evidence.measured)
-    rho, _ = robust((predicted - evidence.measured)[here], SCALE)
+    measured = np.isfinite(evidence.measured)
+    rho, _ = robust((predicted - evidence.measured)[measured], SCALE)
     spread = np.array([entry.spread for entry in evidence.entries])
     free = spread > 0
     distance = (logs[free] - evidence.prior_logarithms[free]) / spread[free]
-    return float(np.sum(evidence.weights[here] * rho) + np.sum(np.square(distance)))
+    return float(np.sum(evidence.weights[measured] * rho) + np.sum(np.square(distance)))
 
 
 def shipped_loss(result: CampaignResult) -> float:

@@ -165,10 +165,10 @@ class ErrorRow:
     @property
     def met(self) -> bool:
         """Whether every aim is met."""
-        told = (self.errors["median_ape"], self.errors["mape"], self.errors["p90_ape"])
+        errors = (self.errors["median_ape"], self.errors["mape"], self.errors["p90_ape"])
         return all(
             wanted is None or value <= wanted
-            for value, wanted in zip(told, self.subject.aim, strict=True)
+            for value, wanted in zip(errors, self.subject.aim, strict=True)
         )
 
 
@@ -201,9 +201,9 @@ def left_out_values(part: Calibrated, row_set: str) -> Array:
     return part.validated[by].values if by in part.validated else part.values
 
 
-def part_of(found: CampaignResult, subject: Subject) -> Calibrated:
+def part_of(result: CampaignResult, subject: Subject) -> Calibrated:
     """The problem that a subject belongs to."""
-    return found.time if subject.quantity == "time" else found.memory
+    return result.time if subject.quantity == "time" else result.memory
 
 
 def errors(part: Calibrated, values: Array, chosen: Choice) -> dict[int, float]:
@@ -251,15 +251,17 @@ def rooms(evidence: Evidence, logs: Array, row: FitRow) -> float:
 def memory_calls_out_of_fold(part: Calibrated, by: str, name: str) -> dict[str, int]:
     """How often runs of a sweep were called too big, each by the fit that did not see its model."""
     total: dict[str, int] = {}
-    found = part.validated[by]
-    for fold, logs in zip(found.folds, found.logs, strict=True):
+    validated = part.validated[by]
+    for fold, logs in zip(validated.folds, validated.logs, strict=True):
         rows = [
             i
             for i in np.flatnonzero(fold.judged)
             if set_of(part.evidence.rows[i].case) == name and part.evidence.rows[i].figure is None
         ]
         room = np.log([rooms(part.evidence, logs, part.evidence.rows[i]) for i in rows])
-        calls = out_of_memory([part.evidence.rows[i].case for i in rows], found.values[rows] > room)
+        calls = out_of_memory(
+            [part.evidence.rows[i].case for i in rows], validated.values[rows] > room
+        )
         total = {key: total.get(key, 0) + count for key, count in calls.items()}
     return total
 

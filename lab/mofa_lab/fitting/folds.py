@@ -108,15 +108,15 @@ def folds(
     names = np.array([KEYS[by](row) for row in rows])
     wanted = np.array([judged(row) for row in rows])
     for name in dict.fromkeys(names[wanted & (names != "")].tolist()):
-        here = names == name
-        yield Fold(name=name, judged=here & wanted, unseen=here | _twins(rows, here, by))
+        in_fold = names == name
+        yield Fold(name=name, judged=in_fold & wanted, unseen=in_fold | _twins(rows, in_fold, by))
 
 
-def _twins(rows: tuple[FitRow, ...], here: Mask, by: str) -> Mask:
+def _twins(rows: tuple[FitRow, ...], left_out: Mask, by: str) -> Mask:
     """Rows that must be left out with a group, because they repeat its runs under another name."""
     if by != "group":
         return np.zeros(len(rows), dtype=bool)
-    held = [row for row, left in zip(rows, here, strict=True) if left]
+    held = [row for row, left in zip(rows, left_out, strict=True) if left]
     publishers = {row.case.publisher for row in held if not row.case.group}
     shapes = {_shape(row) for row in held if row.case.group}
     return np.array(
@@ -139,9 +139,11 @@ def cross_validate(
     values, logs, used = np.full(evidence.size, np.nan), [], []
     for fold in folds(evidence.rows, by, judged=judged):
         weights = np.where(fold.unseen, 0.0, evidence.weights)
-        found = fit(evidence, evidence.measured, weights=weights, start=whole.logs, tolerance=CLOSE)
-        values[fold.judged] = evidence.values(found.logs)[fold.judged]
-        logs.append(found.logs)
+        fitted = fit(
+            evidence, evidence.measured, weights=weights, start=whole.logs, tolerance=CLOSE
+        )
+        values[fold.judged] = evidence.values(fitted.logs)[fold.judged]
+        logs.append(fitted.logs)
         used.append(fold)
         progress(fold.name)
     return OutOfFold(by=by, values=values, folds=tuple(used), logs=np.array(logs))

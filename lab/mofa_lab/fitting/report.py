@@ -345,5 +345,7 @@ def _reliability(progress: Progress) -> Iterator[str]:
         f"One in {REGIMES} regimes of the grid; `python -m mofa_lab.validate.ettr_grid` prints each of them. The simulator shares "
         "no formula with the model."
     )
-    yield ettr_grid.told([ettr_grid.compare(regime) for regime in ettr_grid.regimes()[::REGIMES]])
+    yield ettr_grid.summary(
+        [ettr_grid.compare(regime) for regime in ettr_grid.regimes()[::REGIMES]]
+    )
     progress("effective training time")

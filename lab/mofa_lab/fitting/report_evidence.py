@@ -97,13 +97,13 @@ def _places(runs: MeasuredRuns) -> Iterator[str]:
 
 
 def _map(runs: MeasuredRuns) -> Iterator[str]:
-    known = _combinations(runs)
+    masks = _combinations(runs)
     rows = [
-        (name, *(_cell(runs, where & mask) for where in known.values()))
+        (name, *(_cell(runs, where & mask) for where in masks.values()))
         for name, mask in _features(runs)
         if (mask & np.isfinite(runs.errors["step"])).any()
     ]
-    heads = (name.replace(", ", " on ") for name in known)
+    heads = (name.replace(", ", " on ") for name in masks)
     yield table((Column("feature"), *(Column(name, align="right") for name in heads)), rows)
 
 

@@ -38,12 +38,12 @@ def suspects(part: Calibrated, quantity: str = "step_time_s") -> Iterator[Suspec
     """Every measured run that a rule marks as doubtful, with its error and the reason that the
     first such rule gives.
     """
-    known = [(re.compile(rule["id"]), rule) for rule in rules()]
+    rules_by_pattern = [(re.compile(rule["id"]), rule) for rule in rules()]
     for row, value in zip(part.evidence.rows, part.values, strict=True):
         if row.figure is None or row.figure.quantity != quantity:
             continue
         excess = float(np.exp(row.measured - value))  # measured over predicted
-        for pattern, rule in known:
+        for pattern, rule in rules_by_pattern:
             if pattern.search(row.case.id) and _meant(rule, row, excess):
                 yield Suspect(row, 1.0 / excess - 1.0, rule["reason"])
                 break

@@ -65,8 +65,8 @@ def written(
 
 def _runs(evidence: Evidence, touched: NDArray[np.bool_]) -> tuple[tuple[str, int], ...]:
     counted: dict[str, set[str]] = {}
-    for row, here in zip(evidence.rows, touched, strict=True):
-        if here and row.figure is not None:
+    for row, is_touched in zip(evidence.rows, touched, strict=True):
+        if is_touched and row.figure is not None:
             counted.setdefault(set_of(row.case), set()).add(row.case.id)
     return tuple((name, len(runs)) for name, runs in sorted(counted.items()))
 
@@ -77,33 +77,35 @@ def scatter(
     """Root mean square move of each entry over the folds that leave out a row with a say on it. [1]"""
     total, count = np.zeros(len(evidence.entries)), np.zeros(len(evidence.entries))
     free = np.isfinite(logs)
-    for found in validated:
-        for fold, there in zip(found.folds, found.logs, strict=True):
+    for validation in validated:
+        for fold, there in zip(validation.folds, validation.logs, strict=True):
             says = touched[fold.unseen].any(axis=0) & free
             total[says] += np.square(there[says] - logs[says])
             count[says] += 1
     return np.sqrt(total / np.maximum(count, 1.0))
 
 
-def rounded(found: Iterable[Written], entries: tuple[Free, ...]) -> Array:
+def rounded(constants: Iterable[Written], entries: tuple[Free, ...]) -> Array:
     """Logarithms of the entries as they are written, in the order of a problem. [1]"""
-    values = {item.entry.name: item.value for item in found}
+    values = {item.entry.name: item.value for item in constants}
     with np.errstate(divide="ignore"):
         logs: Array = np.log(np.array([values[entry.name] for entry in entries]))
     return logs
 
 
-def as_toml(found: Iterable[Written]) -> str:
+def as_toml(constants: Iterable[Written]) -> str:
     """The text of constants.toml."""
-    return constants_as_toml(found, HEADER)
+    return constants_as_toml(constants, HEADER)
 
 
 def joined(parts: Iterable[list[Written]], entries: tuple[Free, ...]) -> list[Written]:
     """The entries of several fits in the order of priors.toml; one that none moved has its prior."""
-    known: Mapping[str, Written] = {
+    constants: Mapping[str, Written] = {
         item.entry.name: item for part in parts for item in part if item.run_counts
     }
-    return [known.get(entry.name) or Written(entry=entry, value=entry.prior) for entry in entries]
+    return [
+        constants.get(entry.name) or Written(entry=entry, value=entry.prior) for entry in entries
+    ]
 
 
 def renamed(item: Written, section: str) -> Written:

@@ -35,7 +35,7 @@ def calls_of(files: Iterable[str]) -> list[Calls]:
 
 
 def surfaces_of(
-    calls: Sequence[Calls], source: str, told: Callable[[str], None] = lambda _: None
+    calls: Sequence[Calls], source: str, progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, Surfaces]:
     """By device: for each operator and form, a fitted surface that gives its time by its sizes.
     `told` is called with what was done.
@@ -45,7 +45,7 @@ def surfaces_of(
         if len(group.seconds) >= FEWEST:
             surface = fit.surface(group, sheet(group.device, group.format), source)
             devices.setdefault(group.device, {})[group.operator, group.form] = surface
-        told(f"{group.device} {group.operator} {group.form}")
+        progress(f"{group.device} {group.operator} {group.form}")
     return dict(devices)
 
 

@@ -81,7 +81,7 @@ def gemm(torch: Any) -> Iterator[dict[str, Any]]:
         weights = [torch.randn(n, k, device="cuda", dtype=torch.bfloat16) for _ in range(COPIES)]
         rows = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
         seconds = _seconds(
-            torch, [partial(torch.nn.functional.linear, rows, one) for one in weights]
+            torch, [partial(torch.nn.functional.linear, rows, weight) for weight in weights]
         )
         yield {"recipe": "bf16", "m": m, "n": n, "k": k, "seconds_best": seconds}
 

@@ -92,8 +92,8 @@ def _pair(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """Median over devices of the medians and of the 90th percentiles; None where a device has too
     few rows for them.
     """
-    known = [row for row in rows if row["median_ape"] is not None]
-    if not known:
+    scored = [row for row in rows if row["median_ape"] is not None]
+    if not scored:
         return None
-    middle, far = (median(100 * row[name] for row in known) for name in ("median_ape", "p90_ape"))
+    middle, far = (median(100 * row[name] for row in scored) for name in ("median_ape", "p90_ape"))
     return f"{middle:.1f} / {far:.1f}"

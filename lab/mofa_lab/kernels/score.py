@@ -43,14 +43,16 @@ class KernelComparison:
 
 
 def compared(
-    files: Iterable[str], left_out: str | None = None, told: Callable[[str], None] = lambda _: None
+    files: Iterable[str],
+    left_out: str | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[KernelComparison]:
     """All calls of the tables beside their predictions."""
     comparisons = []
     for calls in calls_of(files):
         way = {None: _shipped, "family": _folds, "device": _relative}[left_out]
         comparisons.append(way(calls))
-        told(f"{calls.device} {calls.operator} {calls.form}")
+        progress(f"{calls.device} {calls.operator} {calls.form}")
     return comparisons
 
 

@@ -98,12 +98,12 @@ def read(file: str) -> list[Calls]:
         needs = {"device", *table.forms, *table.sizes, *table.seconds}
         if needs <= set(columns):
             return list(_calls(file, table, columns))
-    known = "; ".join(
+    tables = "; ".join(
         ", ".join(("device", *table.forms, *table.sizes, *table.seconds)) for table in TABLES
     )
     raise BadFile(
         file,
-        f"has the columns {', '.join(columns)}, which is no table of kernels; these are: {known}",
+        f"has the columns {', '.join(columns)}, which is no table of kernels; these are: {tables}",
     )
 
 
@@ -160,12 +160,12 @@ def _calls(file: str, table: KernelTable, columns: Columns) -> Iterator[Calls]:
         def number(name: str, rows: NDArray[np.bool_] = rows) -> Floats:
             return _numbers(file, name, columns[name][rows])
 
-        said = table.call(words, number)
-        if said is None:
+        call = table.call(words, number)
+        if call is None:
             continue
-        operator, form, given, sizes = said
+        operator, form, given, sizes = call
         for column, of in table.seconds.items():
-            some = Calls(
+            calls = Calls(
                 device=words["device"],
                 operator=of or operator,
                 form=form,
@@ -176,7 +176,7 @@ def _calls(file: str, table: KernelTable, columns: Columns) -> Iterator[Calls]:
                 families=families[rows],
                 ids=np.char.add(ids[rows], f"/{of}" if of else ""),
             )
-            yield some.rows(some.seconds > 0.0)
+            yield calls.rows(calls.seconds > 0.0)
 
 
 def _joined(columns: Columns, names: Sequence[str]) -> Texts:

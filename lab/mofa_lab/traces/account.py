@@ -207,8 +207,8 @@ class _Work:
         order = np.argsort(self.start[inside], kind="stable")
         start, launch = self.start[inside][order], self.launch[inside][order]
         after = np.minimum(np.searchsorted(start, idle[:, 1] - 1e-9), len(start) - 1)
-        known = np.isfinite(launch[after])
-        until = np.where(known, np.minimum(launch[after] + _SHORT, idle[:, 1]), idle[:, 0])
+        is_launched = np.isfinite(launch[after])
+        until = np.where(is_launched, np.minimum(launch[after] + _SHORT, idle[:, 1]), idle[:, 0])
         return float(np.sum(np.maximum(until - idle[:, 0], 0.0)))
 
     def streams(self, step: str, inside: Array) -> list[Stream]:
@@ -286,9 +286,9 @@ def _launched(trace: Trace, correlation: Array) -> Array:
     """When the host began to launch each kernel; inf = not known. [s]"""
     calls = trace.of(EventKind.CALL)
     order = np.argsort(calls.correlation, kind="stable")
-    known = calls.correlation[order]
-    place = np.minimum(np.searchsorted(known, correlation), max(len(known) - 1, 0))
-    if len(known) == 0:
+    correlations = calls.correlation[order]
+    place = np.minimum(np.searchsorted(correlations, correlation), max(len(correlations) - 1, 0))
+    if len(correlations) == 0:
         return np.full(len(correlation), np.inf)
-    hit = (known[place] == correlation) & (correlation > 0)
+    hit = (correlations[place] == correlation) & (correlation > 0)
     return np.where(hit, calls.start[order][place], np.inf)

@@ -65,15 +65,17 @@ class _Rank:
         kernels = self.kernels
         if np.any(kernels.correlation > 0):
             order = np.argsort(given.correlation, kind="stable")
-            known = given.correlation[order]
+            correlations = given.correlation[order]
             place = (
-                np.minimum(np.searchsorted(known, kernels.correlation), len(known) - 1)
-                if len(known)
+                np.minimum(
+                    np.searchsorted(correlations, kernels.correlation), len(correlations) - 1
+                )
+                if len(correlations)
                 else None
             )
             if place is None:
                 return np.full(len(kernels), -1), Why.LAUNCH
-            hit = (known[place] == kernels.correlation) & (kernels.correlation > 0)
+            hit = (correlations[place] == kernels.correlation) & (kernels.correlation > 0)
             return np.where(hit, holder[order][place], -1), Why.LAUNCH
         return self._by_order(), Why.INFERRED_LAUNCH
 
@@ -126,8 +128,8 @@ class _Rank:
 
     def _latency(self) -> float:
         """Typical time from launch to start on an empty stream. [s]"""
-        known = self.launch >= 0
-        took = self.kernels.start[known] - self.calls.start[self.launch[known]]
+        has_launch = self.launch >= 0
+        took = self.kernels.start[has_launch] - self.calls.start[self.launch[has_launch]]
         short = took[(took > 0) & (took < QUEUE)]
         return float(np.median(short)) if len(short) else LATENCY
 
@@ -162,7 +164,7 @@ class _Rank:
                 lag = min(latency, max(start[i] - called[launch[i]], 0.0))
                 self.edges.add(launch[i], task, lag, self.launched_by, from_start=True)
                 ready = called[launch[i]] + lag
-            for source in waits.said(i):
+            for source in waits.recorded(i):
                 self.edges.add(self.n + source, task, 0.0, Why.EVENT)
                 ready = max(ready, end[source])
             before = i - 1 if i and lane[i] == lane[i - 1] else -1

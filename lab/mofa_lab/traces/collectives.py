@@ -102,11 +102,11 @@ def messages(trace: Trace) -> tuple[Message, ...]:
     parsed = {int(d): about(trace.details[d]) for d in np.unique(trace.events.detail[talking])}
     times: dict[tuple[int, int, float], list[float]] = {}
     for row in talking:
-        said = parsed[int(trace.events.detail[row])]
-        if said.size > 0:
-            key = (int(numbers[row]), said.members, said.size)
+        collective = parsed[int(trace.events.detail[row])]
+        if collective.size > 0:
+            key = (int(numbers[row]), collective.members, collective.size)
             times.setdefault(key, []).append(float(trace.events.duration[row]))
-    found = [
+    messages_of_groups = [
         Message(
             kind=CLASSES[kind],
             members=members,
@@ -117,7 +117,7 @@ def messages(trace: Trace) -> tuple[Message, ...]:
         )
         for (kind, members, size), taken in times.items()
     ]
-    return tuple(sorted(found, key=lambda one: -one.median * one.count))
+    return tuple(sorted(messages_of_groups, key=lambda message: -message.median * message.count))
 
 
 def _ranks(value: Any) -> tuple[int, ...]:

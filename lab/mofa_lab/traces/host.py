@@ -34,11 +34,11 @@ def outermost(events: Events) -> tuple[Events, Array]:
     keep = np.ones(len(order), dtype=bool)
     holder = np.zeros(len(order), dtype=np.int64)
     reach, thread, place = -np.inf, -1, -1
-    for i, (here, begin, finish) in enumerate(
+    for i, (of_thread, begin, finish) in enumerate(
         zip(lane.tolist(), start.tolist(), end.tolist(), strict=True)
     ):
-        if here != thread:
-            thread, reach = here, -np.inf
+        if of_thread != thread:
+            thread, reach = of_thread, -np.inf
         if begin < reach and finish <= reach + 1e-6:
             keep[i] = False
         else:
@@ -70,7 +70,7 @@ def leaves(trace: Trace) -> tuple[Events, Array]:
             _, row, talking, holds = stack.pop()
             keep[row] = talking or not holds
 
-    for row, (here, start, end, talking) in enumerate(
+    for row, (of_thread, start, end, talking) in enumerate(
         zip(
             events.lane.tolist(),
             events.start.tolist(),
@@ -79,9 +79,9 @@ def leaves(trace: Trace) -> tuple[Events, Array]:
             strict=True,
         )
     ):
-        if here != thread:
+        if of_thread != thread:
             close(np.inf)
-            thread = here
+            thread = of_thread
         close(start)
         if any(held[2] for held in stack):
             continue  # a part of a collective

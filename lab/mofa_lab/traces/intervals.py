@@ -32,16 +32,16 @@ def length(intervals: Array) -> float:
     return float(np.sum(intervals[:, 1] - intervals[:, 0]))
 
 
-def common(one: Array, other: Array) -> Array:
+def common(first: Array, other: Array) -> Array:
     """Intersection of two sets of intervals. [s]
 
     >>> common(np.array([[0.0, 2.0], [3.0, 5.0]]), np.array([[1.0, 4.0]])).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    if len(one) == 0 or len(other) == 0:
+    if len(first) == 0 or len(other) == 0:
         return np.empty((0, 2))
-    edges = np.concatenate([one[:, 0], other[:, 0], one[:, 1], other[:, 1]])
-    change = np.concatenate([np.ones(len(one) + len(other)), -np.ones(len(one) + len(other))])
+    edges = np.concatenate([first[:, 0], other[:, 0], first[:, 1], other[:, 1]])
+    change = np.concatenate([np.ones(len(first) + len(other)), -np.ones(len(first) + len(other))])
     order = np.lexsort((change, edges))
     depth = np.cumsum(change[order])
     at = edges[order]
@@ -49,13 +49,13 @@ def common(one: Array, other: Array) -> Array:
     return np.stack([at[both], at[both + 1]], axis=1)
 
 
-def without(one: Array, other: Array, low: Seconds, high: Seconds) -> Array:
+def without(first: Array, other: Array, low: Seconds, high: Seconds) -> Array:
     """Moments between `low` and `high` that lie in the first and not in the second. [s]
 
     >>> without(np.array([[0.0, 4.0]]), np.array([[1.0, 2.0]]), 0.0, 9.0).tolist()
     [[0.0, 1.0], [2.0, 4.0]]
     """
-    return common(one, gaps(other, low, high))
+    return common(first, gaps(other, low, high))
 
 
 def gaps(intervals: Array, low: Seconds, high: Seconds) -> Array:
@@ -66,8 +66,8 @@ def gaps(intervals: Array, low: Seconds, high: Seconds) -> Array:
     """
     begin = np.append(low, intervals[:, 1])
     end = np.append(intervals[:, 0], high)
-    found = np.stack([np.maximum(begin, low), np.minimum(end, high)], axis=1)
-    return found[found[:, 1] > found[:, 0]]
+    edges = np.stack([np.maximum(begin, low), np.minimum(end, high)], axis=1)
+    return edges[edges[:, 1] > edges[:, 0]]
 
 
 def clipped(intervals: Array, low: Seconds, high: Seconds) -> Array:

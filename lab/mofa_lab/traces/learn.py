@@ -180,9 +180,9 @@ def _links(templates: StepTemplates, layout: Layout) -> list[Finding]:
         inside[near] += [_sample(p.size, p.seconds, float(s.tp), path) for p in tensor]
     if float(s.dp) > 1:
         path = collectives.path_between(layout.cluster, s.data_ranks, s.tp)
-        sizes = {op.said.size for op in templates.data if op.said.size > 0}
+        sizes = {op.collective.size for op in templates.data if op.collective.size > 0}
         for size in sorted(sizes):
-            least = min(op.seconds for op in templates.data if op.said.size == size)
+            least = min(op.seconds for op in templates.data if op.collective.size == size)
             inside[data_inside(layout)].append(_sample(size, least, float(s.data_ranks), path))
     for near, name, value in (
         (True, "links.scale_up_efficiency", float(k.scale_up_efficiency)),
@@ -240,14 +240,14 @@ def _sample(size: float, seconds: float, members: float, path: Any) -> tuple[flo
 
 def _points(templates: StepTemplates, layout: Layout) -> list[Finding]:
     """Transfers between stages, by the fastest: the others waited for their partner."""
-    sized = [op for op in templates.hops if op.said.size > 0]
+    sized = [op for op in templates.hops if op.collective.size > 0]
     if not sized:
         return []
     k = layout.cluster.calibration.links
-    fastest = min(sized, key=lambda op: op.seconds / op.said.size)
+    fastest = min(sized, key=lambda op: op.seconds / op.collective.size)
     link = layout.cluster.scale_up if hop_inside(layout) else layout.cluster.scale_out
     fixed = min(float(k.point_latency), 0.5 * fastest.seconds)
-    value = fastest.said.size / (float(link.bandwidth) * (fastest.seconds - fixed))
+    value = fastest.collective.size / (float(link.bandwidth) * (fastest.seconds - fixed))
     return [
         _finding(
             "links.point_latency",

@@ -59,9 +59,9 @@ def _shape(dims: Any) -> tuple[int, int, int, int] | None:
     ]
     if len(matrices) < 2:
         return None
-    one, other = matrices[-2:] if len(matrices) > 2 else matrices
-    groups = one[0] if len(one) == 3 else 1
-    m, k, k2, n = one[-2], one[-1], other[-2], other[-1]
+    left, other = matrices[-2:] if len(matrices) > 2 else matrices
+    groups = left[0] if len(left) == 3 else 1
+    m, k, k2, n = left[-2], left[-1], other[-2], other[-1]
     return (groups, m, n, k) if k == k2 and min(groups, m, n, k) > 0 else None
 
 

@@ -117,14 +117,16 @@ def classes_of(trace: Trace) -> Array:
     whatever their name.
     """
     table = np.append(classes(trace.names), np.int8(0))
-    found = table[trace.events.name]
-    said = [i for i, details in enumerate(trace.details) if "Collective name" in details]
-    for place in said:  # a kernel's own word counts more than its name, which may be generic
+    numbers = table[trace.events.name]
+    saying = [i for i, details in enumerate(trace.details) if "Collective name" in details]
+    for place in saying:  # a kernel's own word counts more than its name, which may be generic
         kind = class_of(f"nccl_{trace.details[place]['Collective name']}")
         if kind in COMMUNICATION:
-            found = np.where(trace.events.detail == place, np.int8(CLASSES.index(kind)), found)
-    found = np.where(trace.events.kind == EventKind.COPY, np.int8(CLASSES.index(Class.COPY)), found)
-    return np.where(trace.events.kind <= EventKind.COPY, found, np.int8(-1))
+            numbers = np.where(trace.events.detail == place, np.int8(CLASSES.index(kind)), numbers)
+    numbers = np.where(
+        trace.events.kind == EventKind.COPY, np.int8(CLASSES.index(Class.COPY)), numbers
+    )
+    return np.where(trace.events.kind <= EventKind.COPY, numbers, np.int8(-1))
 
 
 def communicates(numbers: Array) -> Array:

@@ -46,7 +46,7 @@ class Op:
     """Host time from the launch before it to its own."""
     stream: int
     """Lane."""
-    said: About
+    collective: About
     """What a collective says of itself."""
     dims: Any
     """Input shapes of its operator; None = not recorded."""
@@ -83,17 +83,17 @@ class StepPasses:
 def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> StepPasses:
     """The last whole step of a rank of `stage`, whose schedule has this order."""
     name, low, high = steps_of(trace)[-1]
-    mine = np.flatnonzero(trace.events.kind <= EventKind.COPY)
-    kernels = trace.events.rows(mine)
+    device_rows = np.flatnonzero(trace.events.kind <= EventKind.COPY)
+    kernels = trace.events.rows(device_rows)
     where = places(trace, kernels)
     inside = np.flatnonzero((where.called >= low) & (where.called < high))
     inside = inside[np.argsort(where.called[inside], kind="stable")]
     if not len(inside):
         raise BadFile(trace.path, f"has no kernel in its last step, {name}")
-    ops = _ops(trace, mine[inside], where.called[inside])
+    ops = _ops(trace, device_rows[inside], where.called[inside])
     labels = _labels(trace, where, inside)
     runs = _by_mark(labels) if sum(label >= 0 for label in labels) else []
-    found = _matched(trace, ops, runs, where.backward[inside], order)
+    matched = _matched(trace, ops, runs, where.backward[inside], order)
     mark = trace.of(EventKind.MARK)
     bounds = mark.end[(mark.start == low)]
     end = float(bounds.max()) if len(bounds) else float(kernels.end[inside].max())
@@ -105,14 +105,14 @@ def step_of(trace: Trace, stage: int, order: Sequence[Operation]) -> StepPasses:
             last=work.kind is not Work.FORWARD and last[work.virtual_stage] == work.microbatch,
             ops=tuple(part),
         )
-        for work, part in zip(order, found[1], strict=True)
+        for work, part in zip(order, matched[1], strict=True)
     )
     return StepPasses(
         stage=stage,
         seconds=end - begin,
         passes=passes,
-        before=tuple(found[0]),
-        after=tuple(found[2]),
+        before=tuple(matched[0]),
+        after=tuple(matched[2]),
     )
 
 
@@ -139,7 +139,7 @@ def _ops(trace: Trace, rows: Array, called: Array) -> list[Op]:
                 seconds=float(events.duration[i]),
                 host=float(host[i]),
                 stream=int(events.lane[i]),
-                said=parsed[own] if kind in COMMUNICATION else parsed.setdefault(0, About()),
+                collective=parsed[own] if kind in COMMUNICATION else parsed.setdefault(0, About()),
                 dims=dims if kind in {Class.GEMM, Class.GROUPED, Class.ATTENTION} else None,
             )
         )
@@ -154,11 +154,11 @@ def _labels(trace: Trace, where: Any, inside: Array) -> list[int]:
     starts = marks.start[rows]
     order = np.argsort(starts, kind="stable")
     rows, starts = rows[order], starts[order]
-    found = []
+    labels = []
     for moment in where.called[inside].tolist():
         at = int(np.searchsorted(starts, moment, side="right")) - 1
-        found.append(int(rows[at]) if at >= 0 and marks.end[rows[at]] >= moment else -1)
-    return found
+        labels.append(int(rows[at]) if at >= 0 and marks.end[rows[at]] >= moment else -1)
+    return labels
 
 
 def _by_mark(labels: list[int]) -> list[tuple[int, int]]:

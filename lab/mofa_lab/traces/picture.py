@@ -48,9 +48,9 @@ def timeline(trace: Trace) -> str:
         label = html.escape(f"stream {trace.lanes[lane].name}")
         parts.append(f'<text x="0" y="{y + 14}" font-size="13">{label}</text>')
         for number, kind in enumerate(CLASSES):
-            mine = (events.lane == lane) & (numbers == number)
-            end = np.maximum(events.end[mine], events.start[mine] + 0.7 / scale)
-            for begin, finish in intervals.union(events.start[mine], end).tolist():
+            in_cell = (events.lane == lane) & (numbers == number)
+            end = np.maximum(events.end[in_cell], events.start[in_cell] + 0.7 / scale)
+            for begin, finish in intervals.union(events.start[in_cell], end).tolist():
                 x, width = _LEFT + (begin - low) * scale, (finish - begin) * scale
                 parts.append(
                     f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW - 8}" fill="{_COLOURS[kind]}"/>'

@@ -35,19 +35,21 @@ def places(trace: Trace, kernels: Events) -> Places:
     """
     calls = trace.of(EventKind.CALL)
     order = np.argsort(calls.correlation, kind="stable")
-    known = calls.correlation[order]
+    correlations = calls.correlation[order]
     called, lane = kernels.start.copy(), np.full(len(kernels), -1)
-    if len(known):
-        at = np.minimum(np.searchsorted(known, kernels.correlation), len(known) - 1)
-        hit = (known[at] == kernels.correlation) & (kernels.correlation > 0)
+    if len(correlations):
+        at = np.minimum(np.searchsorted(correlations, kernels.correlation), len(correlations) - 1)
+        hit = (correlations[at] == kernels.correlation) & (kernels.correlation > 0)
         called = np.where(hit, calls.start[order][at], called)
         lane = np.where(hit, calls.lane[order][at], lane)
     marks = trace.of(EventKind.MARK)
     marks = marks.rows(np.lexsort((-marks.duration, marks.start, marks.lane)))
     mark = _around(marks, called, lane)
     names = [trace.names[n] for n in marks.name.tolist()]
-    told = np.array([bool(_BACKWARD.search(n)) - bool(_FORWARD.search(n)) for n in names] + [0])
-    by_mark = told[mark]
+    direction = np.array(
+        [bool(_BACKWARD.search(n)) - bool(_FORWARD.search(n)) for n in names] + [0]
+    )
+    by_mark = direction[mark]
     operators = trace.of(EventKind.OPERATOR)
     operators = operators.rows(np.lexsort((-operators.duration, operators.start, operators.lane)))
     engine = np.array(["autograd::engine" in name for name in trace.names] + [False])
@@ -65,7 +67,7 @@ def places(trace: Trace, kernels: Events) -> Places:
 
 def _around(marks: Events, moments: Array, lanes: Array) -> Array:
     """Row of the innermost interval of the same thread around each moment; -1 = none."""
-    found = np.full(len(moments), -1)
+    marks_around = np.full(len(moments), -1)
     for lane in np.unique(marks.lane).tolist():
         rows = np.flatnonzero(marks.lane == lane)
         starts, ends = marks.start[rows].tolist(), marks.end[rows].tolist()
@@ -80,5 +82,5 @@ def _around(marks: Events, moments: Array, lanes: Array) -> Array:
             i = bisect_right(starts, moments[kernel]) - 1
             while i >= 0 and ends[i] < moments[kernel]:
                 i = holder[i]
-            found[kernel] = rows[i] if i >= 0 else -1
-    return found
+            marks_around[kernel] = rows[i] if i >= 0 else -1
+    return marks_around

@@ -113,8 +113,10 @@ def _hops(sources: Sequence[TracedRun]) -> tuple[Finding, ...]:
         least: dict[float, float] = {}
         for source in (run for run in sources if hop_inside(run.layout) is near):
             for op in source.learned.hops:
-                if op.said.size > 0:
-                    least[op.said.size] = min(least.get(op.said.size, np.inf), op.seconds)
+                if op.collective.size > 0:
+                    least[op.collective.size] = min(
+                        least.get(op.collective.size, np.inf), op.seconds
+                    )
         cluster = sources[0].layout.cluster
         link = float((cluster.scale_up if near else cluster.scale_out).bandwidth)
         line = fitted_line([(size / link, seconds) for size, seconds in sorted(least.items())])

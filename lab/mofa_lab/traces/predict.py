@@ -86,13 +86,18 @@ def source_of(traces: Sequence[Trace], layout: Layout) -> TracedRun:
         for trace, stage in zip(traces, stages, strict=True)
     )
     made = learned(steps, layout.chunk, layout.depth, tensor=int(s.tp), stride=int(s.tp))
-    found = findings(steps, made, layout)
-    taught = replace(layout, cluster=learned_cluster(layout.cluster, found))
+    all_findings = findings(steps, made, layout)
+    taught = replace(layout, cluster=learned_cluster(layout.cluster, all_findings))
     rebuilt = replay(Rewrite(learned=made, old=taught, new=taught).graph()).makespan
     seconds = max(step.seconds for step in steps)
-    found = (*found, *overheads(seconds, rebuilt))
+    all_findings = (*all_findings, *overheads(seconds, rebuilt))
     return TracedRun(
-        layout=taught, steps=steps, learned=made, findings=found, seconds=seconds, rebuilt=rebuilt
+        layout=taught,
+        steps=steps,
+        learned=made,
+        findings=all_findings,
+        seconds=seconds,
+        rebuilt=rebuilt,
     )
 
 
@@ -104,13 +109,13 @@ def predict(source: TracedRun, new: Layout) -> Prediction:
     seconds = ran.makespan * source.seconds / source.rebuilt
     width = BASE + abs(source.seconds / source.rebuilt - 1.0) / 2.0
     width += PER_DOUBLING * doublings(source.layout, new) + UNSEEN * _unseen(source.layout, new)
-    told = estimate(taught.workload, taught.cluster, taught.strategy).step_time
+    step_time = estimate(taught.workload, taught.cluster, taught.strategy).step_time
     bare = estimate(new.workload, new.cluster, new.strategy).step_time
     return Prediction(
         seconds=seconds,
         lower=seconds * (1.0 - width),
         upper=seconds * (1.0 + width),
-        analytical=float(np.asarray(told)),
+        analytical=float(np.asarray(step_time)),
         untaught=float(np.asarray(bare)),
         path=dict(critical_path(ran)),
     )

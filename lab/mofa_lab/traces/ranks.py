@@ -51,7 +51,7 @@ def job_of(traces: Sequence[Trace]) -> RankGraph:
     ]
     if len(traces) == 1:
         return RankGraph(graph=graphs[0], shifts=(0.0,), meetings=0, inferred=0)
-    by_rank = [_told(trace, graph) for trace, graph in zip(traces, graphs, strict=True)]
+    by_rank = [_collectives(trace, graph) for trace, graph in zip(traces, graphs, strict=True)]
     members = _by_name(graphs, by_rank)
     offsets = _offsets(graphs, members)
     graphs = [_moved(graph, by) for graph, by in zip(graphs, offsets, strict=True)]
@@ -94,7 +94,7 @@ def _numbered(traces: Sequence[Trace]) -> list[int]:
     return list(range(len(traces)))
 
 
-def _told(trace: Trace, graph: Graph) -> dict[int, About]:
+def _collectives(trace: Trace, graph: Graph) -> dict[int, About]:
     """Details of the communicating tasks of a rank's graph, by the number of the task."""
     rows = trace.events.detail
     if trace.host_only:

@@ -201,13 +201,13 @@ class _Pieces:
         tail = held.strip()
         if self._bare and not tail:
             return
-        found = _loads(b"{" + tail.lstrip(b",") if tail[:1] == b"," else b"{" + tail)
-        if not isinstance(found, dict):
+        document = _loads(b"{" + tail.lstrip(b",") if tail[:1] == b"," else b"{" + tail)
+        if not isinstance(document, dict):
             raise BadFile(
                 self._document.path,
                 f"is truncated or not JSON after its {self._document.events} events",
             )
-        self._document.head.update(found)
+        self._document.head.update(document)
 
 
 def _last_cut(held: bytes, end: int) -> tuple[int, int] | None:
@@ -217,11 +217,11 @@ def _last_cut(held: bytes, end: int) -> tuple[int, int] | None:
     low = end
     while low > 0:
         low = max(0, low - _WINDOW)
-        found = None
+        last = None
         for match in _CUT.finditer(held, low, end):
-            found = match
-        if found is not None:
-            return found.start() + 1, found.end() - 1
+            last = match
+        if last is not None:
+            return last.start() + 1, last.end() - 1
     return None
 
 

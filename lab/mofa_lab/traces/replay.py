@@ -112,27 +112,27 @@ def replay(graph: Graph) -> Replayed:
 
 
 def _members(group: list[int]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    members: dict[int, list[int]] = {}
     for i, meeting in enumerate(group):
         if meeting >= 0:
-            found.setdefault(meeting, []).append(i)
-    return found
+            members.setdefault(meeting, []).append(i)
+    return members
 
 
 def spans(run: Replayed) -> list[LaneSpan]:
     """Every lane, and the whole as the last one."""
     graph, rows = run.graph, []
     for number, name in enumerate(graph.lanes):
-        mine = np.flatnonzero(graph.lane == number)
-        if len(mine):
-            rows.append(_span(name, mine, run))
+        tasks = np.flatnonzero(graph.lane == number)
+        if len(tasks):
+            rows.append(_span(name, tasks, run))
     return [*rows, _span("whole", np.arange(len(graph)), run)]
 
 
-def _span(name: str, mine: Array, run: Replayed) -> LaneSpan:
-    measured = float(run.graph.end[mine].max() - run.graph.start[mine].min())
-    replayed = float(run.end[mine].max() - run.start[mine].min())
-    return LaneSpan(lane=name, tasks=len(mine), measured=measured, replayed=replayed)
+def _span(name: str, tasks: Array, run: Replayed) -> LaneSpan:
+    measured = float(run.graph.end[tasks].max() - run.graph.start[tasks].min())
+    replayed = float(run.end[tasks].max() - run.start[tasks].min())
+    return LaneSpan(lane=name, tasks=len(tasks), measured=measured, replayed=replayed)
 
 
 def critical_path(run: Replayed) -> Mapping[str, float]:

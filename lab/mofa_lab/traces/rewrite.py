@@ -209,13 +209,13 @@ class _Writer:
         template = self._learned.layer[work]
         for p in template:
             if p.axis:
-                one, other = (
+                before, other = (
                     (self._new_prices.tensor, self._old_prices.tensor)
                     if p.axis == "tensor"
                     else (self._new_prices.expert, self._old_prices.expert)
                 )
-                if one > 0:
-                    pieces.append(replace(p, seconds=p.seconds * _ratio(one, other)))
+                if before > 0:
+                    pieces.append(replace(p, seconds=p.seconds * _ratio(before, other)))
                 else:
                     pieces.append(replace(p, seconds=0.0, axis="gone"))
                 continue
@@ -237,8 +237,8 @@ class _Writer:
 
 
 def _layer_ratio(now: Prices, was: Prices, work: Work, kind: Class) -> float:
-    known = kind if (work, kind) in now.layer else Class.ELEMENTWISE
-    return _ratio(now.layer[work, known], was.layer[work, known])
+    priced_kind = kind if (work, kind) in now.layer else Class.ELEMENTWISE
+    return _ratio(now.layer[work, priced_kind], was.layer[work, priced_kind])
 
 
 def _ratio(now: float, was: float) -> float:
@@ -251,12 +251,12 @@ def _without_gone(pieces: list[Piece]) -> list[Piece]:
     """
     kept = [i for i, p in enumerate(pieces) if p.axis != "gone"]
     place = {i: n for n, i in enumerate(kept)}
-    found = []
+    pieces_left = []
     for i in kept:
         p = pieces[i]
         target = next((place[j] for j in range(i + p.join, len(pieces)) if j in place), len(kept))
-        found.append(replace(p, join=target - place[i]) if p.axis else p)
-    return found
+        pieces_left.append(replace(p, join=target - place[i]) if p.axis else p)
+    return pieces_left
 
 
 def _with_experts(pieces: list[Piece], seconds: float, host: float) -> list[Piece]:
@@ -298,35 +298,35 @@ def _inserted(
     waits for it.
     """
     new = dict(places)
-    found: list[Piece] = []
+    extended: list[Piece] = []
     for i in range(len(pieces) + 1):
         if i in new:
-            found.append(
+            extended.append(
                 Piece(
                     name=kind.value, kind=kind, axis=axis, seconds=seconds, scatter=0.0, host=host, join=new[i],
                     size=0.0, dims=None,
                 )
             )  # fmt: skip
         if i < len(pieces):
-            found.append(pieces[i])
-    return found
+            extended.append(pieces[i])
+    return extended
 
 
 def _data_factor(rewrite: Rewrite) -> float:
     """Measured over modelled time of the traced data-parallel collectives; 1 where the new ones
     take other links.
     """
-    ops = [op for op in rewrite.learned.data if op.said.size > 0]
+    ops = [op for op in rewrite.learned.data if op.collective.size > 0]
     if not ops or data_inside(rewrite.old) != data_inside(rewrite.new):
         return 1.0
-    return median([op.seconds / data_time(rewrite.old, op.said.size) for op in ops])
+    return median([op.seconds / data_time(rewrite.old, op.collective.size) for op in ops])
 
 
 def _hop_factor(rewrite: Rewrite) -> float:
     """Measured over modelled time of the fastest traced transfer between stages, which waited
     least; 1 where none was traced, or the new layout takes other links.
     """
-    ops = [op for op in rewrite.learned.hops if op.said.size > 0]
+    ops = [op for op in rewrite.learned.hops if op.collective.size > 0]
     if not ops or hop_inside(rewrite.old) != hop_inside(rewrite.new):
         return 1.0
-    return min(op.seconds / hop_time(rewrite.old, op.said.size) for op in ops)
+    return min(op.seconds / hop_time(rewrite.old, op.collective.size) for op in ops)

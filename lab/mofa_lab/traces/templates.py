@@ -108,8 +108,8 @@ def learned(
         for where, outer in (("first", 0), ("last", depth - 1)):
             if p.work.virtual_stage == outer:
                 early_side = (where == "first") == (work is Work.FORWARD)
-                mine = before if early_side else after
-                gathered.setdefault((where, work), []).append([mine])
+                side = before if early_side else after
+                gathered.setdefault((where, work), []).append([side])
     made = {
         key: _template([part for group in parts for part in group], axis, usual)
         for key, parts in gathered.items()
@@ -147,10 +147,10 @@ def _axis(op: Op, tensor: int, stride: int, early: set[int]) -> str:
         return "pipeline"
     if op.kind is Class.ALL_TO_ALL:
         return "expert"
-    if op.said.ranks or op.said.members:
-        ranks = op.said.ranks
+    if op.collective.ranks or op.collective.members:
+        ranks = op.collective.ranks
         near = not ranks or len(ranks) < 2 or ranks[1] - ranks[0] < stride
-        return "tensor" if tensor > 1 and op.said.members == tensor and near else "data"
+        return "tensor" if tensor > 1 and op.collective.members == tensor and near else "data"
     return "tensor" if tensor > 1 and op.stream in early else "data"
 
 
@@ -216,7 +216,7 @@ def _template(parts: list[list[Op]], axis: Any, usual: float) -> Template:
             else 0.0,
             host=fmean(hosts),
             join=0,
-            size=first.said.size,
+            size=first.collective.size,
             dims=first.dims,
         )
         pieces.append(replace(piece, join=_join(alike, place)) if kind else piece)
@@ -225,7 +225,7 @@ def _template(parts: list[list[Op]], axis: Any, usual: float) -> Template:
 
 def _join(alike: list[list[Op]], place: int) -> int:
     """How many pieces after a collective the first kernel stands that waited for it."""
-    found: Counter[int] = Counter()
+    places: Counter[int] = Counter()
     for part in alike:
         end = part[place].start + part[place].seconds
         later = (
@@ -233,5 +233,5 @@ def _join(alike: list[list[Op]], place: int) -> int:
             for i in range(place + 1, len(part))
             if part[i].kind not in COMMUNICATION and part[i].start >= end - 1e-6
         )
-        found[next(later, len(part) - place)] += 1
-    return found.most_common(1)[0][0]
+        places[next(later, len(part) - place)] += 1
+    return places.most_common(1)[0][0]

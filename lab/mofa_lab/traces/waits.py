@@ -85,7 +85,7 @@ class Waits:
         position = bisect_left(moments, moment)
         return kernels[position] if position < len(kernels) else -1
 
-    def said(self, kernel: int) -> list[int]:
+    def recorded(self, kernel: int) -> list[int]:
         """Kernels that this one waits for, as the trace records."""
         return self._recorded.get(kernel, [])
 
@@ -131,21 +131,21 @@ class Waits:
         self._looking_on(edges, n)
 
     def _last_of_call(self) -> dict[int, int]:
-        known = np.flatnonzero(self._launch >= 0)
-        return dict(zip(self._launch[known].tolist(), known.tolist(), strict=True))
+        launched = np.flatnonzero(self._launch >= 0)
+        return dict(zip(self._launch[launched].tolist(), launched.tolist(), strict=True))
 
     def _done_by(self, start: float, end: float, *, every: bool) -> list[int]:
         """Kernels that a waiting host call waited for: the last of every stream, or the last
         of all.
         """
-        found = []
+        sources = []
         for lane in self._launched:
             source = self._last_before(lane, start)
             if source >= 0 and self._kernels.end[source] <= end + _SLACK:
-                found.append(source)
-        if every or not found:
-            return found
-        latest = max(found, key=lambda k: float(self._kernels.end[k]))
+                sources.append(source)
+        if every or not sources:
+            return sources
+        latest = max(sources, key=lambda k: float(self._kernels.end[k]))
         return [latest] if self._kernels.end[latest] > start else []
 
     def _resume(self, edges: EdgeList, call: int, kernel: int, n: int) -> None:

@@ -218,7 +218,7 @@ class Row:
         return self.told / self.true - 1.0 if self.true else math.inf
 
 
-def told(document: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+def reported_days(document: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     """Node-days by state and cause in a document of `mofa incidents --account`."""
     node_days: defaultdict[tuple[str, str], float] = defaultdict(float)
     for row in document["account"]["rows"]:

@@ -47,10 +47,10 @@ def load(path: Path | str) -> tuple[list[Case], list[Unsupported]]:
     cases: list[Case] = []
     unsupported: list[Unsupported] = []
     for position, values in enumerate(records, start=1):
-        known = isinstance(values, Mapping)
-        name = str(values.get("id") or f"#{position}") if known else f"#{position}"
+        is_mapping = isinstance(values, Mapping)
+        name = str(values.get("id") or f"#{position}") if is_mapping else f"#{position}"
         try:
-            if not known:
+            if not is_mapping:
                 raise BadValue("case", values, "give an object")
             cases.append(case_of(Record(values)))
         except InputError as error:

@@ -61,7 +61,7 @@ def measurements(
     """All figures of a case that can be held against a prediction."""
     given = record.inner("measured")
     step = step_time(record, workload, cluster, strategy)
-    found = [step] if step else []
+    figures = [step] if step else []
     rank = (
         "first stage"
         if "rank 0" in str(record.get("memory_basis") or given.get("memory_basis"))
@@ -70,23 +70,23 @@ def measurements(
     for quantity in ("memory_gib", "memory_static_gib"):
         value = given.measured(quantity)
         if value is not None:
-            found.append(MeasuredFigure(quantity=quantity, value=value * GIB, basis=rank))
+            figures.append(MeasuredFigure(quantity=quantity, value=value * GIB, basis=rank))
     for quantity, name in ALLOCATED.items():
         value = given.measured(name)
         if value is not None:
-            found.append(MeasuredFigure(quantity=quantity, value=value, basis="last stage"))
+            figures.append(MeasuredFigure(quantity=quantity, value=value, basis="last stage"))
     for quantity in ("layer_forward", "layer_backward"):
         value = given.measured(f"{quantity}_ms")
         if value is not None:
-            found.append(MeasuredFigure(quantity=f"{quantity}_s", value=value * _MILLISECOND))
+            figures.append(MeasuredFigure(quantity=f"{quantity}_s", value=value * _MILLISECOND))
     ratios = given.inner("activation_memory_pct_of_tp_baseline")
     for variant in ratios.values:
         value = ratios.measured(variant)
         if value is not None:
-            found.append(
+            figures.append(
                 MeasuredFigure(quantity="activation_ratio", value=value / 100, basis=variant)
             )
-    return tuple(found)
+    return tuple(figures)
 
 
 def step_time(

@@ -91,8 +91,8 @@ def _close(predicted: Any, expected: Any, absolute: float, relative: float, *, f
     if isinstance(expected, list):
         same = isinstance(predicted, list) and len(predicted) == len(expected)
         return same and all(
-            _close(one, other, absolute, relative, floor=floor)
-            for one, other in zip(predicted, expected, strict=True)
+            _close(value, other, absolute, relative, floor=floor)
+            for value, other in zip(predicted, expected, strict=True)
         )
     if isinstance(expected, str) or expected is None or predicted is None:
         return bool(predicted == expected)

@@ -121,7 +121,7 @@ def compare(regime: Regime) -> Compared:
     )
 
 
-def told(rows: Sequence[Compared]) -> str:
+def summary(rows: Sequence[Compared]) -> str:
     """Three sentences on how far the exact model and the paper's form are from the simulator."""
     z = np.array([row.z for row in rows])
     off = 100 * np.abs(np.array([float(row.paper - row.simulated) for row in rows]))
@@ -137,7 +137,7 @@ def markdown(rows: Iterable[Compared]) -> str:
     compared = list(rows)
     head = ("nodes", "per node-day", "save", "mode", "tiers", "law", "every")
     lines = [
-        told(compared),
+        summary(compared),
         "",
         f"| {' | '.join(head)} | simulated | exact | z | paper | paper's error |",
         f"| {' | '.join('---' for _ in head)} | --: | --: | --: | --: | --: |",

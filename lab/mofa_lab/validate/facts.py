@@ -187,8 +187,8 @@ def strategy_of(record: Record, features: Mapping[str, Any]) -> Strategy:
 
 def placement_of(record: Record) -> str:
     """Which layers lie on which stage, as `placement` has it, where a case says so."""
-    said = record.inner("strategy").text("pipeline_layout", "")
-    return _PLACEMENT.get(said, said)
+    layout = record.inner("strategy").text("pipeline_layout", "")
+    return _PLACEMENT.get(layout, layout)
 
 
 _PLACEMENT: Final = {"embedding and loss count as layers": "slots"}
@@ -205,8 +205,8 @@ def _offloaded(given: Record) -> frozenset[str]:
     return frozenset({ACTIVATIONS} if given.text("offload", "none") != "none" else ())
 
 
-def _choice(record: Record, name: str, known: Mapping[str, Any], default: str) -> Any:
+def _choice(record: Record, name: str, choices: Mapping[str, Any], default: str) -> Any:
     word = record.text(name, default).lower()
-    if word not in known:
-        raise BadValue(f"{record.path}.{name}", word, f"one of {', '.join(known)}")
-    return known[word]
+    if word not in choices:
+        raise BadValue(f"{record.path}.{name}", word, f"one of {', '.join(choices)}")
+    return choices[word]

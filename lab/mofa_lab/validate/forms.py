@@ -161,8 +161,8 @@ def mid_p(failures: Count, expected: Numeric) -> Ratio:
     """
     from scipy.stats import poisson
 
-    one = poisson.pmf(failures, expected) / 2
-    low, high = poisson.cdf(failures, expected) - one, poisson.sf(failures, expected) + one
+    half = poisson.pmf(failures, expected) / 2
+    low, high = poisson.cdf(failures, expected) - half, poisson.sf(failures, expected) + half
     p: Ratio = np.minimum(1.0, 2 * np.minimum(low, high))
     return p
 

@@ -41,7 +41,7 @@ class LemonScore:
     """Moments at which was looked. [1]"""
     advised: int
     """Nodes that were named, over all origins. [1]"""
-    told: float
+    expected: float
     """Failures that were said to come of them. [1]"""
     came: float
     """Failures that came. [1]"""
@@ -72,7 +72,7 @@ def lemon_scores(folder: Path) -> list[LemonScore]:
             fleet=name,
             origins=len(rows),
             advised=sum(row[0] for row in rows),
-            told=sum(row[1] for row in rows),
+            expected=sum(row[1] for row in rows),
             came=sum(row[2] for row in rows),
             usual=sum(row[3] for row in rows),
         )

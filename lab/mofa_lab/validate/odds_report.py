@@ -188,7 +188,7 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
         ),
         Table(title="Odds and regret on sweeps", columns=heads, rows=tuple(odds)),
         _probed(document["probes"]),
-        _said_and_was(
+        _promise_table(
             "Gains of the least estimate over other runs that fit, below 512 GPUs",
             "sweep",
             "pairs",
@@ -198,13 +198,13 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
                 for row in figures
             ),
         ),
-        _said_and_was(
+        _promise_table(
             "Runs by the chance to fit that is said",
             "runs",
             "number",
             fitted,
         ),
-        _said_and_was(
+        _promise_table(
             "Gains above 20 % by what the two layouts differ in, of published pairs and sweeps",
             "differ in",
             "pairs",
@@ -225,10 +225,10 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     ]
 
 
-def _said_and_was(title: str, first: str, last: str, rows: tuple[tuple[Any, ...], ...]) -> Table:
+def _promise_table(title: str, first: str, last: str, rows: tuple[tuple[Any, ...], ...]) -> Table:
     """A table of predicted against observed, with the number of cases."""
-    said, was = Column("said", unit="%"), Column("was", unit="%")
-    return Table(title=title, columns=(Column(first), said, was, Column(last)), rows=rows)
+    predicted, observed = Column("said", unit="%"), Column("was", unit="%")
+    return Table(title=title, columns=(Column(first), predicted, observed, Column(last)), rows=rows)
 
 
 def _picked(p: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:

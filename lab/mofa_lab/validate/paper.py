@@ -89,8 +89,8 @@ def _ettr(_: Paper, row: Record) -> Any:
 
 def _layout(row: Record) -> dense_table.DenseColumns:
     """The layout of a dense row; where v is not printed it is what the memory fits."""
-    known = published()["table7"]["virtual"]
-    return dense_table.layout_of(row, virtual=known.get(str(row.get("id")), 1))
+    virtual = published()["table7"]["virtual"]
+    return dense_table.layout_of(row, virtual=virtual.get(str(row.get("id")), 1))
 
 
 def _tflops(paper: Paper, row: Record) -> Any:
@@ -260,14 +260,14 @@ def compared(check: Check, paper: Paper, row: Record) -> dict[str, Any]:
 
 def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Mean errors over rows, of checks that have a mean."""
-    found = []
+    mean_rows = []
     for check in CHECKS:
         errors = [
             r["error"] for r in rows if (r["table"], r["quantity"]) == (check.table, check.quantity)
         ]
         if check.mean and errors:
             mean = float(np.mean(errors))
-            found.append(
+            mean_rows.append(
                 {
                     "table": check.table,
                     "quantity": check.quantity,
@@ -276,7 +276,7 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                     "ok": mean <= check.mean,
                 }
             )
-    return found
+    return mean_rows
 
 
 def validate_paper(files: Sequence[str], *, calibrate_on: Sequence[str] = ()) -> dict[str, Any]:
@@ -298,10 +298,10 @@ def validate_paper(files: Sequence[str], *, calibrate_on: Sequence[str] = ()) ->
             unsupported.append(
                 {"id": str(record.get("id") or f"#{position}"), "reason": str(error)}
             )
-    found = means(rows)
-    good = sum(row["ok"] for row in rows) + sum(mean["ok"] for mean in found)
-    summary = {"n": len(rows) + len(found), "ok": good}
-    return {"rows": rows, "means": found, "unsupported": unsupported, "summary": summary}
+    mean_rows = means(rows)
+    good = sum(row["ok"] for row in rows) + sum(mean["ok"] for mean in mean_rows)
+    summary = {"n": len(rows) + len(mean_rows), "ok": good}
+    return {"rows": rows, "means": mean_rows, "unsupported": unsupported, "summary": summary}
 
 
 def _calibrated(records: Sequence[Record], ids: Sequence[str]) -> Paper:

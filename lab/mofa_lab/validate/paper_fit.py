@@ -230,9 +230,10 @@ def _physical(dense: Dense, runs: Any) -> dict[str, float]:
 
 def _slopes(form: Callable[..., Any], run: Any, at: Mapping[str, float]) -> list[float]:
     """Slope of a linear term in each of its constants."""
-    here = float(form(run, **at))
+    predicted = float(form(run, **at))
     return [
-        (float(form(run, **{**at, name: value * 2})) - here) / value for name, value in at.items()
+        (float(form(run, **{**at, name: value * 2})) - predicted) / value
+        for name, value in at.items()
     ]
 
 

@@ -214,11 +214,11 @@ def paper_runs(file: Path | str = ROWS, devices: Mapping[str, Any] | None = None
         raise BadFile(file, "is not here; ask in a clone, which has the paper's tables")
     taken = devices or published()["runs"]["devices"]
     rows = [Record(values) for values in read(file)[0]]
-    told: list[PaperRun] = []
+    runs: list[PaperRun] = []
     for device in dict.fromkeys(row.text("gpu") for row in rows):
-        mine = [row for row in rows if row.text("gpu") == device]
-        told += _of_device(device, mine, [case_of(row, taken) for row in mine])
-    return told
+        rows_of_device = [row for row in rows if row.text("gpu") == device]
+        runs += _of_device(device, rows_of_device, [case_of(row, taken) for row in rows_of_device])
+    return runs
 
 
 def _of_device(device: str, rows: Sequence[Record], cases: Sequence[Case]) -> Iterator[PaperRun]:

@@ -145,10 +145,10 @@ def published_pairs(
     pairs = []
     for group in questions(cases):
         judged = [case for case in group if np.isfinite(error.get(case.id, np.nan))]
-        for one, other in combinations(judged, 2):
-            steps = [np.log(_step(case)) - error[case.id] for case in (one, other)]
+        for first, other in combinations(judged, 2):
+            steps = [np.log(_step(case)) - error[case.id] for case in (first, other)]
             fast, slow = (0, 1) if steps[0] < steps[1] else (1, 0)
-            pair, layouts = (one, other), [_coordinates(case) for case in (one, other)]
+            pair, layouts = (first, other), [_coordinates(case) for case in (first, other)]
             measured_gain = float(np.log(_step(pair[slow]) / _step(pair[fast])))
             pairs.append((kinds_of(*layouts), float(steps[slow] - steps[fast]), measured_gain))
     return pairs
@@ -163,12 +163,16 @@ def kinds_of(layout: Coordinates, other: Coordinates) -> frozenset[str]:
 
 def overstated(pairs: Iterable[tuple[frozenset[str], float, float]]) -> dict[str, dict[str, Any]]:
     """Mean predicted and mean measured gain of pairs that are predicted 20 % apart, by kind."""
-    far_pairs = [(kinds, said, was) for kinds, said, was in pairs if said > np.log(1.0 + LARGE)]
+    far_pairs = [
+        (kinds, predicted, was)
+        for kinds, predicted, was in pairs
+        if predicted > np.log(1.0 + LARGE)
+    ]
     by_kind = {}
     for kind in sorted({kind for kinds, _, _ in far_pairs for kind in kinds}):
-        gains = [(said, was) for kinds, said, was in far_pairs if kind in kinds]
-        said, was = (float(np.expm1(np.mean(column))) for column in zip(*gains, strict=True))
-        by_kind[kind] = {"said": said, "was": was, "pairs": len(gains)}
+        gains = [(predicted, was) for kinds, predicted, was in far_pairs if kind in kinds]
+        predicted, was = (float(np.expm1(np.mean(column))) for column in zip(*gains, strict=True))
+        by_kind[kind] = {"said": predicted, "was": was, "pairs": len(gains)}
     return by_kind
 
 

@@ -247,7 +247,7 @@ class _Pool:
         others = max(0.0, stood - parts["detect"] - _PAUSE) * (1 - 1 / self._s.replicas)
         self._keep(job, others)
         self._sums[job.name, "restarting", cause] += (stood - others) * len(job.nodes)
-        known = sum(parts.values()) + luck["load"]
+        counted = sum(parts.values()) + luck["load"]
         self._incidents.append(
             {
                 "kind": "job",
@@ -258,7 +258,11 @@ class _Pool:
                 "nodes": sorted(f"n{node}" for node in faulty),
                 "infrastructure_share": 1.0,
                 "stood": len(job.nodes),
-                "phases": {**parts, "start": parts["start"] + stood - known, "load": luck["load"]},
+                "phases": {
+                    **parts,
+                    "start": parts["start"] + stood - counted,
+                    "load": luck["load"],
+                },
             }
         )
         job.pending, job.up = [], time
@@ -274,7 +278,7 @@ class _Pool:
         return {
             "start": 0.0,
             "end": self._end,
-            "incidents": sorted(self._incidents, key=lambda one: float(one["start"])),
+            "incidents": sorted(self._incidents, key=lambda incident: float(incident["start"])),
             "exposure": {"by_node": {f"n{node}": self._s.days for node in range(self._s.nodes)}},
             "account": {"rows": rows},
         }

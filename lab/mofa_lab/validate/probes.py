@@ -91,11 +91,11 @@ def _mean(values: Any) -> float:
 def _planned(question: SweptQuestion, ran: Sequence[int], count: int) -> list[int]:
     """The next runs by the plan of the advice, after some were run."""
     seen, fine = _after(question, ran), [run for run in ran if question.fitted[run]]
-    space, known = question.space.copy(), np.zeros(len(question.at), dtype=bool)
+    space, priced = question.space.copy(), np.zeros(len(question.at), dtype=bool)
     space[~question.may] = space[list(ran)] = NOTHING
-    known[fine] = True
+    priced[fine] = True
     pace = question.predicted * np.exp(seen.centres["step"])
-    places = plan(seen, pace, space, count, RISK, known).indices
+    places = plan(seen, pace, space, count, RISK, priced).indices
     return [run for run in places if run not in ran]
 
 

@@ -100,12 +100,12 @@ def promise(
         waited = max(int(np.ceil(times * wait)), _LEAST_AFTER if wander else _LEAST_AFTER // 3)
         rate = np.append(np.ones(BEFORE), np.full(waited, ratio))
         way = int(ratio < 1)
-        for name, found in zip(
+        for name, alarms in zip(
             ("any", "wrong"),
             _first(nodes, batch, wander, rate, pools, looks, generator),
             strict=True,
         ):
-            after = found[:, way][found[:, way] >= BEFORE] - BEFORE
+            after = alarms[:, way][alarms[:, way] >= BEFORE] - BEFORE
             delays[ratio, name] = [_quantile(after, share) for share in (0.5, 0.9)]
     return Promise(
         nodes=nodes,
@@ -127,8 +127,8 @@ def _quantile(delays: NDArray[Any], share: float) -> float | None:
     """Days within which a share of all pools has a verdict; None if longer than was
     simulated. [d]
     """
-    found = float(np.quantile(delays, share, method="higher"))
-    return found if np.isfinite(found) else None
+    quantile = float(np.quantile(delays, share, method="higher"))
+    return quantile if np.isfinite(quantile) else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +147,7 @@ class FleetYears:
 
 def fleet_years(folder: str) -> list[FleetYears]:
     """Verdicts on years of real fleets, looked at once a day. Ours. []"""
-    found = []
+    histories = []
     for fleet, systems in daily_counts(folder).items():
         years = [
             counts[start : start + int(YEAR)]
@@ -156,7 +156,7 @@ def fleet_years(folder: str) -> list[FleetYears]:
         ]
         if years:
             over = np.array([_over(year) for year in years])
-            found.append(
+            histories.append(
                 FleetYears(
                     fleet=fleet,
                     years=len(years),
@@ -164,7 +164,7 @@ def fleet_years(folder: str) -> list[FleetYears]:
                     said_to_drift=float(over[:, 0].mean()),
                 )
             )
-    return found
+    return histories
 
 
 def _over(failures: NDArray[Any]) -> list[bool]:
@@ -241,8 +241,8 @@ def _first_in_part(
                 before, evidence_gains(expected * part, seen[:, hour]), strict=True
             )
         ]
-        known = (event, slow) if hour == looks - 1 else yesterday
-        for number, against in enumerate(verdict_evidence(*now, *known)):
+        night_before = (event, slow) if hour == looks - 1 else yesterday
+        for number, against in enumerate(verdict_evidence(*now, *night_before)):
             is_over = against >= needed
             at = np.where(is_over.any(axis=0), is_over.argmax(axis=0) + part, np.inf)
             first[number] = np.minimum(first[number], at)

@@ -85,8 +85,8 @@ class SweptQuestion:
         pace, seen = self.predicted[places], self.seen.subset(places)
         first = simplest(seen, pace * weight[places], complexity[places])
         if now is not None:
-            here = int(np.flatnonzero(places == now)[0])
-            first = here if seen.beats(first, pace)[here] < KEPT else first
+            place = int(np.flatnonzero(places == now)[0])
+            first = place if seen.beats(first, pace)[place] < KEPT else first
         return int(places[first])
 
 

@@ -83,7 +83,7 @@ class Rerun:
     """Seed of the history. [1]"""
     change: str
     """A name of `CHANGES`."""
-    told: Remedy | None
+    predicted: Remedy | None
     """The answer; None = the change is not advised (no lemon is sure)."""
     gained: float
     """GPU-hours that the rerun kept more. [h]"""
@@ -91,9 +91,9 @@ class Rerun:
     @property
     def held(self) -> bool | None:
         """Whether the band holds what the rerun gained."""
-        if self.told is None:
+        if self.predicted is None:
             return None
-        return self.told.gain.lower <= self.gained <= self.told.gain.upper
+        return self.predicted.gain.lower <= self.gained <= self.predicted.gain.upper
 
 
 def reruns(
@@ -125,7 +125,7 @@ def reruns(
                 scenario=scenario.stem,
                 seed=seed,
                 change=name,
-                told=_predicted(name, document, base),
+                predicted=_predicted(name, document, base),
                 gained=gained,
             )
         advance(1.0)
@@ -333,13 +333,15 @@ class Agreement:
         return abs(self.told - self.gained) <= max(2 * error, 0.05 * abs(self.gained))
 
 
-def agreements(found: Sequence[Rerun]) -> list[Agreement]:
+def agreements(reruns_made: Sequence[Rerun]) -> list[Agreement]:
     """One row a change."""
     rows = []
-    for name in dict.fromkeys(rerun.change for rerun in found):
-        of_change = [rerun for rerun in found if rerun.change == name]
+    for name in dict.fromkeys(rerun.change for rerun in reruns_made):
+        of_change = [rerun for rerun in reruns_made if rerun.change == name]
         gains = [
-            (rerun.told.gain.target, rerun.gained, rerun.held) for rerun in of_change if rerun.told
+            (rerun.predicted.gain.target, rerun.gained, rerun.held)
+            for rerun in of_change
+            if rerun.predicted
         ]
         predicted, gained, held = (
             (np.array(column) for column in zip(*gains, strict=True))

@@ -88,12 +88,12 @@ def _finishes(past: Sequence[TrainedDay], size: int) -> Iterator[ScoredBand]:
     for origin in range(FIRST, len(past) - int(WORK), 2 * int(WEEK)):
         kept = np.cumsum([day.kept / size for day in past[origin:]])
         at = int(np.searchsorted(kept, WORK))
-        told = finish_days(past[:origin], WORK)
-        if at >= len(kept) or told is None:
+        band = finish_days(past[:origin], WORK)
+        if at >= len(kept) or band is None:
             continue
         before = kept[at - 1] if at else 0.0
         came = at + float((WORK - before) / (kept[at] - before))
-        yield ScoredBand(lower=told.lower, upper=told.upper, came=came)
+        yield ScoredBand(lower=band.lower, upper=band.upper, came=came)
 
 
 def trained_days(
@@ -102,10 +102,10 @@ def trained_days(
     """The days of a job, from the incidents of its life."""
     count = int(document["end"] / DAY)
     lost, stops, up = np.zeros(count), np.zeros(count), 0.0
-    for one in document["incidents"]:
-        if one.get("job") != job:
+    for incident in document["incidents"]:
+        if incident.get("job") != job:
             continue
-        start, end = one["start"], one["end"]
+        start, end = incident["start"], incident["end"]
         stops[min(int(start / DAY), count - 1)] += 1
         at = start - (start - up) % interval
         while at < end and at // DAY < count:

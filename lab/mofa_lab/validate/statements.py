@@ -53,8 +53,8 @@ class Judged:
 
 def statements(path: Path = FITS) -> list[dict[str, Any]]:
     """All statements of a file."""
-    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return rows
 
 
 def judged(case: Mapping[str, Any]) -> Judged:
@@ -103,5 +103,5 @@ def slower(case: Mapping[str, Any]) -> Ratio | None:
 def step_error(case: Mapping[str, Any]) -> Ratio:
     """Our step over the measured one, less one."""
     asked = ExplainQuestion(**case["question"], strategy=case["strategy"])
-    found: float = explain.of(asked).document["summary"]["step_seconds"]
-    return found / float(case["step_seconds"]) - 1.0
+    seconds: float = explain.of(asked).document["summary"]["step_seconds"]
+    return seconds / float(case["step_seconds"]) - 1.0

@@ -237,7 +237,7 @@ def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
         return float(np.log(step / run.row["step_seconds"]))
 
     # Where nobody says whether graphs were captured, the layout is not known.
-    known = np.array([run.family != "nemo" or "graphs" in run.row for run in runs], dtype=float)
+    is_known = np.array([run.family != "nemo" or "graphs" in run.row for run in runs], dtype=float)
     # How far each constant is moved from its prior, in spreads of the prior.
     move: Array = np.zeros(len(names))
     errors, slopes = np.zeros(len(runs)), np.zeros((len(runs), len(names)))
@@ -250,14 +250,14 @@ def left_out(runs: Sequence[TuningRun]) -> dict[str, float]:
                 name = run.fitted_with(path)
                 moved = {**moves, name: moves[name] + _MOVE}
                 slopes[row, names.index(name)] = (error(run, moved) - errors[row]) / _MOVE
-        move = move + _step(slopes, errors, known, move)
+        move = move + _step(slopes, errors, is_known, move)
     moves = dict(zip(names, move.tolist(), strict=True))
     errors = np.array([error(run, moves) for run in runs])
     errors_left_out: dict[str, float] = {}
     for submitter in sorted({run.row["submitter"] for run in runs}):
         systems = {run.row["leak_group"] for run in runs if run.row["submitter"] == submitter}
         seen = np.array([run.row["leak_group"] not in systems for run in runs], dtype=float)
-        change = _step(slopes, errors, known * seen, move)
+        change = _step(slopes, errors, is_known * seen, move)
         for run, fitted_error, slope in zip(runs, errors, slopes, strict=True):
             if run.row["submitter"] == submitter:
                 errors_left_out[run.row["id"]] = float(np.exp(fitted_error + slope @ change) - 1.0)

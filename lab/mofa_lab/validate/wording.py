@@ -45,8 +45,8 @@ _TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 def release_of(record: Record) -> str:
     """The container release that a source names, else the year of the measurement."""
-    found = _RELEASE.search(record.text("source", " "))
-    return found.group(1) if found else str(record.get("year") or "")
+    release = _RELEASE.search(record.text("source", " "))
+    return release.group(1) if release else str(record.get("year") or "")
 
 
 def facts_of(record: Record) -> dict[str, Any]:

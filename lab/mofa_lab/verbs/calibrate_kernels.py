@@ -42,13 +42,13 @@ def run(arguments: Namespace) -> int:
     from mofa_lab.kernels import device
 
     with output.progress("fitting") as advance:
-        found = device.surfaces_of(
+        surfaces_by_device = device.surfaces_of(
             device.calls_of(arguments.files), arguments.source, lambda _: advance(1.0)
         )
-    written = device.write(found, arguments.to)
+    written = device.write(surfaces_by_device, arguments.to)
     rows = tuple(
         (name, operator, form, surface.rows, surface.corrections.size)
-        for name, surfaces in found.items()
+        for name, surfaces in surfaces_by_device.items()
         for (operator, form), surface in sorted(surfaces.items())
     )
     columns = (

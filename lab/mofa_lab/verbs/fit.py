@@ -75,7 +75,7 @@ def run(arguments: Namespace) -> int:
     text = read_text(arguments.priors) if arguments.priors else None
     cases = _without(_read(arguments.files), arguments.without)
     asked = () if arguments.quick else tuple(campaign.JUDGED)
-    with _told("calibrating") as progress:
+    with _progress("calibrating") as progress:
         result = campaign.calibrate(cases, priors(text), leave_out=asked, progress=progress)
         shipped = campaign.shipped_loss(result)
     written: list[str] = []
@@ -92,7 +92,7 @@ def run(arguments: Namespace) -> int:
     if arguments.report:
         from mofa_lab.fitting import report
 
-        with _told("reporting") as progress:
+        with _progress("reporting") as progress:
             written += report.write(result, Path(arguments.report), progress=progress)
     tables = _summary(result, written)
     document = {
@@ -220,7 +220,7 @@ def _document(tables: Sequence[Table]) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[Callable[[str], None]]:
+def _progress(what: str) -> Iterator[Callable[[str], None]]:
     """Print which group is left out now."""
     with output.progress(what) as advance:
         yield lambda _: advance(1.0)

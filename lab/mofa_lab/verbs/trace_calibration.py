@@ -58,7 +58,7 @@ def run(arguments: Namespace) -> int:
     devices = {source.layout.cluster.device.name for source in sources}
     if len(stacks) > 1 or len(devices) > 1:
         raise InputError("FILE: runs of one stack on one device at a time")
-    found, text = constants_of(sources, stacks.pop())
+    constants, text = constants_of(sources, stacks.pop())
     if arguments.to:
         write_text(arguments.to, text)
     columns = (
@@ -76,13 +76,13 @@ def run(arguments: Namespace) -> int:
     table = Table(
         title=f"Constants from {len(sources)} traced runs on {devices.pop()}",
         columns=columns,
-        rows=tuple((f.path, f.value, f.scatter, f.samples, f.what) for f in found),
+        rows=tuple((f.path, f.value, f.scatter, f.samples, f.what) for f in constants),
         notes=notes,
     )
     output.emit(
         arguments.output,
         [table],
-        {"constants": found, "written": [arguments.to] if arguments.to else []},
+        {"constants": constants, "written": [arguments.to] if arguments.to else []},
     )
     return 0
 
@@ -102,7 +102,7 @@ def _runs(arguments: Namespace) -> list[tuple[list[Path], Mapping[str, Any]]]:
     if not isinstance(runs, list) or not runs or not all(isinstance(run, dict) for run in runs):
         raise BadFile(names[0], "must hold tables [[run]]; docs/traces.md shows one")
     folder = Path(names[0]).parent
-    found = []
+    sources = []
     for run in runs:
         for key in run:
             if key not in ("files", *NEEDED, *POSSIBLE):
@@ -114,8 +114,8 @@ def _runs(arguments: Namespace) -> list[tuple[list[Path], Mapping[str, Any]]]:
             or not all(isinstance(name, str) for name in files)
         ):
             raise BadFile(names[0], "each [[run]] must have files: a list of names")
-        found.append(([folder / name for name in files], run))
-    return found
+        sources.append(([folder / name for name in files], run))
+    return sources
 
 
 def _source(files: list[Path], given: Mapping[str, Any]) -> TracedRun:

@@ -34,7 +34,7 @@ def configure(kinds: Any) -> None:
 
 def run(arguments: Namespace) -> None:
     """Make the true account of each scenario, compare answers with it, print."""
-    from mofa_lab.validate.account import read, scored, told, true_account
+    from mofa_lab.validate.account import read, reported_days, scored, true_account
 
     rows = []
     answers = read(Path(name) for name in arguments.files)
@@ -42,10 +42,10 @@ def run(arguments: Namespace) -> None:
         for name, document in answers.items():
             scenario = Path(arguments.scenarios) / f"{name}.toml"
             true = true_account(Path(arguments.generator), scenario)
-            rows += scored(name, true, told(document))
+            rows += scored(name, true, reported_days(document))
             advance(1.0)
     figures = ("scenario", "what", "true", "told", "off")
-    found = [{name: getattr(row, name) for name in figures} for row in rows]
+    records = [{name: getattr(row, name) for name in figures} for row in rows]
     causes = [row for row in rows if row.what.startswith("lost to ")]
     near = sum(abs(row.off) <= 0.1 for row in causes)
     closes = max((abs(row.off) for row in rows if row.what == "capacity"), default=0.0)
@@ -58,11 +58,11 @@ def run(arguments: Namespace) -> None:
             Column("told", unit="node d"),
             Column("off", unit="%"),
         ),
-        rows=tuple(tuple(one.values()) for one in found),
+        rows=tuple(tuple(record.values()) for record in records),
         notes=(
             f"Every account closes to {closes:.2%} of the capacity.",
             f"{near} of {len(causes)} causes are within a tenth of the truth.",
         ),
     )
-    document = {"rows": found, "closes": closes, "causes": len(causes), "within_a_tenth": near}
+    document = {"rows": records, "closes": closes, "causes": len(causes), "within_a_tenth": near}
     output.emit(arguments.output, [table], document)

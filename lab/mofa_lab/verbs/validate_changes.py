@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> None:
     with output.progress("making histories") as advance:
         for name in arguments.files:
             scenario = Path(name)
-            found = agreements(
+            rows = agreements(
                 list(
                     reruns(
                         Path(arguments.generator),
@@ -74,19 +74,19 @@ def run(arguments: Namespace) -> None:
                         tuple(
                             round(value) if unit == "h" else value
                             for value, unit in (
-                                (getattr(one, field), unit) for _, field, unit in columns
+                                (getattr(row, field), unit) for _, field, unit in columns
                             )
                         )
-                        for one in found
+                        for row in rows
                     ),
                 )
             )
             documents += [
                 {
                     "scenario": scenario.stem,
-                    **output.as_data(one),
-                    "within_noise": one.is_within_noise,
+                    **output.as_data(row),
+                    "within_noise": row.is_within_noise,
                 }
-                for one in found
+                for row in rows
             ]
     output.emit(arguments.output, tables, {"rows": documents})

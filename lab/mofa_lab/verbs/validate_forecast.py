@@ -84,22 +84,22 @@ def _score(arguments: Namespace) -> None:
     if arguments.record:
         forecast.record(arguments.file, results)
     outcomes = forecast.outcomes_of(content, results)
-    found = forecast.scores(content, outcomes)
+    scores = forecast.scores(content, outcomes)
     summary = Table(
         title="Scores",
         columns=(Column("figure"), Column("value")),
-        rows=tuple((name, value) for name, value in found.items() if not isinstance(value, list)),
+        rows=tuple((name, value) for name, value in scores.items() if not isinstance(value, list)),
     )
     reliability = Table(
         title="Chances to fit",
         columns=(Column("said", unit="%"), Column("was", unit="%"), Column("jobs")),
-        rows=tuple(tuple(row.values()) for row in found["fits_reliability"]),
+        rows=tuple(tuple(row.values()) for row in scores["fits_reliability"]),
     )
     jobs = forecast.forecast_table(content, outcomes)
     document = {
         "forecast": content,
-        "scores": found,
-        "outcomes": [output.as_data(one) for one in outcomes],
+        "scores": scores,
+        "outcomes": [output.as_data(outcome) for outcome in outcomes],
     }
     output.emit(
         arguments.output,

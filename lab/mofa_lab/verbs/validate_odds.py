@@ -40,6 +40,6 @@ def run(arguments: Namespace) -> None:
     if arguments.record:
         odds_report.record(arguments.record, document)
     rows = tuple(tuple(job.get(name) for name in _JOBS) for job in document["jobs"])
-    told = Table(title="Published jobs", columns=tuple(map(Column, _JOBS)), rows=rows)
-    tables = [one for one in (*odds_report.tables(document), told) if one.rows]
-    output.emit(arguments.output, tables or [told], document, records=told)
+    jobs = Table(title="Published jobs", columns=tuple(map(Column, _JOBS)), rows=rows)
+    tables = [table for table in (*odds_report.tables(document), jobs) if table.rows]
+    output.emit(arguments.output, tables or [jobs], document, records=jobs)

@@ -44,7 +44,7 @@ def entries():
 
 
 @pytest.fixture(scope="session")
-def found(few, entries):
+def calibrated(few, entries):
     """A calibration on the few, with whole systems left out among others."""
     return campaign.calibrate(
         few, entries, leave_out=("group", "system", "stack", "device", "scale")

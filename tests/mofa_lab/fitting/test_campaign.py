@@ -59,35 +59,37 @@ def test_the_shipped_file_holds_the_priors_entries_in_their_order(entries):
     assert fixed == [(e.name, e.prior) for e in entries if not e.spread]
 
 
-def test_a_file_that_is_written_reads_back_as_what_was_written(found):
-    text = writer.as_toml(found.constants)
+def test_a_file_that_is_written_reads_back_as_what_was_written(calibrated):
+    text = writer.as_toml(calibrated.constants)
     back = entries_of(tomllib.loads(text))
     assert [(e.name, e.factor, e.prior) for e in back] == [
-        (item.entry.name, item.entry.factor, item.value) for item in found.constants
+        (item.entry.name, item.entry.factor, item.value) for item in calibrated.constants
     ]
-    assert writer.as_toml(found.constants) == text
+    assert writer.as_toml(calibrated.constants) == text
     assert tomllib.loads(text)["whole"] is True
 
 
-def test_predictions_are_with_the_constants_as_they_are_written(found):
-    unrounded = found.time.evidence.values(found.time.fitted.logs)
-    assert found.time.values == pytest.approx(unrounded, abs=5e-3)
-    assert np.array_equal(found.time.values, found.time.evidence.values(found.time.logs))
+def test_predictions_are_with_the_constants_as_they_are_written(calibrated):
+    unrounded = calibrated.time.evidence.values(calibrated.time.fitted.logs)
+    assert calibrated.time.values == pytest.approx(unrounded, abs=5e-3)
+    assert np.array_equal(
+        calibrated.time.values, calibrated.time.evidence.values(calibrated.time.logs)
+    )
 
 
-def test_a_fit_is_no_worse_than_its_priors(found):
-    start = found.time.evidence.prior_logarithms
-    assert found.time.loss < campaign.objective(found.time.evidence, start)
+def test_a_fit_is_no_worse_than_its_priors(calibrated):
+    start = calibrated.time.evidence.prior_logarithms
+    assert calibrated.time.loss < campaign.objective(calibrated.time.evidence, start)
 
 
-def test_the_loss_of_the_shipped_constants_is_taken_on_the_same_rows(found):
-    assert campaign.shipped_loss(found) > found.loss * (1.0 - campaign.WORSE)
+def test_the_loss_of_the_shipped_constants_is_taken_on_the_same_rows(calibrated):
+    assert campaign.shipped_loss(calibrated) > calibrated.loss * (1.0 - campaign.WORSE)
 
 
-def test_a_constant_that_runs_moved_says_which_runs_and_from_where(found):
+def test_a_constant_that_runs_moved_says_which_runs_and_from_where(calibrated):
     moved = next(
         item
-        for item in found.constants
+        for item in calibrated.constants
         if item.entry.name == "device.a100:compute.memory_efficiency"
     )
     assert moved.fitted
@@ -96,10 +98,10 @@ def test_a_constant_that_runs_moved_says_which_runs_and_from_where(found):
     assert "from 0." in moved.source
 
 
-def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(found):
+def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(calibrated):
     told = [
         one
-        for quantity, way, one in coverage.coverage(found)
+        for quantity, way, one in coverage.coverage(calibrated)
         if quantity == "step" and way == "runs"
     ]
     assert {one.name for one in told} == {"nanotron", "published", "vtrain"}
@@ -110,31 +112,33 @@ def test_bands_hold_about_their_share_of_runs_that_they_were_not_made_of(found):
         assert one.interval[0] <= one.interval[1]
 
 
-def test_bands_of_systems_that_were_left_out_are_told_whole_and_one_by_one(found):
-    told = [one for by, one in coverage.coverage_without(found) if by == "system"]
+def test_bands_of_systems_that_were_left_out_are_told_whole_and_one_by_one(calibrated):
+    told = [one for by, one in coverage.coverage_without(calibrated) if by == "system"]
     assert told[0].name == coverage.ALL
     assert told[0].runs == sum(one.runs for one in told[1:])
-    systems, off = coverage.confidence_error(found)
+    systems, off = coverage.confidence_error(calibrated)
     assert systems == len(told) - 1
     assert 0 <= off < 0.5
 
 
-def test_a_system_is_judged_by_what_was_said_before_anybody_knew_its_runs(found, monkeypatch):
+def test_a_system_is_judged_by_what_was_said_before_anybody_knew_its_runs(calibrated, monkeypatch):
     """A step of 2 s that was said first stands in for that of the fit; only where systems are left
     out, and not in view.
     """
-    (row, error, *_), *_ = coverage.judged(found.time, "step", "system")
+    (row, error, *_), *_ = coverage.judged(calibrated.time, "step", "system")
     name = row.case.id
     monkeypatch.setattr(coverage, "first_predictions", lambda: {name: math.log(2.0)})
 
     def error_of(by, **ways):
-        return {one.case.id: wrong for one, wrong, *_ in coverage.judged(found.time, "step", by, **ways)}[name]  # fmt: skip
+        return {one.case.id: wrong for one, wrong, *_ in coverage.judged(calibrated.time, "step", by, **ways)}[name]  # fmt: skip
 
-    at = next(i for i, one in enumerate(found.time.evidence.rows) if one.case.id == name)
-    assert error_of("system") == pytest.approx(found.time.evidence.measured[at] - math.log(2.0))
+    at = next(i for i, one in enumerate(calibrated.time.evidence.rows) if one.case.id == name)
+    assert error_of("system") == pytest.approx(
+        calibrated.time.evidence.measured[at] - math.log(2.0)
+    )
     assert error_of("system", in_view=True) == error != error_of("system")
     assert error_of("group") != error_of("system")
-    told = coverage.at_first_sight(found)
+    told = coverage.at_first_sight(calibrated)
     assert (told.runs, told.systems) == (1, 1)
     assert 0 < told.every < 1
 
@@ -154,20 +158,20 @@ def test_first_predictions_are_of_runs_that_are_shipped():
     assert max(errors.values()) < 0.2
 
 
-def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(found, monkeypatch):
+def test_a_band_is_not_made_of_the_group_that_it_is_judged_on(calibrated, monkeypatch):
     seen = []
     monkeypatch.setattr(
         coverage,
         "band_of",
         lambda runs, *_: seen.append(set(runs.groups)) or Range(lower=1.0, target=1.0, upper=1.0),
     )
-    judged = coverage.against_bands(found, "step")
+    judged = coverage.against_bands(calibrated, "step")
     assert len(judged) == len(seen)
     assert all(one.fold not in groups for one, groups in zip(judged, seen, strict=True))
 
 
-def test_the_table_that_is_written_can_be_read_back(found):
-    rows = coverage.bare_rows(found)
+def test_the_table_that_is_written_can_be_read_back(calibrated):
+    rows = coverage.bare_rows(calibrated)
     head, *lines = gzip.decompress(coverage.as_bytes(rows)).decode().splitlines()
     back = [dict(zip(head.split("\t"), line.split("\t"), strict=True)) for line in lines]
     assert back == rows
@@ -183,8 +187,8 @@ def test_a_set_is_held_against_chance_by_its_groups(of_groups, groups, stands):
     assert coverage.Held("any", groups, 1000, 800, of_groups, 1.3).stands is stands
 
 
-def test_one_run_of_a_stack_is_tried_on_its_others(found):
-    told = list(unseen.one_run(found.time))
+def test_one_run_of_a_stack_is_tried_on_its_others(calibrated):
+    told = list(unseen.one_run(calibrated.time))
     assert {one.system.split(", ")[1] for one in told} >= {"megatron-core", "internevo"}
     assert all(0 <= one.after < 1 and one.tried <= unseen.MOST for one in told)
 
@@ -195,8 +199,8 @@ def test_every_effect_names_constants_that_exist():
         assert set(changes) - set(defaults()) <= {"placement", "stacks"}
 
 
-def test_without_host_launches_small_models_are_off_by_far(found, one_effect):
-    told = {(one.effect, one.refitted): one for one in ablate.ablate(found)}
+def test_without_host_launches_small_models_are_off_by_far(calibrated, one_effect):
+    told = {(one.effect, one.refitted): one for one in ablate.ablate(calibrated)}
     name = "vTrain one node, step time"
     assert (
         told["host launches", False].errors[name][0]
@@ -213,21 +217,21 @@ def test_every_rule_for_odd_runs_means_some_run(published, sweeps):
 
 
 def test_the_page_leads_with_what_is_left_out_and_is_the_same_every_time(
-    found, one_effect, monkeypatch
+    calibrated, one_effect, monkeypatch
 ):
     monkeypatch.setattr(report, "REGIMES", 108)
     monkeypatch.setattr(unseen, "MOST", 2)
-    page = report.page_of(found)
+    page = report.page_of(calibrated)
     titles = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
     assert titles[0] == "In short"
     assert titles.index("Bands") < titles.index("Errors by what is left out")
     for title in ("The paper's own runs", "What one run of your own is worth", "Effective training time", "What each effect is worth", "Runs that look wrong", "Constants"):  # fmt: skip
         assert title in titles
     assert "nan %" not in page
-    assert page == report.page_of(found)
+    assert page == report.page_of(calibrated)
 
 
-def test_an_aim_that_is_missed_says_no(found):
+def test_an_aim_that_is_missed_says_no(calibrated):
     """Aims are for the first way of leaving out alone; a mean of 13 % misses one of 12.5 %."""
     subject = next(one for one in figures.SUBJECTS if one.name == "nanotron, step time")
     assert (subject.by[0], subject.aim) == ("group", (None, 0.125, None))
@@ -238,7 +242,7 @@ def test_an_aim_that_is_missed_says_no(found):
     assert report._quoted(missed)[-2:] == ("mean 12.5 %", False)
     assert figures.ErrorRow(subject, "group", {**told, "mape": 0.12}, groups=2).met
     assert not figures.ErrorRow(subject, "stack", told, groups=2).quoted
-    for line in figures.lines(found):
+    for line in figures.lines(calibrated):
         if line.errors["n"]:
             assert 1 <= line.groups <= line.errors["n"]
 

@@ -48,14 +48,14 @@ def dualpipe(tmp_path_factory):
     ):
         name = kept["names"][what]
         device, process, thread = kept["lanes"][lane]
-        said = {
+        details = {
             "correlation": link,
             **({"stream": int(thread), "device": int(process)} if device else {}),
         }
         events.append(
             {
                 "ph": "X", "cat": _CATEGORIES[kind], "name": _NAMES.get(name, name), "pid": int(process),
-                "tid": int(thread), "ts": start, "dur": duration, "args": said,
+                "tid": int(thread), "ts": start, "dur": duration, "args": details,
             }
         )  # fmt: skip
     engine = {

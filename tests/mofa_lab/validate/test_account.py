@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mofa_lab.validate.account import read, scored, told, true_account
+from mofa_lab.validate.account import read, reported_days, scored, true_account
 from mofa_model.errors import BadFile
 
 GENERATOR = '''
@@ -81,7 +81,7 @@ def test_what_is_told_is_held_against_the_truth_and_large_causes_are_named(files
     (files / "s1.json").write_text(json.dumps({"account": {"rows": rows}}))
     (document,) = read([files / "s1.json"]).values()
     true = true_account(files / "made.py", files / "s1.toml")
-    found = {row.what: row for row in scored("s1", true, told(document))}
+    found = {row.what: row for row in scored("s1", true, reported_days(document))}
     assert found["capacity"].off == pytest.approx(0.0, abs=1e-9)
     assert found["redone"].off == pytest.approx(-0.5)
     assert found["lost to reboot"].off == pytest.approx(-10 / 80)

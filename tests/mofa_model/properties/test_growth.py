@@ -8,7 +8,7 @@ from drawn import runnable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shapes import deeper
-from strategies import ROWS, clusters, families, one, workloads
+from strategies import ROWS, clusters, families, layouts, workloads
 
 from mofa_model.estimate import estimate
 from mofa_model.schedules import INTERLEAVED
@@ -29,7 +29,7 @@ def test_more_micro_batches_cost_more(workload, cluster, family, times):
 
 
 @settings(max_examples=60)
-@given(workloads(), clusters(), one([INTERLEAVED]))
+@given(workloads(), clusters(), layouts([INTERLEAVED]))
 def test_a_step_falls_with_virtual_stages_when_hops_are_free(workload, cluster, strategy):
     links = replace(cluster.calibration.links, point_latency=0.0, point_efficiency=1e30)
     cluster = replace(

@@ -8,13 +8,13 @@ import numpy as np
 from dimensions import terms
 from hypothesis import given, settings
 from shapes import deeper, ends
-from strategies import ROWS, clusters, families, one, workloads
+from strategies import ROWS, clusters, families, layouts, workloads
 
 from mofa_model.estimate import estimate
 
 
 @settings(max_examples=40)
-@given(workloads(), clusters(), one())
+@given(workloads(), clusters(), layouts())
 def test_a_batch_of_questions_has_the_answers_of_each_alone(workload, cluster, strategy):
     """Calibration asks about many runs at once: then sequence, batch, bandwidth, GPUs and layers
     are arrays.

@@ -40,15 +40,15 @@ def plain_job():
     """One tier, one class with a deterministic recovery, a rate per second that is known."""
 
     def make(rate, recovery=300.0, blocking=30.0, background=0.0, step=10.0, **more):
-        known = FailureRate(failures=0.0, exposure=1.0, exactly=rate)
+        rate_given = FailureRate(failures=0.0, exposure=1.0, exactly=rate)
         back = RecoveryTime(mean=recovery, law="deterministic")
-        one = FailureMode(name="job", rate=known, recovery=back)
+        mode = FailureMode(name="job", rate=rate_given, recovery=back)
         return Job(
             nodes=1,
             step_time=step,
             blocking=(blocking,),
             background=(background,),
-            reliability=Reliability(classes=(one,), **more),
+            reliability=Reliability(classes=(mode,), **more),
         )
 
     return make

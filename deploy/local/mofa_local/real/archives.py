@@ -116,7 +116,7 @@ def _made(kind: str, *recipe: object) -> Path:
 
 def _debian(layer: Path, packages: Sequence[str]) -> None:
     """A layer of Debian's packages."""
-    options = [f"--dpkgopt=path-exclude={one}" for one in LEFT_OUT]
+    options = [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
     command = ["mmdebstrap", "--quiet", "--format=tar", "--variant=minbase"]
     _run([*command, f"--include={','.join(packages)}", *options, SUITE, str(layer)])
 
@@ -146,23 +146,27 @@ def _say(text: str) -> None:
 def image(path: Path, name: str, layers: Sequence[Path], config: Mapping[str, Any]) -> Path:
     """An image of layers, each a tar, with its configuration; `name` is what pods call it."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    digests = [_digest(one) for one in layers]
+    digests = [_digest(layer) for layer in layers]
     about = {
         "architecture": machine,
         "os": "linux",
         "config": dict(config),
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{one}" for one in digests]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
     }
-    told = json.dumps(about).encode()
-    head = hashlib.sha256(told).hexdigest()
+    about_json = json.dumps(about).encode()
+    head = hashlib.sha256(about_json).hexdigest()
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     listed = [
-        {"Config": f"{head}.json", "RepoTags": [name], "Layers": [f"{one}.tar" for one in digests]}
+        {
+            "Config": f"{head}.json",
+            "RepoTags": [name],
+            "Layers": [f"{digest}.tar" for digest in digests],
+        }
     ]
     with tarfile.open(unfinished, "w") as tar:
         for digest, layer in zip(digests, layers, strict=True):
             tar.add(layer, f"{digest}.tar")
-        _add(tar, f"{head}.json", told, 0o644)
+        _add(tar, f"{head}.json", about_json, 0o644)
         _add(tar, "manifest.json", json.dumps(listed).encode(), 0o644)
     return unfinished.replace(path)
 

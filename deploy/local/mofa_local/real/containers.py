@@ -82,9 +82,9 @@ class Containers:
     def images(self) -> list[str]:
         """Names of the images in containerd."""
         return [
-            one
-            for one in self._ctr("images", "list", "-q").split()
-            if not one.startswith("sha256:")
+            image
+            for image in self._ctr("images", "list", "-q").split()
+            if not image.startswith("sha256:")
         ]
 
     def _answers(self) -> bool:

@@ -26,8 +26,8 @@ def main() -> None:
     )  # as kubelets and runtimes expect; no further than this machine
     for place in PRIVATE:
         _run("mount", "-t", "tmpfs", "tmpfs", place)
-    for one in ("kubelet", "containerd"):
-        (folder / one).mkdir(exist_ok=True)
+    for name in ("kubelet", "containerd"):
+        (folder / name).mkdir(exist_ok=True)
     _run("mount", "--bind", str(folder / "kubelet"), "/var/lib/kubelet")
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "address", "add", f"{address}/32", "dev", "lo")

@@ -149,7 +149,7 @@ class RealNode:
             [
                 sys.executable, "-m", "mofa_local.real.wires",
                 f"/proc/{self._processes['machine'].pid}/ns/net",
-                *(f"--in={there}={here}" for there, here in inward.items()),
+                *(f"--in={there}={inner}" for there, inner in inward.items()),
                 f"--socket={self._cluster.egress}", f"--names={ADDRESS}",
                 f"--proxy={HOST}:{self._proxy}", f"--ready={ready}",
             ],
@@ -202,10 +202,10 @@ class RealNode:
         )
 
     def _node(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
+        node: dict[str, Any] = json.loads(
             self._cluster.kubectl("get", "nodes", self.name, "-o", "json")
         )
-        return found
+        return node
 
     def _give_gpus(self) -> None:
         """GPUs that do not exist, for the scheduler: a kubelet leaves resources alone that it does
