@@ -75,8 +75,3 @@ def changed(model, kind, **changes):
 def ends(model, **changes):
     """Another embedding."""
     return replace(model, embedding=replace(model.embedding, **changes))
-
-
-def blocks_of(model, kind):
-    """All blocks of a kind."""
-    return [block for block in model.blocks if isinstance(block, kind)]

@@ -2,8 +2,8 @@
 
     from strategies import clusters, families, workloads
 
-A *family* is a Strategy whose degrees are arrays; `one()` draws it with a single row, as plain
-numbers.
+A *family* is a Strategy whose degrees are arrays; `layouts()` draws it with a single row,
+as plain numbers.
 """
 
 from dataclasses import replace

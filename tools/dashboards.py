@@ -2,7 +2,6 @@
 grafana-foundation-sdk.
 """
 
-import argparse
 import importlib.util
 import json
 import sys
@@ -38,36 +37,17 @@ def files() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write the files, or say which are not what the code says."""
-    parser = argparse.ArgumentParser(
-        description="Make deploy/grafana/*.json from deploy/grafana/mofa_dashboards."
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail where a file differs"
-    )
-    check = parser.parse_args().check
+    """Write the files, or with --check say which differ; nothing is checked without the SDK."""
+    import generated
+
     if importlib.util.find_spec(SDK) is None:
         print(
             f"dashboards: {SDK} is not installed, so the files were not made anew", file=sys.stderr
         )
-        return 0 if check else 1
-    made = files()
-    stale = [
-        path
-        for path, text in made.items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path in stale:
-        shown = path.relative_to(ROOT)
-        if check:
-            print(
-                f"dashboards: {shown} is not what its code says; run `make dashboards`",
-                file=sys.stderr,
-            )
-        else:
-            path.write_text(made[path], encoding="utf-8")
-            print(shown)
-    return 1 if check and stale else 0
+        return 0 if "--check" in sys.argv[1:] else 1
+    return generated.main(
+        "dashboards", "Make deploy/grafana/*.json from deploy/grafana/mofa_dashboards.", files
+    )
 
 
 if __name__ == "__main__":

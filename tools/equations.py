@@ -134,25 +134,22 @@ def _parted(text: str, mark: str) -> tuple[str, bool, str]:
     return text[: match.start()].rstrip().rstrip(".,"), True, text[match.end() :].rstrip(".")
 
 
-def main() -> int:
-    """Write the page, or with --check say whether it is as the code has it."""
-    old = PAGE.read_text(encoding="utf-8")
-    new = made(old)
+def files() -> dict[Path, str]:
+    """The page with its tables made anew; an equation that no function cites ends the program."""
+    page = made(PAGE.read_text(encoding="utf-8"))
     missing = [
         n
         for n in range(1, NUMBERS + 1)
-        if re.search(rf"^\| \({n}\) \| [^|]* \|  \|", new, re.MULTILINE)
+        if re.search(rf"^\| \({n}\) \| [^|]* \|  \|", page, re.MULTILINE)
     ]
     if missing:
-        print(f"docs/equations.md: no function cites {', '.join(f'({n})' for n in missing)}")
-        return 1
-    if "--check" in sys.argv[1:]:
-        if new != old:
-            print("docs/equations.md is not what the code says: run tools/equations.py")
-        return int(new != old)
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+        sys.exit(f"docs/equations.md: no function cites {', '.join(f'({n})' for n in missing)}")
+    return {PAGE: page}
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    import generated
+
+    sys.exit(
+        generated.main("equations", "Write the tables of docs/equations.md from the code.", files)
+    )

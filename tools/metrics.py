@@ -5,7 +5,6 @@ The labels of pods that kube-state-metrics must let through, there and in deploy
 those of mofa_model/kinds.
 """
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable
@@ -85,28 +84,15 @@ def labelled(text: str) -> str:
     return made
 
 
-def main() -> int:
-    """Write the page, or say that it differs."""
-    parser = argparse.ArgumentParser(description="Write the tables of docs/metrics.md.")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail where the page differs"
-    )
-    check = parser.parse_args().check
-    stale = []
-    for path, make in ((PAGE, page), (KIND, labelled)):
-        text = path.read_text(encoding="utf-8")
-        made = make(text)
-        if check and made != text:
-            stale.append(str(path.relative_to(ROOT)))
-        elif not check:
-            path.write_text(made, encoding="utf-8")
-    if stale:
-        print(
-            f"metrics: {', '.join(stale)} is not what is declared; run `python tools/metrics.py`",
-            file=sys.stderr,
-        )
-    return bool(stale)
+def files() -> dict[Path, str]:
+    """The files that name metrics or labels, with the text that each should have."""
+    return {
+        PAGE: page(PAGE.read_text(encoding="utf-8")),
+        KIND: labelled(KIND.read_text(encoding="utf-8")),
+    }
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import generated
+
+    sys.exit(generated.main("metrics", "Write the tables of docs/metrics.md.", files))

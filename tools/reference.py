@@ -12,7 +12,6 @@ python.md       every function of Python, from mofa_model/answers
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
 import sys
@@ -415,34 +414,15 @@ def pages() -> dict[str, str]:
     return {name: text.rstrip("\n") + "\n" for name, text in made.items()}
 
 
-def main() -> int:
-    """Write the pages, or say which differ."""
-    parser = argparse.ArgumentParser(description="Write docs/reference/*.md from the code.")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail where a page differs"
-    )
-    check = parser.parse_args().check
+def files() -> dict[Path, str]:
+    """Every page by its path; a name that source.toml lacks, or has too many, ends the program."""
     try:
-        made = pages()
+        return {FOLDER / name: text for name, text in pages().items()}
     except Missing as missing:
-        print(f"reference: {missing}", file=sys.stderr)
-        return 1
-    wrong = []
-    for name, text in made.items():
-        path = FOLDER / name
-        if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
-            wrong.append(name)
-        elif not check:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    if wrong:
-        print(
-            f"reference: docs/reference/{', '.join(wrong)} differs from the code; run `python "
-            "tools/reference.py`",
-            file=sys.stderr,
-        )
-    return bool(wrong)
+        sys.exit(f"reference: {missing}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import generated
+
+    sys.exit(generated.main("reference", "Write docs/reference/*.md from the code.", files))

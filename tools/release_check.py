@@ -66,8 +66,6 @@ CONFINED = (
 )
 HOME = "mofa-system"
 EXAMPLES = ("examples/h100-east.yaml", "examples/llama3-405b.yaml")
-LEFT = {"CustomResourceDefinition"}
-"""Kinds that a removed release leaves, as docs/install.md says."""
 
 
 def fail(message: str) -> NoReturn:

@@ -6,7 +6,6 @@ the Prometheus operator. Each alert's runbook in docs/runbooks, and the tables t
 are made from the same source.
 """
 
-import argparse
 import json
 import re
 import sys
@@ -297,29 +296,7 @@ def _example(alert: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Write the files, or say which are not what the source says."""
-    parser = argparse.ArgumentParser(
-        description="Make deploy/rules/*.yaml from deploy/rules/source."
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail where a file differs"
-    )
-    check = parser.parse_args().check
-    stale = {
-        path: text
-        for path, text in files().items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    }
-    for path, text in stale.items():
-        shown = path.relative_to(ROOT)
-        if check:
-            print(f"rules: {shown} is not what its source says; run `make rules`", file=sys.stderr)
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(shown)
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    import generated
+
+    sys.exit(generated.main("rules", "Make deploy/rules/*.yaml from deploy/rules/source.", files))

@@ -21,7 +21,7 @@ from unittest import mock
 
 import cpuinfo
 import torch
-from common import serve
+from common import begin_fake_groups, serve
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -117,7 +117,7 @@ def started(launch: dict[str, Any]) -> None:
         mock.patch("torch.cuda.is_available", return_value=True),
         mock.patch("torch.cuda.set_device"),
         mock.patch("transformers.training_args.is_torch_bf16_gpu_available", return_value=True),
-        mock.patch("deepspeed.comm.init_distributed", begun),
+        mock.patch("deepspeed.comm.init_distributed", begin_fake_groups),
         mock.patch(
             "deepspeed.comm.torch.build_shm_op", return_value=None
         ),  # compiles, for every launch
@@ -126,13 +126,6 @@ def started(launch: dict[str, Any]) -> None:
     with mock.patch("deepspeed.initialize", engine), contextlib.suppress(Enough):
         trainer = Trainer(model=model(launch["model"]), args=args)
         trainer._prepare_for_training(1, None, None)  # noqa: SLF001
-
-
-def begun(*_: Any, **__: Any) -> None:
-    """DeepSpeed's process groups, over the fake ones."""
-    from deepspeed.comm.comm import init_distributed
-
-    init_distributed(dist_backend="fake", dist_init_required=False)
 
 
 def engine(*, config_params: dict[str, Any], mpu: Any = None, **_: Any) -> None:

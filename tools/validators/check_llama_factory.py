@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common import serve
+from common import begin_fake_groups, serve
 from own import use
 
 BEFORE = dict(os.environ)
@@ -63,7 +63,7 @@ def parsed(name: str, launch: dict[str, Any]) -> None:
         mock.patch("torch.cuda.set_device"),
         mock.patch("transformers.training_args.is_torch_bf16_gpu_available", return_value=True),
         mock.patch("llamafactory.hparams.parser.is_torch_bf16_gpu_available", return_value=True),
-        mock.patch("deepspeed.comm.init_distributed", begun),
+        mock.patch("deepspeed.comm.init_distributed", begin_fake_groups),
         mock.patch("deepspeed.comm.torch.build_shm_op", return_value=None),
     ):
         model_args, _, _, tuning, _ = get_train_args(read_args())
@@ -71,13 +71,6 @@ def parsed(name: str, launch: dict[str, Any]) -> None:
         config = AutoConfig.for_model(**launch["model"])
         small = AutoModelForCausalLM.from_config(config)
         init_adapter(config, small, model_args, tuning, is_trainable=True)
-
-
-def begun(*_: Any, **__: Any) -> None:
-    """DeepSpeed's process groups, over the fake ones."""
-    from deepspeed.comm.comm import init_distributed
-
-    init_distributed(dist_backend="fake", dist_init_required=False)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from common import serve
+from common import begin_fake_groups, serve
 
 
 def validate(launch: dict[str, Any]) -> None:
@@ -91,7 +91,6 @@ def transformers(launch: dict[str, Any], folder: str) -> None:
 
 def parsed(program: Any, launch: dict[str, Any]) -> Any:
     """What the program is told, once transformers and DeepSpeed have taken the rest."""
-    import check_accelerate as base
     import torch
     from transformers import HfArgumentParser, TrainingArguments
 
@@ -99,7 +98,7 @@ def parsed(program: Any, launch: dict[str, Any]) -> Any:
         mock.patch("torch.cuda.is_available", return_value=True),
         mock.patch("torch.cuda.set_device"),
         mock.patch("transformers.training_args.is_torch_bf16_gpu_available", return_value=True),
-        mock.patch("deepspeed.comm.init_distributed", base.begun),
+        mock.patch("deepspeed.comm.init_distributed", begin_fake_groups),
         mock.patch("deepspeed.comm.torch.build_shm_op", return_value=None),
         mock.patch.object(TrainingArguments, "device", torch.device("cpu")),
         mock.patch.object(TrainingArguments, "world_size", launch["gpus"]),

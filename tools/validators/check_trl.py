@@ -15,7 +15,7 @@ from unittest import mock
 
 import check_accelerate as base
 import torch
-from common import serve
+from common import begin_fake_groups, serve
 
 FOUND: dict[str, Any] = {}
 """The arguments of the script that the launcher would start."""
@@ -65,7 +65,7 @@ def started(launch: dict[str, Any]) -> None:
         mock.patch("torch.cuda.is_available", return_value=True),
         mock.patch("torch.cuda.set_device"),
         mock.patch("transformers.training_args.is_torch_bf16_gpu_available", return_value=True),
-        mock.patch("deepspeed.comm.init_distributed", base.begun),
+        mock.patch("deepspeed.comm.init_distributed", begin_fake_groups),
         mock.patch("deepspeed.comm.torch.build_shm_op", return_value=None),
     ):
         parsed = script.make_parser().parse_args_and_config(

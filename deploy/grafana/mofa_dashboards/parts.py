@@ -90,26 +90,16 @@ def choice(
 
 def query(expr: str, legend: str = "", ref: str = "A") -> prometheus.Dataquery:
     """A query over the time range."""
-    return (
-        prometheus.Dataquery()
-        .expr(expr)
-        .legend_format(legend)
-        .ref_id(ref)
-        .datasource(SOURCE)
-        .range()
-    )
+    return _query(expr, legend, ref).range()
 
 
 def now(expr: str, legend: str = "", ref: str = "A") -> prometheus.Dataquery:
     """A query of the last moment."""
-    return (
-        prometheus.Dataquery()
-        .expr(expr)
-        .legend_format(legend)
-        .ref_id(ref)
-        .datasource(SOURCE)
-        .instant()
-    )
+    return _query(expr, legend, ref).instant()
+
+
+def _query(expr: str, legend: str, ref: str) -> prometheus.Dataquery:
+    return prometheus.Dataquery().expr(expr).legend_format(legend).ref_id(ref).datasource(SOURCE)
 
 
 def lines(

@@ -28,7 +28,7 @@ from typing import Final, TextIO
 from mofa_local import LocalStackError, go, modules, progress
 from mofa_local.modules import TOOLS, Module, Tool
 from mofa_local.neighbours import NEIGHBOURS
-from mofa_local.progress import span
+from mofa_local.progress import say, span
 from mofa_local.published import NotFetched, Published
 from mofa_model.errors import MofaError
 
@@ -186,7 +186,7 @@ def _only_one(name: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say(f"{name}: waiting for a build in another process")
+            say(f"{name}: waiting for a build in another process")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -197,7 +197,7 @@ def _compile(command: Path, wanted: list[Tool], place: Path, target: Path) -> No
     seconds = sum(member.seconds for member in wanted)
     usual = f"usually {span(seconds)} on two cores, more where modules have to be fetched"
     versions = ", ".join(f"{member.name} {_version(member.module)}" for member in wanted)
-    _say(f"{versions}: building once from Go modules ({usual})")
+    say(f"{versions}: building once from Go modules ({usual})")
     environment = os.environ | go.ENVIRONMENT
     log = target.with_suffix(".log")
     start = time.monotonic()
@@ -222,7 +222,7 @@ def _compile(command: Path, wanted: list[Tool], place: Path, target: Path) -> No
         raise LocalStackError(
             f"{name}: `go build` failed in {place}; its last lines:\n{last_lines}"
         )
-    _say(f"{versions}: built in {span(time.monotonic() - start)}")
+    say(f"{versions}: built in {span(time.monotonic() - start)}")
 
 
 def _named(wanted: list[Tool]) -> str:
@@ -280,10 +280,6 @@ def _tidy(module: Module | Published) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _say(text: str) -> None:
-    print(f"mofa_local: {text}", file=sys.stderr, flush=True)
-
-
 FOR_TESTS: Final = "--for-tests"
 """Asks for what tests start, so that it is built before the first test and no test waits for a
 build in another one.
@@ -317,13 +313,13 @@ def _for_tests(tools: list[str]) -> None:
     missing = [name for name in (*tools, _BESIDE) if find(name) is None]
     if missing:
         usual = span(sum(tool(name).seconds for name in missing))
-        _say(f"{len(missing)} programs of the tests are built once: usually {usual} on two cores")
+        say(f"{len(missing)} programs of the tests are built once: usually {usual} on two cores")
     paths(name for name in missing if name != _BESIDE)
     if _BESIDE in missing:
         try:
             path(_BESIDE)
         except NotFetched as error:
-            _say(f"{error}; tests that need {_BESIDE} are skipped")
+            say(f"{error}; tests that need {_BESIDE} are skipped")
 
 
 if __name__ == "__main__":

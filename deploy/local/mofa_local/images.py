@@ -33,6 +33,7 @@ from platform import machine
 from typing import Final
 
 from mofa_local import LocalStackError
+from mofa_local.progress import say
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 """The tree that this file stands in."""
@@ -128,7 +129,7 @@ def base_image(platform: str = NATIVE) -> str:
     name = f"localhost/mofa-base:{SUITE}-{recipe}" + f"-{platform}" * (platform != NATIVE)
     if podman("image", "exists", name, check=False).returncode == 0:
         return name
-    _say(
+    say(
         f"{name}: making a base of Debian's packages once (half a minute, minutes through an "
         "emulator)"
     )
@@ -262,10 +263,6 @@ def _index() -> Iterator[list[str]]:
             f"--volume={written}:/etc/pip.conf:ro",
             *(f"--volume={place}:{place}:ro" for place in sorted(places)),
         ]
-
-
-def _say(text: str) -> None:
-    print(f"mofa_local: {text}", file=sys.stderr, flush=True)
 
 
 def main() -> int:

@@ -79,8 +79,15 @@ def sentence(name: str, done: int, total: int, seconds: float, usual: float) -> 
     return f"{name}: {done} of {total} packages in {span(seconds)}{left}"
 
 
+def say(text: str) -> None:
+    """Print one line of what is done now, on standard error."""
+    print(f"mofa_local: {text}", file=sys.stderr, flush=True)
+
+
 class ProgressLine:
-    """Shows a person how far a build is: one line that is drawn anew at a terminal, else a line now and then."""
+    """Shows a person how far a build is: a line that is drawn anew at a terminal, else a line now
+    and then.
+    """
 
     def __init__(self) -> None:
         """Begin a progress line on standard error."""
@@ -95,7 +102,7 @@ class ProgressLine:
     def say(self, text: str, part: float) -> None:
         """Show a line of progress; `part` is the share that is done."""
         if not self._at_terminal:
-            print(f"mofa_local: {text}", file=sys.stderr, flush=True)
+            say(text)
             return
         full = round(_BAR * part)
         line = f"[{'#' * full}{'.' * (_BAR - full)}] {text}"

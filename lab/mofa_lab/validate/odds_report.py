@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mofa_lab.validate.paper_runs import untitled
 from mofa_model.files import from_json, read_text, write_text
 from mofa_model.tables import Cell, Column, Table, as_markdown
 
@@ -65,7 +66,7 @@ def section(file: Path) -> str:
     """The section as markdown."""
     document = from_json(read_text(file), file)
     picture = "![What was, by what was said](validation/odds.svg)\n"
-    parts = (f"**{table.title}**\n\n{as_markdown(_untitled(table))}" for table in tables(document))
+    parts = (f"**{table.title}**\n\n{as_markdown(untitled(table))}" for table in tables(document))
     return "\n".join([HEAD, picture, _notes(document), *parts])
 
 
@@ -303,10 +304,6 @@ def _probed(document: Mapping[str, Any]) -> Table:
 def _beyond(row: Mapping[str, Any]) -> float:
     """How far the observed share is from the predicted one, beyond one standard error. [1]"""
     return max(0.0, abs(float(row["was"]) - float(row["said"])) - float(row["standard_error"]))
-
-
-def _untitled(table: Table) -> Table:
-    return Table(columns=table.columns, rows=table.rows)
 
 
 def _percent(share: float) -> str:

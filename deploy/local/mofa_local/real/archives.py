@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mofa_local import LocalStackError, binaries, go
+from mofa_local.progress import say
 
 _PAUSE: Final = """\
 package main
@@ -66,7 +67,7 @@ def torch_image(name: str) -> Path:
     """
     made = _made("torch", name, SUITE, PACKAGES, LEFT_OUT)
     if not made.exists():
-        _say(f"{name}: making an image of Debian's PyTorch once (two minutes, 1.4 GB)")
+        say(f"{name}: making an image of Debian's PyTorch once (two minutes, 1.4 GB)")
         layer = made.with_suffix(".layer")
         try:
             _debian(layer, PACKAGES)
@@ -94,7 +95,7 @@ def ray_image(name: str) -> Path:
     """The image of a Ray cluster: its wheels on Debian's Python; made once, in a minute."""
     made = _made("ray", name, SUITE, RAY_PACKAGES, RAY, _RAY)
     if not made.exists():
-        _say(f"{name}: making an image of Ray's wheels once (a minute, 0.6 GB)")
+        say(f"{name}: making an image of Ray's wheels once (a minute, 0.6 GB)")
         layers = [made.with_suffix(f".{part}") for part in ("debian", "wheels")]
         try:
             _debian(layers[0], RAY_PACKAGES)
@@ -137,10 +138,6 @@ def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LocalStackError(f"{Path(command[0]).name}: {done.stderr.strip()[-500:]}")
-
-
-def _say(text: str) -> None:
-    print(f"mofa_local: {text}", file=sys.stderr)
 
 
 def image(path: Path, name: str, layers: Sequence[Path], config: Mapping[str, Any]) -> Path:
