@@ -3,12 +3,15 @@
 import gc
 import os
 from functools import cache
+from pathlib import Path
 
 import pytest
 import workers
 from hypothesis import HealthCheck, settings
 
 from mofa_model.cli import SELDOM, THREADS, prefer_large_pages
+
+HERE = Path(__file__).resolve().parent
 
 for variable in THREADS:  # before numpy is imported, as the command line does
     os.environ.setdefault(variable, "1")
@@ -83,12 +86,18 @@ LAST = 40
 """How many lines are shown of a failure after which the test ran again."""
 
 
+OF_CLUSTERS = frozenset({HERE / "cluster", HERE / "faults"})
+"""Folders whose tests all start servers of a cluster."""
+
+
 def pytest_collection_modifyitems(config, items):
-    """Tests that soak run when they are asked for by name of their mark, and not otherwise."""
+    """Mark the tests of clusters; leave out those that soak where nobody asks for their mark."""
     patient = config.pluginmanager.hasplugin(
         "rerunfailures"
     )  # `-p no:rerunfailures` shows a first failure
     for item in items:
+        if OF_CLUSTERS & set(item.path.parents):
+            item.add_marker(pytest.mark.cluster)
         if patient and item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.flaky(reruns=AGAIN, reruns_delay=2))
         if item.get_closest_marker("soak"):

@@ -1,8 +1,8 @@
 """One real cluster for every test in this folder, with our CRDs and the operator's manifests in it.
 
 By default it is the local stack's control plane; `MOFA_CLUSTER=kind` takes a kind cluster instead.
-All tests here carry the mark `cluster`; tests/conftest.py gives them all to one worker, so that one
-cluster starts.
+tests/conftest.py gives all tests here the mark `cluster`, and to one worker, so that one cluster
+starts.
 """
 
 import contextlib
@@ -20,13 +20,6 @@ STARTED = pytest.StashKey()
 """The cluster of this session, once it was asked for."""
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.cluster)
 
 
 class Binaries:

@@ -19,13 +19,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.cluster)
-
-
 @pytest.fixture(scope="session")
 def processes(tmp_path_factory):
     """The children of this session, stopped at its end."""
