@@ -257,7 +257,7 @@ def stray_requests(plane: Any, given: dict[str, str]) -> float:
 
 
 def measured(name: str) -> None:
-    """Be one of the clients."""
+    """Run one of the clients in this process, and print what it took."""
     meter, seen, changed = Meter(), set[str](), set[str]()
     asyncio.run(CLIENTS[name](meter, seen, changed))
     meter.mark(f"{len(changed)} events")

@@ -309,7 +309,7 @@ def run(bench: Bench) -> int:
 
 
 def print_cost(what: str, cleared: Cleared) -> None:
-    """Print what it took."""
+    """Print what it took an operator to clear all jobs."""
     print(
         f"{what:20s} {JOBS / cleared.seconds:7.0f} jobs/s  {cleared.memory / 1e6:6.0f} MB  "
         f"{1e3 * (cleared.loop + cleared.worker) / JOBS:6.2f} ms of a core a job, "
@@ -389,8 +389,8 @@ def judged(figures: dict[str, float], ranges: dict[str, Any] = RANGES) -> int:
 
 
 def settling_windows(moments: list[float], settle: float, longest: float) -> int:
-    """Windows in which changes at these moments settle: one ends when it was quiet for so long, or
-    is so long. [1]
+    """Windows that these moments of change fall into: a window ends after `settle` without a
+    change, or after `longest`. [1]
 
     >>> settling_windows([0.0, 1.0, 2.0, 6.0, 7.0], settle=2.5, longest=30.0)
     2
@@ -439,7 +439,7 @@ async def _restless(bench: Bench, pool: list[dict[str, Any]]) -> float:
 
 
 async def _advised(log: Tail) -> None:
-    """Until every affected job was written twice, and a while longer."""
+    """Wait until every affected job was written twice, and ten seconds more."""
     progress = Progress(f"restless: writes of {2 * AFFECTED}")
     while (writes := len(written(log.events, USER))) < 2 * AFFECTED:
         progress.reached(writes)

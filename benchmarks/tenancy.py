@@ -51,7 +51,7 @@ class Held(asyncio.Handle):
 
 
 def watch_the_loop() -> None:
-    """From now on every step of every task is timed."""
+    """Time every step of every task from now on."""
     run = asyncio.Handle._run  # noqa: SLF001 - what every step goes through
 
     def timed(handle: asyncio.Handle) -> None:
@@ -74,7 +74,7 @@ def cluster() -> Store:
 
 
 def enqueuer(store: Store) -> Enqueuer:
-    """Where news go."""
+    """What puts jobs whose objects changed into the queue."""
     return Enqueuer(store, WorkQueue(backoff=1.0, longest=1.0), LoopSettings())
 
 

@@ -234,7 +234,9 @@ class Jobs:
 def judged(
     seed: int, count: int, *, strange: bool = False
 ) -> Iterator[tuple[blame.Signs, float, bool]]:
-    """Signs, the share that they give, and whether the machines did it, of every weighed stop."""
+    """For every stop that is weighed: its signs, the share that they give, and whether the machines
+    caused it.
+    """
     r = random.Random(seed)
     given: list[blame.Signs] = []
     real = blame.infrastructure_share

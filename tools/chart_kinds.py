@@ -85,7 +85,9 @@ def _several(words: Iterable[str]) -> str:
 
 
 def _paths() -> dict[tuple[str, ...], list[JobKind]]:
-    """Where kinds say that a job waits; where most say it comes last."""
+    """Kinds of jobs by the path of the field that holds a job back; the path of most kinds comes
+    last.
+    """
     kinds_by_path: dict[tuple[str, ...], list[JobKind]] = {}
     for kind in KINDS:
         if kind.suspend:

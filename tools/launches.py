@@ -119,9 +119,9 @@ def shown(options: str, trainer: str) -> dict[str, Any]:
 
 
 def examples_of(trainer: str, names: list[str]) -> dict[str, Any]:
-    """What examples and documents show and what ordinary questions give, by hash, and which of
-    these are refused before the search; that a trainer refuses a launch ends all. `names` of
-    arguments are those that it took before.
+    """Hashes of the launches that examples and documents show and that ordinary questions give, and
+    the questions that are refused before the search. A launch that the trainer refuses ends the
+    program. `names`: arguments that the trainer took before.
     """
     answers = {
         part: {name: shown(options, trainer) for name, options in asked.items()}
@@ -208,7 +208,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
 
 
 def _acts(strategy: Strategy) -> str:
-    """A layout without what says nothing beside the rest."""
+    """The layout as text, without settings that change nothing beside its others."""
     alone = (
         {"sharding": Sharding.NONE, "optimizer": Placement.DEVICE}
         if strategy.data_ranks == 1
@@ -279,8 +279,8 @@ def _record() -> dict[str, Any]:
 
 
 def _write(trainer: str, answers: Mapping[str, Any]) -> None:
-    """The same checks took names before that this draw may not have met; of other checks nothing
-    is kept.
+    """Write a trainer's answers into the record. Names of arguments that the same checks took
+    before stay, because this draw may not have met them; names that other checks took go.
     """
     record = _record()  # as it is now: others may have written meanwhile
     before = record.get(trainer, {})

@@ -88,14 +88,16 @@ class Walk:
         """Transcripts that did not come to say what the page says."""
 
     def type(self, line: str) -> str:
-        """The output of a line."""
+        """Type a line into a shell that reaches the stack; returns what it prints."""
         env = self._folder / "env"
         source = f". {env}; " if env.exists() else ""
         _, output, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}')
         return shown(output)
 
     def see(self, transcript: Printed) -> str:
-        """What a transcript shows, as soon as it is like the page's."""
+        """Type a transcript's command again until its output is like the page's; returns the last
+        output.
+        """
         since = began = time.monotonic()
         seen = self.type(transcript.command)
         once = transcript.command.startswith(("make ", "kubectl apply"))
@@ -114,8 +116,8 @@ class Walk:
 
 
 def walk() -> tuple[dict[Path, str], list[str]]:
-    """The tutorial and the README, which shows parts of it, as they should be; and what differed
-    from what they say.
+    """The texts of tutorial and README with what the stack prints now, and the transcripts that
+    differ from the pages.
     """
     reader, outputs = Walk(), []
     try:
@@ -146,7 +148,7 @@ def walk() -> tuple[dict[Path, str], list[str]]:
 
 
 def write() -> None:
-    """Type the pages, and write them."""
+    """Type the commands of both pages, and write what they print into them."""
     pages, differs = walk()
     for page, text in pages.items():
         page.write_text(text, encoding="utf-8")

@@ -132,7 +132,9 @@ def source() -> dict[str, Any]:
 
 
 def explained(given: Mapping[str, Any], names: Iterable[str], what: str) -> dict[str, Any]:
-    """Entries of the source for exactly these names."""
+    """The entries of a table of source.toml; a name without an entry, or an entry without a name,
+    is an error.
+    """
     wanted = list(names)
     if missing := [name for name in wanted if name not in given]:
         raise Missing(

@@ -179,7 +179,7 @@ def packages(dist: Path, work: Path) -> None:
 
 
 def without_network(dist: Path, work: Path) -> None:
-    """As on a machine that reaches nothing: all wheels in one folder, and no index."""
+    """Install as on a machine without a network: from one folder of wheels, without an index."""
     wheels = work / "wheels"
     lock = ROOT / "requirements" / "operator.txt"
     run(
@@ -281,7 +281,7 @@ def image(dist: Path, address: str, version: str) -> str:
 
 
 def wait(what: str, there: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """What `there` gives as soon as it gives something."""
+    """Ask `there` until it returns something, and return that; after `seconds` the check fails."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if answer := there():

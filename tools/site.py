@@ -33,7 +33,7 @@ _FENCE = re.compile(r"(?ms)^```.*?^```|`[^`\n]*`")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """The pages that lie elsewhere."""
+    """Add the pages that lie outside of docs/ to the site."""
     for path, name in ELSEWHERE.items():
         files.append(
             File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8"))
@@ -48,30 +48,30 @@ def on_page_markdown(
     config: MkDocsConfig,  # noqa: ARG001
     files: Files,
 ) -> str:
-    """A page with links that lead somewhere on the site."""
+    """The text of a page, its links changed so that they lead to pages of the site."""
     return relinked(markdown, page.file.src_uri, {file.src_uri for file in files})
 
 
-def relinked(markdown: str, uri: str, pages: set[str]) -> str:
-    """The same text with links of the tree as links of the site; `uri` is the page's, `known` are
-    all of its files.
+def relinked(markdown: str, uri: str, site_files: set[str]) -> str:
+    """A page's text with links of the tree changed to links of the site; `uri` is the page's,
+    `site_files` are all files of the site.
 
     >>> relinked("[a](docs/apply.md) [b](tests/x.py)", "readme.md", {"apply.md"})
     '[a](apply.md) b (`tests/x.py`)'
     """
     kept = [markdown[at.start() : at.end()] for at in _FENCE.finditer(markdown)]
     parts = _FENCE.split(markdown)
-    made = [_LINK.sub(lambda at: _link(at, uri, pages), part) for part in parts]
+    made = [_LINK.sub(lambda at: _link(at, uri, site_files), part) for part in parts]
     return "".join(text + code for text, code in zip(made, [*kept, ""], strict=True))
 
 
-def _link(at: re.Match[str], uri: str, pages: set[str]) -> str:
+def _link(at: re.Match[str], uri: str, site_files: set[str]) -> str:
     picture, text, target, anchor = at[1], at[2], at[3], at[4] or ""
     if "://" in target or target.startswith("mailto:"):
         return at[0]
     path = _in_tree(uri, target)
     inside = ELSEWHERE.get(path) or path.removeprefix("docs/")
-    if inside in pages and (path in ELSEWHERE or path.startswith("docs/")):
+    if inside in site_files and (path in ELSEWHERE or path.startswith("docs/")):
         return f"{picture}[{text}]({_from(uri, inside)}{anchor})"
     if source := os.environ.get("MOFA_SOURCE"):
         return f"[{text}]({source.rstrip('/')}/{path})"

@@ -35,7 +35,9 @@ KEPT: Final = 6
 
 
 def words_of_script(start: Launch, nodes: int, gpus: int) -> list[str]:
-    """The words that the script of ten steps hands to the trainer's program, folders as $HERE."""
+    """The arguments that the smoke script hands to the trainer's program; its folder is written as
+    $HERE.
+    """
     with tempfile.TemporaryDirectory() as folder:
         assert start.beside is not None
         texts = {

@@ -72,7 +72,7 @@ def printed(block: str) -> list[Printed]:
 
 
 def written(text: str, say: Callable[[Printed], str]) -> str:
-    """A page with what `say` has each of its commands print."""
+    """A page in which the output of each command is what `say` returns for it."""
 
     def block(match: re.Match[str]) -> str:
         return (

@@ -153,9 +153,7 @@ def case(problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> dict
 
 
 def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> str:
-    """What of a question or of its price is lost on the way through the words; empty where
-    nothing is.
-    """
+    """What a launch's words lose of a question or of its price; empty where they lose nothing."""
     reading = read(
         [*words.get("starter", ()), *program_of(trainer), *words["arguments"]], words["files"].get
     )

@@ -23,8 +23,8 @@ VALIDATORS: Final = Path(__file__).with_name("validators")
 
 
 def verdicts(script: str, cases: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-    """What was asked, by version and hash, and what a validator says of each launch: check_TRAINER
-    what stands against it.
+    """The trainer that was asked, by version and hash, and what a validator says of each launch:
+    check_TRAINER says why it is refused, or None.
     """
     head: dict[str, Any] = next(_answers(script, []))
     kept = HOME / "verdicts" / f"{script.removeprefix('check_')}.jsonl"

@@ -115,7 +115,7 @@ def vars_of_classes(frame: FrameType) -> Iterator[type]:
 
 
 def is_record(kind: type) -> bool:
-    """Whether a class says its fields, and is no word of a choice."""
+    """Whether a class declares fields, as records do and enumerations do not."""
     return (
         is_dataclass(kind)
         or hasattr(kind, "model_fields")

@@ -254,8 +254,8 @@ class Cluster:
         return self._client.resources()
 
     def _path(self, kind: str, namespace: str, name: str = "") -> str:
-        """Where objects of a kind stand, or one of them; a namespace counts where the kind has any,
-        and "" are all of them.
+        """The API path of a kind's objects, or of the object `name`. The namespace counts where the
+        kind has namespaces, and "" means all of them.
         """
         if kind not in self._kinds:
             self._kinds.update(self._client.resources())

@@ -82,7 +82,7 @@ def account(
 def bound(
     full: str, namespace: str, name: str, rules: Sequence[Rule], *, everywhere: bool = True
 ) -> list[dict[str, object]]:
-    """A role called `full` that a ServiceAccount has."""
+    """A role called `full` with these rules, and its binding to a ServiceAccount."""
     role, binding = ("ClusterRole", "ClusterRoleBinding") if everywhere else ("Role", "RoleBinding")
     metadata = {"name": full} if everywhere else {"name": full, "namespace": namespace}
     return [

@@ -243,7 +243,7 @@ def missing(*names: str) -> str:
 
 
 def check(names: str) -> tuple[str, ...]:
-    """Names that a person gives, as `jobset,kueue`."""
+    """The neighbours that a person names, as `jobset,kueue`; an unknown name is an error."""
     wanted = tuple(name.strip() for name in names.split(",") if name.strip())
     if not wanted:
         raise LocalStackError(

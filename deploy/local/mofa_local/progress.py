@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 EVERY: Final = 15.0
-"""Between two lines where nobody sits at a terminal. [s]"""
+"""Time between two lines of progress where the output is no terminal. [s]"""
 AT_ONCE: Final = 1.0
-"""Between two looks of a bar at a terminal. [s]"""
+"""Time between two updates of the bar at a terminal. [s]"""
 _BAR: Final = 24
 """Characters of the bar. [1]"""
 _LISTING: Final = 300.0
