@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mofa_model import presets, units
 from mofa_model.answers.explain import ExplainAnswer, explain
+from mofa_model.answers.questions import CheckQuestion
 from mofa_model.answers.reviewed import ReviewedLaunch
 from mofa_model.answers.training import problems_of
 from mofa_model.errors import InputError, NotRead, shown
@@ -30,18 +31,16 @@ RULES: Final[Mapping[str, str]] = {
     "not-read": "what is missing before anything can be said",
 }
 """Findings by the id of their rule."""
-SLOWER: Final = 0.05
-"""Share by which a step may be slower than before. [1]"""
-LOST: Final = 0.02
-"""Share of all time that an interval may cost against the best one: below it a forecast is not sure
-which is better. Ours. [1]
-"""
 _AS_BEFORE: Final = 1.01
 """Factor up to which the amount of a finding is as it was before the change. Ours. [1]"""
-_NEEDED: Final = {
-    "model": "--model", "device_kind": "--gpu", "devices": "--gpus",
-    "sequence_length": "--seq", "global_batch": "--global-batch",
-}  # fmt: skip
+_STATED: Final = {
+    "model": "model",
+    "device_kind": "gpu",
+    "devices": "gpus",
+    "sequence_length": "sequence_length",
+    "global_batch": "global_batch_size",
+}
+"""Facts that a review needs, and the field of the question that states each where no file does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,20 +72,6 @@ class ReviewFinding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReviewBounds:
-    """The facts and the bounds that hold for all files of a review."""
-
-    stated_facts: Mapping[str, Any]
-    """Facts that the command states, by their names."""
-    profile: str | None = None
-    """The pool's profile: a name or a file."""
-    slower: float = SLOWER
-    """Largest share by which a step may be slower than that of the replaced launch. [1]"""
-    lost_share: float = LOST
-    """Largest share of time that another checkpoint interval would save. [1]"""
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Priced:
     """A launch with its predicted step and memory."""
 
@@ -102,13 +87,13 @@ class _Priced:
 
 
 def review(
-    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
+    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, question: CheckQuestion
 ) -> list[ReviewFinding]:
     """The findings of one launch; findings that the replaced launch has as well are notes."""
-    findings = _findings(reviewed, replaced_launch, review_bounds)
+    findings = _findings(reviewed, replaced_launch, question)
     if replaced_launch is None or all(finding.level == "note" for finding in findings):
         return findings
-    before = _findings(replaced_launch, None, review_bounds)
+    before = _findings(replaced_launch, None, question)
     for number, finding in enumerate(findings):
         if any(_stood_before(finding, earlier) for earlier in before):
             message = f"{finding.message}; so it was before the change"
@@ -125,7 +110,7 @@ def _stood_before(finding: ReviewFinding, earlier: ReviewFinding) -> bool:
 
 
 def _findings(
-    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, review_bounds: ReviewBounds
+    reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch | None, question: CheckQuestion
 ) -> list[ReviewFinding]:
     """What is wrong with one launch; also whether it is slower than the launch that it replaces."""
     findings = list(_of_slurm(reviewed))
@@ -138,8 +123,8 @@ def _findings(
     launch_found = reviewed.launch_found
     if launch_found is None:
         return findings
-    facts = _facts(reviewed, review_bounds)
-    missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
+    facts = _facts(reviewed, question)
+    missing = _missing(facts)
     if missing:
         message = f"give {', '.join(missing)}: it is not said here"
         return [*findings, _finding("not-read", reviewed, launch_found.where, message)]
@@ -155,8 +140,8 @@ def _findings(
         amount = priced.answer.memory_bytes
         findings.append(_finding("does-not-fit", reviewed, priced.where, message, amount))
     if replaced_launch is not None:
-        findings += _slower(reviewed, replaced_launch, priced, facts, review_bounds)
-    findings += _interval(reviewed, priced, facts, review_bounds)
+        findings += _slower(reviewed, replaced_launch, priced, facts, question)
+    findings += _interval(reviewed, priced, facts, question)
     return findings
 
 
@@ -229,18 +214,25 @@ def _line_of(where: str) -> int:
     return int(line) if line.isdigit() else 0
 
 
-def _facts(reviewed: ReviewedLaunch, bounds: ReviewBounds) -> dict[str, Any]:
+def _facts(reviewed: ReviewedLaunch, question: CheckQuestion) -> dict[str, Any]:
     facts = {name: fact.value for name, fact in reviewed.facts.items()}
-    facts |= {name: value for name, value in bounds.stated_facts.items() if value is not None}
-    if bounds.profile is not None and not facts.get("device_kind"):
+    stated = {name: getattr(question, field) for name, field in _STATED.items()}
+    facts |= {name: value for name, value in stated.items() if value is not None}
+    if question.profile is not None and not facts.get("device_kind"):
         from mofa_model.manifest.surroundings import named_profile
 
-        facts["device_kind"] = named_profile(bounds.profile).spec.gpu
+        facts["device_kind"] = named_profile(question.profile).spec.gpu
     kind = str(facts.get("device_kind") or "")
     facts["device_kind"] = kind.removeprefix("nvidia-").removeprefix("amd-")
     if facts.get("model"):
         facts["model"] = model_preset(str(facts["model"])) or facts["model"]
     return facts
+
+
+def _missing(facts: Mapping[str, Any]) -> list[str]:
+    """The options that state the facts which a review needs and nobody said."""
+    options = CheckQuestion.options
+    return [options[field].flag for name, field in _STATED.items() if not facts.get(name)]
 
 
 def _priced(
@@ -282,10 +274,10 @@ class LaunchForecast:
     launch: ReviewedLaunch
 
 
-def forecast(reviewed: ReviewedLaunch, stated_facts: Mapping[str, Any]) -> LaunchForecast:
-    """The forecast of a launch; `stated_facts` are facts that its file does not have."""
-    facts = _facts(reviewed, ReviewBounds(stated_facts=stated_facts))
-    missing = [option for name, option in _NEEDED.items() if not facts.get(name)]
+def forecast(reviewed: ReviewedLaunch, model: str | None, gpu: str | None) -> LaunchForecast:
+    """The forecast of a launch; model and GPU are given where its file does not have them."""
+    facts = _facts(reviewed, CheckQuestion(files=reviewed.name, model=model, gpu=gpu))
+    missing = _missing(facts)
     if reviewed.launch_found is None or missing:
         what = f"give {', '.join(missing)}" if missing else "no known trainer is started in it"
         raise InputError(f"{reviewed.name}: {what}")
@@ -301,12 +293,12 @@ def forecast(reviewed: ReviewedLaunch, stated_facts: Mapping[str, Any]) -> Launc
 
 def _slower(
     reviewed: ReviewedLaunch, replaced_launch: ReviewedLaunch, priced: _Priced,
-    facts: Mapping[str, Any], bounds: ReviewBounds,
+    facts: Mapping[str, Any], question: CheckQuestion,
 ) -> Sequence[ReviewFinding]:  # fmt: skip
     """Whether a step takes longer than that of the replaced launch, where both train the same."""
-    old_facts = _facts(replaced_launch, bounds)
+    old_facts = _facts(replaced_launch, question)
     compared = ("model", "device_kind", "devices", "sequence_length")
-    if replaced_launch.launch_found is None or any(not old_facts.get(name) for name in _NEEDED):
+    if replaced_launch.launch_found is None or _missing(old_facts):
         return []
     if any(facts.get(name) != old_facts.get(name) for name in compared):
         return []
@@ -315,7 +307,7 @@ def _slower(
     except InputError:
         return []
     ratio = priced.seconds / old_priced.seconds - 1
-    if not old_priced.answer.fits or ratio <= bounds.slower:
+    if not old_priced.answer.fits or ratio <= question.slower:
         return []
     message = (
         f"a step takes {units.format(priced.answer.step_seconds, 's')}, {100 * ratio:.0f} % more "
@@ -325,7 +317,7 @@ def _slower(
 
 
 def _interval(
-    reviewed: ReviewedLaunch, priced: _Priced, facts: Mapping[str, Any], bounds: ReviewBounds
+    reviewed: ReviewedLaunch, priced: _Priced, facts: Mapping[str, Any], question: CheckQuestion
 ) -> Sequence[ReviewFinding]:
     """Whether the steps between two checkpoints suit the pool and the time limit."""
     from mofa_model.answers.ettr import ettr
@@ -348,13 +340,13 @@ def _interval(
     try:
         answer = ettr(
             interval=steps, step=f"{seconds} s", nodes=nodes, model=facts["model"],
-            profile=bounds.profile,
+            profile=question.profile,
         ).document  # fmt: skip
     except InputError:
         return []
     best = answer["interval"]
     lost = best["best_ettr"] - answer["ettr"]["target"]
-    if lost <= bounds.lost_share:
+    if lost <= question.lost:
         return []
     message = (
         f"saving every {steps} steps costs {100 * lost:.1f} % of the time against every "

@@ -8,6 +8,7 @@ and completion import this module, so it imports nothing slow.
 from __future__ import annotations
 
 import math
+from dataclasses import MISSING
 from typing import Final
 
 from mofa_model.answers.options import (
@@ -819,3 +820,47 @@ class ProfileQuestion(UserQuestion):
         default=(),
     )
     labels: Names = option(names, "--label KEY=VALUE", "node selector", default=())
+    out: str | None = option(text, "--out FILE", "write here instead of standard output")
+
+
+class CheckQuestion(UserQuestion):
+    """What a reviewer of these launches has to know."""
+
+    files: Names = argument(
+        names, "FILE", "batch scripts, shell scripts, manifests", default=MISSING, kw_only=False
+    )
+    replaced: str | None = option(
+        text, "--base REF", "what they replace: a commit or branch of git, or a file"
+    )
+    profile: str | None = as_in(
+        ReliabilityQuestion, "profile", "the pool: its devices, failures and storage"
+    )
+    model: str | None = as_in(
+        TrainingQuestion, "model", "the model, where a script does not say it"
+    )
+    gpu: str | None = as_in(TrainingQuestion, "gpu", "the device, likewise")
+    gpus: int | None = as_in(TrainingQuestion, "gpus", "devices, likewise", reader=whole)
+    sequence_length: int | None = as_in(
+        TrainingQuestion, "sequence_length", "tokens of a sequence, likewise", reader=whole
+    )
+    global_batch_size: int | None = as_in(
+        TrainingQuestion, "global_batch_size", "sequences of a step, likewise", reader=whole
+    )
+    slower: float = option(
+        real,
+        "--slower P",
+        "share by which a step may be slower than before",
+        default=0.05,
+        bounds=(0, 10),
+    )
+    lost: float = option(
+        real,
+        "--lost P",
+        "share of the time that a checkpoint interval may cost",
+        default=0.02,  # ours: below it a forecast is not sure which interval is better
+        bounds=(0, 10),
+    )
+    sarif: str | None = option(text, "--sarif FILE", "also write the findings as SARIF 2.1.0")
+    annotate: bool = option(
+        switch, "--annotate", "print workflow commands of GitHub Actions", default=False
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
-from mofa_model import output, terminal, units
+from mofa_model import output, terminal
+from mofa_model.answers.options import add_options, question_of
+from mofa_model.answers.questions import CheckQuestion
 from mofa_model.errors import BadValue
 from mofa_model.tables import Column, Table
 
@@ -32,73 +34,27 @@ exit codes: 0 nothing found, 2 bad input, 5 something was found (notes are no fi
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the files, the state that they replace, and options for facts that no file has."""
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="batch scripts, shell scripts, manifests"
-    )
-    parser.add_argument(
-        "--base",
-        metavar="REF",
-        help="what they replace: a commit or branch of git, or a file",
-    )
-    parser.add_argument(
-        "--profile", metavar="NAME|FILE", help="the pool: its devices, failures and storage"
-    )
-    parser.add_argument(
-        "--model", metavar="MODEL", help="the model, where a script does not say it"
-    )
-    parser.add_argument("--gpu", metavar="GPU", help="the device, likewise")
-    for name, meaning in (
-        ("gpus", "devices"),
-        ("seq", "tokens of a sequence"),
-        ("global-batch", "sequences of a step"),
-    ):
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{meaning}, likewise")
-    parser.add_argument(
-        "--slower", type=units.number, default=0.05, metavar="P",
-        help="share by which a step may be slower than before (default: 0.05)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--lost", type=units.number, default=0.02, metavar="P",
-        help="share of the time that a checkpoint interval may cost (default: 0.02)",
-    )  # fmt: skip
-    parser.add_argument("--sarif", metavar="FILE", help="also write the findings as SARIF 2.1.0")
-    parser.add_argument(
-        "--annotate", action="store_true", help="print workflow commands of GitHub Actions"
-    )
+    """Add the question."""
+    add_options(parser, CheckQuestion)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Read launches, price them, compare them with those that they replace, print the findings."""
     from mofa_model import VERSION, files
-    from mofa_model.answers.check import ReviewBounds, review, sarif
+    from mofa_model.answers.check import review, sarif
     from mofa_model.answers.reviewed import launches_in
 
-    for name in ("slower", "lost"):
-        if not 0 <= getattr(arguments, name) < 10:
-            raise BadValue(f"--{name}", getattr(arguments, name), "give a share, for example 0.05")
-    bounds = ReviewBounds(
-        stated_facts={
-            "model": arguments.model,
-            "device_kind": arguments.gpu,
-            "devices": arguments.gpus,
-            "sequence_length": arguments.seq,
-            "global_batch": arguments.global_batch,
-        },
-        profile=arguments.profile,
-        slower=arguments.slower,
-        lost_share=arguments.lost,
-    )
+    question = question_of(CheckQuestion, arguments)
     findings: list[ReviewFinding] = []
-    for name in arguments.files:
+    for name in question.files:
         launches = launches_in(files.read_text(name), name)
-        replaced = _before(name, arguments.base)
+        replaced = _before(name, question.replaced)
         for launch in launches:
-            findings += review(launch, _counterpart(launch, replaced), bounds)
-    if arguments.sarif:
-        files.write_text(arguments.sarif, output.as_json(sarif(findings, VERSION)))
-    if arguments.annotate:
+            findings += review(launch, _counterpart(launch, replaced), question)
+    if question.sarif:
+        files.write_text(question.sarif, output.as_json(sarif(findings, VERSION)))
+    if question.annotate:
         for finding in findings:
             terminal.put(_annotation(finding) + "\n")
     else:

@@ -22,18 +22,18 @@ examples:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the question, and where its answer is written."""
+    """Add the question."""
     add_options(parser, ProfileQuestion)
-    parser.add_argument("--out", metavar="FILE", help="write here instead of standard output")
 
 
 def run(arguments: Namespace) -> int:
     """Print or write the profile."""
     from mofa_model.answers.profile import proposed
 
-    text = proposed(question_of(ProfileQuestion, arguments))
-    if arguments.out:
-        files.write_text(arguments.out, text)
+    question = question_of(ProfileQuestion, arguments)
+    text = proposed(question)
+    if question.out:
+        files.write_text(question.out, text)
     else:
         terminal.put(text)
     return 0

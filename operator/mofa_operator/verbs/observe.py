@@ -194,8 +194,7 @@ def _predicted(arguments: Namespace) -> dict[str, float] | None:
     from mofa_model.answers.check import forecast
     from mofa_operator.trainer.job import launch_in
 
-    options = {"model": arguments.model, "device_kind": arguments.gpu}
-    predicted = forecast(launch_in(arguments.script), options)
+    predicted = forecast(launch_in(arguments.script), arguments.model, arguments.gpu)
     return {
         "step_seconds": predicted.step_seconds,
         "tokens_per_second": predicted.tokens_per_second,

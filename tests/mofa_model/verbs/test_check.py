@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mofa_model.answers.check import ReviewBounds, review
+from mofa_model.answers.check import review
+from mofa_model.answers.questions import CheckQuestion
 from mofa_model.answers.reviewed import launches_in
 from mofa_model.cli import main
 from mofa_model.launch.table import table
@@ -66,11 +67,7 @@ def told(change):
     """Rules of the findings of one pull request."""
     (before,) = launches_in(SCRIPT.format(**USUAL), "train.sbatch")
     (after,) = launches_in(SCRIPT.format(**{**USUAL, **change}), "train.sbatch")
-    return [
-        one.rule
-        for one in review(after, before, ReviewBounds(stated_facts={}))
-        if one.level != "note"
-    ]
+    return [one.rule for one in review(after, before, CheckQuestion([])) if one.level != "note"]
 
 
 def test_an_option_of_megatron_that_is_spelt_wrong_is_refused_with_the_one_that_is_meant() -> None:
@@ -82,7 +79,7 @@ def test_an_option_of_megatron_that_is_spelt_wrong_is_refused_with_the_one_that_
         "--recompute-granularty full": "recompute-granularity",
     }.items():
         (launch,) = launches_in(text.replace("--lr", f"{wrong} --lr"), "train.sbatch")
-        (found,) = review(launch, None, ReviewBounds(stated_facts={}))
+        (found,) = review(launch, None, CheckQuestion([]))
         said = f"megatron has no option '{wrong.partition(' ')[0]}'; did you mean --{meant}?"
         assert (found.rule, found.message, found.line_number) == ("refused", said, 19)
 
@@ -100,14 +97,14 @@ def test_what_stands_in_a_file_or_a_variable_that_nobody_reads_is_a_note_and_no_
 ) -> None:
     text = f"#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=h100:8\nsrun {command}\n"
     (launch,) = launches_in(text, "train.sbatch")
-    (found,) = review(launch, None, ReviewBounds(stated_facts={}))
+    (found,) = review(launch, None, CheckQuestion([]))
     assert (found.rule, found.level, found.line_number) == ("not-read", "note", 3)
 
 
 def test_lines_that_sbatch_does_not_read_are_one_finding() -> None:
     text = "#!/bin/bash\nset -e\n#SBATCH -N 2\n#SBATCH -p gpu\n#SBATCH -t 10\nsrun x\n"
     (launch,) = launches_in(text, "train.sbatch")
-    (found,) = review(launch, None, ReviewBounds(stated_facts={}))
+    (found,) = review(launch, None, CheckQuestion([]))
     assert found.text == (
         "train.sbatch:3: error: sbatch does not read it: it stands behind a command; more lines alike: 2 [refused]"
     )
@@ -134,9 +131,7 @@ def test_what_was_so_before_the_change_is_a_note_and_what_got_worse_is_not() -> 
         (one,), (other,) = (
             launches_in(SCRIPT.format(**{**USUAL, **change}), "t") for change in (before, after)
         )
-        return [
-            (found.rule, found.level) for found in review(other, one, ReviewBounds(stated_facts={}))
-        ]
+        return [(found.rule, found.level) for found in review(other, one, CheckQuestion([]))]
 
     big = dict(mbs=32, batch=256 * 32)
     assert levels(big, {**big, "lr": "1e-4"})[0] == ("does-not-fit", "note")

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from mofa_model.answers.check import ReviewBounds, review
+from mofa_model.answers.check import review
+from mofa_model.answers.questions import CheckQuestion
 from mofa_model.answers.reviewed import launches_in
 
 SCRIPT = """\
@@ -112,7 +113,7 @@ def told(change, model):
     usual = {**USUAL, **SCRIPTS[model], "tokenizer": model}
     (before,) = launches_in(SCRIPT.format(**usual), "train.sbatch")
     (after,) = launches_in(SCRIPT.format(**{**usual, **change(usual)}), "train.sbatch")
-    found = review(after, before, ReviewBounds(stated_facts={}))
+    found = review(after, before, CheckQuestion([]))
     return [one.text for one in found if one.level != "note"]
 
 
