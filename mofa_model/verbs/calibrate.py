@@ -5,8 +5,18 @@ from __future__ import annotations
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
-from mofa_model import output, units
-from mofa_model.errors import BadValue, Missing
+from mofa_model import output
+from mofa_model.answers.options import (
+    UserQuestion,
+    add_options,
+    as_in,
+    option,
+    question_of,
+    text,
+    whole,
+)
+from mofa_model.answers.questions import ExplainQuestion, ReliabilityQuestion, TrainingQuestion
+from mofa_model.errors import Missing
 from mofa_model.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -25,47 +35,76 @@ examples:
 
 _MOVED: Final = "`mofa fit` takes case files, `mofa trace calibrate` takes traces"
 """The verbs for files that this verb took in earlier releases."""
-_OF_A_LOG: Final = {
+_EXAMPLES_OF: Final = {
     "model": "llama3-8b",
     "gpu": "h100",
     "gpus": "64",
     "strategy": "tp=2",
-    "global_batch": "512",
-    "seq": "8192",
+    "global_batch_size": "512",
+    "sequence_length": "8192",
 }
 """Facts that no log has, and an example of each."""
+_COUNT: Final = (1, 1e15)
+
+
+class CalibrateQuestion(UserQuestion):
+    """Which constants a person's own runs change."""
+
+    to: str | None = option(text, "--to FILE", "file to write")
+    from_runs: str | None = option(
+        text, "--from-runs FILE", "runs (.json, .csv; see docs/calibration.md) or a trainer's log"
+    )
+    model: str | None = as_in(
+        TrainingQuestion, "model", "model preset or config.json", group="what a log does not say"
+    )
+    gpu: str | None = as_in(TrainingQuestion, "gpu", "device preset")
+    gpus: int | None = as_in(TrainingQuestion, "gpus", "devices", reader=whole, bounds=_COUNT)
+    strategy: str | None = as_in(ExplainQuestion, "strategy", "layout, for example tp=8,pp=4,mbs=1")
+    global_batch_size: int | None = as_in(
+        TrainingQuestion, "global_batch_size", "sequences of a step", reader=whole, bounds=_COUNT
+    )
+    sequence_length: int | None = as_in(
+        TrainingQuestion, "sequence_length", "tokens of a sequence", reader=whole, bounds=_COUNT
+    )
+    precision: str | None = as_in(
+        ReliabilityQuestion, "precision", "recipe (default: bf16)", default=None
+    )
+    stack: str | None = as_in(
+        TrainingQuestion, "stack", "software stack (default: one that nobody measured)"
+    )
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the options for a person's own runs, and where to write the result."""
-    parser.add_argument("--to", metavar="FILE", help="file to write")
-    parser.add_argument(
-        "--from-runs",
-        metavar="FILE",
-        help="runs (.json, .csv; see docs/calibration.md) or a trainer's log",
-    )
+    """Add the options for a person's own runs, and refuse those of other verbs."""
+    add_options(parser, CalibrateQuestion)
     parser.add_argument("moved", nargs="*", action=_Moved, help=SUPPRESS)
     parser.add_argument("--from-trace", nargs="+", action=_Moved, help=SUPPRESS)
-    log_options = parser.add_argument_group("what a log does not say")
-    for name, what in (
-        ("model", "model preset or config.json"),
-        ("gpu", "device preset"),
-        ("gpus", "devices"),
-        ("strategy", "layout, for example tp=8,pp=4,mbs=1"),
-        ("global-batch", "sequences of a step"),
-        ("seq", "tokens of a sequence"),
-        ("precision", "recipe (default: bf16)"),
-        ("stack", "software stack (default: one that nobody measured)"),
-    ):
-        log_options.add_argument(f"--{name}", metavar=name.upper(), help=f"of a log: {what}")
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Fit factors to the runs, print what they change, write them."""
-    if not arguments.from_runs:
+    from mofa_model.calibrate import runs
+    from mofa_model.files import write_text
+
+    question = question_of(CalibrateQuestion, arguments)
+    if not question.from_runs:
         raise Missing({"--from-runs": "runs.csv"}, also=_MOVED)
-    _own_runs(arguments)
+    rows = (
+        runs.read_runs(question.from_runs)
+        if _is_table(question.from_runs)
+        else [_logged(question, question.from_runs)]
+    )
+    refinements = runs.refine(
+        [runs.case_of(row, position) for position, row in enumerate(rows, start=1)]
+    )
+    if question.to:
+        write_text(question.to, runs.as_toml(refinements))
+    tables = [_refined(item) for item in refinements]
+    columns = (Column("section"), *tables[0].columns)
+    cells = tuple((table.title, *row) for table in tables for row in table.rows)
+    document = {"tables": [output.as_document([table]) for table in tables]}
+    output.emit(arguments.output, tables, document, records=Table(columns=columns, rows=cells))
     return 0
 
 
@@ -80,67 +119,42 @@ class _Moved(Action):
             parser.error(f"{values[0]!r}: --from-runs takes your own runs; {_MOVED}")
 
 
-def _own_runs(arguments: Namespace) -> None:
-    from mofa_model.calibrate import runs
-    from mofa_model.files import write_text
-
-    rows = (
-        runs.read_runs(arguments.from_runs)
-        if _is_table(arguments.from_runs)
-        else [_logged(arguments)]
-    )
-    refinements = runs.refine(
-        [runs.case_of(row, position) for position, row in enumerate(rows, start=1)]
-    )
-    if arguments.to:
-        write_text(arguments.to, runs.as_toml(refinements))
-    tables = [_refined(item) for item in refinements]
-    columns = (Column("section"), *tables[0].columns)
-    cells = tuple((table.title, *row) for table in tables for row in table.rows)
-    document = {"tables": [output.as_document([table]) for table in tables]}
-    output.emit(arguments.output, tables, document, records=Table(columns=columns, rows=cells))
-
-
 def _is_table(name: str) -> bool:
     return name.lower().endswith((".json", ".csv"))
 
 
-def _logged(arguments: Namespace) -> dict[str, Any]:
+def _logged(question: CalibrateQuestion, path: str) -> dict[str, Any]:
     """The run that a log and the options beside it describe."""
     from mofa_model.calibrate.runs import step_seconds
     from mofa_model.files import read_text
 
     absent = {
-        f"--{name.replace('_', '-')}": example
-        for name, example in _OF_A_LOG.items()
-        if getattr(arguments, name) is None
+        question.options[name].flag: example
+        for name, example in _EXAMPLES_OF.items()
+        if getattr(question, name) is None
     }
     if absent:
         raise Missing(absent, also="a log does not hold it")
-    numbers: dict[str, int] = {}
-    for name in ("gpus", "global_batch", "seq"):
-        field = f"--{name.replace('_', '-')}"
-        numbers[name] = units.count(getattr(arguments, name), field=field)
-        if numbers[name] < 1:
-            raise BadValue(field, getattr(arguments, name), "give a whole number above zero")
-    text = read_text(arguments.from_runs, largest=2**28)
+    gpus, batch, sequence = (
+        int(getattr(question, name)) for name in ("gpus", "global_batch_size", "sequence_length")
+    )
     seconds = step_seconds(
-        text.splitlines(),
-        global_batch=numbers["global_batch"],
-        sequence=numbers["seq"],
-        gpus=numbers["gpus"],
-        path=arguments.from_runs,
+        read_text(path, largest=2**28).splitlines(),
+        global_batch=batch,
+        sequence=sequence,
+        gpus=gpus,
+        path=path,
     )
     row = {
-        "model": arguments.model,
-        "gpu": arguments.gpu,
-        "gpus": numbers["gpus"],
-        "strategy": arguments.strategy,
-        "global_batch": numbers["global_batch"],
-        "sequence": numbers["seq"],
+        "model": question.model,
+        "gpu": question.gpu,
+        "gpus": gpus,
+        "strategy": question.strategy,
+        "global_batch": batch,
+        "sequence": sequence,
         "step_seconds": seconds,
     }
-    optional = {"precision": arguments.precision, "stack": arguments.stack}
+    optional = {"precision": question.precision, "stack": question.stack}
     return row | {name: value for name, value in optional.items() if value}
 
 

@@ -8,6 +8,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mofa_model import output, presets
+from mofa_model.answers.options import (
+    Names,
+    UserQuestion,
+    add_options,
+    argument,
+    as_in,
+    names,
+    option,
+    question_of,
+    text,
+)
+from mofa_model.answers.questions import ReliabilityQuestion, TrainingQuestion
 from mofa_model.equations import parameters
 from mofa_model.errors import BadValue, UnknownName
 from mofa_model.presets import entries
@@ -39,47 +51,58 @@ examples:
   mofa presets kernels h100 --call 'gemm bf16 m=8192 n=8192 k=4096'"""
 
 
+class PresetsQuestion(UserQuestion):
+    """Which presets are shown, and for which stack."""
+
+    kind: str | None = argument(
+        text,
+        "KIND",
+        f"one of {', '.join((*presets.KINDS, CONSTANTS, KERNELS))}",
+        default=None,
+        kw_only=False,
+    )
+    name: str | None = argument(
+        text,
+        "NAME",
+        "id or alias of an entry; for constants and kernels, that of a device",
+        default=None,
+        kw_only=False,
+    )
+    stack: str | None = as_in(
+        TrainingQuestion,
+        "stack",
+        "software stack (default: general constants that no run has measured)",
+        group=CONSTANTS,
+    )
+    precision: str = as_in(ReliabilityQuestion, "precision", "training recipe")
+    framework_version: str | None = as_in(TrainingQuestion, "framework_version")
+    defects: Names = option(
+        names, "--defect NAME", "a known defect of the stack, which slows it", default=()
+    )
+    call: str | None = option(
+        text,
+        "--call TEXT",
+        "print the time of one call: its operator, form and sizes",
+        group=KERNELS,
+    )
+
+
 def configure(parser: ArgumentParser) -> None:
-    """Add kind and name, and options for constants and kernels."""
-    kinds = ", ".join((*presets.KINDS, CONSTANTS, KERNELS))
-    parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of {kinds}")
-    parser.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="id or alias of an entry; for constants and kernels, that of a device",
-    )
-    group = parser.add_argument_group(CONSTANTS)
-    group.add_argument(
-        "--stack",
-        default="default",
-        help="software stack (default: general constants that no run has measured)",
-    )
-    group.add_argument("--precision", default="bf16", help="training recipe (default: bf16)")
-    group.add_argument(
-        "--release", help="release of the stack (default: the newest that is listed)"
-    )
-    group.add_argument(
-        "--defect",
-        action="append",
-        default=[],
-        help="a known defect of the stack, which slows it; may be repeated",
-    )
-    parser.add_argument_group(KERNELS).add_argument(
-        "--call", metavar="TEXT", help="print the time of one call: its operator, form and sizes"
-    )
+    """Add the question."""
+    add_options(parser, PresetsQuestion)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """List the kinds, list one kind, or show one preset."""
-    kind, name = _meant(arguments.kind, arguments.name)
+    question = question_of(PresetsQuestion, arguments)
+    kind, name = _meant(question.kind, question.name)
     if kind is None:
         table = _kinds()
     elif kind == CONSTANTS:
-        table = _constants(arguments)
+        table = _constants(question)
     elif kind == KERNELS:
-        table = _kernels(name, arguments.call)
+        table = _kernels(name, question.call)
     else:
         table = _list(kind) if name is None else _entry(kind, name)
     output.emit(arguments.output, [table])
@@ -149,12 +172,14 @@ def _entry(kind: str, name: str) -> Table:
     return Table(title=canonical, columns=columns, rows=rows, notes=notes)
 
 
-def _constants(arguments: Namespace) -> Table:
-    if arguments.name is None:
+def _constants(question: PresetsQuestion) -> Table:
+    if question.name is None:
         right = "name a device: mofa presets constants h100 --stack megatron-core"
         raise BadValue("NAME", None, right)
-    key = (arguments.name, arguments.precision, arguments.stack)
-    constants = presets.constants_of(*key, release=arguments.release, defects=arguments.defect)
+    key = (question.name, question.precision, question.stack or "default")
+    constants = presets.constants_of(
+        *key, release=question.framework_version, defects=tuple(question.defects)
+    )
     values = (Column("value"), Column("scatter", unit="%"))
     return Table(
         title=f"Constants: {', '.join(key)}",
