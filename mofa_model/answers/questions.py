@@ -28,9 +28,7 @@ from mofa_model.answers.options import (
     variations,
     whole,
 )
-from mofa_model.spec.recovery_classes import RecoveryClass, listed
 
-_SHARES: Final = ",".join(f"{kind}={kind.share:g}" for kind in RecoveryClass if kind.share)
 _JOB: Final = "job"
 _MACHINES: Final = "machines"
 _SOFTWARE: Final = "software"
@@ -709,7 +707,7 @@ class RatesQuestion(UserQuestion):
     shares: str | None = option(
         text,
         "--shares CLASS=P[,…]",
-        f"class shares (default: the paper's {_SHARES})",
+        "class shares (default: the paper's process=0.3,pod=0.6,job=0.1)",
     )
     prior_weight: float | None = as_in(
         ReliabilityQuestion,
@@ -816,7 +814,7 @@ class ProfileQuestion(UserQuestion):
     classes: Names = option(
         names,
         "--class NAME=RATE:SECONDS",
-        f"{listed()}: failures in a thousand node-days and mean recovery",
+        "process, pod or job: failures in a thousand node-days and mean recovery",
         default=(),
     )
     labels: Names = option(names, "--label KEY=VALUE", "node selector", default=())
