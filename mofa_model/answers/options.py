@@ -205,8 +205,9 @@ def add_options(
         else:
             extra["metavar"] = option.metavar or option.flag
         if not option.flag.startswith("-"):
-            several = "+" if option.default is MISSING else "*"
-            group.add_argument(name, nargs=several if option.is_repeated else "?", **extra)
+            needed, optional = ("+", "*") if option.is_repeated else (None, "?")
+            nargs = needed if option.default is MISSING else optional
+            group.add_argument(name, nargs=nargs, **extra)
             continue
         if option.is_repeated:
             extra["action"] = "append"

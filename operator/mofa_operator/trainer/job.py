@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
-from mofa_model import units
-from mofa_model.errors import BadFile, BadValue, InputError
+from mofa_model.errors import BadFile, InputError
 
 if TYPE_CHECKING:
     from mofa_model.answers.reviewed import ReviewedLaunch
     from mofa_model.manifest.parsing import Profile
     from mofa_model.manifest.training_job import ClusterPart
+    from mofa_operator.trainer.question import ObserveQuestion
 
 SHAPE: Final = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary")
 """Labels of the series with the shape of a model."""
@@ -76,22 +75,20 @@ class TrainerJob:
     facts: Facts = field(default_factory=Facts)
 
 
-def job_of(arguments: Namespace, environment: Mapping[str, str]) -> TrainerJob:
+def job_of(question: ObserveQuestion, environment: Mapping[str, str]) -> TrainerJob:
     """The job, by options first, then its manifest or script, then the environment."""
     options = Facts(
-        sequence=_positive("--sequence", arguments.sequence),
-        batch=_positive("--global-batch", arguments.global_batch),
-        gpus=_positive("--gpus", arguments.gpus),
+        sequence=question.sequence, batch=question.global_batch_size, gpus=question.gpus
     )
     stated = TrainerJob(name="", namespace="")
-    if arguments.job_file is not None:
-        stated = from_manifest(arguments.job_file)
-    elif arguments.script is not None:
-        stated = from_launch(launch_in(arguments.script))
+    if question.job_file is not None:
+        stated = from_manifest(question.job_file)
+    elif question.script is not None:
+        stated = from_launch(launch_in(question.script))
     name = environment.get("TRAINING_JOB", "") or environment.get("SLURM_JOB_NAME", "")
     return TrainerJob(
-        name=arguments.job or stated.name or name,
-        namespace=arguments.namespace
+        name=question.job or stated.name or name,
+        namespace=question.namespace
         or environment.get("POD_NAMESPACE", "")  # a manifest often leaves it out
         or stated.namespace
         or "default",
@@ -171,12 +168,3 @@ def _gpus(cluster: ClusterPart, profile: Profile | None) -> int | None:
     spec = profile.spec
     whole = spec.gpus_per_node or int(presets.cluster(spec.gpu, 1).gpus_per_node)
     return cluster.nodes * (cluster.gpus_per_node or whole)
-
-
-def _positive(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    value = units.count(text, field=name)
-    if value < 1:
-        raise BadValue(name, text, "give a whole number of one or more")
-    return value

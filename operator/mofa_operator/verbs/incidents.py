@@ -11,9 +11,21 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mofa_model import output, units
+from mofa_model.answers.options import (
+    Names,
+    UserQuestion,
+    add_options,
+    as_in,
+    names,
+    option,
+    question_of,
+    switch,
+    text,
+)
+from mofa_model.answers.questions import RatesQuestion, ReliabilityQuestion
 from mofa_model.errors import BadValue, Missing, SourceUnreachable, UnknownName
 from mofa_model.spec.incident_causes import CAUSES
 from mofa_model.tables import Column, Table
@@ -56,38 +68,53 @@ credentials of the server come from the operator's environment variables
 exit codes: 0 read, 2 bad input, 4 the server does not answer or its series say too little"""
 
 
-_OPTIONS: Final = (
-    ("--prometheus", "URL", "address of the Prometheus server"),
-    ("--slurm", "FILE",
-     ("in place of --prometheus, a Slurm site: what scontrol show node, sacct and sacctmgr show "
-      "event printed, as text or JSON; without a file they are asked here")),
-    ("--match", "LABEL=VALUE", "what every series carries; may be repeated"),
-    ("--nodes", "LABEL=VALUE",
-     "node labels of the pool; may be repeated (default: nodes with GPUs)"),
-    ("--node-label", "LABEL", "label of the series that names the node (default: found)"),
-    ("--profile", "FILE",
-     ("ClusterProfile whose pool, matchers and rules of incidents hold; "
-     "a file or the name of a bundled one")),
-    ("--overrule", "ID=CAUSE",
-     ("count an incident as of this cause, or as none, "
-     "and print the line that tells the operator; may be repeated")),
-    ("--start", "TIME",
-     "from when: date, ISO time or epoch seconds (default: 30 days before the end)"),
-    ("--end", "TIME", "until when (default: now)"),
-)  # fmt: skip
-_REPEATED: Final = ("--match", "--nodes", "--overrule")
+class IncidentsQuestion(UserQuestion):
+    """What failed in which pool, and when."""
+
+    prometheus: str | None = as_in(
+        ReliabilityQuestion, "prometheus", "address of the Prometheus server"
+    )
+    slurm: Names | None = as_in(
+        RatesQuestion,
+        "slurm",
+        "in place of --prometheus, a Slurm site: what scontrol show node, sacct and sacctmgr show"
+        " event printed, as text or JSON; without a file they are asked here",
+    )
+    matchers: Names = option(names, "--match LABEL=VALUE", "what every series carries", default=())
+    node_selector: Names = option(
+        names,
+        "--nodes LABEL=VALUE",
+        "node labels of the pool (default: nodes with GPUs)",
+        default=(),
+    )
+    node_label: str | None = option(
+        text, "--node-label LABEL", "label of the series that names the node (default: found)"
+    )
+    profile: str | None = as_in(
+        ReliabilityQuestion,
+        "profile",
+        "ClusterProfile whose pool, matchers and rules of incidents hold; a file or the name of a"
+        " bundled one",
+    )
+    overruled: Names = option(
+        names,
+        "--overrule ID=CAUSE",
+        "count an incident as of this cause, or as none, and print the line that tells the"
+        " operator",
+        default=(),
+    )
+    start: str | None = option(
+        text,
+        "--start TIME",
+        "from when: date, ISO time or epoch seconds (default: 30 days before the end)",
+    )
+    end: str | None = option(text, "--end TIME", "until when (default: now)")
+    all: bool = option(switch, "--all", "also show what does not count as a failure", default=False)
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Add the options that choose the source, the pool and the time."""
-    for name, metavar, text in _OPTIONS:
-        more: dict[str, Any] = {"nargs": "*"} if name == "--slurm" else {}
-        more |= {"action": "append", "default": []} if name in _REPEATED else {}
-        parser.add_argument(name, metavar=metavar, help=text, **more)
-    parser.set_defaults(node_label="")
-    parser.add_argument(
-        "--all", action="store_true", help="also show what does not count as a failure"
-    )
+    """Add the question, and which account of the node-time is shown."""
+    add_options(parser, IncidentsQuestion)
     parser.add_argument(
         "--account",
         nargs="?",
@@ -109,33 +136,34 @@ def run(arguments: Namespace) -> int:
     from mofa_operator.observe.prometheus.promql import Pool
     from mofa_operator.verbs.account_tables import tables_of
 
-    end = time.time() if arguments.end is None else _moment("--end", arguments.end)
+    question = question_of(IncidentsQuestion, arguments)
+    end = time.time() if question.end is None else _moment("--end", question.end)
     default = (end // units.DAY - 14) * units.DAY if arguments.account == "week" else end - _WINDOW
-    start = default if arguments.start is None else _moment("--start", arguments.start)
+    start = default if question.start is None else _moment("--start", question.start)
     if not 0 < end - start <= 366 * units.DAY:
         raise BadValue(
-            "--start", arguments.start, "give a time before --end, and at most a year before it"
+            "--start", question.start, "give a time before --end, and at most a year before it"
         )
-    profile = None if arguments.profile is None else named_profile(arguments.profile)
+    profile = None if question.profile is None else named_profile(question.profile)
     spec = None if profile is None else profile.spec
     series = PrometheusSpec() if spec is None else spec.prometheus
     pool = Pool.of(
-        series.matchers | _pairs("--match", arguments.match),
-        ({} if spec is None else spec.node_selector) | _pairs("--nodes", arguments.nodes),
-        arguments.node_label or series.node_label or "",
+        series.matchers | _pairs("--match", question.matchers),
+        ({} if spec is None else spec.node_selector) | _pairs("--nodes", question.node_selector),
+        question.node_label or series.node_label or "",
         series.exporter_namespaces,
     )
     rules = IncidentRules() if spec is None else spec.incidents
-    overruled = _overruled(arguments.overrule)
+    overruled = _overruled(question.overruled)
     rules = rules.model_copy(update={"overruled": rules.overruled | overruled})
 
-    if (arguments.prometheus is None) is (arguments.slurm is None):
+    if (question.prometheus is None) is (question.slurm is None):
         raise Missing({"--prometheus": "http://prometheus:9090"}, also="or --slurm, one of the two")
-    if arguments.slurm is not None:
-        past = _slurm_past(arguments, rules, start, end)
-        start, end = past.sampled[0].start, past.sampled[-1].end
+    if question.prometheus is not None:
+        past = _prometheus_past(question.prometheus, pool, rules, start, end)
     else:
-        past = _prometheus_past(arguments, pool, rules, start, end)
+        past = _slurm_past(question, rules, start, end)
+        start, end = past.sampled[0].start, past.sampled[-1].end
     for incident_id in overruled:
         if all(time_apart(incident, incident_id) is None for incident in past.incidents):
             raise BadValue(
@@ -151,7 +179,7 @@ def run(arguments: Namespace) -> int:
         name = "NAME" if profile is None else profile.name
         notes.append(f"kubectl patch clusterprofile {name} --type=merge -p '{patch}'")
         document["overruling"] = notes[-1]
-    shown = [row for row in past.incidents if row.cause.counts or arguments.all]
+    shown = [row for row in past.incidents if row.cause.counts or question.all]
     tables = (
         tables_of(past.account, arguments.account, date_of(end))
         if arguments.account
@@ -161,9 +189,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _prometheus_past(
-    arguments: Namespace, pool: Pool, rules: IncidentRules, start: float, end: float
-) -> Past:
+def _prometheus_past(url: str, pool: Pool, rules: IncidentRules, start: float, end: float) -> Past:
     """The past of a pool by the series of a server, between two moments. [s]"""
     from mofa_operator.observe.history.history import pool_past
     from mofa_operator.observe.history.pool_samples import window_days
@@ -172,29 +198,32 @@ def _prometheus_past(
     from mofa_operator.snapshot import NoHistory
 
     async def read(tell: Callable[[float], None]) -> Past | NoHistory:
-        async with Prometheus(environment(arguments.prometheus)) as prometheus:
+        async with Prometheus(environment(url)) as prometheus:
             first = window_days(end, end - start)[0].start
             return await pool_past(prometheus, pool, Span(first, end), rules, progress=tell)
 
     with output.progress("reading Prometheus", 1.0) as tell:
         past = asyncio.run(read(tell))
     if isinstance(past, NoHistory):
-        address = arguments.prometheus.rpartition("@")[2]  # without credentials
+        address = url.rpartition("@")[2]  # without credentials
         raise SourceUnreachable(f"Prometheus at {address}: {past.message}")
     return past
 
 
-def _slurm_past(arguments: Namespace, rules: IncidentRules, start: float, end: float) -> Past:
+def _slurm_past(
+    question: IncidentsQuestion, rules: IncidentRules, start: float, end: float
+) -> Past:
     """The past of a pool by records of Slurm; files are read whole where no time is given. [s]"""
     from mofa_operator.observe.slurm import slurm_past, slurm_records
 
-    labels = _pairs("--nodes", arguments.nodes)
+    labels = _pairs("--nodes", question.node_selector)
     partition = labels.pop("partition", "")
     if labels:
         hint = "under --slurm give partition=NAME"
-        raise BadValue("--nodes", ",".join(arguments.nodes), hint)
-    is_bounded = not arguments.slurm or arguments.start is not None or arguments.end is not None
-    records = slurm_records(arguments.slurm, start, end)
+        raise BadValue("--nodes", ",".join(question.node_selector), hint)
+    outputs = question.slurm or ()
+    is_bounded = not outputs or question.start is not None or question.end is not None
+    records = slurm_records(outputs, start, end)
     return slurm_past(records, rules, (start, end) if is_bounded else None, partition=partition)
 
 
@@ -229,28 +258,28 @@ def _table(shown: list[Incident], node_days: float, notes: Sequence[str]) -> Tab
     )
 
 
-def _pairs(option: str, texts: list[str]) -> dict[str, str]:
+def _pairs(flag: str, texts: Names) -> dict[str, str]:
     """Values by label, of texts as people and as PromQL write them."""
     values = {}
-    for text in texts:
-        for part in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', text):
+    for written in texts:
+        for part in re.split(r',(?=(?:[^"]*"[^"]*")*[^"]*$)', written):
             label, equals, value = part.partition("=")
             value = value.strip()
             if not equals or not label.strip() or value.startswith("~"):
-                raise BadValue(option, text, "give LABEL=VALUE, for example cluster=east")
+                raise BadValue(flag, written, "give LABEL=VALUE, for example cluster=east")
             values[label.strip()] = value.strip('"')
     return values
 
 
-def _overruled(texts: list[str]) -> dict[str, str]:
+def _overruled(texts: Names) -> dict[str, str]:
     """Causes by the id of an incident, as --overrule states them."""
     causes = {}
-    for text in texts:
-        incident_id, equals, word = text.rpartition("=")
+    for written in texts:
+        incident_id, equals, word = written.rpartition("=")
         if not equals:
             raise BadValue(
                 "--overrule",
-                text,
+                written,
                 "give ID=CAUSE, for example node/gpu-17@2026-01-31T09:30:00Z=none",
             )
         if word not in CAUSES:

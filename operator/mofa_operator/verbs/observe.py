@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Final
 
 from mofa_model import output, terminal, units
+from mofa_model.answers.options import add_options, question_of
 from mofa_model.errors import BadFile, BadValue, InputError
 from mofa_model.files import append_text
 from mofa_model.tables import Column, Table
@@ -20,9 +21,8 @@ from mofa_operator.trainer.follow import follow
 from mofa_operator.trainer.formats import FAMILIES, Reader
 from mofa_operator.trainer.job import TrainerJob, job_of, with_name
 from mofa_operator.trainer.progress import Progress, with_line
+from mofa_operator.trainer.question import ObserveQuestion
 
-PORT: Final = 9400
-"""Port of /metrics."""
 PATIENCE: Final = 3
 """Lines with a speed that may come before tokens per second must be known, which may need the next
 lines. [1]"""
@@ -46,117 +46,73 @@ tokens/s are those of the whole job: numbers for one GPU are multiplied by --gpu
 says itself (batch, GPUs or sequence length, when the trainer starts) need not be given."""
 
 
-_JOB: Final = (
-    ("--job", "NAME", "name of the job (default: TRAINING_JOB)"),
-    ("--namespace", "NAME", "its namespace (default: POD_NAMESPACE)"),
-    ("--job-file", "FILE", "TrainingJob that says name, sequence, batch and GPUs"),
-    ("--sequence", "N", "tokens in a sequence"),
-    ("--global-batch", "N", "sequences in a step"),
-    ("--gpus", "N", "GPUs of the whole job"),
-    (
-        "--script",
-        "FILE",
-        "batch script or manifest that started it: says the same, and what is predicted",
-    ),
-    ("--model", "MODEL", "its model, where the script does not say it"),
-    ("--gpu", "GPU", "its device, likewise"),
-)
-_LOG: Final = "file, quoted pattern of files that follow one another, or - for standard input"
-_PORT: Final = f"port of /metrics; 0 = any (default: {PORT})"
-
-
 def configure(parser: ArgumentParser) -> None:
-    """Add the options for the log, the job and the server."""
-    trainers = f"trainer: {', '.join(FAMILIES)} (default: as the lines say)"
-    once = "read to the end, print what it holds, and exit"
-    parser.add_argument("log", metavar="LOG", help=_LOG)
-    parser.add_argument("--format", help=trainers)
-    parser.add_argument("--once", action="store_true", help=once)
-    parser.add_argument(
-        "--append", action="store_true", help="with --once: write it behind the log's last line too"
-    )
-    job = parser.add_argument_group("job")
-    for name, metavar, text in _JOB:
-        job.add_argument(name, metavar=metavar, help=text)
-    serve = parser.add_argument_group("serving")
-    serve.add_argument(
-        "--address",
-        default="0.0.0.0",  # noqa: S104
-        help="address to listen on (default: all)",
-    )
-    serve.add_argument("--port", type=int, default=PORT, help=_PORT)
-    serve.add_argument(
-        "--textfile", metavar="FILE.prom", help="write a file for node-exporter instead of serving"
-    )
-    for name, default, text in (
-        ("--poll", "0.5 s", "time between looks at the file"),
-        ("--stale", "10 min", "silence after which speeds go"),
-    ):
-        help_text = f"{text} (default: {default})"
-        serve.add_argument(name, default=default, metavar="TIME", help=help_text)
+    """Add the question."""
+    add_options(parser, ObserveQuestion)
     output.add_options(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Read the log; serve its figures, or print them."""
-    if arguments.append and not (arguments.once and Path(arguments.log).is_file()):
-        raise BadValue("--append", arguments.log, "give --once and one file, which is written to")
-    reader, job = Reader(arguments.format), job_of(arguments, os.environ)
-    if arguments.once:
-        return _print(arguments, reader, job)
-    return _serve(arguments, reader, with_name(job))
+    question = question_of(ObserveQuestion, arguments)
+    if question.append and not (question.once and Path(question.log).is_file()):
+        raise BadValue("--append", question.log, "give --once and one file, which is written to")
+    reader, job = Reader(question.format), job_of(question, os.environ)
+    if question.once:
+        return _print(question, reader, job, arguments.output)
+    return _serve(question, reader, with_name(job))
 
 
-def _serve(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
+def _serve(question: ObserveQuestion, reader: Reader, job: TrainerJob) -> int:
     from mofa_operator.trainer.serve import LogExporter, Served, Textfile
 
     poll, stale = (
-        units.parse(getattr(arguments, name), "s", field=f"--{name}") for name in ("poll", "stale")
+        units.parse(getattr(question, name), "s", field=f"--{name}") for name in ("poll", "stale")
     )
     if not 0 < poll <= units.HOUR:
-        raise BadValue("--poll", arguments.poll, "give a time above zero and at most an hour")
+        raise BadValue("--poll", question.poll, "give a time above zero and at most an hour")
     exporter = LogExporter(namespace=job.namespace, job=job.name, stale=stale)
     progress = Progress()
     target = (
-        Textfile(exporter, arguments.textfile)
-        if arguments.textfile
-        else Served(exporter, arguments.address, arguments.port)
+        Textfile(exporter, question.textfile)
+        if question.textfile
+        else Served(exporter, question.address, question.port)
     )
     with _ended_by_sigterm(), target as server:
         _tell(f"serving {server.url} for {job.namespace}/{job.name}")
-        for moment, lines in follow(arguments.log, once=False, poll=poll, waiting=_tell):
+        for moment, lines in follow(question.log, once=False, poll=poll, waiting=_tell):
             for raw in lines:
                 if (line := reader.read(raw)) is not None:
                     progress = with_line(progress, line, job.facts, moment)
             if exporter.progress is not progress:
                 exporter.progress = progress
                 server.write()
-                _check(progress, arguments.log)
+                _check(progress, question.log)
     return 0
 
 
-def _print(arguments: Namespace, reader: Reader, job: TrainerJob) -> int:
+def _print(question: ObserveQuestion, reader: Reader, job: TrainerJob, form: str) -> int:
     progress, times = Progress(), deque[float](maxlen=_REMEMBERED)
-    for moment, lines in follow(arguments.log, once=True):
+    for moment, lines in follow(question.log, once=True):
         for raw in lines:
             if (line := reader.read(raw)) is not None:
                 progress = with_line(progress, line, job.facts, moment)
                 if line.has_speed and progress.step_seconds is not None:
                     times.append(progress.step_seconds)
-    _check(progress, arguments.log, patience=1)
+    _check(progress, question.log, patience=1)
     if progress.step is None:
         raise BadFile(
-            arguments.log,
-            f"holds no steps in the format of {arguments.format or ', '.join(FAMILIES)}; "
+            question.log,
+            f"holds no steps in the format of {question.format or ', '.join(FAMILIES)}; "
             "give a trainer's log",
         )
     answer = _answer(progress, job, median(times) if times else None)
-    answer["predicted"] = _predicted(arguments)
-    table = _table(arguments.log, progress, answer)
-    if arguments.append:
+    answer["predicted"] = _predicted(question)
+    table = _table(question.log, progress, answer)
+    if question.append:
         text = "".join(f"mofa observe: {line}\n" for line in _lines(table))
-        append_text(arguments.log, text)
-    output.emit(arguments.output, [table], answer, records=output.as_record(answer))
+        append_text(question.log, text)
+    output.emit(form, [table], answer, records=output.as_record(answer))
     return 0
 
 
@@ -187,14 +143,14 @@ def _answer(progress: Progress, job: TrainerJob, step_seconds: float | None) -> 
     }
 
 
-def _predicted(arguments: Namespace) -> dict[str, float] | None:
+def _predicted(question: ObserveQuestion) -> dict[str, float] | None:
     """Predictions for the launch in a script; None where no script is given."""
-    if arguments.script is None:
+    if question.script is None:
         return None
     from mofa_model.answers.check import forecast
     from mofa_operator.trainer.job import launch_in
 
-    predicted = forecast(launch_in(arguments.script), arguments.model, arguments.gpu)
+    predicted = forecast(launch_in(question.script), question.model, question.gpu)
     return {
         "step_seconds": predicted.step_seconds,
         "tokens_per_second": predicted.tokens_per_second,

@@ -175,7 +175,7 @@ def test_a_job_files_nodes_are_gpus_by_its_profile(capsys, tmp_path):
         ((LOGS / "nothing.log", "--once"), "does not exist"),
         ((LOGS / "megatron.log",), "--job: is missing"),
         ((LOGS / "megatron.log", "--once", "--sequence", "-1"), "--sequence"),
-        ((LOGS / "megatron.log", "--once", "--gpus", "0"), "give a whole number of one or more"),
+        ((LOGS / "megatron.log", "--once", "--gpus", "0"), "give a number from 1"),
         ((LOGS / "megatron.log", "--job", "a", "--poll", "5"), "--poll"),
         ((LOGS / "megatron.log", "--job", "a", "--port", "70000", "--address", "127.0.0.1"), "cannot be listened on"),
         ((LOGS / "megatron.log", "--once", "--job-file", ROOT / "examples" / "h100-east.yaml"), "holds 0 TrainingJobs"),
