@@ -27,7 +27,7 @@ import math
 import os
 import re
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, _ArgumentGroup
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -67,6 +67,16 @@ def add_options(parser: ArgumentParser) -> None:
     )
     group.add_argument(
         "--json", dest="output", action="store_const", const="json", help="short for -o json"
+    )
+
+
+def add_folder_options(group: ArgumentParser | _ArgumentGroup, what: str) -> None:
+    """Give a verb `--save-dir` and `--overwrite`; `what` is written into the folder."""
+    group.add_argument("--save-dir", metavar="FOLDER", help=f"write {what}")
+    group.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="let --save-dir write into a folder that is not empty",
     )
 
 

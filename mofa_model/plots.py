@@ -21,6 +21,8 @@ from mofa_model import files
 from mofa_model.errors import BadValue, InputError, install_of
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, _ArgumentGroup
+
     from matplotlib.axes import Axes
 
 FORMS: Final = ("svg", "png")
@@ -51,6 +53,11 @@ STYLE: Final[Any] = {
 """What every picture has. Text stays text, so that an SVG is small and can be searched."""
 _WIDE: Final = 20.0
 """Ratio of the ends beyond which an axis is logarithmic."""
+
+
+def add_option(parser: ArgumentParser | _ArgumentGroup, what: str) -> None:
+    """Give a verb the option `--plot FILE`, which draws what it answers."""
+    parser.add_argument("--plot", metavar="FILE", help=f"draw {what} to FILE.svg or FILE.png")
 
 
 def check(field: str, path: str) -> None:

@@ -53,11 +53,7 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         help="print only the arguments for the trainer",
     )
-    answer.add_argument(
-        "--save-dir",
-        metavar="FOLDER",
-        help="write the launch script, a manifest, the answer and a README",
-    )
+    output.add_folder_options(answer, "the launch script, a manifest, the answer and a README")
     answer.add_argument(
         "--as",
         dest="saved_kind",
@@ -68,11 +64,6 @@ def configure(parser: ArgumentParser) -> None:
         "--sbatch",
         metavar="OPTIONS",
         help="options of that script, such as '-p gpu -t 1-0 --container-image=x.sqsh'",
-    )
-    answer.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="let --save-dir write into a folder that is not empty",
     )
     answer.add_argument(
         "--plots",

@@ -5,11 +5,26 @@ from __future__ import annotations
 import json
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from dataclasses import MISSING
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mofa_model import files, terminal
+from mofa_model.answers.options import (
+    Names,
+    UserQuestion,
+    add_options,
+    argument,
+    as_in,
+    names,
+    option,
+    question_of,
+    switch,
+    text,
+)
+from mofa_model.answers.questions import AdviceQuestion
 from mofa_model.errors import BadFile, BadValue, InputError, NoFeasibleStrategy
 
 if TYPE_CHECKING:
@@ -47,27 +62,33 @@ examples:
 A ResourceList on standard input is answered with a ResourceList: a KRM function."""
 
 
-def configure(parser: ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="manifests, YAML or JSON; - is standard input"
+class AnnotateQuestion(UserQuestion):
+    """Which manifests are annotated, and where they are written."""
+
+    files: Names = argument(
+        names,
+        "FILE",
+        "manifests, YAML or JSON; - is standard input",
+        default=MISSING,
+        kw_only=False,
     )
-    parser.add_argument(
-        "--profile",
-        action="append",
-        default=[],
-        metavar="NAME|FILE",
-        help="a bundled ClusterProfile, or a file with some; may be repeated",
+    profile: Names = as_in(
+        AdviceQuestion, "profile", "a bundled ClusterProfile, or a file with some"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
+    output: str | None = option(
+        text,
+        "-o --output",
+        "list what each object is instead: class, status, facts and where they stand",
         choices=("json",),
-        help="list what each object is instead: class, status, facts and where they stand",
     )
-    parser.add_argument(
-        "-i", "--in-place", action="store_true", help="write the files instead of standard output"
+    in_place: bool = option(
+        switch, "-i --in-place", "write the files instead of standard output", default=False
     )
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the question."""
+    add_options(parser, AnnotateQuestion)
 
 
 def run(arguments: Namespace) -> int:
@@ -78,35 +99,36 @@ def run(arguments: Namespace) -> int:
     from mofa_model.manifest.documents import LARGEST, Documents, joined
     from mofa_model.manifest.surroundings import named_profiles
 
-    if arguments.in_place and "-" in arguments.files:
+    question = question_of(AnnotateQuestion, arguments)
+    if question.in_place and "-" in question.files:
         raise BadValue("--in-place", "-", "standard input cannot be written; name files")
-    texts = [files.read_text(path, largest=LARGEST) for path in arguments.files]
+    texts = [files.read_text(path, largest=LARGEST) for path in question.files]
     try:
         streams = [
-            Documents.parse(text, path) for text, path in zip(texts, arguments.files, strict=True)
+            Documents.parse(text, path) for text, path in zip(texts, question.files, strict=True)
         ]
     except InputError as error:
-        if arguments.output:  # a list has a row for what cannot be read
+        if question.output:  # a list has a row for what cannot be read
             row = {"object": None, "class": None, "status": error.status, "explanation": str(error)}
             terminal.put(json.dumps([{**row, "facts": {}}], indent=2) + "\n")
         raise
     around = [stream.resource_list is not None for stream in streams]
     if any(around) and len(streams) > 1:
         raise BadFile(
-            arguments.files[around.index(True)],
+            question.files[around.index(True)],
             "is a ResourceList, which must be the only file; give the others in another command",
         )
-    profiles = [profile for name in arguments.profile for profile in named_profiles(name)]
+    profiles = [profile for name in question.profile for profile in named_profiles(name)]
     texts, outcomes = _annotator(profiles).run(streams)
-    if arguments.output:
+    if question.output:
         return _listed(streams, outcomes, profiles)
-    if arguments.in_place:
-        for path, stream, text in zip(arguments.files, streams, texts, strict=True):
+    if question.in_place:
+        for path, stream, text in zip(question.files, streams, texts, strict=True):
             if text != stream.text:
                 files.write_text(Path(path), text)
     else:
         terminal.put(texts[0] if len(texts) == 1 else joined(texts))
-    return 0 if any(around) else _report(outcomes, arguments.files)
+    return 0 if any(around) else _report(outcomes, question.files)
 
 
 def _listed(streams: list[Documents], outcomes: list[Outcome], profiles: list[Profile]) -> int:
@@ -144,7 +166,7 @@ def _now() -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _report(outcomes: list[Outcome], paths: list[str]) -> int:
+def _report(outcomes: list[Outcome], paths: Sequence[str]) -> int:
     """Print what needs attention to standard error; the exit code is that of the worst outcome."""
     if not outcomes:
         terminal.tell(

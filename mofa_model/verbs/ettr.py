@@ -38,7 +38,7 @@ examples:
 def configure(parser: ArgumentParser) -> None:
     """Add the question, and a picture of its answer."""
     answer = add_options(parser, EttrQuestion)["answer"]
-    answer.add_argument("--plot", metavar="FILE", help="draw the curve to FILE.svg or FILE.png")
+    plots.add_option(answer, "the curve")
     output.add_options(parser)
 
 

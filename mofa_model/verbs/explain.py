@@ -28,9 +28,7 @@ examples:
 def configure(parser: ArgumentParser) -> None:
     """Add the question, and a picture of its answer."""
     add_options(parser, ExplainQuestion)
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw the terms of the step to FILE.svg or FILE.png"
-    )
+    plots.add_option(parser, "the terms of the step")
     output.add_options(parser)
 
 

@@ -43,14 +43,7 @@ _FILES: Final = (
 def configure(parser: ArgumentParser) -> None:
     """Add the texts, options for facts that they lack, and options for files of the answer."""
     answer = add_options(parser, PasteQuestion)["answer"]
-    answer.add_argument(
-        "--save-dir", metavar="FOLDER", help="write the launch: a script, a manifest, the answer"
-    )
-    answer.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="let --save-dir write into a folder that is not empty",
-    )
+    output.add_folder_options(answer, "the launch: a script, a manifest, the answer")
     output.add_options(parser)
 
 

@@ -60,7 +60,7 @@ def configure(parser: ArgumentParser) -> None:
         "--scheduler", metavar="ADDRESS", help="address of the Dask scheduler, for --engine dask"
     )
     draw = parser.add_argument_group("plot")
-    draw.add_argument("--plot", metavar="FILE", help="draw the sweep to FILE.svg or FILE.png")
+    plots.add_option(draw, "the sweep")
     draw.add_argument(
         "--y",
         default="tokens_per_second",
