@@ -17,15 +17,6 @@ ASKED: Final = "_ARGCOMPLETE"
 """The variable that a shell sets."""
 SHELLS: Final = ("bash", "zsh", "fish")
 """Shells that we have scripts for."""
-_PRESETS: Final = {
-    "--model": "models",
-    "--gpu": "devices",
-    "--stack": "stacks",
-    "--scale-out": "fabrics",
-    "--scale-up": "fabrics",
-    "--precision": "precisions",
-}
-"""Options whose values are names of presets, and of which kind."""
 _TRAINERS: Final = ("--framework", "--launch")
 
 
@@ -104,10 +95,10 @@ def _offer_names(parser: argparse.ArgumentParser) -> None:
     from mofa_model import presets
 
     for action in parser._actions:  # noqa: SLF001, argparse has no other list of them
+        if kind := getattr(action, "presets", ""):
+            _offer(action, presets.names(kind))
         for option in action.option_strings:
-            if option in _PRESETS:
-                _offer(action, presets.names(_PRESETS[option]))
-            elif option in _TRAINERS and action.choices is None:
+            if option in _TRAINERS and action.choices is None:
                 from mofa_model.launch import TRAINERS
 
                 _offer(action, TRAINERS)

@@ -213,7 +213,8 @@ def add_options(
             extra["action"] = "append"
         elif option.reader in (variations, files):
             extra["nargs"] = "+" if option.reader is variations else "*"
-        group.add_argument(*option.flags, dest=name, **extra)
+        action = group.add_argument(*option.flags, dest=name, **extra)
+        action.presets = option.presets  # type: ignore[attr-defined] # completion reads it
     return groups
 
 

@@ -454,7 +454,7 @@ class WhichQuestion(UserQuestion):
         choices=("money", "time", "hardware"),
         group=_ANSWER,
     )
-    top: int = option(whole, "--top K", "choices to show", default=8, bounds=(1, 100))
+    top: int = as_in(AdviceQuestion, "top", "choices to show", default=8, bounds=(1, 100))
 
 
 class ReliabilityQuestion(UserQuestion):

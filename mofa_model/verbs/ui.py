@@ -6,6 +6,17 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Final
 
+from mofa_model.answers.options import (
+    Names,
+    UserQuestion,
+    add_options,
+    as_in,
+    names,
+    option,
+    question_of,
+    whole,
+)
+from mofa_model.answers.questions import TrainingQuestion
 from mofa_model.errors import BadValue, why
 
 EXAMPLES: Final = """\
@@ -17,18 +28,22 @@ examples:
     mofa ui"""
 
 
+class UiQuestion(UserQuestion):
+    """What the page offers, and where it is served."""
+
+    models: Names = as_in(
+        TrainingQuestion,
+        "model",
+        "a config.json, or a model hub's id, to offer beside the presets",
+        reader=names,
+        default=(),
+    )
+    port: int = option(whole, "--port N", "port, 0 = any", default=8642, bounds=(0, 65535))
+
+
 def configure(parser: ArgumentParser) -> None:
-    """Add what may be asked for, and the port."""
-    parser.add_argument(
-        "--model",
-        action="append",
-        default=[],
-        metavar="MODEL",
-        help="a config.json, or a model hub's id, to offer beside the presets; may be repeated",
-    )
-    parser.add_argument(
-        "--port", type=int, default=8642, metavar="N", help="port, 0 = any (default: 8642)"
-    )
+    """Add the question."""
+    add_options(parser, UiQuestion)
 
 
 def run(arguments: Namespace) -> int:
@@ -36,14 +51,13 @@ def run(arguments: Namespace) -> int:
     from mofa_model import presets
     from mofa_model.verbs.ui_server import DeskServer
 
-    if not 0 <= arguments.port <= 65535:
-        raise BadValue("--port", arguments.port, "give a port from 0 to 65535")
-    for name in arguments.model:
+    question = question_of(UiQuestion, arguments)
+    for name in question.models:
         presets.model_named(name)  # refused before anybody asks
     try:
-        server = DeskServer(arguments.port, arguments.model)
+        server = DeskServer(question.port, question.models)
     except OSError as error:
-        raise BadValue("--port", arguments.port, f"{why(error)}; give another one") from error
+        raise BadValue("--port", question.port, f"{why(error)}; give another one") from error
     with server:
         sys.stdout.write(f"http://127.0.0.1:{server.server_port}/ answers; Ctrl-C ends it\n")
         sys.stdout.flush()

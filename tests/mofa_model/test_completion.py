@@ -47,6 +47,8 @@ def quiet(monkeypatch):
         (["advise", "--glo"], "--global-batch"),
         (["advise", "--model", "llama3-7"], "llama3-70b"),
         (["advise", "--gpu", "h200"], "h200-141gb-sxm"),
+        (["advise", "--teacher", "llama3-7"], "llama3-70b"),
+        (["profile", "--scale-up", "nvl"], "nvlink4"),
         (["advise", "--framework", "tor"], "torchtitan"),
         (["advise", "--profile", "h100-e"], "h100-east"),
         (["advise", "--objective", "th"], "throughput"),
