@@ -11,6 +11,7 @@ from mofa_model.answers.failure_files import read_failures
 from mofa_model.answers.given import live_profile, live_source
 from mofa_model.answers.questions import RatesQuestion
 from mofa_model.errors import BadValue, Missing
+from mofa_model.records import dataclass
 from mofa_model.reliability.observed import Assessment, ObservedFailures, assess
 from mofa_model.spec.evidence import FailureEvidence
 from mofa_model.spec.recovery_classes import RecoveryClass
@@ -20,6 +21,18 @@ from mofa_model.units import Range
 
 _CHANCE: Final = 0.05
 """Least probability with which chance alone may explain the counts. [1]"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """What is assumed of a pool before its failures are counted."""
+
+    assumed_rates: dict[str, float]
+    """Failures per node-day by class. [1/d]"""
+    recovery_times: dict[str, RecoveryTime]
+    """Recovery times by class."""
+    prior_weight: float
+    """What the assumption is worth, as a number of failures. [1]"""
 
 
 def assessed(question: RatesQuestion) -> Assessment:
@@ -36,18 +49,20 @@ def assessed(question: RatesQuestion) -> Assessment:
             0,
             f"{failures} failures were counted; give the node-days in which they came, above 0",
         )
-    assumed, recovery, weight = _assumptions(question, observed)
+    assumption = _assumption(question, observed)
     if question.prometheus is None and question.slurm is None:
         # Files and counts name each class that failed: the other classes did not fail.
         none = FailureEvidence(node_days=observed.node_days)
-        observed = replace(observed, classes=dict.fromkeys(assumed, none) | dict(observed.classes))
+        observed = replace(
+            observed, classes=dict.fromkeys(assumption.assumed_rates, none) | dict(observed.classes)
+        )
     return assess(
         observed,
-        assumed,
-        prior_weight=weight,
+        assumption.assumed_rates,
+        prior_weight=assumption.prior_weight,
         level=question.level,
         alarm=question.alarm,
-        recovery_law=recovery,
+        recovery_law=assumption.recovery_times,
     )
 
 
@@ -102,13 +117,10 @@ def _live(url: str, profile: str | None) -> ObservedFailures:
     return observed
 
 
-def _assumptions(
-    question: RatesQuestion, observed: ObservedFailures
-) -> tuple[dict[str, float], dict[str, RecoveryTime], float]:
-    """Assumed failures per node-day by class, recovery times, and the assumption's weight.
+def _assumption(question: RatesQuestion, observed: ObservedFailures) -> Assumption:
+    """The assumption of the command line, of the profile, or of the paper.
 
-    They come from the command line, the profile, or the paper. Classes that were not counted keep
-    their share, by rate, of a profile's weight.
+    Classes that were not counted keep their share, by rate, of a profile's weight.
     """
     paper_times = {
         failure_class.value: RecoveryTime(mean=failure_class.seconds, cv=1.0)
@@ -116,7 +128,11 @@ def _assumptions(
     }
     given_weight = question.prior_weight
     if question.profile is None or question.assumed is not None or question.shares is not None:
-        return _assumed(question, observed), paper_times, given_weight or 0.0
+        return Assumption(
+            assumed_rates=_assumed(question, observed),
+            recovery_times=paper_times,
+            prior_weight=given_weight or 0.0,
+        )
     from mofa_model.manifest.failures import assumed_rates, classes_of
 
     profile = live_profile(question.profile)
@@ -131,13 +147,21 @@ def _assumptions(
     }
     weight = float(profile.spec.failures.prior_weight) if given_weight is None else given_weight
     if set(observed.classes) == {"all"}:
-        return {"all": sum(rates.values())}, paper_times, weight
+        return Assumption(
+            assumed_rates={"all": sum(rates.values())},
+            recovery_times=paper_times,
+            prior_weight=weight,
+        )
     counted = {name: rate for name, rate in rates.items() if name in observed.classes}
-    share = sum(counted.values()) / sum(rates.values()) if any(rates.values()) else 1.0
-    return counted, paper_times | times, weight if given_weight is not None else weight * share
+    if given_weight is None and any(rates.values()):
+        weight *= sum(counted.values()) / sum(rates.values())
+    return Assumption(
+        assumed_rates=counted, recovery_times=paper_times | times, prior_weight=weight
+    )
 
 
 def _assumed(question: RatesQuestion, observed: ObservedFailures) -> dict[str, float]:
+    """The rate of --assumed, by class as --shares divides it; without them those of the paper."""
     assumed = PAPER_RATE if question.assumed is None else question.assumed
     if set(observed.classes) == {"all"}:
         return {"all": assumed}

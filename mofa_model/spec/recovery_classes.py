@@ -55,13 +55,3 @@ def costlier(first_class: RecoveryClass, second_class: RecoveryClass) -> Recover
     'job'
     """
     return max(first_class, second_class, key=list(RecoveryClass).index)
-
-
-def listed(end: str = " or ") -> str:
-    """The names of the classes, for people.
-
-    >>> listed()
-    'process, pod or job'
-    """
-    *first, last = RecoveryClass
-    return f"{', '.join(first)}{end}{last}"
