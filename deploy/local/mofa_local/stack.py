@@ -203,8 +203,8 @@ def first_build(programs: Sequence[str]) -> str:
     busy = "half an hour" if minutes > _FEW else f"{3 * minutes} min"
     return (
         f"{len(missing)} programs are built once from pinned sources: about {minutes} min on two "
-        "quiet cores, "
-        f"up to {busy} where others work beside it ({', '.join(program.name for program in missing)})"
+        f"quiet cores, up to {busy} where others work beside it "
+        f"({', '.join(program.name for program in missing)})"
     )
 
 

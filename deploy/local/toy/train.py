@@ -134,8 +134,8 @@ def main():
         step = state["step"]
         if rank == 0:
             say(
-                f"  successfully loaded checkpoint from {arguments.load} [ t 1/1, p 1/1 ] at iteration "
-                f"{step}"
+                f"  successfully loaded checkpoint from {arguments.load} [ t 1/1, p 1/1 ] at "
+                f"iteration {step}"
             )
     begun, since = time.monotonic(), 0
     while step < arguments.train_iters:
@@ -152,10 +152,9 @@ def main():
             if rank == 0:
                 say(
                     f" [{time.strftime('%Y-%m-%d %H:%M:%S')}] iteration "
-                    f"{step:8d}/{arguments.train_iters:8d} |"
-                    f" consumed samples: {step * arguments.global_batch_size:12d} | elapsed time per "
-                    f"iteration (ms): {took:.1f} |"
-                    f" global batch size: {arguments.global_batch_size:5d} | lm loss: "
+                    f"{step:8d}/{arguments.train_iters:8d} | consumed samples: "
+                    f"{step * arguments.global_batch_size:12d} | elapsed time per iteration (ms): "
+                    f"{took:.1f} | global batch size: {arguments.global_batch_size:5d} | lm loss: "
                     f"{loss.item() * micro:.6E} |"
                 )
             begun, since = time.monotonic(), 0
@@ -167,8 +166,8 @@ def main():
             )
             unfinished.replace(kept)
             say(
-                f"  successfully saved checkpoint from iteration {step:7d} to {arguments.load} [ t 1/1, "
-                "p 1/1 ]"
+                f"  successfully saved checkpoint from iteration {step:7d} to {arguments.load} "
+                "[ t 1/1, p 1/1 ]"
             )
     dist.destroy_process_group()
 

@@ -36,7 +36,8 @@ _STYLE: Final = {
     "axes.spines.right": False,
 }
 _COLORS: Final = (
-    "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0",
+    "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5",
+    "#9c6b4e", "#9498a0",
 )  # fmt: skip
 
 

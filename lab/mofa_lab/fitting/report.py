@@ -37,7 +37,7 @@ runs, those that look wrong included. What is quoted has something *left out*: t
 is left has the defaults of an unseen stack. Published runs are judged without everything that their *publisher* ran, sweeps without
 their *group*: one model of the sweep. Groups say how many independent things a line is about: what one publisher ran of one family of
 models on one GPU is one group, however many runs it has.
-"""
+"""  # noqa: E501
 
 KERNELS: Final = Path("lab/data/kernels.json")
 """Figures of `mofa validate kernels`, in a clone."""
@@ -159,7 +159,10 @@ def _held_of_systems(result: CampaignResult) -> Iterator[tuple[Cell, ...]]:
     whole = by_system.pop(ALL)
     refused = [name for name, held in by_system.items() if not held.stands]
     yield (
-        f"bands of {100 * SHARE:.0f} % of systems that were left out, {whole.runs} steps of {whole.groups} groups: held",
+        (
+            f"bands of {100 * SHARE:.0f} % of systems that were left out, {whole.runs} steps of "
+            f"{whole.groups} groups: held"
+        ),
         f"{100 * whole.share:.1f} %, of groups {100 * whole.share_of_groups:.1f} %",
         f"{100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} %",
         WITHIN[0] <= whole.share <= WITHIN[1],
@@ -223,8 +226,9 @@ def _paper() -> Iterator[str]:
     """The section on the paper's runs, which links to their own page."""
     yield "## The paper's own runs"
     yield (
-        "The six runs that the MoFa paper measured, before and after one calibrating run of each device, and what its unnamed "
-        "devices are taken for: [a page of their own](validation/paper.md), printed by `mofa validate paper`."
+        "The six runs that the MoFa paper measured, before and after one calibrating run of each "
+        "device, and what its unnamed devices are taken for: [a page of their "
+        "own](validation/paper.md), printed by `mofa validate paper`."
     )
 
 
@@ -241,20 +245,24 @@ def _bands(result: CampaignResult) -> Iterator[str]:
         return
     yield "## Bands"
     yield (
-        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here each band is made without the runs that "
-        "it is judged on. Runs of a group err alike, so a set is judged by its groups, each by the share of its runs that is "
-        f"held. A set passes where chance alone would hold so few, or so many, at least once in {1 / CHANCE:.0f} times. All runs "
-        f"together pass where {100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} % are held. Intervals are of 95 %, over groups."
+        f"Every estimate carries a band that is made to hold {100 * SHARE:.0f} % of runs. Here "
+        "each band is made without the runs that it is judged on. Runs of a group err alike, so a "
+        "set is judged by its groups, each by the share of its runs that is held. A set passes "
+        f"where chance alone would hold so few, or so many, at least once in {1 / CHANCE:.0f} "
+        f"times. All runs together pass where {100 * WITHIN[0]:.0f} to {100 * WITHIN[1]:.0f} % are "
+        "held. Intervals are of 95 %, over groups."
     )
     yield "### Without a system, a publisher, a stack, a class of devices, or all large runs"
     systems, off = confidence_error(result)
     groups, others = spreads.held_by_others(list(spreads.groups_left_out(result)))
     yield (
-        "Users mostly ask about a system that nobody measured: somebody else's machines, model and trainer. Quote the bands of this "
-        "table for it. A system is what a publisher ran of a stack on a class of devices. The printed confidence "
-        f"is {100 * SHARE:.0f} %; of {systems} systems that were left out the mean share held is off by {100 * off:.1f} points "
-        f"(aim: {100 * TOLD:.0f}). The numbers that make the bands were found with these errors in view. Found anew "
-        f"without a publisher's errors, they make bands that hold {100 * others:.1f} % of the {groups} groups of systems left out."
+        "Users mostly ask about a system that nobody measured: somebody else's machines, model and "
+        "trainer. Quote the bands of this table for it. A system is what a publisher ran of a "
+        f"stack on a class of devices. The printed confidence is {100 * SHARE:.0f} %; of {systems} "
+        f"systems that were left out the mean share held is off by {100 * off:.1f} points (aim: "
+        f"{100 * TOLD:.0f}). The numbers that make the bands were found with these errors in view. "
+        f"Found anew without a publisher's errors, they make bands that hold {100 * others:.1f} % "
+        f"of the {groups} groups of systems left out."
     )
     yield _without_runs(result)
     yield from _first_sight(result)
@@ -279,9 +287,10 @@ def _without_runs(result: CampaignResult) -> str:
     """Stacks that can be asked for and have no run to leave out."""
     has_runs = {"default"} | {case.cluster.calibration.stack for case in result.cases}
     return (
-        f"No system of {', '.join(name for name in sorted(presets.names('stacks')) if name not in has_runs)} can be left out: no "
-        "pre-training run of theirs stands here. MaxText's published runs are on TPUs, and none on GPUs was found, so its answers "
-        "rest on constants from memory."
+        "No system of "
+        f"{', '.join(name for name in sorted(presets.names('stacks')) if name not in has_runs)} "
+        "can be left out: no pre-training run of theirs stands here. MaxText's published runs are "
+        "on TPUs, and none on GPUs was found, so its answers rest on constants from memory."
     )
 
 
@@ -291,11 +300,14 @@ def _first_sight(result: CampaignResult) -> Iterator[str]:
     if not sight.runs:
         return
     yield (
-        "**At first sight.** A fit without a system has not seen it, but laws were chosen by people who had. So where a release had "
-        f"predicted a run before anybody here knew it ({sight.runs} runs of {sight.systems} systems, `lab/data/first_predictions.json`), its "
-        f"system is judged by that prediction. By it today's bands hold {100 * sight.first:.0f} % in the mean of these systems; by today's "
-        f"laws, chosen with these runs in view, {100 * sight.in_view:.0f} % (of all systems {100 * sight.every:.0f} %). Runs that are new to "
-        "us should come out between the two. This is why bands are not narrowed to what a fit of runs in view would allow."
+        "**At first sight.** A fit without a system has not seen it, but laws were chosen by "
+        "people who had. So where a release had predicted a run before anybody here knew it "
+        f"({sight.runs} runs of {sight.systems} systems, `lab/data/first_predictions.json`), its "
+        f"system is judged by that prediction. By it today's bands hold {100 * sight.first:.0f} % "
+        "in the mean of these systems; by today's laws, chosen with these runs in view, "
+        f"{100 * sight.in_view:.0f} % (of all systems {100 * sight.every:.0f} %). Runs that are "
+        "new to us should come out between the two. This is why bands are not narrowed to what a "
+        "fit of runs in view would allow."
     )
 
 
@@ -342,8 +354,8 @@ def _reliability(progress: Progress) -> Iterator[str]:
 
     yield "## Effective training time"
     yield (
-        f"One in {REGIMES} regimes of the grid; `python -m mofa_lab.validate.ettr_grid` prints each of them. The simulator shares "
-        "no formula with the model."
+        f"One in {REGIMES} regimes of the grid; `python -m mofa_lab.validate.ettr_grid` prints "
+        "each of them. The simulator shares no formula with the model."
     )
     yield ettr_grid.summary(
         [ettr_grid.compare(regime) for regime in ettr_grid.regimes()[::REGIMES]]

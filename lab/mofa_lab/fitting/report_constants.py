@@ -29,9 +29,10 @@ def unseen(result: CampaignResult, progress: Progress) -> Iterator[str]:
     refined = list(one_run(result.time))
     small = sum(system.after < SMALL for system in refined)
     yield (
-        "A system is what one publisher ran of a stack on one chip in one GEMM format. Its stack is left out of the fit; then one "
-        "of its runs refines it, as `mofa calibrate --from-runs` does, and its others judge. Median over all such pairs: below "
-        f"{100 * SMALL:.0f} % for {small} of {len(refined)} systems."
+        "A system is what one publisher ran of a stack on one chip in one GEMM format. Its stack "
+        "is left out of the fit; then one of its runs refines it, as `mofa calibrate --from-runs` "
+        f"does, and its others judge. Median over all such pairs: below {100 * SMALL:.0f} % for "
+        f"{small} of {len(refined)} systems."
     )
     rows: list[tuple[Cell, ...]] = [
         (r.system, r.runs, r.tried, r.before, r.after, r.p90) for r in refined
@@ -60,8 +61,8 @@ def ablation(result: CampaignResult, progress: Progress) -> Iterator[str]:
     """Errors without each effect."""
     yield "## What each effect is worth"
     yield (
-        "Median / mean error of step times without an effect, in-sample, all other constants fitted anew. Loss is the mean loss of "
-        "the pick."
+        "Median / mean error of step times without an effect, in-sample, all other constants "
+        "fitted anew. Loss is the mean loss of the pick."
     )
     rows = list(ablate(result, progress))
     yield _ablation_table([row for row in rows if row.refitted or row.effect == NONE])
@@ -110,11 +111,12 @@ def constants(result: CampaignResult) -> Iterator[str]:
     fixed = len(result.constants) - len(fitted)
     loose = [item for item in fitted if item.scatter > LOOSE]
     yield (
-        f"{len(fitted)} constants are fitted to {total} independent runs ({counts}): one for {total / max(1, len(fitted)):.1f} "
-        f"of them; {fixed} further entries are facts or choices and stay at their priors. "
-        "`mofa_model/presets/constants.toml` has each with its "
-        "value, its prior, its runs and its scatter: the standard deviation of its logarithm over the fits that leave something out that "
-        f"has a say on it. Scatter is above {LOOSE:g} for {len(loose)} of them, so another set of runs would move them by a third and more."
+        f"{len(fitted)} constants are fitted to {total} independent runs ({counts}): one for "
+        f"{total / max(1, len(fitted)):.1f} of them; {fixed} further entries are facts or choices "
+        "and stay at their priors. `mofa_model/presets/constants.toml` has each with its value, "
+        "its prior, its runs and its scatter: the standard deviation of its logarithm over the "
+        f"fits that leave something out that has a say on it. Scatter is above {LOOSE:g} for "
+        f"{len(loose)} of them, so another set of runs would move them by a third and more."
     )
     if loose:
         yield table(

@@ -29,26 +29,26 @@ HEAD: Final = """\
 Written by `make validate` from the measured runs that are shipped (`mofa_model/bands/runs.tsv.gz`); do not edit. How bands are made
 of them is in [calibration.md](calibration.md), how many runs the bands hold in [validation.md](validation.md). `mofa explain
 --evidence` tells the same of one layout, and every answer names the runs next to it.
-"""
+"""  # noqa: E501
 
 MAP: Final = """\
 Runs of each stack on each family of devices that have a feature, with the median error of their steps by fits that did not see
-their groups. A dash is a feature that nobody measured there: bands are wider for it."""
+their groups. A dash is a feature that nobody measured there: bands are wider for it."""  # noqa: E501
 
 SIZES: Final = ((1, 8), (9, 64), (65, 512), (513, 4096), (4097, 10**9))
 """Numbers of devices that are told together."""
 
 QUESTIONS: Final = (
-    "a known stack on known devices: --model llama3-70b --gpu b200 --gpus 64 --global-batch 256 --seq 4096 --stack megatron-core --strategy tp=8,pp=2",
-    "the same stack where nobody ran it: --model llama3-70b --gpu h100 --gpus 64 --global-batch 256 --seq 4096 --stack megatron-core --strategy tp=8,pp=2",
-    "a stack without any run: --model llama3-8b --gpu h100 --gpus 64 --global-batch 256 --seq 8192 --stack maxtext --strategy optimizer=zero3",
-    "a device without any run: --model llama3-8b --gpu l40s --gpus 64 --global-batch 256 --seq 4096 --stack torchtitan --strategy optimizer=zero3",
-    "far beyond the largest run: --model llama3-405b --gpu h100 --gpus 16384 --global-batch 2048 --seq 8192 --stack nemo --strategy tp=8,pp=16,vpp=8,sp=true",
-    "experts: --model qwen3-30b-a3b --gpu gb200 --gpus 64 --global-batch 512 --seq 4096 --stack megatron-bridge --precision mxfp8 --strategy ep=8",
-    "latent attention and a schedule that nobody measured: --model deepseek-v3 --gpu h800 --gpus 2048 --global-batch 15360 --seq 4096 --precision fp8-block --stack hai-llm --strategy pp=16,ep=64,schedule=dualpipe",
-    "a sweep's own ground: --model llama3-8b --gpu h100 --gpus 64 --global-batch 256 --seq 4096 --stack nanotron --strategy tp=4,pp=4",
-    "a long sequence: --model llama3-8b --gpu h100 --gpus 64 --global-batch 64 --seq 131072 --stack nemo --strategy cp=8,tp=2,sp=true",
-    "a relative of a measured device: --model llama3-8b --gpu mi300x --gpus 64 --global-batch 256 --seq 8192 --stack megatron-core --strategy optimizer=zero3",
+    "a known stack on known devices: --model llama3-70b --gpu b200 --gpus 64 --global-batch 256 --seq 4096 --stack megatron-core --strategy tp=8,pp=2",  # noqa: E501
+    "the same stack where nobody ran it: --model llama3-70b --gpu h100 --gpus 64 --global-batch 256 --seq 4096 --stack megatron-core --strategy tp=8,pp=2",  # noqa: E501
+    "a stack without any run: --model llama3-8b --gpu h100 --gpus 64 --global-batch 256 --seq 8192 --stack maxtext --strategy optimizer=zero3",  # noqa: E501
+    "a device without any run: --model llama3-8b --gpu l40s --gpus 64 --global-batch 256 --seq 4096 --stack torchtitan --strategy optimizer=zero3",  # noqa: E501
+    "far beyond the largest run: --model llama3-405b --gpu h100 --gpus 16384 --global-batch 2048 --seq 8192 --stack nemo --strategy tp=8,pp=16,vpp=8,sp=true",  # noqa: E501
+    "experts: --model qwen3-30b-a3b --gpu gb200 --gpus 64 --global-batch 512 --seq 4096 --stack megatron-bridge --precision mxfp8 --strategy ep=8",  # noqa: E501
+    "latent attention and a schedule that nobody measured: --model deepseek-v3 --gpu h800 --gpus 2048 --global-batch 15360 --seq 4096 --precision fp8-block --stack hai-llm --strategy pp=16,ep=64,schedule=dualpipe",  # noqa: E501
+    "a sweep's own ground: --model llama3-8b --gpu h100 --gpus 64 --global-batch 256 --seq 4096 --stack nanotron --strategy tp=4,pp=4",  # noqa: E501
+    "a long sequence: --model llama3-8b --gpu h100 --gpus 64 --global-batch 64 --seq 131072 --stack nemo --strategy cp=8,tp=2,sp=true",  # noqa: E501
+    "a relative of a measured device: --model llama3-8b --gpu mi300x --gpus 64 --global-batch 256 --seq 8192 --stack megatron-core --strategy optimizer=zero3",  # noqa: E501
 )
 """What is asked, each with why."""
 

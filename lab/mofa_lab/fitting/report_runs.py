@@ -118,7 +118,11 @@ def large(result: CampaignResult) -> Iterator[str]:
             Column("fitted", unit="%"),
         ),
         (
-            (part.evidence.rows[index].case.id, int(part.evidence.rows[index].case.cluster.gpus), error, fitted[index])
+            (
+                part.evidence.rows[index].case.id,
+                int(part.evidence.rows[index].case.cluster.gpus),
+                error, fitted[index],
+            )
             for index, error in without.items()
         ),
     )  # fmt: skip
@@ -128,9 +132,9 @@ def sweeps(result: CampaignResult) -> Iterator[str]:
     """What the picks of sweeps lose, by the least estimate alone."""
     yield "## Sweeps: does the fastest estimate hold?"
     yield (
-        "In each question one model runs on one number of GPUs under many strategies. The pick is the run that is predicted "
-        "fastest; its loss is what it has less in throughput than the best run that was measured. What the rule of the advice picks "
-        "is under [Odds](#odds)."
+        "In each question one model runs on one number of GPUs under many strategies. The pick is "
+        "the run that is predicted fastest; its loss is what it has less in throughput than the "
+        "best run that was measured. What the rule of the advice picks is under [Odds](#odds)."
     )
     yield "![Loss of the pick by question](validation/regret.svg)"
     yield table(

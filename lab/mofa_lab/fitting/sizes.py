@@ -52,14 +52,17 @@ TUNED: Final = Path("lab/data/finetune.json")
 OVER: Final = 0.1
 """Most devices over the measured minimum, in the mean. [1]"""
 COLUMNS: Final = (
-    Column("best at"), Column("runs"), Column("groups"), Column("sizes"), Column("none is sure"), Column("out of memory"),
+    Column("best at"), Column("runs"), Column("groups"), Column("sizes"), Column("none is sure"),
+    Column("out of memory"),
     Column("share", unit="%"), Column("over the least", unit="%"), Column("met"),
 )  # fmt: skip
 TITLES: Final = {
-    "sweeps": "Sizes among the measured layouts of a question, against the least number of GPUs that was measured to fit",
+    "sweeps": "Sizes among the measured layouts of a question, against the least number of GPUs "
+    "that was measured to fit",
     "devices": "Devices for a run's layout, against the least memory of a device that holds it",
     "sure": "Runs that are sure to fit where they ran",
-    "tuning": "Fine-tuning runs: GPUs for a model and a method, devices, and who is sure where it ran",
+    "tuning": "Fine-tuning runs: GPUs for a model and a method, devices, and who is sure where "
+    "it ran",
 }
 HEAD: Final = f"""\
 ## Sizes
@@ -72,7 +75,7 @@ known to fit where it ran; only sweeps have runs that did not.
 Two lines are not met. The published runs that would run out of memory are one job of torchtitan at AWS, twice: its
 micro-batch is that of a file, not of its log, and with one sequence it took what two take at others (64 and 69 GiB, against 62 to 67). And two full fine-tunes filled 97%
 of the least GPUs that they were measured on: no size that is sure can.
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +158,10 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
             columns=COLUMNS,
             rows=tuple(
                 (
-                    row["objective"], row["set"], row["groups"], row["sizes"], row["unanswered"], row["failed"],
-                    row["share"], row["over"], row["share"] <= OUT_OF_MEMORY and ("GPU" not in row["objective"] or row["over"] <= OVER),
+                    row["objective"], row["set"], row["groups"], row["sizes"], row["unanswered"],
+                    row["failed"], row["share"], row["over"],
+                    row["share"] <= OUT_OF_MEMORY
+                    and ("GPU" not in row["objective"] or row["over"] <= OVER),
                 )
                 for row in document[name]
             ),
@@ -292,8 +297,10 @@ def _sure(runs: Sequence[LeftOutRun]) -> list[Row]:
     """For each run on its own devices: whether it was said to surely fit, and whether it did."""
     return [
         {
-            "set": set_of(run.case), "group": run.group, "question": run.case.id, "objective": "sure where they ran",
-            "picked": 1 if run.is_sure(run.limit) else None, "over": 0.0, "failed": run.case.out_of_memory,
+            "set": set_of(run.case), "group": run.group, "question": run.case.id,
+            "objective": "sure where they ran",
+            "picked": 1 if run.is_sure(run.limit) else None, "over": 0.0,
+            "failed": run.case.out_of_memory,
         }
         for run in runs
     ]  # fmt: skip
@@ -377,8 +384,10 @@ def _by_set(rows: Sequence[Row]) -> list[dict[str, Any]]:
             over = np.array([row["over"] for row in picked])
             figures.append(
                 {
-                    "objective": objective, "set": name, "sizes": len(picked), "groups": len({row["group"] for row in picked}),
-                    "unanswered": len(of_objective) - len(picked), "failed": len(failed), "share": len(failed) / len(picked),
+                    "objective": objective, "set": name, "sizes": len(picked),
+                    "groups": len({row["group"] for row in picked}),
+                    "unanswered": len(of_objective) - len(picked), "failed": len(failed),
+                    "share": len(failed) / len(picked),
                     "over": float(over.mean()), "above": int(np.sum(over > 0)), "failures": failed,
                 }
             )  # fmt: skip

@@ -1,14 +1,17 @@
 """The numbers of `mofa_model/bands/variance.toml`, from steps that fits did not see.
 
-Every way of leaving out counts: groups, whole systems, publishers, stacks, classes of devices, large runs. What makes three sums of
-log-likelihoods greatest is taken, all by Student's law with three degrees of freedom:
+Every way of leaving out counts: groups, whole systems, publishers, stacks, classes of devices,
+large runs. What makes three sums of log-likelihoods greatest is taken, all by Student's law with
+three degrees of freedom:
 
-    middles    the median error of a group, against what its system and distance are said to vary by: one each
+    middles    the median error of a group, against what its system and distance are said to
+               vary by: one each
     runs       errors about that median, against their noise
     whole      errors, against all parts together
 
-A run counts as the inverse root of its group's size, because errors of one group are alike. At last all scales are widened by one
-factor, so that bands of systems that were left out whole hold their share of runs, counted alike.
+A run counts as the inverse root of its group's size, because errors of one group are alike. At last
+all scales are widened by one factor, so that bands of systems that were left out whole hold their
+share of runs, counted alike.
 """
 
 from __future__ import annotations
@@ -48,12 +51,14 @@ HEADER: Final = """\
 # Scales of the logarithm of measured over predicted step time, by what they are of: bands/variance.py says how they are put
 # together. Written by `mofa fit` of the lab (fitting/spreads.py) from {runs} runs in {groups} groups and {systems} systems that fits
 # did not see: change those, not this file.
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
 class LeftGroup:
-    """Errors of a group in one way of leaving out, and what the parts of their variance are at unit numbers; one entry a run."""
+    """Errors of a group in one way of leaving out, and what the parts of their variance are at unit
+    numbers; one entry a run.
+    """
 
     by: str
     publisher: str
@@ -65,7 +70,7 @@ class LeftGroup:
     mixture: Array
 
     def variance(self, numbers: Mapping[str, Array]) -> tuple[Array, Array, Array]:
-        """Variances of noise, of the system, and of the distance from measured runs, each by run. [1]"""
+        """Variances by run: of noise, of the system, and of the distance from measured runs. [1]"""
         noise = numbers["noise"] ** 2 + self.logs @ np.square(numbers["slopes"])
         system = (numbers["system"] ** 2 + numbers["mixture"] ** 2 * self.mixture) / (
             1.0 + numbers["told"] * self.related
@@ -110,7 +115,9 @@ class _Likelihood:
 
 
 def log_density(errors: Array, variance: Array) -> Array:
-    """Logarithm of the density of errors by Student's law, as in `bands.odds`, without its constant. [1]"""
+    """Logarithm of the density of errors by Student's law, as in `bands.odds`, without its
+    constant. [1]
+    """
     density: Array = -0.5 * np.log(variance) - 2.0 * np.log1p(np.square(errors) / variance / 3.0)
     return density
 
@@ -122,7 +129,9 @@ def variance_of(result: CampaignResult) -> Variance:
 
 
 def held_share(groups: Sequence[LeftGroup], variance: Variance) -> float:
-    """Share of runs that bands of these numbers hold, a group counted as the root of its size. [1]"""
+    """Share of runs that bands of these numbers hold, a group counted as the root of its
+    size. [1]
+    """
     numbers = arrays_of(variance)
     held = [float(np.mean(group.ends(numbers) <= 1.0)) for group in groups]
     sizes = [len(group.errors) ** (1.0 - CROWD) for group in groups]
@@ -218,7 +227,9 @@ def groups_left_out(result: CampaignResult) -> Iterator[LeftGroup]:
 
 
 def group_of(by: str, seen: MeasuredRuns, runs: list[tuple[Coordinates, float]]) -> LeftGroup:
-    """A group's errors, with each part of their variance at unit scale, as the product computes it."""
+    """A group's errors, with each part of their variance at unit scale, as the product computes
+    it.
+    """
     layouts = [at for at, _ in runs]
     none = Variance(noise=0.0, system=0.0, mixture=0.0, layout=0.0, told=0.0, slopes={})
     logs = [np.square(noise_scales(layouts, replace(none, slopes={name: 1.0}))) for name in SLOPES]

@@ -88,4 +88,5 @@ def _refined(system: str, rows: list[FitRow], entries: tuple[Free, ...]) -> Refi
 
 def _system(row: FitRow) -> str:
     key = row.case.key
-    return f"{row.case.publisher}, {key.stack}, {key.device}, {row.case.workload.training.precision.gemm}"
+    gemm = row.case.workload.training.precision.gemm
+    return f"{row.case.publisher}, {key.stack}, {key.device}, {gemm}"

@@ -34,7 +34,7 @@ HEADER: Final = """\
 # those, not this file.
 
 whole = true # as a file of the user's (MOFA_CONSTANTS) it takes the place of the shipped one
-"""
+"""  # noqa: E501
 
 _SEEN: Final = 1e-3
 """A row has a say on an entry where moving the entry by 1 % moves the row by more than 0.001 %."""
@@ -74,7 +74,9 @@ def _runs(evidence: Evidence, touched: NDArray[np.bool_]) -> tuple[tuple[str, in
 def scatter(
     evidence: Evidence, logs: Array, validated: list[OutOfFold], touched: NDArray[np.bool_]
 ) -> Array:
-    """Root mean square move of each entry over the folds that leave out a row with a say on it. [1]"""
+    """Root mean square move of each entry over the folds that leave out a row with a say on
+    it. [1]
+    """
     total, count = np.zeros(len(evidence.entries)), np.zeros(len(evidence.entries))
     free = np.isfinite(logs)
     for validation in validated:
@@ -99,7 +101,7 @@ def as_toml(constants: Iterable[Written]) -> str:
 
 
 def joined(parts: Iterable[list[Written]], entries: tuple[Free, ...]) -> list[Written]:
-    """The entries of several fits in the order of priors.toml; one that none moved has its prior."""
+    """Entries of several fits in the order of priors.toml; one that none moved has its prior."""
     constants: Mapping[str, Written] = {
         item.entry.name: item for part in parts for item in part if item.run_counts
     }

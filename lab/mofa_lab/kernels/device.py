@@ -95,7 +95,8 @@ def _together(parts: Sequence[Calls]) -> Calls:
         return parts[0]
     first = parts[0]
     return Calls(
-        device=first.device, operator=first.operator, form=first.form, format=first.format, given=first.given,
+        device=first.device, operator=first.operator, form=first.form, format=first.format,
+        given=first.given,
         sizes={name: np.concatenate([part.sizes[name] for part in parts]) for name in first.sizes},
         seconds=np.concatenate([part.seconds for part in parts]),
         families=np.concatenate([part.families for part in parts]),

@@ -3,8 +3,8 @@ over it.
 
 The table is a least-squares fit of logarithms in which small errors count by their square and large
 ones by their size, so that half of the calls decide and not the worst. It is bent no more than the
-calls ask for, and no size of `slower_with` makes a call faster: where one would, on a sample of calls
-that covers the table, the fit is done again with that held.
+calls ask for, and no size of `slower_with` makes a call faster: where one would, on a sample of
+calls that covers the table, the fit is done again with that held.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ STEPS: Final = 4
 STIFF: Final = 100.0
 """Weight of a pair that has to grow."""
 BOUNDS: Final = {
-    "start": (1e-7, 0.1), "step": (1e-8, 0.01), "matrix": (1e-4, 1.0), "memory": (1e-3, 3.0), "link": (1e-3, 1.0), "width": (1.0, 1e9),
+    "start": (1e-7, 0.1), "step": (1e-8, 0.01), "matrix": (1e-4, 1.0), "memory": (1e-3, 3.0),
+    "link": (1e-3, 1.0), "width": (1.0, 1e9),
     "edge": (1e-3, 1.0), "sharpness": (1.0, 6.0),
 }  # fmt: skip
 """Range of each number of a law. Operands in the cache move faster than memory."""
@@ -92,7 +93,8 @@ def law(work: CallWork, seconds: Floats, sheet: Sheet, halved: int) -> Law:
             middle = float(np.median(places))
             first[f"half {axis}"], bounds[f"half {axis}"] = 0.02 * middle, (1e-4 * middle, middle)
     asked = (
-        ("memory", work.memory_bytes, 0.7), ("link", work.link_bytes, 0.7), ("edge", np.subtract(work.padding, 1.0), 0.1),
+        ("memory", work.memory_bytes, 0.7), ("link", work.link_bytes, 0.7),
+        ("edge", np.subtract(work.padding, 1.0), 0.1),
         ("step", work.steps, 1e-6),
     )  # fmt: skip
     first |= {name: begun for name, given, begun in asked if np.any(np.greater(given, 0.0))}

@@ -103,7 +103,8 @@ def attention(torch: Any) -> Iterator[dict[str, Any]]:
         call = torch.nn.functional.scaled_dot_product_attention
         seconds = _seconds(torch, [partial(call, *made, is_causal=True, enable_gqa=True)] * 2)
         yield {
-            "causal": 1, "dtype": "bf16", "batch": batch, "sequence": sequence, "heads": heads, "kv_heads": groups,
+            "causal": 1, "dtype": "bf16", "batch": batch, "sequence": sequence, "heads": heads,
+            "kv_heads": groups,
             "head_dim": 128, "window": 0, "seconds_best": seconds,
         }  # fmt: skip
 

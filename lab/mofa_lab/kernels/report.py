@@ -20,7 +20,7 @@ Measured kernels beside their surfaces (`mofa presets kernels`): median / 90th p
 calls of ai-dynamo/aiconfigurator. *Family left out*: one family of shapes in five (pairs of widths, heads, experts, sizes), told by
 crc32, predicted by a fit to the others. *Relative*: the surfaces of the relative that the device's preset names, scaled by both data
 sheets, as if the device had not been measured. A line is the median over its devices; aims are of the left-out family on each device.
-"""
+"""  # noqa: E501
 
 AIMS: Final = {
     r"gemm (bf16|fp8-tensorwise)": (4, 12),
@@ -52,7 +52,8 @@ def section(file: Path) -> str:
         devices.setdefault(op, []).append(device)
     rows = tuple(_row(op, names, by) for op, names in devices.items())
     columns = (
-        Column("kernels"), Column("devices"), Column("calls"), Column("family left out", align="right"), Column("aims met"),
+        Column("kernels"), Column("devices"), Column("calls"),
+        Column("family left out", align="right"), Column("aims met"),
         Column("relative", align="right"),
     )  # fmt: skip
     return f"{HEAD}\n{as_markdown(Table(columns=columns, rows=rows))}"

@@ -62,7 +62,8 @@ class Calls:
         """The calls that a mask selects."""
         sizes = {name: values[chosen] for name, values in self.sizes.items()}
         return Calls(
-            device=self.device, operator=self.operator, form=self.form, format=self.format, given=self.given, sizes=sizes,
+            device=self.device, operator=self.operator, form=self.form, format=self.format,
+            given=self.given, sizes=sizes,
             seconds=self.seconds[chosen], families=self.families[chosen], ids=self.ids[chosen],
         )  # fmt: skip
 
@@ -310,18 +311,31 @@ TABLES: Final = (
     ),
     KernelTable(forms=("recipe",), sizes=("m", "n", "k"), family=("n", "k"), call=_gemm),
     KernelTable(
-        forms=("causal", "dtype", "head_dim", "window"), sizes=("batch", "sequence", "heads", "kv_heads"),
+        forms=("causal", "dtype", "head_dim", "window"),
+        sizes=("batch", "sequence", "heads", "kv_heads"),
         family=("heads", "kv_heads", "head_dim", "causal"), call=_attention,
     ),
-    KernelTable(forms=("what", "gemm"), sizes=("batch", "sequence", "heads"), family=("heads",), call=_latent),
-    KernelTable(forms=("block", "gemm"), sizes=("batch", "sequence", "heads"), family=("heads",), call=_sparse),
+    KernelTable(
+        forms=("what", "gemm"), sizes=("batch", "sequence", "heads"),
+        family=("heads",), call=_latent,
+    ),
+    KernelTable(
+        forms=("block", "gemm"), sizes=("batch", "sequence", "heads"),
+        family=("heads",), call=_sparse,
+    ),
     KernelTable(
         forms=("recipe", "distribution"),
         sizes=("gated", "tokens", "hidden", "intermediate", "topk", "experts", "tp", "ep"),
         family=("experts", "hidden", "intermediate", "topk"), call=_experts,
     ),
-    KernelTable(forms=("op", "nccl"), sizes=("ranks", "dtype", "bytes"), family=("bytes",), call=_collective),
-    KernelTable(forms=("implementation", "launch"), sizes=("ranks", "bytes"), family=("bytes",), call=_custom),
+    KernelTable(
+        forms=("op", "nccl"), sizes=("ranks", "dtype", "bytes"),
+        family=("bytes",), call=_collective,
+    ),
+    KernelTable(
+        forms=("implementation", "launch"), sizes=("ranks", "bytes"),
+        family=("bytes",), call=_custom,
+    ),
     KernelTable(
         forms=("library", "mode"),
         sizes=("ranks", "hidden", "tokens_per_rank", "topk", "experts", "multiprocessors"),
@@ -333,6 +347,8 @@ TABLES: Final = (
         sizes=("batch", "sequence", "d_model", "k_heads", "k_dim", "v_heads", "v_dim", "chunk"),
         family=("op", "d_model", "v_heads"), call=_recurrent,
     ),
-    KernelTable(forms=("op", "kernel"), sizes=("tokens", "width"), family=("width",), call=_movement),
+    KernelTable(
+        forms=("op", "kernel"), sizes=("tokens", "width"), family=("width",), call=_movement,
+    ),
 )  # fmt: skip
 """Every kind of table, the particular before the general."""

@@ -15,9 +15,9 @@ from mofa_lab.traces.events import Trace
 from mofa_lab.traces.operators import CLASSES, Class, classes_of, communicates
 
 _WIDTHS: Final = {
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1, "half": 2,
-    "bfloat16": 2, "float16": 2, "short": 2, "int": 4, "float": 4, "float32": 4, "int32": 4, "long": 8,
-    "double": 8, "float64": 8, "int64": 8,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1,
+    "half": 2, "bfloat16": 2, "float16": 2, "short": 2, "int": 4, "float": 4, "float32": 4,
+    "int32": 4, "long": 8, "double": 8, "float64": 8, "int64": 8,
 }  # fmt: skip
 _VOLUMES: Final = {
     Class.ALL_REDUCE: 2.0,

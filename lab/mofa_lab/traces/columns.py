@@ -40,8 +40,9 @@ _KINDS: Final[Mapping[str, int]] = {
     "Runtime": EventKind.CALL,
 }
 _DETAILS: Final = (
-    "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype", "Process Group Name",
-    "Process Group Ranks", "Seq", "Src Rank", "Dst Rank", "bytes", "Input Dims", "Input type", "grid",
+    "Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype",
+    "Process Group Name", "Process Group Ranks", "Seq", "Src Rank", "Dst Rank", "bytes",
+    "Input Dims", "Input type", "grid",
     "wait_on_stream", "wait_on_cuda_event_record_corr_id", "stream", "device",
 )  # fmt: skip
 _COMMUNICATION: Final = ("Collective name", "bytes")
@@ -198,7 +199,10 @@ def _sequence(fields: Mapping[str, Any]) -> int:
 def _nothing(document: Document) -> str:
     if document.events == 0:
         return "holds no event: the profiler was stopped before it recorded anything"
-    return f"is not a profiler trace: none of its {document.events} events is a kernel, an operator or a call"
+    return (
+        f"is not a profiler trace: none of its {document.events} events is a kernel, an operator "
+        "or a call"
+    )
 
 
 def _whole(value: object) -> int:

@@ -1,6 +1,7 @@
 """Profiler traces in, a layer of constants out: what `mofa trace calibrate` writes.
 
-The file has the form of presets/constants.toml, so `MOFA_CONSTANTS=FILE` lets every verb and the operator use it at once.
+The file has the form of presets/constants.toml, so `MOFA_CONSTANTS=FILE` lets every verb and the
+operator use it at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NEGLIGIBLE: Final = 1e-4
 HEADER: Final = """\
 # Made by `mofa trace calibrate` from profiler traces: what kernels, links and the host reached in them.
 # Let it hold with MOFA_CONSTANTS=THIS_FILE; the layers are those of presets/constants.toml.
-"""
+"""  # noqa: E501
 
 
 def constants_of(sources: Sequence[TracedRun], stack: str) -> tuple[tuple[Finding, ...], str]:

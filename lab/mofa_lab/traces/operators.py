@@ -61,7 +61,10 @@ _COLLECTIVE: Final = (
     ),
     (Class.BROADCAST, r"broadcast|barrier|nccl\w*_reduce|nccl\w*_scatter|nccl\w*_gather"),
 )
-_COMMUNICATING: Final = r"nccl|rccl|gloo|c10d|mscclpp|nvshmem|deep_?ep|internode::|intranode::|\bep::cuda|all_?reduce_kernel"
+_COMMUNICATING: Final = (
+    r"nccl|rccl|gloo|c10d|mscclpp|nvshmem|deep_?ep|internode::|intranode::|\bep::cuda"
+    r"|all_?reduce_kernel"
+)
 _COMPUTE: Final = (
     (Class.OPTIMIZER, r"adam(?!ard)|multi_tensor_|\blamb\b|_lamb_|fused_?sgd|optimizer\.step"),
     (Class.ATTENTION, r"flash|fmha|attn|attention|scaled_dot_product|_mha_|softmax.*(warp|masked)"),
@@ -92,8 +95,10 @@ _HELPERS: Final = re.compile(
 def class_of(name: str) -> Class:
     """Class of a kernel or operator; what nothing matches moves memory.
 
-    >>> class_of("ncclDevKernel_AllGather_RING_LL(ncclDevComm*)").value, class_of("Cijk_Ailk_Bljk_BBS_BH").value
-    ('all-gather', 'GEMM')
+    >>> class_of("ncclDevKernel_AllGather_RING_LL(ncclDevComm*)").value
+    'all-gather'
+    >>> class_of("Cijk_Ailk_Bljk_BBS_BH").value
+    'GEMM'
     """
     if _ANY_COLLECTIVE.search(name):
         for kind, pattern in _COLLECTIVES:

@@ -185,8 +185,8 @@ def _matched(
     if len(runs) != len(order):
         raise BadFile(
             trace.path,
-            f"has {len(runs)} forward and backward passes in its last step where the layout has {len(order)}; "
-            "give the layout and batch that were traced",
+            f"has {len(runs)} forward and backward passes in its last step where the layout has "
+            f"{len(order)}; give the layout and batch that were traced",
         )
     return ops[: runs[0][0]], [ops[a:b] for a, b in runs], ops[runs[-1][1] :]
 

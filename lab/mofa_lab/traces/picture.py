@@ -53,7 +53,8 @@ def timeline(trace: Trace) -> str:
             for begin, finish in intervals.union(events.start[in_cell], end).tolist():
                 x, width = _LEFT + (begin - low) * scale, (finish - begin) * scale
                 parts.append(
-                    f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW - 8}" fill="{_COLOURS[kind]}"/>'
+                    f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW - 8}" '
+                    f'fill="{_COLOURS[kind]}"/>'
                 )
     bottom = len(lanes) * ROW + 8
     seen = [CLASSES[n] for n in np.unique(numbers).tolist()]
@@ -66,7 +67,8 @@ def timeline(trace: Trace) -> str:
     height = bottom + (len(seen) // 6 + 1) * 20 + 4
     title = f"{(high - low) * 1e3:.2f} ms on {len(lanes)} streams"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" '
         f'font-family="system-ui,sans-serif" role="img"><title>{title}</title>\n'
         + "\n".join(parts)
         + "\n</svg>\n"

@@ -160,10 +160,12 @@ def _supported(layout: Layout) -> None:
     model = layout.workload.model
     if int(model.layers) % layout.depth:
         raise InputError(
-            f"layers: {model.layers} do not divide over {layout.depth} virtual stages; predict needs equal ones"
+            f"layers: {model.layers} do not divide over {layout.depth} virtual stages; predict "
+            "needs equal ones"
         )
     if len(model.kinds) > 1:
         names = ", ".join(dict.fromkeys(kind.name for kind in model.kinds))
         raise InputError(
-            f"layers: predict needs layers of one kind, this model has {names}; leave the others out"
+            f"layers: predict needs layers of one kind, this model has {names}; leave the others "
+            "out"
         )

@@ -69,7 +69,8 @@ def batches(document: Document) -> Iterator[list[Any]]:
     except (EOFError, zlib.error) as error:
         raise BadFile(
             path,
-            f"is truncated or damaged: its compressed text breaks off after {document.events} events",
+            f"is truncated or damaged: its compressed text breaks off after {document.events} "
+            "events",
         ) from error
 
 

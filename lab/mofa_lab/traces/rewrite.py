@@ -303,7 +303,8 @@ def _inserted(
         if i in new:
             extended.append(
                 Piece(
-                    name=kind.value, kind=kind, axis=axis, seconds=seconds, scatter=0.0, host=host, join=new[i],
+                    name=kind.value, kind=kind, axis=axis, seconds=seconds, scatter=0.0, host=host,
+                    join=new[i],
                     size=0.0, dims=None,
                 )
             )  # fmt: skip

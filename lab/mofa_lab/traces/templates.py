@@ -172,7 +172,8 @@ def _sequence(given: Sequence[tuple[Pass, list[Op]]], layers: int) -> tuple[str,
             if names[begin : end - period] == names[begin + period : end]:
                 return tuple(names[begin : begin + period])
     raise InputError(
-        f"trace: its passes do not repeat {layers} times; give the layers of the model that was traced"
+        f"trace: its passes do not repeat {layers} times; give the layers of the model that was "
+        "traced"
     )
 
 
@@ -187,7 +188,8 @@ def _split(
             end = begin + len(wanted)
             return ops[:begin], [ops[i : i + period] for i in range(begin, end, period)], ops[end:]
     raise InputError(
-        "trace: its stages do not launch the same kernels for each layer; models of one kind of layer only"
+        "trace: its stages do not launch the same kernels for each layer; models of one kind of "
+        "layer only"
     )
 
 

@@ -126,9 +126,10 @@ def summary(rows: Sequence[Compared]) -> str:
     z = np.array([row.z for row in rows])
     off = 100 * np.abs(np.array([float(row.paper - row.simulated) for row in rows]))
     return (
-        f"{len(rows)} regimes, each simulated to a standard error of at most {100 * ERROR:g} points. "
-        f"Exact model: largest |z| {np.max(np.abs(z)):.2f}, root mean square {np.sqrt(np.mean(z * z)):.2f}. "
-        f"Paper's form: median error {np.median(off):.2f} points, largest {np.max(off):.1f}."
+        f"{len(rows)} regimes, each simulated to a standard error of at most {100 * ERROR:g} "
+        f"points. Exact model: largest |z| {np.max(np.abs(z)):.2f}, root mean square "
+        f"{np.sqrt(np.mean(z * z)):.2f}. Paper's form: median error {np.median(off):.2f} points, "
+        f"largest {np.max(off):.1f}."
     )
 
 

@@ -52,7 +52,7 @@ ABOUT: Final = """\
 Forecasts are written before results exist, by `mofa validate forecast`; the SHA-256 covers every question, every figure and the date. What a forecast
 asks about is not fitted before it was scored: `mofa fit` refuses such runs. Bands are made to hold {share:.0f} %; the last column is the
 chance of so uneven a share if they do.
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +190,8 @@ def load(path: Path | str) -> Mapping[str, Any]:
     if digest(content) != document["sha256"]:
         raise BadFile(
             path,
-            f"was changed after it was written: its content has not the SHA-256 {str(document['sha256'])[:12]}…",
+            "was changed after it was written: its content has not the SHA-256 "
+            f"{str(document['sha256'])[:12]}…",
         )
     if not content.keys() >= {"name", "written", "publishers", "share", "jobs"}:
         raise BadFile(path, "is no forecast of this version: its content lacks fields")
@@ -378,8 +379,8 @@ def refuse_unscored(file: str, rows: Iterable[Any], folder: Path = FOLDER) -> No
                 raise BadValue(
                     f"{file}: {row.text('id', 'a run')}",
                     publisher,
-                    f"it is later than {path.name} of {content['written']}, which has to be scored first: "
-                    f"mofa validate forecast {path} --results {file} --record",
+                    f"it is later than {path.name} of {content['written']}, which has to be scored "
+                    f"first: mofa validate forecast {path} --results {file} --record",
                 )
 
 

@@ -34,7 +34,7 @@ judged, errors of steps are those without the group. Published jobs are asked fo
 that was published for the question as today's; *gain* is what the model says that the first choice gains over that layout, both priced
 alike. Constants are the shipped ones. Pairs are two runs of one question of a sweep that fit; *said* is the chance that the one with the
 smaller estimate is faster, *was* how often it was. *Regret* is the throughput that the pick among the runs of a question loses.
-"""
+"""  # noqa: E501
 
 NOTES: Final = """\
 **What these figures can tell.**
@@ -59,7 +59,7 @@ NOTES: Final = """\
   {worst_gpus} GPUs, where equal neighbours differ by factors of 2 to 10; without it {without_worst}.
 - *Single bins.* Runs of a model err alike, so a bin of chances is no surer than its models are alike: the standard error beside
   each bin (table at the end) is that of its models. A bin is judged by its error beyond that.
-"""
+"""  # noqa: E501
 
 
 def section(file: Path) -> str:
@@ -126,13 +126,15 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
             )
         )
         off = max((_beyond(row) for row in figures["bins"]), default=0.0)
-        what = f"{stack}: the farthest of {len(figures['bins'])} bins of these, beyond its standard error"
+        bins = len(figures["bins"])
+        what = f"{stack}: the farthest of {bins} bins of these, beyond its standard error"
         odds.append((what, _percent(off), "5 %", off <= 0.05))
         if "brier" in figures:
             better, most = (1.0 - figures[name] / figures["edge"] for name in ("brier", "bound"))
             what = (
-                f"{stack}: Brier score of these chances, against {figures['edge']:.4f} where the estimate "
-                f"decides alone; chances that say of each bin what was are {_percent(most)} better"
+                f"{stack}: Brier score of these chances, against {figures['edge']:.4f} where the "
+                "estimate decides alone; chances that say of each bin what was are "
+                f"{_percent(most)} better"
             )
             value = f"{figures['brier']:.4f}, {_percent(better)} better"
             odds.append((what, value, "25 % better", better >= 0.25))
@@ -145,22 +147,37 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
         what = f"{stack}: calibration error of {figures['runs']} chances to fit"
         odds.append((what, _percent(error), "5 %", error <= 0.05))
         better = figures["better"]
-        what = f"{stack}: Brier score of {figures['runs']} chances to fit, against {figures['edge']:.4f} of a constant edge"
+        what = (
+            f"{stack}: Brier score of {figures['runs']} chances to fit, against "
+            f"{figures['edge']:.4f} of a constant edge"
+        )
         odds.append(
             (
                 what,
-                f"{figures['brier']:.4f}, {_percent(better)} better; the bound is {figures['bound']:.4f}",
+                (
+                    f"{figures['brier']:.4f}, {_percent(better)} better; the bound is "
+                    f"{figures['bound']:.4f}"
+                ),
                 "25 % better",
                 better >= BRIER,
             )
         )
     for stack, figures in document["regret"].items():
         rule, least = figures["rule"], figures["estimate"]
-        what = f"{stack}: regret of {rule['questions']} picks, against {_percent(least['mean'])} of the least estimate"
-        value = f"{_percent(rule['mean'])}, {rule['failed']} failed (of the least estimate {least['failed']})"
+        what = (
+            f"{stack}: regret of {rule['questions']} picks, against {_percent(least['mean'])} of "
+            "the least estimate"
+        )
+        value = (
+            f"{_percent(rule['mean'])}, {rule['failed']} failed (of the least estimate "
+            f"{least['failed']})"
+        )
         odds.append((what, value, "1.1 times", rule["mean"] <= 1.1 * least["mean"]))
     for stack, figures in document["kept"].items():
-        what = f"{stack}: of {figures['gains']} gains above 10 % over a run as today's another layout is advised"
+        what = (
+            f"{stack}: of {figures['gains']} gains above 10 % over a run as today's another layout "
+            "is advised"
+        )
         share = figures["advised"] / max(1, figures["gains"])
         odds.append((what, _percent(share), "90 %", share >= 0.9))
         share = figures["recommended"] / max(1, figures["gains"])

@@ -103,7 +103,9 @@ def first_rank_parameters(
 
     Fixed by the slopes of the optimizer column over ep at p = 4 and 8; shared experts are left out.
 
-    >>> first_rank_parameters(slots=64, stages=8, dense_layers=3, attention=2, dense=5, expert=1, local_experts=10)
+    >>> first_rank_parameters(
+    ...     slots=64, stages=8, dense_layers=3, attention=2, dense=5, expert=1, local_experts=10
+    ... )
     (29.0, 40.0)
     """
     layers = slots / stages - 1
@@ -133,7 +135,12 @@ def pipeline_time(
     Departs from any schedule: half of the ideal bubble, and stages counted in nodes. It reproduces
     published rows and nothing else; with v = 1 it can be faster than 1F1B without communication.
 
-    >>> float(pipeline_time(layer=0.06, layers=8.0, head=0.02, hop=0.1, microbatches=16.0, stages=8.0, virtual=2.0, tensor=8.0))
+    >>> float(
+    ...     pipeline_time(
+    ...         layer=0.06, layers=8.0, head=0.02, hop=0.1, microbatches=16.0, stages=8.0,
+    ...         virtual=2.0, tensor=8.0,
+    ...     )
+    ... )
     20.56
     """
     l, m, p, v, t = layers, microbatches, stages, virtual, tensor
@@ -167,8 +174,11 @@ def peak_memory(
 
     Row 1 of Table 6, LLaMA3-405B on 64 devices:
 
-    >>> peak = peak_memory(layers=128, hidden=16384, ffn=53248, heads=128, kv_heads=16, vocabulary=128000,
-    ...     sequence=8192, micro_batch=1, tensor=8, pipeline=8, data=1, virtual=2, host_optimizer=True)
+    >>> peak = peak_memory(
+    ...     layers=128, hidden=16384, ffn=53248, heads=128, kv_heads=16, vocabulary=128000,
+    ...     sequence=8192, micro_batch=1, tensor=8, pipeline=8, data=1, virtual=2,
+    ...     host_optimizer=True,
+    ... )
     >>> round(float(peak) / GIB, 2)
     34.46
     """

@@ -65,7 +65,7 @@ and of devices that nobody measured, none of them fitted to the paper. **As they
 farthest is {most:.0f} % off. After one run of each device the median error of the others is {after:.1f} %, the largest {largest:.0f} %.** The
 paper's own model is 0.4 to 2.4 % off, with operators and links that were profiled on these machines. The first run of each device calibrates, as
 `mofa calibrate --from-runs` does; it is not judged afterwards. Host memory is that of Table 3.
-"""
+"""  # noqa: E501
 
 READING: Final = """\
 ## How devices and layouts were read
@@ -86,7 +86,7 @@ This reading follows sources and one rule for all rows, but it was not made blin
 priced too. So the figures after one run say more than those as they stand.
 
 The same runs, were the devices something else that the paper does not exclude:
-"""
+"""  # noqa: E501
 
 MISSES: Final = """\
 ## What this says, and what it does not
@@ -103,7 +103,7 @@ MISSES: Final = """\
   optimizer's 12 bytes a parameter and leaves a fifth free; with the 12 bytes of Eq. (27) alone it is about what Table 3 says.
 - The checks of `mofa validate paper TABLE.json` are something else: they hold the paper's equations against its own tables, and
   those of Table 5 take the printed step times as input. They prove how ETTR is counted and say nothing of steps.
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +142,8 @@ def layout_text(row: Record) -> str:
     (31) computes layers again, (33) offloads activations. Sequences are cut where tensors are,
     because (20) overlaps an all-gather; a micro-batch is one sequence.
 
-    >>> layout_text(Record({"t": 8, "p": 8, "ep": 1, "v": 2, "lo_printed": "(17)(20)", "oo_printed": "-", "mo_printed": "(25)"}))
+    >>> row = {"t": 8, "p": 8, "ep": 1, "v": 2, "lo_printed": "(17)(20)", "oo_printed": "-"}
+    >>> layout_text(Record(row | {"mo_printed": "(25)"}))
     'tp=8,pp=8,ep=1,mbs=1,sp=true,tp-overlap=true,ep-overlap=false,dp-overlap=false,optimizer=distributed,schedule=interleaved,vpp=2'
     """
     layers, gradients, memory = (row.text(f"{name}_printed", "-") for name in ("lo", "oo", "mo"))

@@ -33,8 +33,9 @@ LARGE: Final = 0.2
 SOME: Final = 10
 """Pairs of a kind that say something of it. [1]"""
 KINDS: Final = {
-    "tp": "degrees", "pp": "degrees", "cp": "degrees", "vpp": "degrees", "schedule": "degrees", "mbs": "micro-batch",
-    "ep": "experts", "etp": "experts", "recompute": "recomputation", "optimizer": "sharding", "shard": "sharding", "offload": "offload",
+    "tp": "degrees", "pp": "degrees", "cp": "degrees", "vpp": "degrees", "schedule": "degrees",
+    "mbs": "micro-batch", "ep": "experts", "etp": "experts", "recompute": "recomputation",
+    "optimizer": "sharding", "shard": "sharding", "offload": "offload",
 }  # fmt: skip
 """What two layouts may differ in, in a few kinds; what is not here is overlap and graphs."""
 
@@ -128,7 +129,8 @@ def questions(cases: Sequence[Case]) -> list[list[Case]]:
             float(case.cluster.gpus) / float(case.cluster.gpus_per_node),
         )
         question = (
-            case.workload.model, training.sequence, training.global_batch, training.precision.name, case.key.stack, case.gpu, nodes,
+            case.workload.model, training.sequence, training.global_batch, training.precision.name,
+            case.key.stack, case.gpu, nodes,
         )  # fmt: skip
         if nodes == int(nodes) and np.isfinite(_step(case)):
             by_question.setdefault(question, []).append(case)

@@ -186,8 +186,8 @@ def _first(
     looks: int,
     generator: np.random.Generator,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """When each simulated pool has its first verdict, by direction: that the rate moved, and that the
-    assumption is wrong; infinite for never. Pools come in parts that fit into memory. [d]
+    """When each simulated pool has its first verdict, by direction: that the rate moved, and that
+    the assumption is wrong; infinite for never. Pools come in parts that fit into memory. [d]
     """
     parts = [
         _first_in_part(nodes, batch, wander, rate, min(_AT_ONCE, pools - done), looks, generator)

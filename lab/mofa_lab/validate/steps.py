@@ -23,7 +23,8 @@ Estimator: TypeAlias = Callable[[Workload, Cluster, Strategy], Estimate]
 """What prices a batch: the estimate, or a stand-in in tests."""
 
 FIGURES: Final = (
-    "step", "peak", "first_stage", "static", "allocated", "static_allocated", "estimated", "room", "fits", "layer_forward", "layer_backward",
+    "step", "peak", "first_stage", "static", "allocated", "static_allocated", "estimated", "room",
+    "fits", "layer_forward", "layer_backward",
 )  # fmt: skip
 """Columns of `Predictions`: seconds and bytes; `estimated` is a share, `room` the logarithm of the
 memory that there is over the peak, `fits` 1 or 0."""

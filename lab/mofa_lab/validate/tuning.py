@@ -42,7 +42,8 @@ _TRAINERS: Final = {
     "torchtune": "torchtune",
 }
 NEEDED: Final = (
-    "id", "model", "method", "trainer", "device_preset", "gpus", "global_batch", "seq", "use", "submitter", "leak_group", "round"
+    "id", "model", "method", "trainer", "device_preset", "gpus", "global_batch", "seq", "use",
+    "submitter", "leak_group", "round"
 )  # fmt: skip
 """Fields that every run has; one that is null is one that is not there."""
 _OWN_KERNELS: Final = frozenset({"nemo", "megatron-bridge", "nemo-automodel"})
@@ -183,7 +184,9 @@ def _run(row: Mapping[str, Any]) -> TuningRun:
     layout = layout_of(_layout(row), problem, "layout")
     if defects := row.get("defects"):
         recipe = problem.workload.training.precision.name
-        constants = presets.calibration(row["device_preset"], recipe, trainer or "default", defects=defects)  # fmt: skip
+        constants = presets.calibration(
+            row["device_preset"], recipe, trainer or "default", defects=defects
+        )
         problem = replace(problem, cluster=replace(problem.cluster, calibration=constants))
     device = row["device_preset"]
     return TuningRun(
@@ -202,11 +205,8 @@ def _layout(row: Mapping[str, Any]) -> str:
     words += ["sp=true"] if row.get("sp") and (row.get("tp") or 1) > 1 else []
     if row.get("cp_mode") and (row.get("cp") or 1) > 1:
         words.append(f"cp-mode={row['cp_mode']}")
-    words.append(
-        f"graphs={ {'full': 'full', 'none': 'none'}.get(row.get('graphs', 'none'), 'partial') }".replace(
-            " ", ""
-        )
-    )
+    graphs = row.get("graphs", "none")
+    words.append(f"graphs={graphs if graphs in {'full', 'none'} else 'partial'}")
     mode = row.get("recompute", "none")
     if mode.startswith("full:"):
         words.append(f"recompute=full:{mode[5:].split('-')[0]}")
@@ -299,7 +299,9 @@ def regrets(runs: Sequence[TuningRun], unseen: Mapping[str, float]) -> list[dict
         row = group[0].row
         rows.append(
             {
-                "question": f"{row['model']} {row['method']} on {row['gpus']} {row['device_preset']}",
+                "question": (
+                    f"{row['model']} {row['method']} on {row['gpus']} {row['device_preset']}"
+                ),
                 "layouts": len(layouts),
                 "runs": len(group),
                 "regret": min(steps)[1] / min(measured for _, measured in steps) - 1.0,

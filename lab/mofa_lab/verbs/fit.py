@@ -27,7 +27,7 @@ examples:
     mofa fit lab/data/cases/*.json --write
   without one publisher, into a folder of your own, then validate with it
     mofa fit lab/data/cases/*.json --without publisher=mosaicml --to out
-    MOFA_CONSTANTS=out/constants.toml mofa validate steps lab/data/cases/throughput.json"""
+    MOFA_CONSTANTS=out/constants.toml mofa validate steps lab/data/cases/throughput.json"""  # noqa: E501
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -42,7 +42,8 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--without", action="append", default=[], metavar="KEY=NAME",
-        help="leave runs out of the fit: publisher, group, stack, device, model or scale; may be repeated",
+        help="leave runs out of the fit: publisher, group, stack, device, model or scale; may "
+        "be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--priors", metavar="FILE", help="priors in the form of fitting/priors.toml"

@@ -96,7 +96,10 @@ def _streams(ranks: Sequence[Account]) -> Table:
             *(Column(name, unit="s") for name in seconds),
         ),
         rows=tuple(
-            (rank.trace.rank, s.step, s.stream, s.kernels, s.span, s.compute, s.exposed, s.hidden, s.idle)
+            (
+                rank.trace.rank, s.step, s.stream, s.kernels, s.span, s.compute, s.exposed,
+                s.hidden, s.idle,
+            )
             for rank in ranks
             for s in rank.streams
         ),
@@ -130,7 +133,8 @@ def _talks(ranks: Sequence[Account]) -> Table:
         ),
         rows=tuple(
             (
-                rank.trace.rank, t.kind.value, t.place or "-", "backward" if t.backward else "forward", t.count,
+                rank.trace.rank, t.kind.value, t.place or "-",
+                "backward" if t.backward else "forward", t.count,
                 t.time, t.exposed, t.hidden,
             )
             for rank in ranks
@@ -143,15 +147,21 @@ def _messages(ranks: Sequence[Account]) -> Table:
     return Table(
         title="Collectives by size",
         columns=(
-            Column("rank"), Column("class"), Column("ranks"), Column("size", unit="B"), Column("count"),
-            Column("fastest", unit="s"), Column("median", unit="s"), Column("bus bandwidth", unit="B/s"),
+            Column("rank"), Column("class"), Column("ranks"), Column("size", unit="B"),
+            Column("count"), Column("fastest", unit="s"), Column("median", unit="s"),
+            Column("bus bandwidth", unit="B/s"),
         ),
         rows=tuple(
-            (rank.trace.rank, m.kind.value, m.members, m.size, m.count, m.fastest, m.median, m.bandwidth)
+            (
+                rank.trace.rank, m.kind.value, m.members, m.size, m.count, m.fastest, m.median,
+                m.bandwidth,
+            )
             for rank in ranks
             for m in rank.messages
         ),
-        notes=("Bandwidth is of the fastest of each kind: the one that waited least for other ranks.",),
+        notes=(
+            "Bandwidth is of the fastest of each kind: the one that waited least for other ranks.",
+        ),
     )  # fmt: skip
 
 
@@ -165,7 +175,8 @@ def replayed(traces: Sequence[Trace]) -> Answer:
         Table(
             title="Replay",
             columns=(
-                Column("lane"), Column("tasks"), Column("measured", unit="s"), Column("replayed", unit="s"),
+                Column("lane"), Column("tasks"), Column("measured", unit="s"),
+                Column("replayed", unit="s"),
                 Column("error", unit="%"),
             ),
             rows=tuple((s.lane, s.tasks, s.measured, s.replayed, s.error) for s in lanes),
@@ -176,7 +187,10 @@ def replayed(traces: Sequence[Trace]) -> Answer:
             rows=tuple((why.replace("_", " "), count) for why, count in links.items()),
             notes=(
                 f"{job.graph.inferred} of {len(job.graph.source)} links are inferred.",
-                f"{job.meetings} collectives meet across ranks, {job.inferred} of them by coinciding ends.",
+                (
+                    f"{job.meetings} collectives meet across ranks, {job.inferred} of them by "
+                    "coinciding ends."
+                ),
             ),
         ),
         Table(

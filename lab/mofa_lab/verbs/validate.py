@@ -56,7 +56,7 @@ _MOST_WANDER: Final = 2.0
 _STEPS: Final = """\
 Each case is priced by the estimate with the constants of its device, precision and software stack. Throughput, TFLOPS
 and MFU become step times by the case's own convention. What an allocator counted is held against the last stage without reserve
-and fragmentation. `error` is predicted / measured - 1, `fits` whether the model says that the run fits."""
+and fragmentation. `error` is predicted / measured - 1, `fits` whether the model says that the run fits."""  # noqa: E501
 
 _ETTR: Final = """\
 Published and simulated facts on ETTR, intervals, rates, exposure and spares, each against the reliability model within
@@ -64,7 +64,7 @@ the case's own tolerance. A case that the source contradicts itself on is unsupp
 
 examples:
   every case, beside its prediction            mofa validate ettr lab/data/ettr_cases.json
-  the contract for scripts                     mofa validate ettr lab/data/ettr_cases.json --json"""
+  the contract for scripts                     mofa validate ettr lab/data/ettr_cases.json --json"""  # noqa: E501
 
 _PAPER: Final = """\
 Without a file: the six runs that the paper measured, priced by the estimate as they stand and after one run of each device, and what
@@ -83,32 +83,32 @@ is checked in every quantity that it prints:
   total_s         Eq. (43)                                           Table 5        1e-6
   ettr_pct        Eq. (40)                                           Table 5        0.01 points
 Constants come from validate/paper.toml, which says from which rows they were fitted; --calibrate-on fits them anew from
-rows of the given files."""
+rows of the given files."""  # noqa: E501
 
 
 _KERNELS: Final = """\
 Each row of a table of measured kernels beside what the surfaces of its device say, or those of the relative that the device's
 preset names. Tables are told by their columns (docs/calibration.md). --left-out family fits anew without a fifth of the
-families of shapes, and compares those with it; --left-out device compares with the relative's surfaces alone."""
+families of shapes, and compares those with it; --left-out device compares with the relative's surfaces alone."""  # noqa: E501
 
 
 _FLEETS: Final = """\
 Forecasts of the failures of the next 7, 14 and 28 days on real fleets, from rolling origins: how many bands of 90 % held, how wide
 they are, and the mean logarithm of the chance that was given to what came; beside them what the better of two plain negative binomials
 reaches, one with a discounted rate, where the folder has it in plain.csv. Then years of these fleets, each judged day by day at its own
-mean rate: how many are called wrong, which is false, and how many are said to drift, which is true."""
+mean rate: how many are called wrong, which is false, and how many are said to drift, which is true."""  # noqa: E501
 
 _TUNING: Final = """\
 Each run is priced with its own layout, adapters and format of frozen weights: by the shipped constants (`step`), and by constants of
 adapters that saw neither its submitter nor one of its systems (`left out`). Memory is held against what an allocator counted where
 that was published. Bands promise four of five of the left-out steps. Every run trained, so one that is said not to fit is an error.
 Of each memory that was published the device with the least memory is chosen that surely holds the run (P(fits) of 99 %): how many of these
-would run out of memory."""
+would run out of memory."""  # noqa: E501
 
 _ASSUMPTIONS: Final = """\
 Pools whose nodes fail as assumed, and pools whose rate doubles or halves after two months, looked at every hour: the share whose
 assumption is called wrong within a year, the share that is said to drift, and the days until a changed rate gets its first verdict and
-until the assumption is called wrong (median, and nine pools of ten). --wander lets the rate move from week to week around the assumed."""
+until the assumption is called wrong (median, and nine pools of ten). --wander lets the rate move from week to week around the assumed."""  # noqa: E501
 
 EXAMPLES: Final = """\
 examples:
@@ -222,8 +222,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Price the cases and print the comparison."""
     verbs = {
-        "steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels, "assumptions": _assumptions, "fleets": _fleets,
-        "tuning": _tuning, "odds": validate_odds.run, "sizes": validate_sizes.run, "account": validate_account.run,
+        "steps": _steps, "ettr": _ettr, "paper": _paper, "kernels": _kernels,
+        "assumptions": _assumptions, "fleets": _fleets, "tuning": _tuning,
+        "odds": validate_odds.run, "sizes": validate_sizes.run, "account": validate_account.run,
         "changes": validate_changes.run, "forecast": validate_forecast.run,
     }  # fmt: skip
     verbs[arguments.kind](arguments)

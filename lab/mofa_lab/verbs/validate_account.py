@@ -14,7 +14,7 @@ from mofa_model.tables import Column, Table
 _ABOUT: Final = """\
 Each ANSWER.json is what `mofa incidents --account -o json` says of the history of the scenario of its name. The generator's own record
 of nodes, steps and repairs says where every node-second went: states, and causes of more than a twentieth of what was lost, are held
-against it, as node-days. Causes that no exporter shows, by the generator, are left out of the causes and stay in the sums of states."""
+against it, as node-days. Causes that no exporter shows, by the generator, are left out of the causes and stay in the sums of states."""  # noqa: E501
 
 
 def configure(kinds: Any) -> None:

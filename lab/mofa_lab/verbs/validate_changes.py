@@ -14,7 +14,7 @@ from mofa_model.tables import Column, Table
 _ABOUT: Final = """\
 The generator makes each SCENARIO.toml once as it is, and then again with one change: restarts in place, a checkpoint every ten minutes,
 a watchdog of ten minutes, bad nodes made good, or two more nodes. The table compares two gains in GPU-hours for each change: the gain that
-`mofa rates --what-would-help` predicts from the first run, and the gain of the rerun. Both are means over several seeds."""
+`mofa rates --what-would-help` predicts from the first run, and the gain of the rerun. Both are means over several seeds."""  # noqa: E501
 
 
 def configure(kinds: Any) -> None:

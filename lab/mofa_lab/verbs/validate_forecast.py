@@ -21,7 +21,7 @@ bands, and the chance to fit, with its date and a SHA-256 over all of it; a file
 examples:
   write one                       mofa validate forecast lab/data/forecasts/2026-11.questions.json --to NEW.forecast.json
   see that nobody changed it      mofa validate forecast lab/data/forecasts/2026-11.forecast.json
-  score it                        mofa validate forecast NEW.forecast.json --results CASES.json --record"""
+  score it                        mofa validate forecast NEW.forecast.json --results CASES.json --record"""  # noqa: E501
 
 
 def configure(kinds: Any) -> None:

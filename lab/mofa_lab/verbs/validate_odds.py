@@ -10,7 +10,7 @@ from mofa_model.tables import Column, Table
 
 _ABOUT: Final = """\
 Published jobs are asked for with their layouts hidden and without what runs of their group say; runs of sweeps tell how true the
-odds of being faster and of fitting are, and what the rule's pick loses against the least estimate."""
+odds of being faster and of fitting are, and what the rule's pick loses against the least estimate."""  # noqa: E501
 _JOBS: Final = ("id", "gain", "out_of_memory", "strategy", "published")
 
 

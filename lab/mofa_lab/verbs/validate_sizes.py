@@ -10,7 +10,7 @@ from mofa_model import output
 _ABOUT: Final = """\
 Sizes of jobs are picked among measured layouts, with constants of memory that did not see them: how many would run out of memory, and
 how many more GPUs they take than the least that was measured to fit. In a clone, its fine-tuning runs as well. Beside it, the device with the least memory for every run whose
-memory is known, and how many of the runs that are sure to fit did not."""
+memory is known, and how many of the runs that are sure to fit did not."""  # noqa: E501
 
 
 def configure(kinds: Any) -> None:
