@@ -163,7 +163,7 @@ async def looks(url: str, end: int, minutes: int) -> dict[str, float]:
     }
 
 
-def looked(url: str, end: int, minutes: int, figures: Any) -> None:
+def looks_apart(url: str, end: int, minutes: int, figures: Any) -> None:
     """Take the looks in a process of its own, so that its peak memory is that of the looks."""
     measured = asyncio.run(looks(url, end, minutes))
     figures.put(measured | {"megabytes_of_the_looks": peak_megabytes()})
@@ -184,7 +184,7 @@ def main() -> int:
         write_block([*sampled(past, lambda _: True), *hosts(past)], server.data)
         server.start()
         figures = spawn.Queue()
-        child = spawn.Process(target=looked, args=(server.url, end, MINUTES, figures))
+        child = spawn.Process(target=looks_apart, args=(server.url, end, MINUTES, figures))
         child.start()
         child.join()
         if child.exitcode:  # it said why

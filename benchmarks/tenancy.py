@@ -43,7 +43,7 @@ NAMESPACES = 10
 RANGES = tomllib.loads((ROOT / "benchmarks" / "ranges.toml").read_text(encoding="utf-8"))["tenancy"]
 
 
-class Held(asyncio.Handle):
+class LongestStep(asyncio.Handle):
     """Takes note of the longest time that the loop's thread worked between two yields."""
 
     longest = 0.0
@@ -57,8 +57,8 @@ def watch_the_loop() -> None:
     def timed(handle: asyncio.Handle) -> None:
         began = time.thread_time()
         run(handle)
-        if (took := time.thread_time() - began) > Held.longest:
-            Held.longest, Held.what = took, repr(handle)[:160]
+        if (took := time.thread_time() - began) > LongestStep.longest:
+            LongestStep.longest, LongestStep.what = took, repr(handle)[:160]
 
     asyncio.Handle._run = timed  # noqa: SLF001
 
@@ -171,15 +171,15 @@ def main() -> int:
     asyncio.run(looks(store, pods))
     print(
         f"{PROFILES} profiles, {NODES} nodes, {PODS} pods: no call holds the loop longer than "
-        f"{Held.longest:.3f} s ({Held.what})"
+        f"{LongestStep.longest:.3f} s ({LongestStep.what})"
     )
-    held = Held.longest
+    held = LongestStep.longest
     full, memory, time_each, writes, searches = settled()
-    Held.longest = 0.0
+    LongestStep.longest = 0.0
     asyncio.run(page(full))
     print(
-        f"the page of {JOBS} jobs: no call holds the loop longer than {Held.longest:.3f} s "
-        f"({Held.what})"
+        f"the page of {JOBS} jobs: no call holds the loop longer than {LongestStep.longest:.3f} s "
+        f"({LongestStep.what})"
     )
     print(
         f"{JOBS} settled jobs: {memory / 1e3:.1f} kB each, a restart decides each in "
@@ -187,7 +187,7 @@ def main() -> int:
     )
     measured = {
         "held_seconds": held,
-        "held_by_a_page_seconds": Held.longest,
+        "held_by_a_page_seconds": LongestStep.longest,
         "kilobytes_of_a_job": memory / 1e3,
         "milliseconds_of_a_decision": 1e3 * time_each,
         "writes_of_a_restart": float(writes),

@@ -16,17 +16,17 @@ RULES = tomllib.loads((ROOT / "requirements" / "supply.toml").read_text("utf-8")
 def test_the_locks_have_nothing_that_may_not_be_in_a_release():
     parts = supply.locked()
     assert len(parts) > 40
-    assert list(supply.wrong(parts, RULES)) == []
+    assert list(supply.errors_of(parts, RULES)) == []
 
 
 def test_every_part_that_was_ever_vulnerable_is_found_in_an_older_version():
     for name, advisories in RULES["fixed"].items():
-        found = list(supply.wrong({name: "0.1"}, RULES))
+        found = list(supply.errors_of({name: "0.1"}, RULES))
         assert [one for one in advisories if not any(one in line for line in found)] == []
 
 
 def test_a_licence_that_nobody_named_is_no_licence():
-    (line,) = supply.wrong({"no-such-part": "1"}, RULES)
+    (line,) = supply.errors_of({"no-such-part": "1"}, RULES)
     assert "it names no licence" in line
 
 

@@ -149,7 +149,7 @@ def overlays() -> dict[Path, str]:
     }
 
 
-def made(steps: tuple[Callable[[], dict[Path, str]], ...]) -> list[Path]:
+def write_steps(steps: tuple[Callable[[], dict[Path, str]], ...]) -> list[Path]:
     """Write what differs, step by step, since later ones read what earlier ones wrote; the
     paths written.
     """
@@ -190,7 +190,7 @@ def main() -> int:
         for path in stale():
             print(f"chart: {path} is not what its source says; run `make chart`", file=sys.stderr)
         return 1 if stale() else 0
-    for path in made(STEPS):
+    for path in write_steps(STEPS):
         print(path.relative_to(ROOT))
     return 0
 

@@ -72,7 +72,7 @@ def numbers(text: str) -> list[int]:
     return sorted(cited_numbers)
 
 
-def made(page: str) -> str:
+def with_tables(page: str) -> str:
     """The page with its functions as the code has them."""
     cited: dict[int, list[str]] = {n: [] for n in range(1, NUMBERS + 1)}
     tables: dict[str, list[str]] = {"Table 2": [], "Source": [], "Ours": []}
@@ -136,7 +136,7 @@ def _parted(text: str, mark: str) -> tuple[str, bool, str]:
 
 def files() -> dict[Path, str]:
     """The page with its tables made anew; an equation that no function cites ends the program."""
-    page = made(PAGE.read_text(encoding="utf-8"))
+    page = with_tables(PAGE.read_text(encoding="utf-8"))
     missing = [
         n
         for n in range(1, NUMBERS + 1)

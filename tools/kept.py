@@ -98,7 +98,7 @@ def cases() -> list[dict[str, Any]]:
     return [PLAIN | case for case in cases]
 
 
-def built(case: dict[str, Any], layers: int) -> torch.nn.Module:
+def adapted_model(case: dict[str, Any], layers: int) -> torch.nn.Module:
     """A model with its adapters."""
     kind = {"llama": LlamaConfig, "qwen2": Qwen2Config}[case["family"]]
     shape = SHAPE | {"num_hidden_layers": layers, "num_key_value_heads": case["kv_heads"]}
@@ -145,16 +145,16 @@ def packed(module: torch.nn.Module, base: str, dtype: torch.dtype) -> None:
         setattr(module, name, new.to("cpu"))
 
 
-class Held:
+class SavedTensor:
     """A saved tensor; it lives as long as the graph that saved it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
 
 
-def kept(case: dict[str, Any], layers: int) -> tuple[int, int]:
+def kept_bytes(case: dict[str, Any], layers: int) -> tuple[int, int]:
     """Bytes of saved tensors, and of the weights of a model with its adapters."""
-    model = built(case, layers)
+    model = adapted_model(case, layers)
     own = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     own |= {buffer.untyped_storage().data_ptr() for buffer in model.buffers()}
     weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
@@ -172,10 +172,10 @@ def kept(case: dict[str, Any], layers: int) -> tuple[int, int]:
             ):
                 if isinstance(tensor, torch.Tensor):
                     own.add(tensor.untyped_storage().data_ptr())
-    seen: weakref.WeakSet[Held] = weakref.WeakSet()
+    seen: weakref.WeakSet[SavedTensor] = weakref.WeakSet()
 
-    def pack(tensor: torch.Tensor) -> Held:
-        held = Held(tensor)
+    def pack(tensor: torch.Tensor) -> SavedTensor:
+        held = SavedTensor(tensor)
         seen.add(held)
         return held
 
@@ -197,7 +197,7 @@ def autocast(case: dict[str, Any]) -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16, enabled=case["dtype"] == "autocast")
 
 
-class Alive(TorchDispatchMode):
+class LiveStorage(TorchDispatchMode):
     """Bytes of the storages that operators made and that are still there."""
 
     def __init__(self) -> None:
@@ -227,8 +227,8 @@ def logit_copies(dtype: str) -> float:
     for vocabulary in (2048, 4096):
         for tokens in (512, 1024):
             case = PLAIN | {"targets": "", "dtype": dtype, "vocabulary": vocabulary}
-            model, ids = built(case, 1), torch.randint(0, vocabulary, (1, tokens))
-            with (alive := Alive()):
+            model, ids = adapted_model(case, 1), torch.randint(0, vocabulary, (1, tokens))
+            with (alive := LiveStorage()):
                 with autocast(case):
                     loss = model(ids, labels=ids, use_cache=False).loss
                 loss.backward()
@@ -249,14 +249,14 @@ def main() -> None:
     rows = []
     for case in cases():
         try:
-            (small, light), (large, heavy) = kept(case, 1), kept(case, 3)
+            (small, light), (large, heavy) = kept_bytes(case, 1), kept_bytes(case, 3)
         except (RuntimeError, NotImplementedError, ValueError) as error:
             print(f"{case}: {error}", file=sys.stderr)
             continue
         if case["dora"]:  # what is as large as its matrix, whatever the tokens, is left out
             twice = case | {"tokens": 2 * case["tokens"]}
             small, large = (
-                kept(twice, layers)[0] - had for layers, had in ((1, small), (3, large))
+                kept_bytes(twice, layers)[0] - had for layers, had in ((1, small), (3, large))
             )
         rows.append(case | {"kept": (large - small) / 2, "weights": (heavy - light) / 2})
     versions = {

@@ -99,7 +99,7 @@ def verified(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def shown(options: str, trainer: str) -> dict[str, Any]:
+def advice_of(options: str, trainer: str) -> dict[str, Any]:
     """What `mofa advise` answers, with its launch; `refused` where it has no such model or
     nothing fits.
     """
@@ -124,7 +124,7 @@ def examples_of(trainer: str, names: list[str]) -> dict[str, Any]:
     program. `names`: arguments that the trainer took before.
     """
     answers = {
-        part: {name: shown(options, trainer) for name, options in asked.items()}
+        part: {name: advice_of(options, trainer) for name, options in asked.items()}
         for part, asked in (("shown", SHOWN[trainer]), ("ordinary", ordinary(trainer)))
     }
     launched = {
@@ -156,7 +156,7 @@ def examples_of(trainer: str, names: list[str]) -> dict[str, Any]:
     return words | {"not had": before, "names": sorted({*names, *argument_names(more)})}
 
 
-def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
+def ask_trainer(trainer: str, number: int, seed: int) -> dict[str, Any]:
     """Random layouts of one trainer, and its answers."""
     reached, lines, unwritten = of_all_kinds(drawn, trainer, number, seed), [], Counter[str]()
     cases, kinds = [], Counter[str]()
@@ -238,7 +238,7 @@ def _asked_of(problem: SearchCase, strategy: Strategy) -> dict[str, Any]:
     }
 
 
-def counted() -> dict[str, Any]:
+def memory_held() -> dict[str, Any]:
     """What Megatron holds on a GPU of each stage, for a few layouts."""
     drawn = [(problem, strategy) for _, problem, strategy in to_count("megatron")]
     cases = [
@@ -267,10 +267,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for trainer in arguments.trainer:
-        answers = asked(trainer, arguments.n, arguments.seed) if arguments.n else _record()[trainer]
+        answers = (
+            ask_trainer(trainer, arguments.n, arguments.seed) if arguments.n else _record()[trainer]
+        )
         print(json.dumps({trainer: answers | {"kept": len(answers["kept"])}}, indent=1), flush=True)
         if arguments.n == 0 or arguments.n >= 2000:
-            more = {"counted": counted()} if trainer == "megatron" else {}
+            more = {"counted": memory_held()} if trainer == "megatron" else {}
             _write(trainer, answers | examples_of(trainer, answers["names"]) | more)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from transcripts import ROOT, Printed, advised, printed, shown, typed, written
+from transcripts import ROOT, Transcript, advised, run_shell, transcripts_in, trimmed, with_outputs
 
 README: Final = ROOT / "README.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
@@ -60,12 +60,14 @@ def like(written: str, seen: str) -> bool:
     return all(abs(a - b) <= NEAR * max(abs(a), abs(b)) for a, b in pairs)
 
 
-def steps(text: str) -> Iterator[str | list[Printed]]:
+def steps(text: str) -> Iterator[str | list[Transcript]]:
     """Commands of a page that need a cluster, in their order, with the transcripts around them."""
     for match in _STEP.finditer(text):
         if match["seen"] is not None:
             if asked := [
-                transcript for transcript in printed(match["seen"]) if not transcript.at_the_desk
+                transcript
+                for transcript in transcripts_in(match["seen"])
+                if not transcript.at_the_desk
             ]:
                 yield asked
         elif match["line"]:
@@ -91,10 +93,10 @@ class Walk:
         """Type a line into a shell that reaches the stack; returns what it prints."""
         env = self._folder / "env"
         source = f". {env}; " if env.exists() else ""
-        _, output, _ = typed(f'PATH="$PATH:{self._tools}"; {source}{line}')
-        return shown(output)
+        _, output, _ = run_shell(f'PATH="$PATH:{self._tools}"; {source}{line}')
+        return trimmed(output)
 
-    def see(self, transcript: Printed) -> str:
+    def see(self, transcript: Transcript) -> str:
         """Type a transcript's command again until its output is like the page's; returns the last
         output.
         """
@@ -136,11 +138,11 @@ def walk() -> tuple[dict[Path, str], list[str]]:
     seen = iter(outputs)
     first = dict(reversed(outputs))
     return {
-        TUTORIAL: written(
+        TUTORIAL: with_outputs(
             TUTORIAL.read_text("utf-8"),
             lambda transcript: transcript.output if transcript.at_the_desk else next(seen)[1],
         ),
-        README: written(
+        README: with_outputs(
             README.read_text("utf-8"),
             lambda transcript: first.get(transcript.command, transcript.output),
         ),

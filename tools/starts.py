@@ -69,7 +69,7 @@ def words_of_script(start: Launch, nodes: int, gpus: int) -> list[str]:
     return last
 
 
-def whole(problem: SearchCase, strategy: Strategy, trainer: str) -> dict[str, Any] | None:
+def launch_of(problem: SearchCase, strategy: Strategy, trainer: str) -> dict[str, Any] | None:
     """A launch as its validator takes it; None where people's own words are needed."""
     start = launch(strategy, trainer, problem, interval_steps=100)
     if start.beside is None or (
@@ -88,12 +88,12 @@ def whole(problem: SearchCase, strategy: Strategy, trainer: str) -> dict[str, An
     return case(problem, strategy, trainer, words_given) | words_given | more
 
 
-def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
+def ask_trainer(trainer: str, number: int, seed: int) -> dict[str, Any]:
     """Launches of one trainer and what it says of them."""
     cases, kept, own = [], [], 0
     for _, problem, strategy in of_all_kinds(drawn, trainer, number, seed):
         try:
-            made = whole(problem, strategy, trainer)
+            made = launch_of(problem, strategy, trainer)
         except MofaError:
             continue
         if made is None:
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for trainer in arguments.trainer:
-        answers = asked(trainer, arguments.n, arguments.seed)
+        answers = ask_trainer(trainer, arguments.n, arguments.seed)
         print(json.dumps({trainer: answers | {"kept": len(answers["kept"])}}, indent=1), flush=True)
         if arguments.n >= 100:
             record: Mapping[str, Any] = (

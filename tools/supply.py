@@ -46,12 +46,12 @@ def licence(name: str, stated: Mapping[str, str]) -> str:
     return _NAMED.get(words, words)
 
 
-def wrong(parts: Mapping[str, str], rules: Mapping[str, Any]) -> Iterator[str]:
+def errors_of(parts: Mapping[str, str], rules: Mapping[str, Any]) -> Iterator[str]:
     """What may not be in a release, in sentences.
 
     >>> rules = {"licences": ["MIT"], "stated": {"a": "MIT", "b": "AGPL-3.0"}}
     >>> rules["fixed"] = {"a": {"CVE-1": "2.0"}}
-    >>> for sentence in wrong({"a": "1.9", "b": "1"}, rules):
+    >>> for sentence in errors_of({"a": "1.9", "b": "1"}, rules):
     ...     print(sentence)
     a 1.9: CVE-1 is fixed in 2.0; move to it with make lock
     b: AGPL-3.0 is no licence that a part may have
@@ -72,7 +72,7 @@ def wrong(parts: Mapping[str, str], rules: Mapping[str, Any]) -> Iterator[str]:
 def main() -> int:
     """Say what is wrong; the result is the exit code."""
     rules = tomllib.loads((ROOT / "requirements" / "supply.toml").read_text(encoding="utf-8"))
-    errors = list(wrong(locked(), rules))
+    errors = list(errors_of(locked(), rules))
     for line in errors:
         print(f"supply: {line}")
     return 1 if errors else 0

@@ -45,7 +45,7 @@ BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class Transcript:
     """A command with what a page says that it prints."""
 
     command: str
@@ -59,26 +59,28 @@ class Printed:
         return self.command.startswith("mofa ")
 
 
-def printed(block: str) -> list[Printed]:
+def transcripts_in(block: str) -> list[Transcript]:
     r"""The commands of a block, each with its output.
 
-    >>> printed("$ mofa a\n1\n2\n$ mofa b\n")
-    [Printed(command='mofa a', output='1\n2\n'), Printed(command='mofa b', output='')]
+    >>> transcripts_in("$ mofa a\n1\n2\n$ mofa b\n")
+    [Transcript(command='mofa a', output='1\n2\n'), Transcript(command='mofa b', output='')]
     """
     parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
     return [
-        Printed(command, output) for command, output in zip(parts[1::2], parts[2::2], strict=True)
+        Transcript(command, output)
+        for command, output in zip(parts[1::2], parts[2::2], strict=True)
     ]
 
 
-def written(text: str, say: Callable[[Printed], str]) -> str:
+def with_outputs(text: str, say: Callable[[Transcript], str]) -> str:
     """A page in which the output of each command is what `say` returns for it."""
 
     def block(match: re.Match[str]) -> str:
         return (
             "```console\n"
             + "".join(
-                f"$ {transcript.command}\n{say(transcript)}" for transcript in printed(match[1])
+                f"$ {transcript.command}\n{say(transcript)}"
+                for transcript in transcripts_in(match[1])
             )
             + "```"
         )
@@ -86,16 +88,16 @@ def written(text: str, say: Callable[[Printed], str]) -> str:
     return BLOCK.sub(block, text)
 
 
-def of_page(page: Path) -> list[Printed]:
+def of_page(page: Path) -> list[Transcript]:
     """Every command of a page's transcripts."""
     return [
         transcript
         for match in BLOCK.finditer(page.read_text("utf-8"))
-        for transcript in printed(match[1])
+        for transcript in transcripts_in(match[1])
     ]
 
 
-def typed(command: str, given: str = "") -> tuple[int, str, str]:
+def run_shell(command: str, given: str = "") -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a shell command with the given
     standard input.
     """
@@ -109,34 +111,34 @@ def typed(command: str, given: str = "") -> tuple[int, str, str]:
 
 
 @functools.cache
-def ours(command: str) -> str:
+def output_of(command: str) -> str:
     """The output of a command of ours, which is run once."""
-    code, output, wrong = typed(command)
+    code, output, wrong = run_shell(command)
     if code not in {0, 3, 5} or wrong:
         raise SystemExit(f"transcripts: {command}\n{wrong}")
     return output
 
 
-def shown(output: str) -> str:
+def trimmed(output: str) -> str:
     """An output as a page has it: no blank lines around, none at the ends of lines."""
     return "".join(f"{line.rstrip()}\n" for line in output.strip("\n").splitlines())
 
 
-def now(transcript: Printed) -> str:
+def output_now(transcript: Transcript) -> str:
     """Output of a command. Of a command that needs a cluster, the part that can be computed
     without one.
     """
     if not transcript.at_the_desk:
         return advised(transcript.output)
     command, _, pipe = transcript.command.partition(" | ")
-    output = ours(command)
-    return shown(typed(pipe, output)[1] if pipe else output)
+    output = output_of(command)
+    return trimmed(run_shell(pipe, output)[1] if pipe else output)
 
 
 @functools.cache
 def annotations() -> dict[str, str]:
     """What `mofa annotate` writes on the job, by the names without their prefix."""
-    written_annotations = YAML(typ="safe").load(ours(f"mofa annotate {JOB}"))["metadata"][
+    written_annotations = YAML(typ="safe").load(output_of(f"mofa annotate {JOB}"))["metadata"][
         "annotations"
     ]
     return {key.removeprefix(PREFIX): text for key, text in written_annotations.items()}
@@ -147,12 +149,12 @@ def advised(output: str) -> str:
     head, *rows = output.splitlines() or [""]
     at = [match.start() for match in re.finditer(r"\S+", head)]
     names = head.split()
-    if not answer().keys() <= set(names) or not any(map(_is_the_job, rows)):
+    if not job_cells().keys() <= set(names) or not any(map(_is_the_job, rows)):
         return output
     table = [names]
     for row in rows:
         cells = [row[i:j].strip() for i, j in zip(at, [*at[1:], None], strict=True)]
-        table.append([answer().get(name, cell) for name, cell in zip(names, cells, strict=True)])
+        table.append([job_cells().get(name, cell) for name, cell in zip(names, cells, strict=True)])
     width = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ("   ".join(map(str.ljust, row, width)).rstrip() for row in table)
     return "".join(f"{line}\n" for line in lines)
@@ -162,7 +164,7 @@ def _is_the_job(row: str) -> bool:
     return f"\n{row}".startswith(JOB_ROW) and "  tp" in row
 
 
-def answer() -> dict[str, str]:
+def job_cells() -> dict[str, str]:
     """What of the advice for the job is the same on every pool, by the columns of `kubectl
     get tjob`.
     """
@@ -177,7 +179,7 @@ def stale() -> Iterator[str]:
     """What pages say that is not printed now, as differences."""
     for path in PAGES:
         text = path.read_text("utf-8")
-        if (fresh := written(text, now)) != text:
+        if (fresh := with_outputs(text, output_now)) != text:
             name = str(path.relative_to(ROOT))
             yield "\n".join(
                 difflib.unified_diff(
@@ -200,7 +202,7 @@ def main() -> int:
         return bool(differences)
     for path in PAGES:
         text = path.read_text("utf-8")
-        if (fresh := written(text, now)) != text:
+        if (fresh := with_outputs(text, output_now)) != text:
             path.write_text(fresh, encoding="utf-8")
             print(f"written: {path.relative_to(ROOT)}")
     if arguments.live:

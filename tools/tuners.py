@@ -152,7 +152,9 @@ def case(problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> dict
     }
 
 
-def again(trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str, Any]) -> str:
+def lost_in_words(
+    trainer: str, problem: SearchCase, strategy: Strategy, words: dict[str, Any]
+) -> str:
     """What a launch's words lose of a question or of its price; empty where they lose nothing."""
     reading = read(
         [*words.get("starter", ()), *program_of(trainer), *words["arguments"]], words["files"].get
@@ -216,7 +218,7 @@ def price(problem: SearchCase, strategy: Strategy) -> tuple[float, float, float]
     )
 
 
-def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
+def ask_trainer(trainer: str, number: int, seed: int) -> dict[str, Any]:
     """Random questions of one fine-tuner, and its answers."""
     cases = [
         (problem, strategy, words) for problem, strategy, words in drawn(trainer, number, seed)
@@ -227,7 +229,7 @@ def asked(trainer: str, number: int, seed: int) -> dict[str, Any]:
         "asked": number,
         "refused": dict(Counter(text for text in texts if text is not None)),
         "lost": dict(
-            Counter(text for case_drawn in cases if (text := again(trainer, *case_drawn)))
+            Counter(text for case_drawn in cases if (text := lost_in_words(trainer, *case_drawn)))
         ),
         "methods": dict(Counter(method_of(case_drawn[0]) for case_drawn in cases)),
         "keys": sorted({key for _, _, words in cases for key in keys_of(words)}),
@@ -261,7 +263,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     for trainer in arguments.trainer:
-        answers = asked(trainer, arguments.n, arguments.seed)
+        answers = ask_trainer(trainer, arguments.n, arguments.seed)
         print(json.dumps({trainer: answers}, indent=1), flush=True)
         if arguments.n >= QUESTIONS:
             record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}

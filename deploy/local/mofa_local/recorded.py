@@ -58,7 +58,9 @@ def _of_nodes(past: Past, pool: str) -> Iterator[Series]:
         ]
         lost = [(at, stop) for at, stop in seen if at < stop]
         labels = {"pool": pool, "node": node}
-        yield Series("mofa:node_unplanned_up:bool", labels, EVERY, tuple(_but(begin, end, lost)))
+        yield Series(
+            "mofa:node_unplanned_up:bool", labels, EVERY, tuple(_outside(begin, end, lost))
+        )
         for at, stop in lost:
             changes[at] = changes.get(at, 0) + 1
             changes[stop] = changes.get(stop, 0) - 1
@@ -70,11 +72,14 @@ def _of_nodes(past: Past, pool: str) -> Iterator[Series]:
     yield Series("mofa:pool_nodes_down:count", {"pool": pool}, EVERY, out)
     yield Series("mofa:pool_nodes_ready:sum", {"pool": pool}, EVERY, ready)
     yield Series(
-        "mofa:pool_node_failures:new", {"pool": pool}, EVERY, tuple(_new(begin, end, changes))
+        "mofa:pool_node_failures:new",
+        {"pool": pool},
+        EVERY,
+        tuple(_new_failures(begin, end, changes)),
     )
 
 
-def _new(begin: float, end: float, changes: Mapping[float, int]) -> Iterator[Span]:
+def _new_failures(begin: float, end: float, changes: Mapping[float, int]) -> Iterator[Span]:
     """Failures since the evaluation before: one evaluation long, and zero between them."""
     failed: dict[int, int] = {}
     for at, change in changes.items():
@@ -126,7 +131,7 @@ def _of_job(past: Past, job: Job) -> Iterator[Series]:
         yield Series(f"mofa:job_ettr_burn:ratio_{name}", labels, EVERY, burn)
 
 
-def _but(begin: float, end: float, lost: list[tuple[float, float]]) -> Iterator[Span]:
+def _outside(begin: float, end: float, lost: list[tuple[float, float]]) -> Iterator[Span]:
     """A series of 1 from begin to end, with 0 in the lost times."""
     now = begin
     for at, stop in lost:

@@ -28,7 +28,7 @@ def install(data: Path, *, nodes: int = 256, days: int = 120) -> Past:
     scraped before.
     """
     end = int(time.time())
-    past = of(end, nodes=nodes, days=days)
+    past = sample_past(end, nodes=nodes, days=days)
     # The statuses "false" and "unknown" of a node's condition only say again what "true" says, in
     # half the samples.
     exported = sampled(past, lambda series: series.labels.get("status", "true") == "true")
@@ -36,11 +36,11 @@ def install(data: Path, *, nodes: int = 256, days: int = 120) -> Past:
     return past
 
 
-def of(end: int, *, nodes: int = 256, days: int = 120) -> Past:
+def sample_past(end: int, *, nodes: int = 256, days: int = 120) -> Past:
     """The sample history until `end`; one node in 32 is spare.
 
     >>> from mofa_local.synthetic import truth
-    >>> truth(of(1_700_000_000, nodes=64, days=60)).failures
+    >>> truth(sample_past(1_700_000_000, nodes=64, days=60)).failures
     {'process': 6, 'pod': 11, 'job': 2}
     """
     share = nodes * days / (256 * 120)

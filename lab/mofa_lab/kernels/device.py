@@ -38,7 +38,7 @@ def surfaces_of(
     calls: Sequence[Calls], source: str, progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, Surfaces]:
     """By device: for each operator and form, a fitted surface that gives its time by its sizes.
-    `told` is called with what was done.
+    `progress` is called with what was done.
     """
     devices: dict[str, dict[tuple[str, str], Surface]] = {}
     for group in calls:

@@ -29,7 +29,7 @@ _VOLUMES: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class About:
+class Collective:
     """One collective as its kernel tells it; the large side: input of a reduce-scatter, output of
     an all-gather.
     """
@@ -76,7 +76,7 @@ class Message:
         return self.size * factor / self.fastest if self.fastest > 0 else 0.0
 
 
-def about(details: Mapping[str, Any]) -> About:
+def collective_of(details: Mapping[str, Any]) -> Collective:
     """Size, group and kind of a collective from its kernel's details; impossible values
     are dropped.
     """
@@ -84,7 +84,7 @@ def about(details: Mapping[str, Any]) -> About:
     elements = max(_number(details.get("In msg nelems")), _number(details.get("Out msg nelems")))
     ranks = _ranks(details.get("Process Group Ranks"))
     members = int(_number(details.get("Group size"))) or len(ranks)
-    return About(
+    return Collective(
         size=elements * width,
         ranks=ranks,
         members=members,
@@ -99,7 +99,9 @@ def messages(trace: Trace) -> tuple[Message, ...]:
     """Collectives that say their size, in groups of equal ones, most time first."""
     numbers = classes_of(trace)
     talking = np.flatnonzero(communicates(numbers) & (trace.events.detail > 0))
-    parsed = {int(d): about(trace.details[d]) for d in np.unique(trace.events.detail[talking])}
+    parsed = {
+        int(d): collective_of(trace.details[d]) for d in np.unique(trace.events.detail[talking])
+    }
     times: dict[tuple[int, int, float], list[float]] = {}
     for row in talking:
         collective = parsed[int(trace.events.detail[row])]

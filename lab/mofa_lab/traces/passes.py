@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from mofa_lab.traces.account import steps_of
-from mofa_lab.traces.collectives import About, about
+from mofa_lab.traces.collectives import Collective, collective_of
 from mofa_lab.traces.events import Array, EventKind, Trace
 from mofa_lab.traces.operators import CLASSES, COMMUNICATION, Class, classes_of
 from mofa_lab.traces.places import places
@@ -46,7 +46,7 @@ class Op:
     """Host time from the launch before it to its own."""
     stream: int
     """Lane."""
-    collective: About
+    collective: Collective
     """What a collective says of itself."""
     dims: Any
     """Input shapes of its operator; None = not recorded."""
@@ -123,13 +123,13 @@ def _ops(trace: Trace, rows: Array, called: Array) -> list[Op]:
     host = np.diff(called, prepend=called[0])
     operators = trace.of(EventKind.OPERATOR)
     detail = dict(zip(operators.operator.tolist(), operators.detail.tolist(), strict=True))
-    parsed: dict[int, About] = {}
+    parsed: dict[int, Collective] = {}
     ops = []
     for i in range(len(rows)):
         kind = CLASSES[numbers[i]]
         own = int(events.detail[i])
         if own not in parsed:
-            parsed[own] = about(trace.details[own])
+            parsed[own] = collective_of(trace.details[own])
         dims = trace.details[detail.get(int(events.operator[i]), 0)].get("Input Dims")
         ops.append(
             Op(
@@ -139,7 +139,9 @@ def _ops(trace: Trace, rows: Array, called: Array) -> list[Op]:
                 seconds=float(events.duration[i]),
                 host=float(host[i]),
                 stream=int(events.lane[i]),
-                collective=parsed[own] if kind in COMMUNICATION else parsed.setdefault(0, About()),
+                collective=parsed[own]
+                if kind in COMMUNICATION
+                else parsed.setdefault(0, Collective()),
                 dims=dims if kind in {Class.GEMM, Class.GROUPED, Class.ATTENTION} else None,
             )
         )

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from mofa_lab.traces.build import graph_of
-from mofa_lab.traces.collectives import About, about
+from mofa_lab.traces.collectives import Collective, collective_of
 from mofa_lab.traces.events import Array, Trace
 from mofa_lab.traces.graph import Graph, joined
 from mofa_lab.traces.operators import CLASSES, COMMUNICATION, Class
@@ -94,15 +94,15 @@ def _numbered(traces: Sequence[Trace]) -> list[int]:
     return list(range(len(traces)))
 
 
-def _collectives(trace: Trace, graph: Graph) -> dict[int, About]:
+def _collectives(trace: Trace, graph: Graph) -> dict[int, Collective]:
     """Details of the communicating tasks of a rank's graph, by the number of the task."""
     rows = trace.events.detail
     if trace.host_only:
-        return {int(i): About() for i in np.flatnonzero(_talking(graph))}
+        return {int(i): Collective() for i in np.flatnonzero(_talking(graph))}
     on_device = np.flatnonzero(trace.events.kind <= 1)
     order = on_device[np.lexsort((trace.events.start[on_device], trace.events.lane[on_device]))]
     first = len(graph) - len(order)
-    parsed = {int(d): about(trace.details[d]) for d in np.unique(rows[order])}
+    parsed = {int(d): collective_of(trace.details[d]) for d in np.unique(rows[order])}
     return {
         int(i): parsed[int(rows[order[i - first]])]
         for i in np.flatnonzero(_talking(graph))
@@ -117,7 +117,7 @@ def _talking(graph: Graph) -> Array:
 
 
 def _by_name(
-    graphs: Sequence[Graph], by_rank: Sequence[dict[int, About]]
+    graphs: Sequence[Graph], by_rank: Sequence[dict[int, Collective]]
 ) -> dict[Key, list[tuple[int, int]]]:
     """Members of each collective that says its group, as (place of the rank, task)."""
     members: dict[Key, list[tuple[int, int]]] = {}

@@ -12,7 +12,7 @@ from mofa_model.strategy import parse_strategy
 
 sys.path.append(str(Path(__file__).parents[3] / "tools"))
 from layouts import problem_of
-from starts import RECORD, whole
+from starts import RECORD, launch_of
 from verdicts import digest
 
 VERIFIED = json.loads(RECORD.read_text("utf-8"))
@@ -33,5 +33,5 @@ def test_whole_launches_are_those_that_were_asked_about(trainer):
             one["model"], trainer, one["gpus"], device,
             sequence=one["sequence"], batch=one["batch"], precision=one["precision"],
         )  # fmt: skip
-        made = whole(problem, parse_strategy(one["strategy"], one["gpus"]), trainer)
+        made = launch_of(problem, parse_strategy(one["strategy"], one["gpus"]), trainer)
         assert digest([{"words": made["arguments"]}]) == one["words"], one

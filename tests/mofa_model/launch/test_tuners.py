@@ -265,7 +265,7 @@ def test_advise_writes_the_files_of_a_fine_tuner_into_a_folder(tmp_path, capsys)
 
 def drawn(trainer, number, seed):
     """Random questions that are written and read back, each with what is lost on the way."""
-    return {tuners.again(trainer, *one) for one in tuners.drawn(trainer, number, seed)}
+    return {tuners.lost_in_words(trainer, *one) for one in tuners.drawn(trainer, number, seed)}
 
 
 @pytest.mark.parametrize("trainer", tuners.TUNERS)

@@ -91,7 +91,7 @@ def test_launches_that_were_verified_are_taken_for_it(trainer):
 def test_launches_of_examples_and_documents_are_among_the_verified_ones(trainer, monkeypatch):
     monkeypatch.chdir(ROOT)
     shown = {
-        name: verdicts.digest([launches.shown(options, trainer)["words"]])
+        name: verdicts.digest([launches.advice_of(options, trainer)["words"]])
         for name, options in launches.SHOWN[trainer].items()
     }
     assert shown == RECORD[trainer]["shown"], AGAIN
